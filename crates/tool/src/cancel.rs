@@ -1,0 +1,62 @@
+//! Taking a call back.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+/// A flag that a caller raises and that work looks at between steps.
+#[derive(Debug, Clone, Default)]
+pub struct Cancel(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    raised: AtomicBool,
+    wakers: Mutex<Vec<Waker>>,
+}
+
+impl Cancel {
+    /// Raises the flag and wakes whoever waits for it.
+    pub fn cancel(&self) {
+        self.0.raised.store(true, Ordering::Release);
+        let wakers =
+            std::mem::take(&mut *self.0.wakers.lock().unwrap_or_else(PoisonError::into_inner));
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Returns whether the flag was raised.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.raised.load(Ordering::Acquire)
+    }
+
+    /// Returns the flag itself, for loops that may not know this type.
+    pub fn flag(&self) -> &AtomicBool {
+        &self.0.raised
+    }
+
+    /// Waits until the flag is raised.
+    pub fn cancelled(&self) -> CancelWait {
+        CancelWait(self.clone())
+    }
+}
+
+/// The wait of [`Cancel::cancelled`].
+#[derive(Debug)]
+pub struct CancelWait(Cancel);
+
+impl Future for CancelWait {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let inner = &self.0.0;
+        let mut wakers = inner.wakers.lock().unwrap_or_else(PoisonError::into_inner);
+        if inner.raised.load(Ordering::Acquire) {
+            return Poll::Ready(());
+        }
+        if !wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
+            wakers.push(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+}

@@ -1,0 +1,96 @@
+//! What a call says it will touch, and what containment made of it.
+
+use std::path::PathBuf;
+
+use crate::world::{FileKind, Meta, Slot};
+
+/// What a call wants to do with a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Read one file.
+    Read,
+    /// Look at a directory and what is beneath it, or at one file.
+    Search,
+    /// Create or replace a file.
+    Write {
+        /// Whether missing parent directories are created.
+        parents: bool,
+        /// What a symbolic link as last component means.
+        links: Links,
+    },
+    /// Replace a file that must exist.
+    Edit {
+        /// What a symbolic link as last component means.
+        links: Links,
+    },
+}
+
+impl Access {
+    /// Returns whether the access can change something.
+    pub fn changes(self) -> bool {
+        matches!(self, Self::Write { .. } | Self::Edit { .. })
+    }
+}
+
+/// What a symbolic link as last component of a path to change means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Links {
+    /// Its target is changed where it lies inside a root, and the link stays.
+    Follow,
+    /// The call is refused.
+    Refuse,
+}
+
+/// One path as a call names it, before containment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    /// The wire name of the argument, for messages.
+    pub argument: &'static str,
+    /// The path as written; `None` means the working directory.
+    pub path: Option<String>,
+    /// What the call wants to do with it.
+    pub access: Access,
+}
+
+/// What was found at a path when it was contained.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FileState {
+    /// Nothing, and its parent may be missing too.
+    Missing,
+    /// Something, with what was known of it then.
+    Found(Meta),
+}
+
+impl FileState {
+    /// Returns what kind of thing was found.
+    pub fn kind(&self) -> Option<FileKind> {
+        match self {
+            Self::Missing => None,
+            Self::Found(meta) => Some(meta.kind),
+        }
+    }
+}
+
+/// One path after containment: beneath a root, on open handles that only the guard can see.
+#[derive(Debug, Clone)]
+pub struct FileTarget {
+    /// The place of the target in the World made for the call.
+    pub slot: Slot,
+    /// The claim it came from.
+    pub claim: Claim,
+    /// The real absolute path, links resolved.
+    pub path: PathBuf,
+    /// The root that holds it.
+    pub root: PathBuf,
+    /// What was there.
+    pub state: FileState,
+    /// The protected name that the path falls under, if any.
+    pub protected: Option<&'static str>,
+}
+
+/// Everything one call really names.
+#[derive(Debug, Clone, Default)]
+pub struct Targets {
+    /// Files and directories, in the order of the claims.
+    pub files: Vec<FileTarget>,
+}

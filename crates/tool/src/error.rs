@@ -1,0 +1,183 @@
+//! Why a call did not do its deed.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// The closed list of error kinds, as programs see them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// No tool of that name.
+    NotFound,
+    /// Arguments that do not fit the tool.
+    InvalidArgs,
+    /// A file or directory that is not there, or a dangling link.
+    FileNotFound,
+    /// A path that no system can hold: NUL, too long, a loop of links.
+    InvalidPath,
+    /// A path outside the roots, or one that a rule denies.
+    PathDenied,
+    /// The operating system refused.
+    PermissionDenied,
+    /// A rule denied the call.
+    PolicyDenied,
+    /// A person denied the call, or nobody could be asked.
+    ApprovalDenied,
+    /// Nobody answered in time.
+    ApprovalTimeout,
+    /// A hook stopped the call.
+    BlockedByHook,
+    /// A directory, FIFO, socket or device where a file is needed, or a file for a directory.
+    NotRegularFile,
+    /// Content that is not text.
+    Binary,
+    /// More bytes than the limit.
+    TooLarge,
+    /// The text to replace is not in the file.
+    NoMatch,
+    /// The text to replace is there more than once.
+    NotUnique,
+    /// The file must be read before it is changed.
+    MustReadFirst,
+    /// The file changed since it was read.
+    Stale,
+    /// The time ran out.
+    Timeout,
+    /// The caller took the call back.
+    Cancelled,
+    /// A count, size or rate limit was reached.
+    LimitReached,
+    /// Something the tool needs is not there on this machine or in this build.
+    Unavailable,
+    /// The deed failed for another reason.
+    ExecutionFailed,
+}
+
+impl Kind {
+    /// Every kind, in the order of the reference.
+    pub const ALL: &[Self] = &[
+        Self::NotFound,
+        Self::InvalidArgs,
+        Self::FileNotFound,
+        Self::InvalidPath,
+        Self::PathDenied,
+        Self::PermissionDenied,
+        Self::PolicyDenied,
+        Self::ApprovalDenied,
+        Self::ApprovalTimeout,
+        Self::BlockedByHook,
+        Self::NotRegularFile,
+        Self::Binary,
+        Self::TooLarge,
+        Self::NoMatch,
+        Self::NotUnique,
+        Self::MustReadFirst,
+        Self::Stale,
+        Self::Timeout,
+        Self::Cancelled,
+        Self::LimitReached,
+        Self::Unavailable,
+        Self::ExecutionFailed,
+    ];
+
+    /// Returns the name on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NotFound => "not_found",
+            Self::InvalidArgs => "invalid_args",
+            Self::FileNotFound => "file_not_found",
+            Self::InvalidPath => "invalid_path",
+            Self::PathDenied => "path_denied",
+            Self::PermissionDenied => "permission_denied",
+            Self::PolicyDenied => "policy_denied",
+            Self::ApprovalDenied => "approval_denied",
+            Self::ApprovalTimeout => "approval_timeout",
+            Self::BlockedByHook => "blocked_by_hook",
+            Self::NotRegularFile => "not_regular_file",
+            Self::Binary => "binary",
+            Self::TooLarge => "too_large",
+            Self::NoMatch => "no_match",
+            Self::NotUnique => "not_unique",
+            Self::MustReadFirst => "must_read_first",
+            Self::Stale => "stale",
+            Self::Timeout => "timeout",
+            Self::Cancelled => "cancelled",
+            Self::LimitReached => "limit_reached",
+            Self::Unavailable => "unavailable",
+            Self::ExecutionFailed => "execution_failed",
+        }
+    }
+
+    /// Returns the exit code that a call on the command line ends with: 3 for what was denied,
+    /// 2 for what cannot be understood, else 1.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Self::PathDenied
+            | Self::PolicyDenied
+            | Self::ApprovalDenied
+            | Self::ApprovalTimeout
+            | Self::BlockedByHook => 3,
+            Self::NotFound | Self::InvalidArgs => 2,
+            _ => 1,
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A refusal or failure: what programs branch on, what the model reads, what it may do next, and
+/// what only the log may know.
+///
+/// Paths outside the workspace, secrets and internal addresses appear only in `source`.
+#[derive(Debug)]
+pub struct ToolError {
+    /// For programs.
+    pub kind: Kind,
+    /// For the model: lower case, no final period.
+    pub message: Cow<'static, str>,
+    /// What to try next, where something can be said.
+    pub hint: Option<Cow<'static, str>>,
+    /// For the log alone.
+    pub source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+impl ToolError {
+    /// Returns an error of a kind with a message.
+    pub fn new(kind: Kind, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { kind, message: message.into(), hint: None, source: None }
+    }
+
+    /// Returns the same error with what to do next.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<Cow<'static, str>>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Returns the same error with its cause for the log.
+    #[must_use]
+    pub fn source(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// Returns an `invalid_args` error about one argument.
+    pub fn argument(name: &str, problem: impl fmt::Display) -> Self {
+        Self::new(Kind::InvalidArgs, format!("argument `{name}` {problem}"))
+    }
+}
+
+impl fmt::Display for ToolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for ToolError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_deref().map(|source| source as &(dyn std::error::Error + 'static))
+    }
+}

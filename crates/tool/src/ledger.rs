@@ -1,0 +1,79 @@
+//! The record of every call.
+
+use std::path::PathBuf;
+
+use crate::{BoxFuture, Change, Effects, Kind, ToolError};
+
+/// What is known when a call opens.
+#[derive(Debug, Clone)]
+pub struct Opening {
+    /// The call.
+    pub call_id: String,
+    /// Its session.
+    pub session: String,
+    /// The agent that makes it, where there are several.
+    pub agent: Option<String>,
+    /// The call that caused it.
+    pub parent: Option<String>,
+    /// The dialect whose name was used.
+    pub dialect: String,
+    /// The wire name of the tool.
+    pub tool: String,
+}
+
+/// The place of an open call in a ledger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Ticket(pub u64);
+
+/// What is known when a call closes.
+#[derive(Debug, Clone)]
+pub struct Closing {
+    /// What the call opened with.
+    pub opening: Opening,
+    /// When it opened, in milliseconds since 1970.
+    pub opened_at_ms: u64,
+    /// How long it took, waiting for an answer included.
+    pub duration_ms: f64,
+    /// What it could do to the outside.
+    pub effects: Option<Effects>,
+    /// The first path it named, resolved.
+    pub path: Option<PathBuf>,
+    /// The verdict, as a word.
+    pub verdict: Option<&'static str>,
+    /// The rule that decided.
+    pub rule: Option<&'static str>,
+    /// Who was asked, where somebody was.
+    pub approver: Option<&'static str>,
+    /// `None` where the deed was done.
+    pub error: Option<Kind>,
+    /// What it changed.
+    pub changes: Vec<Change>,
+    /// Bytes of the reply's text.
+    pub reply_bytes: u64,
+}
+
+/// Where calls are recorded. One ledger serves every session of a process.
+pub trait Ledger: Send + Sync {
+    /// Commits the intent of a change before the change happens, with the names of the temporary
+    /// files it may leave behind when the process dies. The future ends once the record survives
+    /// the death of the process; its error stops the change.
+    fn intend<'a>(
+        &'a self,
+        opening: &'a Opening,
+        effects: Effects,
+        paths: &'a [PathBuf],
+        temporaries: &'a [PathBuf],
+    ) -> BoxFuture<'a, Result<Ticket, ToolError>>;
+
+    /// Records how a call ended; `intent` names the record of [`Ledger::intend`], where there was
+    /// one. Never waits: records of calls that only looked are written in batches.
+    fn close(&self, intent: Option<Ticket>, closing: Closing);
+
+    /// Writes everything that still waits.
+    fn flush(&self) -> Result<(), ToolError>;
+
+    /// Returns why calls can no longer be recorded, if so: changes are then refused.
+    fn broken(&self) -> Option<String> {
+        None
+    }
+}

@@ -1,0 +1,48 @@
+//! The contract of sinew: the words that every other crate speaks, as types and traits.
+//!
+//! A call enters as a [`Request`], is decoded by a [`Tool`] into a [`Prepared`] call that names its
+//! [`Claim`]s, runs against a [`World`] and leaves as a [`Reply`]. What may be known of a call
+//! without knowing its name is in [`Facts`]. This crate opens no file, starts no process and reads
+//! no clock: authority lives in the guard, which hands it out as a `World`.
+
+mod approval;
+mod cancel;
+mod claim;
+mod dialect;
+mod error;
+mod facts;
+mod hook;
+mod ledger;
+mod memo;
+mod operation;
+mod param;
+mod reply;
+mod request;
+mod row;
+mod ruling;
+mod settings;
+mod tools;
+mod world;
+
+pub use approval::{Answer, Approver, Question};
+pub use cancel::{Cancel, CancelWait};
+pub use claim::{Access, Claim, FileState, FileTarget, Links, Targets};
+pub use dialect::Dialect;
+pub use error::{Kind, ToolError};
+pub use facts::{Cost, Effects, Facts};
+pub use hook::{BeforeCall, Hook};
+pub use ledger::{Closing, Ledger, Opening, Ticket};
+pub use memo::Memo;
+pub use operation::{Context, Operation, Preview};
+pub use param::{Param, ParamKind, Preset, Scale};
+pub use reply::{Block, ErrorBody, Meta, Reply, Skipped};
+pub use request::{Arguments, Request, call_id};
+pub use row::{Bound, Row, Shaping};
+pub use ruling::{Ruling, Verdict};
+pub use settings::{BinaryPolicy, FileSettings, HardLinks, Sync};
+pub use tools::{BoxFuture, Prepared, Ran, Tool};
+pub use world::{
+    Change, Clock, Entry, Expect, FileError, FileKind, Files, Flow, Identity, Listed, Listing,
+    Meta as FileMeta, Opened, Slot, Stamp, Visitor, Visitors, WalkOptions, WalkReport, World,
+    Written,
+};

@@ -1,0 +1,121 @@
+//! One deed of the engine.
+
+use std::future::Future;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde::de::DeserializeOwned;
+
+use crate::{
+    Cancel, Claim, Cost, Effects, Facts, FileError, FileSettings, FileTarget, Kind, Memo, Targets,
+    ToolError, World,
+};
+
+/// What a call would change, worked out before anybody is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Preview {
+    /// It cannot be told.
+    Unknown,
+    /// This change, as a unified diff.
+    Diff(String),
+    /// Nothing: the call would fail or change nothing, so nobody need be asked.
+    Nothing,
+}
+
+/// What one call runs with: the World narrowed to its targets, and how long it may take.
+#[derive(Clone, Debug)]
+pub struct Context {
+    /// The only way out.
+    pub world: World,
+    /// What the call names, contained.
+    pub targets: Arc<Targets>,
+    /// The working directory of the call: paths beneath it are shown relative to it.
+    pub cwd: Arc<Path>,
+    /// Settings of the file tools.
+    pub settings: Arc<FileSettings>,
+    /// What operations may remember between calls.
+    pub memo: Arc<Memo>,
+    /// Raised when the caller takes the call back.
+    pub cancel: Cancel,
+    /// When the caller stops waiting.
+    pub deadline: Option<Instant>,
+}
+
+impl Context {
+    /// Returns the target of the claim at a place.
+    pub fn target(&self, at: usize) -> Result<&FileTarget, ToolError> {
+        self.targets.files.get(at).ok_or_else(|| {
+            ToolError::new(Kind::ExecutionFailed, "the call names fewer paths than it uses")
+        })
+    }
+
+    /// Returns a real path as people and models see it: relative where it lies beneath the working
+    /// directory, else absolute. The working directory itself is `.`.
+    pub fn shown(&self, path: &Path) -> String {
+        shown(&self.cwd, path)
+    }
+
+    /// Returns an error of a target in the words for the model, naming the path as it was written.
+    pub fn about(&self, target: &FileTarget, error: FileError) -> ToolError {
+        match &target.claim.path {
+            Some(written) => error.about(written),
+            None => error.about(&self.shown(&target.path)),
+        }
+    }
+}
+
+/// Returns a path relative to a directory where it lies beneath it, else as it is.
+pub(crate) fn shown(cwd: &Path, path: &Path) -> String {
+    match path.strip_prefix(cwd) {
+        Ok(relative) if relative.as_os_str().is_empty() => String::from("."),
+        Ok(relative) => relative.to_string_lossy().into_owned(),
+        Err(_) => path.to_string_lossy().into_owned(),
+    }
+}
+
+/// One deed of the engine, with typed arguments and a typed outcome, and without authority of its
+/// own.
+///
+/// An operation lives in one file of `ops` with its arguments, its outcome, its native row and its
+/// tests.
+pub trait Operation: Send + Sync + 'static {
+    /// The name that rules know it by.
+    const NAME: &'static str;
+    /// What may be known of every call.
+    const FACTS: Facts;
+    /// Canonical arguments; unknown fields are refused.
+    type Args: DeserializeOwned + Send + Sync + 'static;
+    /// What happened.
+    type Out: Send + 'static;
+
+    /// Refuses arguments that can never work, such as a pattern that does not compile.
+    fn check(args: &Self::Args) -> Result<(), ToolError> {
+        let _ = args;
+        Ok(())
+    }
+
+    /// Returns what this call can do to the outside, where it is less than the facts say.
+    fn effects(args: &Self::Args) -> Effects {
+        let _ = args;
+        Self::FACTS.effects
+    }
+
+    /// Returns the paths the call names, each with the canonical field it came from.
+    fn claims(args: &Self::Args, settings: &FileSettings) -> Vec<Claim>;
+
+    /// Returns how long the call may occupy a thread.
+    fn cost(args: &Self::Args, targets: &Targets) -> Cost;
+
+    /// Works out what the call would change, on a World that can only look.
+    fn preview(args: &Self::Args, cx: &Context) -> Preview {
+        let _ = (args, cx);
+        Preview::Unknown
+    }
+
+    /// Does the deed.
+    fn run(
+        args: &Self::Args,
+        cx: &Context,
+    ) -> impl Future<Output = Result<Self::Out, ToolError>> + Send;
+}

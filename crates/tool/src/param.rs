@@ -1,0 +1,408 @@
+//! The parameters of a row: names, types, units, defaults and limits of one vocabulary.
+
+use serde_json::{Map, Value, json};
+
+use crate::{Arguments, ToolError};
+
+/// The type of a parameter.
+#[derive(Debug, Clone, Copy)]
+pub enum ParamKind {
+    /// Any text.
+    String,
+    /// One of these words.
+    Enum(&'static [&'static str]),
+    /// True or false.
+    Boolean,
+    /// A whole number of at least `min`; above `cap` it is cut and the reply says so.
+    Integer {
+        /// The least value; less is refused.
+        min: i64,
+        /// The greatest value; more is cut to it.
+        cap: Option<i64>,
+    },
+    /// A number of at least `min`; above `cap` it is cut and the reply says so.
+    Number {
+        /// The least value; less is refused.
+        min: i64,
+        /// The greatest value; more is cut to it.
+        cap: Option<i64>,
+    },
+    /// A list of texts.
+    Strings,
+    /// A list of objects with these parameters, of at least one.
+    Objects(&'static [Param]),
+}
+
+/// How the unit of a parameter becomes the unit of the canonical field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scale {
+    /// The same unit.
+    One,
+    /// Counted from 0 here, from 1 in the canonical field.
+    FromZero,
+    /// Seconds here, milliseconds in the canonical field.
+    Seconds,
+}
+
+/// A default that the schema shows and decoding fills in.
+#[derive(Debug, Clone, Copy)]
+pub enum Preset {
+    /// True or false.
+    Bool(bool),
+    /// A whole number.
+    Int(i64),
+    /// A text.
+    Str(&'static str),
+}
+
+impl Preset {
+    /// Returns the value as JSON.
+    pub fn value(self) -> Value {
+        match self {
+            Self::Bool(value) => Value::from(value),
+            Self::Int(value) => Value::from(value),
+            Self::Str(value) => Value::from(value),
+        }
+    }
+}
+
+/// One parameter of a row.
+#[derive(Debug, Clone, Copy)]
+pub struct Param {
+    /// The name on the wire.
+    pub name: &'static str,
+    /// The field of the operation's arguments.
+    pub field: &'static str,
+    /// The type.
+    pub kind: ParamKind,
+    /// Whether it must be there.
+    pub required: bool,
+    /// What it is when it is not there, where the schema says so.
+    pub default: Option<Preset>,
+    /// What it means, for the model.
+    pub description: &'static str,
+    /// Other names that are accepted and not shown.
+    pub aliases: &'static [&'static str],
+    /// How its unit becomes the canonical one.
+    pub scale: Scale,
+}
+
+impl Param {
+    /// Returns a parameter that may be left out.
+    pub const fn optional(
+        name: &'static str,
+        field: &'static str,
+        kind: ParamKind,
+        description: &'static str,
+    ) -> Self {
+        Self {
+            name,
+            field,
+            kind,
+            required: false,
+            default: None,
+            description,
+            aliases: &[],
+            scale: Scale::One,
+        }
+    }
+
+    /// Returns a parameter that must be there.
+    pub const fn required(
+        name: &'static str,
+        field: &'static str,
+        kind: ParamKind,
+        description: &'static str,
+    ) -> Self {
+        Self { required: true, ..Self::optional(name, field, kind, description) }
+    }
+
+    /// Returns the same parameter with a default.
+    #[must_use]
+    pub const fn or(self, default: Preset) -> Self {
+        Self { default: Some(default), ..self }
+    }
+
+    /// Returns the same parameter with other names.
+    #[must_use]
+    pub const fn also(self, aliases: &'static [&'static str]) -> Self {
+        Self { aliases, ..self }
+    }
+
+    /// Returns the same parameter in another unit.
+    #[must_use]
+    pub const fn scaled(self, scale: Scale) -> Self {
+        Self { scale, ..self }
+    }
+
+    fn schema(&self) -> Value {
+        let mut schema = match self.kind {
+            ParamKind::String => json!({ "type": "string" }),
+            ParamKind::Enum(words) => json!({ "type": "string", "enum": words }),
+            ParamKind::Boolean => json!({ "type": "boolean" }),
+            ParamKind::Integer { min, .. } => json!({ "type": "integer", "minimum": min }),
+            ParamKind::Number { min, .. } => json!({ "type": "number", "minimum": min }),
+            ParamKind::Strings => json!({ "type": "array", "items": { "type": "string" } }),
+            ParamKind::Objects(params) => {
+                json!({ "type": "array", "minItems": 1, "items": schema(params) })
+            }
+        };
+        if let Some(object) = schema.as_object_mut() {
+            if !self.description.is_empty() {
+                object.insert(String::from("description"), Value::from(self.description));
+            }
+            if let Some(default) = self.default {
+                object.insert(String::from("default"), default.value());
+            }
+        }
+        schema
+    }
+
+    /// Checks one value against the kind; `path` is how messages name it.
+    fn decode(
+        &self,
+        path: &str,
+        value: Value,
+        notes: &mut Vec<String>,
+    ) -> Result<Value, ToolError> {
+        let wrong = |wanted: &str, got: &Value| {
+            ToolError::argument(path, format!("must be {wanted}, not {}", type_of(got)))
+        };
+        match (self.kind, value) {
+            (ParamKind::String, value @ Value::String(_))
+            | (ParamKind::Boolean, value @ Value::Bool(_)) => Ok(value),
+            (ParamKind::String, got) => Err(wrong("a string", &got)),
+            (ParamKind::Boolean, got) => Err(wrong("true or false", &got)),
+            (ParamKind::Enum(words), Value::String(word)) if words.contains(&word.as_str()) => {
+                Ok(Value::String(word))
+            }
+            (ParamKind::Enum(words), got) => Err(ToolError::argument(
+                path,
+                format!("must be one of {}, not {got}", words.join(", ")),
+            )),
+            (ParamKind::Integer { min, cap }, got) => match whole(&got) {
+                Some(n) => self.bounded(path, n, min, cap, notes),
+                None => Err(wrong("a whole number", &got)),
+            },
+            (ParamKind::Number { min, cap }, got) => match (whole(&got), got.as_f64()) {
+                (Some(n), _) => self.bounded(path, n, min, cap, notes),
+                (None, Some(n)) => self.bounded(path, n.ceil() as i64, min, cap, notes),
+                (None, None) => Err(wrong("a number", &got)),
+            },
+            (ParamKind::Strings, Value::Array(items)) => items
+                .into_iter()
+                .enumerate()
+                .map(|(at, item)| match item {
+                    Value::String(_) => Ok(item),
+                    got => Err(ToolError::argument(
+                        &format!("{path}[{at}]"),
+                        format!("must be a string, not {}", type_of(&got)),
+                    )),
+                })
+                .collect(),
+            (ParamKind::Objects(params), Value::Array(items)) => {
+                if items.is_empty() {
+                    return Err(ToolError::argument(path, "must hold at least one item"));
+                }
+                items
+                    .into_iter()
+                    .enumerate()
+                    .map(|(at, item)| match item {
+                        Value::Object(fields) => {
+                            decode(params, &format!("{path}[{at}]."), fields, notes)
+                                .map(Value::Object)
+                        }
+                        got => Err(ToolError::argument(
+                            &format!("{path}[{at}]"),
+                            format!("must be an object, not {}", type_of(&got)),
+                        )),
+                    })
+                    .collect()
+            }
+            (ParamKind::Strings | ParamKind::Objects(_), got) => Err(wrong("a list", &got)),
+        }
+    }
+
+    fn bounded(
+        &self,
+        path: &str,
+        n: i64,
+        min: i64,
+        cap: Option<i64>,
+        notes: &mut Vec<String>,
+    ) -> Result<Value, ToolError> {
+        if n < min {
+            return Err(ToolError::argument(path, format!("must be at least {min}, not {n}")));
+        }
+        let cut = cap.map_or(n, |cap| n.min(cap));
+        if cut < n {
+            notes.push(format!("`{path}` was cut from {n} to the maximum of {cut}"));
+        }
+        Ok(Value::from(match self.scale {
+            Scale::One => cut,
+            Scale::FromZero => cut.saturating_add(1),
+            Scale::Seconds => cut.saturating_mul(1000),
+        }))
+    }
+}
+
+/// Returns the JSON schema of a list of parameters.
+pub(crate) fn schema(params: &[Param]) -> Value {
+    let properties: Map<String, Value> =
+        params.iter().map(|param| (param.name.to_owned(), param.schema())).collect();
+    let required: Vec<&str> =
+        params.iter().filter(|param| param.required).map(|param| param.name).collect();
+    let mut schema = json!({ "type": "object", "properties": properties });
+    if let Some(object) = schema.as_object_mut() {
+        if !required.is_empty() {
+            object.insert(String::from("required"), json!(required));
+        }
+        object.insert(String::from("additionalProperties"), Value::Bool(false));
+    }
+    schema
+}
+
+/// Turns wire arguments into canonical ones: names, types, units and defaults.
+///
+/// An explicit `null` counts as absent. Unknown names and wrong types are refused with the name of
+/// the argument; what was cut to a maximum is added to `notes`.
+pub(crate) fn decode(
+    params: &[Param],
+    prefix: &str,
+    mut wire: Arguments,
+    notes: &mut Vec<String>,
+) -> Result<Arguments, ToolError> {
+    let mut canonical = Arguments::new();
+    for param in params {
+        let written = std::iter::once(param.name)
+            .chain(param.aliases.iter().copied())
+            .find_map(|name| Some((name, wire.shift_remove(name).filter(|v| !v.is_null())?)));
+        let path = |name: &str| format!("{prefix}{name}");
+        match written {
+            Some((name, value)) => {
+                let value = param.decode(&path(name), value, notes)?;
+                canonical.insert(param.field.to_owned(), value);
+            }
+            None if param.required => {
+                return Err(ToolError::argument(&path(param.name), "is missing"));
+            }
+            None => {
+                if let Some(default) = param.default {
+                    canonical.insert(param.field.to_owned(), default.value());
+                }
+            }
+        }
+    }
+    wire.retain(|name, value| !value.is_null() || !params.iter().any(|p| p.name == name));
+    match wire.keys().next() {
+        None => Ok(canonical),
+        Some(unknown) => {
+            let known: Vec<&str> = params.iter().map(|param| param.name).collect();
+            Err(ToolError::argument(&format!("{prefix}{unknown}"), "is unknown")
+                .hint(format!("known arguments: {}", known.join(", "))))
+        }
+    }
+}
+
+fn whole(value: &Value) -> Option<i64> {
+    value.as_i64().or_else(|| {
+        let float = value.as_f64()?;
+        (float.fract() == 0.0 && float.abs() < 9.0e15).then_some(float as i64)
+    })
+}
+
+fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EDITS: &[Param] = &[
+        Param::required("old", "old_string", ParamKind::String, ""),
+        Param::optional("all", "replace_all", ParamKind::Boolean, "").or(Preset::Bool(false)),
+    ];
+    const PARAMS: &[Param] = &[
+        Param::required("file", "path", ParamKind::String, "the file").also(&["path"]),
+        Param::optional("line", "offset", ParamKind::Integer { min: 0, cap: Some(10) }, "")
+            .scaled(Scale::FromZero),
+        Param::optional("mode", "mode", ParamKind::Enum(&["a", "b"]), ""),
+        Param::optional("edits", "edits", ParamKind::Objects(EDITS), ""),
+    ];
+
+    #[track_caller]
+    fn check(wire: Value, expected: Result<Value, &str>) {
+        let mut notes = Vec::new();
+        let wire = wire.as_object().expect("an object").clone();
+        let decoded = decode(PARAMS, "", wire, &mut notes);
+        match (decoded, expected) {
+            (Ok(decoded), Ok(expected)) => assert_eq!(Value::Object(decoded), expected),
+            (Err(error), Err(expected)) => assert_eq!(error.to_string(), expected),
+            (decoded, expected) => panic!("{decoded:?} instead of {expected:?}"),
+        }
+    }
+
+    #[test]
+    fn decoding_names_the_argument_that_is_wrong() {
+        check(json!({"file": "a"}), Ok(json!({"path": "a"})));
+        check(json!({"path": "a", "line": 2.0}), Ok(json!({"path": "a", "offset": 3})));
+        check(json!({"file": "a", "line": 99}), Ok(json!({"path": "a", "offset": 11})));
+        check(json!({"file": "a", "mode": null}), Ok(json!({"path": "a"})));
+        check(json!({}), Err("argument `file` is missing"));
+        check(json!({"file": 3}), Err("argument `file` must be a string, not a number"));
+        check(json!({"file": "a", "x": 1}), Err("argument `x` is unknown"));
+        check(json!({"file": "a", "line": -1}), Err("argument `line` must be at least 0, not -1"));
+        check(
+            json!({"file": "a", "line": 1.5}),
+            Err("argument `line` must be a whole number, not a number"),
+        );
+        check(
+            json!({"file": "a", "mode": "c"}),
+            Err("argument `mode` must be one of a, b, not \"c\""),
+        );
+        check(
+            json!({"file": "a", "edits": []}),
+            Err("argument `edits` must hold at least one item"),
+        );
+        check(
+            json!({"file": "a", "edits": [{"old": "x"}, {"all": true}]}),
+            Err("argument `edits[1].old` is missing"),
+        );
+        check(
+            json!({"file": "a", "edits": [{"old": "x"}]}),
+            Ok(json!({"path": "a", "edits": [{"old_string": "x", "replace_all": false}]})),
+        );
+    }
+
+    #[test]
+    fn a_cut_value_is_named() {
+        let mut notes = Vec::new();
+        let wire = json!({"file": "a", "line": 99}).as_object().expect("an object").clone();
+        decode(PARAMS, "", wire, &mut notes).expect("it decodes");
+        assert_eq!(notes, ["`line` was cut from 99 to the maximum of 10"]);
+    }
+
+    #[test]
+    fn schemas_show_types_marks_and_defaults() {
+        assert_eq!(
+            schema(&PARAMS[..2]),
+            json!({
+                "type": "object",
+                "properties": {
+                    "file": {"type": "string", "description": "the file"},
+                    "line": {"type": "integer", "minimum": 0},
+                },
+                "required": ["file"],
+                "additionalProperties": false,
+            })
+        );
+    }
+}

@@ -1,0 +1,209 @@
+//! What leaves to a surface.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::{Kind, ToolError};
+
+/// One block of content.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub enum Block {
+    /// Text for the model.
+    Text {
+        /// The text.
+        text: String,
+    },
+    /// A picture, in base64.
+    Image {
+        /// The bytes in base64.
+        data: String,
+        /// The media type, such as `image/png`.
+        #[serde(rename = "mimeType")]
+        mime_type: String,
+    },
+}
+
+/// The error of a reply, as programs see it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ErrorBody {
+    /// The kind, from the closed list.
+    #[serde(serialize_with = "kind")]
+    pub kind: Kind,
+    /// What happened.
+    pub message: String,
+    /// What to do next, or `null`.
+    pub hint: Option<String>,
+}
+
+fn kind<S: serde::Serializer>(kind: &Kind, out: S) -> Result<S::Ok, S::Error> {
+    out.serialize_str(kind.as_str())
+}
+
+/// What a search or listing passed over, so that nothing hides.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Skipped {
+    /// Entries that ignore files name; a directory counts once.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub ignored: u64,
+    /// Entries passed over because their name is hidden or never searched.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub hidden: u64,
+    /// Files that hold a NUL byte.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub binary: u64,
+    /// Entries that a path rule denies.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub denied: u64,
+    /// Files larger than what the search takes.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub too_large: u64,
+    /// Entries the operating system did not let us read, or that vanished.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub unreadable: u64,
+    /// Files older than what the limit had already found: not searched.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub older: u64,
+    /// Files that were not read because the time ran out.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub out_of_time: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature is serde's")]
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
+impl Skipped {
+    /// Returns whether nothing was passed over.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Adds the counts of another part of the same search.
+    pub fn add(&mut self, other: &Self) {
+        self.ignored += other.ignored;
+        self.hidden += other.hidden;
+        self.binary += other.binary;
+        self.denied += other.denied;
+        self.too_large += other.too_large;
+        self.unreadable += other.unreadable;
+        self.older += other.older;
+        self.out_of_time += other.out_of_time;
+    }
+
+    /// Returns the counts in words, such as `3 ignored, 1 binary`.
+    pub fn words(&self) -> String {
+        [
+            (self.ignored, "ignored"),
+            (self.hidden, "hidden"),
+            (self.binary, "binary"),
+            (self.denied, "denied"),
+            (self.too_large, "too large"),
+            (self.unreadable, "unreadable"),
+            (self.older, "older and not searched"),
+            (self.out_of_time, "out of time"),
+        ]
+        .into_iter()
+        .filter(|(n, _)| 0 < *n)
+        .map(|(n, word)| format!("{n} {word}"))
+        .collect::<Vec<_>>()
+        .join(", ")
+    }
+}
+
+/// What is known of a reply beside its content.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Meta {
+    /// How long the call took, in milliseconds.
+    pub duration_ms: f64,
+    /// Whether content was left out.
+    pub truncated: bool,
+    /// The stored full output, by id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_id: Option<String>,
+    /// The stored full output, by path relative to the first root.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_path: Option<String>,
+    /// The verdict, and the rule that decided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ruling: Option<String>,
+    /// What was passed over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skipped: Option<Skipped>,
+    /// What an operation or dialect adds: `next_offset`, `total_lines` …
+    #[serde(flatten)]
+    pub more: Map<String, Value>,
+}
+
+/// What leaves to a surface.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reply {
+    /// Whether the deed was done.
+    pub ok: bool,
+    /// What the model sees.
+    pub content: Vec<Block>,
+    /// The dialect's own result object.
+    pub structured: Option<Value>,
+    /// Why the deed was not done.
+    pub error: Option<ErrorBody>,
+    /// Everything else.
+    pub meta: Meta,
+    /// Whether the content was already cut to the limits of its row, so that it is not cut again.
+    pub bounded: bool,
+}
+
+impl Reply {
+    /// Returns a reply of one text.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self {
+            ok: true,
+            content: vec![Block::Text { text: text.into() }],
+            structured: None,
+            error: None,
+            meta: Meta::default(),
+            bounded: false,
+        }
+    }
+
+    /// Returns a reply of one JSON value, as text and as the structured result.
+    pub fn json(value: Value) -> Self {
+        let mut reply = Self::text(value.to_string());
+        reply.structured = Some(value);
+        reply
+    }
+
+    /// Returns the reply to a refusal or failure: message, blank line, hint.
+    pub fn failure(error: &ToolError) -> Self {
+        let text = match &error.hint {
+            Some(hint) => format!("{}\n\n{hint}", error.message),
+            None => error.message.to_string(),
+        };
+        let mut reply = Self::text(text);
+        reply.ok = false;
+        reply.error = Some(ErrorBody::from(error));
+        reply.bounded = true;
+        reply
+    }
+
+    /// Returns the bytes of text in the content.
+    pub fn text_bytes(&self) -> usize {
+        self.content
+            .iter()
+            .map(|block| match block {
+                Block::Text { text } => text.len(),
+                Block::Image { data, .. } => data.len(),
+            })
+            .sum()
+    }
+}
+
+impl From<&ToolError> for ErrorBody {
+    fn from(error: &ToolError) -> Self {
+        Self {
+            kind: error.kind,
+            message: error.message.to_string(),
+            hint: error.hint.as_ref().map(ToString::to_string),
+        }
+    }
+}

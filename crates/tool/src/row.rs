@@ -1,0 +1,224 @@
+//! One tool of a dialect, over one operation.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::param::{self, Preset};
+use crate::{
+    Arguments, BoxFuture, Claim, Context, Cost, Effects, Facts, FileSettings, Kind, Operation,
+    Param, Prepared, Preview, Ran, Reply, Targets, Tool, ToolError,
+};
+
+/// The most that a reply may hold; what is cut goes to the store in full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bound {
+    /// Lines of text.
+    pub max_lines: Option<usize>,
+    /// Bytes of text.
+    pub max_bytes: usize,
+}
+
+impl Bound {
+    /// 2,000 lines or 50 KiB, whichever comes first.
+    pub const DEFAULT: Self = Self { max_lines: Some(2_000), max_bytes: 50 * 1024 };
+    /// 1 MiB: the hard cap of any reply, for rows whose operation bounds itself.
+    pub const HARD: Self = Self { max_lines: None, max_bytes: 1024 * 1024 };
+}
+
+/// What a shape may know beside the outcome.
+#[derive(Debug, Clone, Copy)]
+pub struct Shaping<'a> {
+    /// What the call named.
+    pub targets: &'a Targets,
+    /// The working directory of the call.
+    pub cwd: &'a Path,
+    /// The settings it ran with.
+    pub settings: &'a FileSettings,
+}
+
+impl Shaping<'_> {
+    /// Returns a path as people and models see it; see [`Context::shown`].
+    pub fn shown(&self, path: &Path) -> String {
+        crate::operation::shown(self.cwd, path)
+    }
+
+    /// Returns the real path of the target at a place, or nothing.
+    pub fn path(&self, at: usize) -> &Path {
+        self.targets.files.get(at).map_or(Path::new(""), |target| &target.path)
+    }
+}
+
+/// One tool of a dialect: names, parameters, presets and a pure shape over an operation.
+#[derive(Debug)]
+pub struct Row<O: Operation> {
+    /// The name on the wire.
+    pub name: &'static str,
+    /// What the model is told.
+    pub description: &'static str,
+    /// The parameters, in the order of the schema.
+    pub params: &'static [Param],
+    /// Canonical fields that the dialect fixes.
+    pub presets: &'static [(&'static str, Preset)],
+    /// Whether relative paths are refused.
+    pub absolute_paths: bool,
+    /// The most that a reply may hold.
+    pub bound: Bound,
+    /// Whether it belongs to the short catalog.
+    pub core: bool,
+    /// Gives an outcome its shape.
+    pub shape: fn(&O::Args, O::Out, &Shaping<'_>) -> Reply,
+    /// Gives a refusal or failure its shape; the path is as it was written.
+    pub fail: fn(&ToolError, Option<&str>) -> Reply,
+}
+
+impl<O: Operation> Clone for Row<O> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<O: Operation> Copy for Row<O> {}
+
+impl<O: Operation> Row<O> {
+    /// Returns the row as a tool.
+    pub fn tool(self) -> Arc<dyn Tool> {
+        Arc::new(self)
+    }
+
+    fn wire_name(&self, field: &str) -> &'static str {
+        self.params.iter().find(|param| param.field == field).map_or("", |param| param.name)
+    }
+
+    fn claims(&self, args: &O::Args, settings: &FileSettings) -> Vec<Claim> {
+        let mut claims = O::claims(args, settings);
+        for claim in &mut claims {
+            claim.argument = self.wire_name(claim.argument);
+        }
+        claims
+    }
+
+    /// Refuses relative paths where the dialect takes none, and paths with nothing in them.
+    fn check_paths(&self, claims: &[Claim]) -> Result<(), ToolError> {
+        for claim in claims {
+            let Some(path) = &claim.path else { continue };
+            if path.is_empty() {
+                return Err(ToolError::argument(claim.argument, "is empty; name a path"));
+            }
+            if self.absolute_paths && !path.starts_with('/') {
+                return Err(ToolError::argument(
+                    claim.argument,
+                    format!("must be an absolute path, not `{path}`"),
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<O: Operation> Tool for Row<O> {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn description(&self) -> &str {
+        self.description
+    }
+
+    fn parameters(&self) -> Value {
+        param::schema(self.params)
+    }
+
+    fn facts(&self) -> Facts {
+        O::FACTS
+    }
+
+    fn operation(&self) -> &str {
+        O::NAME
+    }
+
+    fn bound(&self) -> Bound {
+        self.bound
+    }
+
+    fn core(&self) -> bool {
+        self.core
+    }
+
+    fn checked_by_schema(&self) -> bool {
+        false
+    }
+
+    fn prepare(
+        self: Arc<Self>,
+        args: Arguments,
+        settings: &Arc<FileSettings>,
+    ) -> Result<Box<dyn Prepared>, ToolError> {
+        let mut notes = Vec::new();
+        let mut canonical = param::decode(self.params, "", args, &mut notes)?;
+        for (field, preset) in self.presets {
+            canonical.entry(*field).or_insert_with(|| preset.value());
+        }
+        let args: O::Args = serde_json::from_value(Value::Object(canonical)).map_err(|error| {
+            ToolError::new(Kind::InvalidArgs, format!("arguments do not fit: {error}"))
+        })?;
+        O::check(&args)?;
+        let claims = self.claims(&args, settings);
+        self.check_paths(&claims)?;
+        Ok(Box::new(Decoded { row: *self, args, claims, notes }))
+    }
+
+    fn fail(&self, error: &ToolError, path: Option<&str>) -> Reply {
+        (self.fail)(error, path)
+    }
+}
+
+/// A decoded call of a row.
+struct Decoded<O: Operation> {
+    row: Row<O>,
+    args: O::Args,
+    claims: Vec<Claim>,
+    notes: Vec<String>,
+}
+
+impl<O: Operation> Prepared for Decoded<O> {
+    fn effects(&self) -> Effects {
+        O::effects(&self.args)
+    }
+
+    fn claims(&self) -> Vec<Claim> {
+        self.claims.clone()
+    }
+
+    fn cost(&self, targets: &Targets) -> Cost {
+        O::cost(&self.args, targets)
+    }
+
+    fn preview(&self, cx: &Context) -> Preview {
+        O::preview(&self.args, cx)
+    }
+
+    fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    fn run(self: Box<Self>, cx: Context) -> BoxFuture<'static, Result<Box<dyn Ran>, ToolError>> {
+        Box::pin(async move {
+            let out = O::run(&self.args, &cx).await?;
+            Ok(Box::new(Finished { row: self.row, args: self.args, out }) as Box<dyn Ran>)
+        })
+    }
+}
+
+struct Finished<O: Operation> {
+    row: Row<O>,
+    args: O::Args,
+    out: O::Out,
+}
+
+impl<O: Operation> Ran for Finished<O> {
+    fn shape(self: Box<Self>, shaping: &Shaping<'_>) -> Reply {
+        (self.row.shape)(&self.args, self.out, shaping)
+    }
+}

@@ -1,0 +1,36 @@
+//! What the rules say of a call.
+
+use std::borrow::Cow;
+
+/// Allow, ask or deny. The order is the order of strength: deny beats ask beats allow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Verdict {
+    /// The call may run.
+    Allow,
+    /// Somebody must say yes first.
+    Ask,
+    /// The call may not run.
+    Deny,
+}
+
+impl Verdict {
+    /// Returns the word on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Ask => "ask",
+            Self::Deny => "deny",
+        }
+    }
+}
+
+/// A verdict with the rule that decided and the reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ruling {
+    /// What was decided.
+    pub verdict: Verdict,
+    /// The name of the rule that decided.
+    pub rule: &'static str,
+    /// Why, in words for people.
+    pub why: Cow<'static, str>,
+}

@@ -1,0 +1,368 @@
+//! The only way out: what an operation may reach, as traits.
+//!
+//! A World with authority comes only out of the guard, after the ruling, and holds nothing but the
+//! targets of one call: operations name [`Slot`]s, never paths. The traits hand out native files
+//! and native walks, so that no virtual call happens per line or per byte. `testkit` has a World in
+//! memory; one differential test holds both to the same behaviour.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use crate::{Kind, Skipped, ToolError};
+
+/// The place of a target in the World of its call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Slot(pub usize);
+
+/// Everything an operation may reach.
+#[derive(Clone)]
+pub struct World {
+    /// The files among the targets.
+    pub files: Arc<dyn Files>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl std::fmt::Debug for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("World")
+    }
+}
+
+/// Time, as far as operations may know it.
+pub trait Clock: Send + Sync {
+    /// Returns a point on a clock that never goes back, for deadlines.
+    fn now(&self) -> Instant;
+
+    /// Returns milliseconds since 1970.
+    fn wall_ms(&self) -> u64;
+}
+
+/// What kind of thing a name stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FileKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link, where it was not followed.
+    Symlink,
+    /// A FIFO, socket or device.
+    Special,
+}
+
+impl FileKind {
+    /// Returns the word for people and for the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Directory => "directory",
+            Self::Symlink => "symlink",
+            Self::Special => "special",
+        }
+    }
+}
+
+/// A time of a file: seconds since 1970 and nanoseconds, ordered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Stamp {
+    /// Seconds since 1970.
+    pub seconds: i64,
+    /// Nanoseconds of the second.
+    pub nanos: u32,
+}
+
+/// What tells one state of one file from every other that a well-behaved system can show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Identity {
+    /// The device.
+    pub device: u64,
+    /// The inode.
+    pub inode: u64,
+    /// The size in bytes.
+    pub size: u64,
+    /// When the content changed last.
+    pub modified: Stamp,
+    /// When content or attributes changed last.
+    pub changed: Stamp,
+}
+
+/// What is known of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Meta {
+    /// What it is.
+    pub kind: FileKind,
+    /// Its identity, size and times.
+    pub identity: Identity,
+    /// Permission bits.
+    pub mode: u32,
+    /// How many names it has.
+    pub links: u64,
+}
+
+impl Meta {
+    /// Returns the size in bytes. Files of procfs say 0 whatever they hold.
+    pub fn size(&self) -> u64 {
+        self.identity.size
+    }
+
+    /// Returns when the content changed last.
+    pub fn modified(&self) -> Stamp {
+        self.identity.modified
+    }
+}
+
+/// An open file and what it was when it was opened.
+#[derive(Debug)]
+pub struct Opened {
+    /// The file, for reading, at its start.
+    pub file: File,
+    /// What it was.
+    pub meta: Meta,
+}
+
+/// What must be true of the old file for a replacement to go ahead.
+#[derive(Debug, Clone, Copy)]
+pub enum Expect<'a> {
+    /// Anything, also nothing.
+    Any,
+    /// Still this file in this state, with this content, which the caller read.
+    Same(Identity, &'a [u8]),
+}
+
+/// What a replacement did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written {
+    /// Bytes of the new content.
+    pub bytes: u64,
+    /// Whether the file did not exist before.
+    pub created: bool,
+}
+
+/// One change, as the ledger keeps it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// The real path.
+    pub path: PathBuf,
+    /// BLAKE3 of the old content, in hex; `None` where there was none or it was too large.
+    pub before: Option<String>,
+    /// BLAKE3 of the new content, in hex.
+    pub after: Option<String>,
+    /// Bytes of the new content.
+    pub bytes: u64,
+}
+
+/// What a walk looks at.
+#[derive(Debug, Clone)]
+pub struct WalkOptions {
+    /// Whether ignore files are heeded.
+    pub heed_ignore: bool,
+    /// Whether directories named `.git`, `.sinew` or `.molf` are entered.
+    pub enter_state: bool,
+    /// How many levels beneath the start are entered; `None` is all. 0 lists the start alone.
+    pub max_depth: Option<usize>,
+    /// Whether directories are shown to the visitor, or files and links alone.
+    pub directories: bool,
+}
+
+/// What a visitor wants next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flow {
+    /// Go on.
+    Continue,
+    /// Stop the whole walk.
+    Stop,
+}
+
+/// One entry of a walk, valid during the visit.
+pub trait Entry {
+    /// Returns the path relative to the start of the walk.
+    fn path(&self) -> &Path;
+
+    /// Returns the last component.
+    fn name(&self) -> &OsStr;
+
+    /// Returns what it is; links are not followed.
+    fn kind(&self) -> FileKind;
+
+    /// Returns what is known of it, without following links.
+    fn meta(&self) -> Result<Meta, FileError>;
+
+    /// Opens a regular file for reading. Anything else is refused without blocking.
+    fn open(&self) -> Result<File, FileError>;
+}
+
+/// Looks at the entries that one thread of a walk sees.
+pub trait Visitor: Send {
+    /// Looks at one entry.
+    fn visit(&mut self, entry: &dyn Entry) -> Flow;
+}
+
+/// Makes one visitor for each thread of a walk.
+pub trait Visitors: std::marker::Sync {
+    /// Makes a visitor.
+    fn visitor(&self) -> Box<dyn Visitor + '_>;
+}
+
+/// What a walk passed over, and whether it came to its end.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WalkReport {
+    /// What was passed over.
+    pub skipped: Skipped,
+    /// Whether the walk saw everything: false after a stop or a visitor's stop.
+    pub complete: bool,
+}
+
+/// One row of a listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// The path relative to the listed directory.
+    pub path: PathBuf,
+    /// What it is; links are not followed.
+    pub kind: FileKind,
+    /// What is known of it, where it was asked for and could be had.
+    pub meta: Option<Meta>,
+}
+
+/// A listing and what it passed over.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Listing {
+    /// The rows kept, by name.
+    pub rows: Vec<Listed>,
+    /// How many there were before the limit.
+    pub total: u64,
+    /// What was passed over.
+    pub skipped: Skipped,
+}
+
+/// The files among the targets of one call.
+pub trait Files: Send + std::marker::Sync {
+    /// Returns what is at a slot now.
+    fn meta(&self, slot: Slot) -> Result<Meta, FileError>;
+
+    /// Opens the regular file at a slot for reading.
+    fn open(&self, slot: Slot) -> Result<Opened, FileError>;
+
+    /// Replaces or creates the file at a slot atomically with the pieces in order. Mode, owner,
+    /// extended attributes and access lists of the old file are kept.
+    fn replace(
+        &self,
+        slot: Slot,
+        pieces: &[&[u8]],
+        expect: Expect<'_>,
+    ) -> Result<Written, FileError>;
+
+    /// Walks the directory at a slot on several threads, in no particular order. `stop` ends it
+    /// within milliseconds.
+    fn walk(
+        &self,
+        slot: Slot,
+        options: &WalkOptions,
+        visitors: &dyn Visitors,
+        stop: &AtomicBool,
+    ) -> Result<WalkReport, FileError>;
+
+    /// Lists one directory by name: the first `limit` rows, and what is known of each of them.
+    fn list(&self, slot: Slot, limit: usize) -> Result<Listing, FileError>;
+
+    /// Returns what was changed so far.
+    fn changes(&self) -> Vec<Change>;
+}
+
+/// Why a file could not be reached or changed.
+#[derive(Debug)]
+pub enum FileError {
+    /// Nothing there.
+    Missing,
+    /// A rule denies it; says which.
+    Denied(String),
+    /// The operating system refused.
+    Permission,
+    /// Not the kind of thing that was needed.
+    NotRegular(FileKind),
+    /// A directory was needed.
+    NotDirectory,
+    /// A path that cannot be resolved: NUL, too long, a loop.
+    Invalid(&'static str),
+    /// The parent directory does not exist.
+    NoParent,
+    /// A symbolic link where none is followed.
+    Link,
+    /// A file with this many names.
+    ManyLinks(u64),
+    /// The file changed meanwhile.
+    Changed,
+    /// No space, a quota or a size limit.
+    Full(io::Error),
+    /// The file system is read-only.
+    ReadOnly,
+    /// The call was taken back.
+    Cancelled,
+    /// Anything else.
+    Io(io::Error),
+}
+
+impl FileError {
+    /// Returns the error of a call about a path, in the words for the model.
+    pub fn about(self, shown: &str) -> ToolError {
+        let error = |kind, message: String| ToolError::new(kind, message);
+        match self {
+            Self::Missing => error(Kind::FileNotFound, format!("no such file: {shown}"))
+                .hint("check the path with Glob or List; a dangling link counts as missing"),
+            Self::Denied(rule) => {
+                error(Kind::PathDenied, format!("path denied: {shown}")).hint(rule)
+            }
+            Self::Permission => {
+                error(Kind::PermissionDenied, format!("the system denies access: {shown}"))
+            }
+            Self::NotRegular(kind) => error(
+                Kind::NotRegularFile,
+                format!("not a regular file but a {}: {shown}", kind.as_str()),
+            ),
+            Self::NotDirectory => error(Kind::NotRegularFile, format!("not a directory: {shown}")),
+            Self::Invalid(problem) => {
+                error(Kind::InvalidPath, format!("the path {problem}: {shown}"))
+            }
+            Self::NoParent => {
+                error(Kind::FileNotFound, format!("the parent directory does not exist: {shown}"))
+                    .hint("create the directory first")
+            }
+            Self::Link => error(
+                Kind::NotRegularFile,
+                format!("a symbolic link, which this tool does not follow: {shown}"),
+            )
+            .hint("pass the path that the link points to"),
+            Self::ManyLinks(n) => error(
+                Kind::ExecutionFailed,
+                format!("the file has {n} hard links and a replacement would part them: {shown}"),
+            )
+            .hint("set `files.hard_links` to \"break\" (replace this name) or \"in_place\""),
+            Self::Changed => error(Kind::Stale, format!("the file changed meanwhile: {shown}"))
+                .hint("read it again and repeat the call"),
+            Self::Full(source) => {
+                error(Kind::LimitReached, format!("no space left for: {shown}")).source(source)
+            }
+            Self::ReadOnly => {
+                error(Kind::PermissionDenied, format!("the file system is read-only: {shown}"))
+            }
+            Self::Cancelled => error(Kind::Cancelled, String::from("the call was cancelled")),
+            Self::Io(source) => {
+                error(Kind::ExecutionFailed, format!("{}: {shown}", plain(&source))).source(source)
+            }
+        }
+    }
+}
+
+/// Returns the words of an I/O error without its number.
+fn plain(error: &io::Error) -> String {
+    let text = error.to_string().to_lowercase();
+    match text.find(" (os error") {
+        Some(end) => text.get(..end).unwrap_or(&text).to_owned(),
+        None => text,
+    }
+}
