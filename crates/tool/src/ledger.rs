@@ -77,3 +77,9 @@ pub trait Ledger: Send + Sync {
         None
     }
 }
+
+/// Where calls are counted and timed: one recorder feeds every metric.
+pub trait Recorder: Send + Sync {
+    /// Sees every call as it closes, whether it did its deed or not.
+    fn call(&self, closing: &Closing);
+}
