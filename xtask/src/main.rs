@@ -1,1 +1,139 @@
-fn main() {}
+//! Chores of the project: `cargo xtask NAME`.
+//!
+//! A chore is one line of [`CHORES`] and one function; the recipes of the `justfile` carry the same
+//! names. Chores call `cargo` and read the tree; nothing here is part of what users install, so the
+//! bans on ambient authority do not hold.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "chores work on the tree and start cargo; no tool call reaches them"
+)]
+
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, bail};
+
+/// One command of `cargo xtask`.
+struct Chore {
+    name: &'static str,
+    about: &'static str,
+    run: fn(&[String]) -> Result<()>,
+}
+
+const CHORES: &[Chore] = &[
+    Chore { name: "check", about: "format, lints and tidy, changing nothing", run: check },
+    Chore { name: "test", about: "every test of the workspace", run: test },
+    Chore { name: "tidy", about: "the house rules that no compiler knows", run: run_tidy },
+    Chore { name: "fmt", about: "format every source file", run: fmt },
+];
+
+fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    let name = args.next().unwrap_or_default();
+    let rest: Vec<String> = args.collect();
+    let Some(chore) = CHORES.iter().find(|chore| chore.name == name) else {
+        eprint!("{}", usage());
+        return ExitCode::from(2);
+    };
+    match (chore.run)(&rest) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{name}: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn usage() -> String {
+    let mut text = String::from("usage: cargo xtask NAME\n\n");
+    for chore in CHORES {
+        text.push_str(&format!("  {:<8} {}\n", chore.name, chore.about));
+    }
+    text
+}
+
+fn check(args: &[String]) -> Result<()> {
+    refuse(args)?;
+    cargo(&["fmt", "--all", "--check"], &[])?;
+    cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], &[])?;
+    run_tidy(&[])
+}
+
+fn test(args: &[String]) -> Result<()> {
+    cargo(&["test", "--workspace"], args)
+}
+
+fn fmt(args: &[String]) -> Result<()> {
+    refuse(args)?;
+    cargo(&["fmt", "--all"], &[])
+}
+
+fn run_tidy(args: &[String]) -> Result<()> {
+    refuse(args)?;
+    let findings = tidy::findings(&root())?;
+    for finding in &findings {
+        println!("{finding}");
+    }
+    match findings.len() {
+        0 => Ok(()),
+        n => bail!("{n} to mend"),
+    }
+}
+
+fn refuse(args: &[String]) -> Result<()> {
+    match args.first() {
+        None => Ok(()),
+        Some(arg) => bail!("takes no arguments: `{arg}`"),
+    }
+}
+
+/// Runs cargo in the root of the workspace, with its output on the terminal.
+fn cargo(args: &[&str], more: &[String]) -> Result<()> {
+    let status = Command::new("cargo")
+        .args(args)
+        .args(more)
+        .current_dir(root())
+        .status()
+        .context("cargo does not start")?;
+    if !status.success() {
+        bail!("`cargo {}` ended with {status}", args.join(" "));
+    }
+    Ok(())
+}
+
+/// Returns the root of the workspace.
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tree_is_tidy() {
+        let findings = tidy::findings(&root()).expect("tidy runs");
+        let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
+        assert!(lines.is_empty(), "to mend:\n{}", lines.join("\n"));
+    }
+
+    #[test]
+    fn every_chore_has_a_recipe_and_every_recipe_a_chore() {
+        let justfile = std::fs::read_to_string(root().join("justfile")).expect("a justfile");
+        let recipes: Vec<&str> = justfile
+            .lines()
+            .filter(|line| !line.starts_with([' ', '#']))
+            .filter_map(|line| line.split([' ', ':']).next())
+            .filter(|name| !name.is_empty())
+            .collect();
+        let chores: Vec<&str> = CHORES.iter().map(|chore| chore.name).collect();
+        assert_eq!(recipes, chores);
+        for name in chores {
+            assert!(justfile.contains(&format!("    cargo xtask {name}")), "recipe of {name}");
+        }
+    }
+}

@@ -1,0 +1,17 @@
+# The few commands of the project; the work is in `xtask`.
+
+# Format, lints and house rules, without changing anything.
+check:
+    cargo xtask check
+
+# Every test of the workspace.
+test *args:
+    cargo xtask test {{args}}
+
+# The house rules that no compiler knows.
+tidy:
+    cargo xtask tidy
+
+# Format every source file.
+fmt:
+    cargo xtask fmt

@@ -1,0 +1,168 @@
+//! The house rules that no compiler knows, checked over the tree and over `cargo metadata`.
+//!
+//! The tables of the rules stand here, where a change of them is seen; each exception carries its
+//! reason. Deliberately absent: style that `rustfmt` and `clippy` already hold, and anything that
+//! needs the network.
+
+mod crates;
+mod dependency;
+mod module;
+mod scan;
+mod source;
+mod text;
+mod tree;
+
+use std::fmt;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use tree::Tree;
+
+/// One crate of the workspace and the members that it may depend on.
+struct Place {
+    name: &'static str,
+    may_use: &'static [&'static str],
+}
+
+/// The layers of the workspace, lowest first. `CONTRIBUTING.md` shows the same table.
+const PLACES: &[Place] = &[
+    Place { name: "sinew-tool", may_use: &[] },
+    Place { name: "sinew-guard", may_use: &["sinew-tool"] },
+    Place { name: "sinew-ops", may_use: &["sinew-tool"] },
+    Place { name: "sinew-dialects", may_use: &["sinew-tool", "sinew-ops"] },
+    Place { name: "sinew-runtime", may_use: &["sinew-tool", "sinew-guard"] },
+    Place { name: "sinew-mcp", may_use: &["sinew-tool", "sinew-runtime"] },
+    Place { name: "sinew-agent", may_use: &["sinew-tool", "sinew-runtime"] },
+    Place { name: "sinew-console", may_use: &["sinew-tool", "sinew-runtime"] },
+    Place {
+        name: "sinew",
+        may_use: &[
+            "sinew-tool",
+            "sinew-guard",
+            "sinew-ops",
+            "sinew-dialects",
+            "sinew-runtime",
+            "sinew-mcp",
+            "sinew-agent",
+            "sinew-console",
+        ],
+    },
+    Place { name: "sinew-testkit", may_use: &["sinew-tool", "sinew-runtime"] },
+    Place { name: "xtask", may_use: &[] },
+];
+
+/// What every member may use in its tests, beside what it may use anyway.
+const IN_TESTS: &[&str] = &["sinew-testkit"];
+
+/// Members that may use only these outside crates.
+const ONLY: &[(&str, &[&str])] = &[("sinew-tool", &["serde", "serde_json"])];
+
+/// Outside crates that only these members may use.
+const RESERVED: &[(&str, &[&str])] = &[("anyhow", &["sinew", "xtask"])];
+
+/// Licences that a dependency may have, as SPDX names.
+const LICENCES: &[&str] = &[
+    "0BSD",
+    "Apache-2.0",
+    "Apache-2.0 WITH LLVM-exception",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "BSL-1.0",
+    "CC0-1.0",
+    "ISC",
+    "MIT",
+    "MIT-0",
+    "MPL-2.0",
+    "Unicode-3.0",
+    "Unlicense",
+    "Zlib",
+];
+
+/// Where dependencies come from.
+const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
+
+/// Crates that may be there in more than one incompatible version, with the reason.
+const DUPLICATES: &[(&str, &str)] = &[
+    (
+        "bit-set",
+        "fancy-regex, under jsonschema, is a version behind proptest; tests alone join them",
+    ),
+    ("bit-vec", "comes with bit-set"),
+    ("getrandom", "ahash, under jsonschema, is a version behind tempfile and uuid"),
+    ("syn", "tracing-attributes and strum_macros have not left version 2; build time alone"),
+];
+
+/// Lines of one file, tests not counted.
+const MAX_LINES: usize = 800;
+
+/// Files that may be longer, with the reason.
+const LONG: &[(&str, &str)] = &[];
+
+/// The files that may hold the word `unsafe`.
+const UNSAFE: &[&str] = &["crates/guard/src/spawn.rs"];
+
+/// Names of folders whose Rust files are data of tests.
+const DATA: &[&str] = &["catalog", "corpus", "data", "fixtures"];
+
+/// Places outside the tree that no file may name. They are put together here so that this file does
+/// not name them itself.
+const FOREIGN: &[&str] =
+    &[concat!("/wo", "rk/"), concat!("../sh", "ared"), concat!(".lib", "rary")];
+
+/// What is wrong, where, and what to do about it.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Finding {
+    path: String,
+    line: usize,
+    what: String,
+}
+
+impl Finding {
+    fn new(path: &str, line: usize, what: impl Into<String>) -> Self {
+        Self { path: path.to_owned(), line, what: what.into() }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.path, self.line, self.what)
+    }
+}
+
+/// Returns everything that breaks a house rule, in the order of the paths.
+pub(crate) fn findings(root: &Path) -> Result<Vec<Finding>> {
+    let tree = Tree::read(root)?;
+    let metadata = metadata(root)?;
+    let members = crates::members(root, &metadata)?;
+    let mut findings = Vec::new();
+    crates::check(&tree, &members, &mut findings);
+    dependency::check(&tree, &metadata, &mut findings)?;
+    module::check(&tree, &members, &mut findings);
+    source::check(&tree, &mut findings);
+    text::check(&tree, &mut findings);
+    findings.sort();
+    Ok(findings)
+}
+
+/// Asks cargo for the packages of this machine's platform: what a build has fetched, and no more.
+fn metadata(root: &Path) -> Result<Value> {
+    let version = stdout(root, "rustc", &["-vV"])?;
+    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
+    let host = host.context("`rustc -vV` names no host")?;
+    let args =
+        ["metadata", "--format-version", "1", "--locked", "--offline", "--filter-platform", host];
+    let json = stdout(root, "cargo", &args)
+        .context("run `cargo fetch --locked` if packages are not there yet")?;
+    serde_json::from_str(&json).context("`cargo metadata` is not JSON")
+}
+
+fn stdout(root: &Path, program: &str, args: &[&str]) -> Result<String> {
+    let output = Command::new(program).args(args).current_dir(root).output()?;
+    if !output.status.success() {
+        bail!("`{program} {}` failed: {}", args.join(" "), String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(String::from_utf8(output.stdout)?)
+}
