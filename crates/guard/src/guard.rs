@@ -1,0 +1,263 @@
+//! The owner of all authority over files: roots, rules and settings of one runtime.
+//!
+//! A call is contained first: each path it names is resolved to an open handle and judged by the
+//! path rules. What comes out can be looked at and judged, but gives no access. Only a clearance
+//! turns it into a World, and the World holds nothing but those handles.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sinew_tool::{
+    Access, Claim, FileError, FileSettings, FileState, FileTarget, Kind, Links, Slot, Targets,
+    ToolError,
+};
+
+use crate::clear::Contained;
+use crate::ignore_rules::IgnoreCache;
+use crate::replace::Locks;
+use crate::resolve::{self, Place, Resolver, Spot};
+use crate::roots::{DIRECTORY_PATH, Root, RootError, Roots};
+use crate::rules::{self, PathRules, RuleError};
+
+/// What a guard is opened with.
+#[derive(Debug, Clone)]
+pub struct GuardSettings {
+    /// The directories that tools may reach; the first is the working directory.
+    pub roots: Vec<PathBuf>,
+    /// How paths are resolved beneath them.
+    pub resolver: Resolver,
+    /// Settings of the file tools: path globs, sync, hard links.
+    pub files: Arc<FileSettings>,
+    /// Real absolute directories that no call may touch, such as the state directory.
+    pub denied: Vec<PathBuf>,
+    /// The person's own ignore file for every repository, where there is one.
+    pub global_ignore: Option<PathBuf>,
+}
+
+impl GuardSettings {
+    /// Returns settings with these roots and nothing else set.
+    pub fn new(roots: Vec<PathBuf>) -> Self {
+        Self {
+            roots,
+            resolver: Resolver::Auto,
+            files: Arc::new(FileSettings::default()),
+            denied: Vec::new(),
+            global_ignore: None,
+        }
+    }
+}
+
+/// Why a guard cannot be opened.
+#[derive(Debug)]
+pub enum GuardError {
+    /// A root cannot be opened.
+    Root(RootError),
+    /// A path glob cannot be read.
+    Rule(RuleError),
+}
+
+impl fmt::Display for GuardError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Root(error) => error.fmt(f),
+            Self::Rule(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for GuardError {}
+
+/// The owner of roots, rules and settings.
+#[derive(Debug)]
+pub struct Guard {
+    pub(crate) roots: Arc<Roots>,
+    pub(crate) rules: PathRules,
+    pub(crate) files: Arc<FileSettings>,
+    pub(crate) locks: Arc<Locks>,
+    pub(crate) ignores: Arc<IgnoreCache>,
+    denied: Vec<PathBuf>,
+}
+
+impl Guard {
+    /// Opens the roots and compiles the rules.
+    pub fn open(settings: GuardSettings) -> Result<Arc<Self>, GuardError> {
+        let roots =
+            Roots::open_with(&settings.roots, settings.resolver).map_err(GuardError::Root)?;
+        let rules = compile(&settings.files, &settings.denied)?;
+        Ok(Arc::new(Self {
+            roots: Arc::new(roots),
+            rules,
+            files: settings.files,
+            locks: Arc::default(),
+            ignores: Arc::new(IgnoreCache::new(settings.global_ignore)),
+            denied: settings.denied,
+        }))
+    }
+
+    /// Returns a guard over the same open roots with other settings, as another vocabulary has.
+    pub fn with_files(&self, files: Arc<FileSettings>) -> Result<Arc<Self>, GuardError> {
+        let rules = compile(&files, &self.denied)?;
+        Ok(Arc::new(Self {
+            roots: Arc::clone(&self.roots),
+            rules,
+            files,
+            locks: Arc::clone(&self.locks),
+            ignores: Arc::clone(&self.ignores),
+            denied: self.denied.clone(),
+        }))
+    }
+
+    /// Returns the real paths of the roots; the first is the working directory.
+    pub fn roots(&self) -> impl Iterator<Item = &Path> {
+        self.roots.paths()
+    }
+
+    /// Returns the settings of the file tools.
+    pub fn settings(&self) -> &Arc<FileSettings> {
+        &self.files
+    }
+
+    /// Contains the paths that a call names. Relative ones start at `cwd`, else at the first root.
+    /// `narrowed` names directories beneath the roots that this call must stay in.
+    ///
+    /// A path that leads nowhere is no error: its target says so. A path that leads out of the
+    /// roots, that a rule denies or that cannot be resolved is one.
+    pub fn contain(
+        self: &Arc<Self>,
+        claims: &[Claim],
+        cwd: Option<&Path>,
+        narrowed: Option<&[PathBuf]>,
+    ) -> Result<Contained, ToolError> {
+        let roots = match narrowed {
+            Some(paths) => Arc::new(self.narrow(paths)?),
+            None => Arc::clone(&self.roots),
+        };
+        let cwd = working_directory(&roots, cwd)?;
+        let mut targets = Targets::default();
+        let mut places = Vec::with_capacity(claims.len());
+        for (at, claim) in claims.iter().enumerate() {
+            let (target, place) = self
+                .contain_one(&roots, &cwd, claim, Slot(at))
+                .map_err(|error| about(claim, &cwd, error))?;
+            targets.files.push(target);
+            places.push(place);
+        }
+        Ok(Contained::new(Arc::clone(self), cwd, targets, places))
+    }
+
+    /// Resolves and judges one path.
+    fn contain_one(
+        &self,
+        roots: &Roots,
+        cwd: &Path,
+        claim: &Claim,
+        slot: Slot,
+    ) -> Result<(FileTarget, Place), FileError> {
+        let links = match claim.access {
+            Access::Write { links, .. } | Access::Edit { links } => links,
+            Access::Read | Access::Search => Links::Follow,
+        };
+        let mut place = match &claim.path {
+            Some(written) => {
+                resolve::check_spelling(Path::new(written))?;
+                // Joining keeps what the end of the path means: `a/` is a directory.
+                resolve::resolve(roots, &cwd.join(written), links)?
+            }
+            None => resolve::resolve(roots, cwd, links)?,
+        };
+        let root = roots.holding(&place.real).ok_or(FileError::Missing)?.real.clone();
+        let beneath = place.real.strip_prefix(&root).unwrap_or(&place.real);
+        self.check_rules(&place, beneath, claim.access)?;
+        let protected = match claim.access.changes() {
+            true => rules::protected(beneath),
+            false => None,
+        };
+        let may_create = matches!(claim.access, Access::Write { parents: true, .. });
+        let state = match &place.spot {
+            Spot::Found(meta) => FileState::Found(meta.clone()),
+            Spot::Missing | Spot::MissingParents(_) | Spot::Gone => FileState::Missing,
+        };
+        if !may_create && matches!(place.spot, Spot::MissingParents(_)) {
+            place.orphan = true;
+        }
+        let path = place.real.clone();
+        Ok((FileTarget { slot, claim: claim.clone(), path, root, state, protected }, place))
+    }
+
+    /// Applies the path rules to a resolved path, and to each directory that would be created.
+    fn check_rules(&self, place: &Place, beneath: &Path, access: Access) -> Result<(), FileError> {
+        rules::check_own(beneath, access)?;
+        if self.rules.is_empty() {
+            return Ok(());
+        }
+        if access == Access::Search && place.is_directory() {
+            return self.rules.check_search(&place.real);
+        }
+        self.rules.check(&place.real)?;
+        if let Spot::MissingParents(names) = &place.spot {
+            let created = place.real.ancestors().skip(1).take(names.len());
+            for parent in created {
+                self.rules.check_search(parent)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens the roots of one call.
+    fn narrow(&self, paths: &[PathBuf]) -> Result<Roots, ToolError> {
+        let open = |path: &PathBuf| {
+            resolve::check_spelling(path)?;
+            let place = resolve::resolve(&self.roots, path, Links::Follow)?;
+            let handle = Arc::new(place.open_directory(DIRECTORY_PATH)?);
+            let given = path.components().collect();
+            Ok(Root { handle, real: place.real, given })
+        };
+        let roots = paths
+            .iter()
+            .map(|path| open(path).map_err(|error: FileError| error.about(&path.to_string_lossy())))
+            .collect::<Result<Vec<_>, _>>()?;
+        if roots.is_empty() {
+            return Err(ToolError::new(Kind::PathDenied, "the request leaves no root to work in"));
+        }
+        Ok(Roots::narrowed(roots, self.roots.resolver()))
+    }
+}
+
+fn compile(files: &FileSettings, denied: &[PathBuf]) -> Result<PathRules, GuardError> {
+    PathRules::compile(&files.allow_paths, &files.deny_paths, denied).map_err(GuardError::Rule)
+}
+
+/// Returns the real path of the directory that relative paths start at.
+fn working_directory(roots: &Roots, cwd: Option<&Path>) -> Result<Arc<Path>, ToolError> {
+    let Some(first) = roots.first() else {
+        return Err(ToolError::new(Kind::PathDenied, "there is no root to work in"));
+    };
+    let Some(cwd) = cwd else { return Ok(Arc::from(first.real.as_path())) };
+    if cwd == first.real {
+        return Ok(Arc::from(cwd));
+    }
+    let shown = cwd.to_string_lossy();
+    let about = |error: FileError| {
+        let error = error.about(&shown);
+        ToolError { message: format!("working directory: {}", error.message).into(), ..error }
+    };
+    resolve::check_spelling(cwd).map_err(about)?;
+    let place = resolve::resolve(roots, &first.real.join(cwd), Links::Follow).map_err(about)?;
+    match (&place.spot, place.is_directory()) {
+        (_, true) => Ok(Arc::from(place.real)),
+        (Spot::Found(_), false) => Err(about(FileError::NotDirectory)),
+        _ => Err(about(FileError::Missing)),
+    }
+}
+
+/// Returns the error of a claim in the words for the model, with the name of its argument.
+fn about(claim: &Claim, cwd: &Path, error: FileError) -> ToolError {
+    let shown = match &claim.path {
+        Some(written) => written.clone(),
+        None => cwd.to_string_lossy().into_owned(),
+    };
+    let error = error.about(&shown);
+    let message = format!("argument `{}`: {}", claim.argument, error.message);
+    ToolError { message: message.into(), ..error }
+}

@@ -1,0 +1,186 @@
+//! The rules for what a call may do: a pure function from what is known of the call to a ruling.
+//!
+//! Deny beats ask beats allow, whatever the order of the rules. Names in rules stand for operations,
+//! so `Write` also covers `write_file` of another vocabulary. Nothing here looks at the system: a
+//! ruling can be repeated, explained and tested.
+
+use std::borrow::Cow;
+
+use sinew_tool::{Answer, Effects, Facts, FileTarget, Ruling, Targets, Verdict};
+
+/// How much is allowed without asking.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Profile {
+    /// Looks and changes nothing: everything else is denied.
+    ReadOnly,
+    /// Looks inside the roots; asks for everything else.
+    #[default]
+    Workspace,
+    /// Asks only for protected names.
+    Full,
+}
+
+/// What is configured for rulings.
+///
+/// Names may hold `*` for any run of characters, and are compared with the wire name of a tool and
+/// with the name of its operation.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Rules {
+    /// How much is allowed without asking.
+    pub profile: Profile,
+    /// Whether each change must be approved, whatever the profile says.
+    pub require_approval: bool,
+    /// Tools that are denied.
+    pub deny_tools: Vec<String>,
+    /// The tools that may be used at all; empty means every tool.
+    pub allow_tools: Vec<String>,
+}
+
+/// What is known of a call when it is judged.
+#[derive(Debug, Clone, Copy)]
+pub struct Case<'a> {
+    /// The wire name of the tool.
+    pub tool: &'a str,
+    /// The name of its operation.
+    pub operation: &'a str,
+    /// What is known of every call of the tool.
+    pub facts: &'a Facts,
+    /// What this call can do to the outside.
+    pub effects: Effects,
+    /// What it names.
+    pub targets: &'a Targets,
+}
+
+/// Returns what the rules say of a call.
+pub fn judge(case: &Case<'_>, rules: &Rules) -> Ruling {
+    let mut strongest = built_in(case, rules);
+    for ruling in [named(case, rules), by_profile(case, rules), by_setting(case, rules)] {
+        if let Some(ruling) = ruling
+            && strongest.verdict < ruling.verdict
+        {
+            strongest = ruling;
+        }
+    }
+    strongest
+}
+
+/// Returns what the lists of tools say.
+fn named(case: &Case<'_>, rules: &Rules) -> Option<Ruling> {
+    let covers = |pattern: &String| {
+        name_matches(pattern, case.tool) || name_matches(pattern, case.operation)
+    };
+    if let Some(pattern) = rules.deny_tools.iter().find(|pattern| covers(pattern)) {
+        return Some(ruling(
+            Verdict::Deny,
+            "tools.deny",
+            format!("the rule `{pattern}` denies the tool {}", case.tool),
+        ));
+    }
+    if !rules.allow_tools.is_empty() && !rules.allow_tools.iter().any(covers) {
+        return Some(ruling(
+            Verdict::Deny,
+            "tools.allow",
+            format!("the tool {} is not among the tools that may be used", case.tool),
+        ));
+    }
+    None
+}
+
+/// Returns what the profile forbids.
+fn by_profile(case: &Case<'_>, rules: &Rules) -> Option<Ruling> {
+    (rules.profile == Profile::ReadOnly && !case.effects.only_observes()).then(|| {
+        ruling(Verdict::Deny, "profile.read-only", "the profile `read-only` only looks at files")
+    })
+}
+
+/// Returns what the settings of the file tools demand.
+fn by_setting(case: &Case<'_>, rules: &Rules) -> Option<Ruling> {
+    (rules.require_approval && case.effects.contains(Effects::CHANGE)).then(|| {
+        ruling(Verdict::Ask, "require_approval", "`require_approval` is on, so each change asks")
+    })
+}
+
+/// Returns what the built-in rules say.
+fn built_in(case: &Case<'_>, rules: &Rules) -> Ruling {
+    if let Some(target) = case.targets.files.iter().find(|target| asks_always(target)) {
+        let name = target.protected.unwrap_or_default();
+        return ruling(
+            Verdict::Ask,
+            "protected",
+            format!("other programs act on `{name}`, so a change of it always asks"),
+        );
+    }
+    if case.effects.only_observes() {
+        return ruling(Verdict::Allow, "observe", "looking inside the roots is allowed");
+    }
+    let (rule, why) = asking_rule(case);
+    match rules.profile {
+        Profile::Full => ruling(Verdict::Allow, "profile.full", "the profile `full` allows it"),
+        Profile::ReadOnly | Profile::Workspace => ruling(Verdict::Ask, rule, why),
+    }
+}
+
+/// Returns whether a target is one that asks whatever the profile says.
+fn asks_always(target: &FileTarget) -> bool {
+    target.claim.access.changes() && target.protected.is_some()
+}
+
+/// Returns the rule for the strongest effect of a call that does more than look.
+fn asking_rule(case: &Case<'_>) -> (&'static str, &'static str) {
+    let effects = case.effects;
+    if *case.facts == Facts::UNKNOWN {
+        ("unknown", "nothing is known of what the tool does, so it asks")
+    } else if effects.contains(Effects::EXECUTE) {
+        ("execute", "running a program asks")
+    } else if effects.contains(Effects::NETWORK) {
+        ("network", "reaching the network asks")
+    } else if effects.contains(Effects::DELEGATE) {
+        ("delegate", "handing work to another agent asks")
+    } else if effects.contains(Effects::CHANGE) {
+        ("change", "changing files asks")
+    } else {
+        ("unknown", "nothing is known of what the tool does, so it asks")
+    }
+}
+
+fn ruling(verdict: Verdict, rule: &'static str, why: impl Into<Cow<'static, str>>) -> Ruling {
+    Ruling { verdict, rule, why: why.into() }
+}
+
+/// Returns whether a name fits a pattern in which `*` stands for any run of characters.
+fn name_matches(pattern: &str, name: &str) -> bool {
+    let Some((first, rest)) = pattern.split_once('*') else { return pattern == name };
+    let Some(mut left) = name.strip_prefix(first) else { return false };
+    let mut parts = rest.split('*').peekable();
+    while let Some(part) = parts.next() {
+        if parts.peek().is_none() {
+            return left.ends_with(part);
+        }
+        match left.find(part) {
+            Some(at) => left = left.get(at + part.len()..).unwrap_or_default(),
+            None => return false,
+        }
+    }
+    true
+}
+
+/// The right to run one call, made only from a ruling that allows it or from a person's yes.
+#[derive(Debug)]
+pub struct Clearance {
+    /// Whether the answer was given for the files as they were, so that they must still be so.
+    pub(crate) bound: bool,
+}
+
+impl Clearance {
+    /// Returns the clearance of a ruling that allows the call.
+    pub fn from_ruling(ruling: &Ruling) -> Option<Self> {
+        (ruling.verdict == Verdict::Allow).then_some(Self { bound: false })
+    }
+
+    /// Returns the clearance of a ruling that asks, once the answer is yes. It holds only for the
+    /// files as they were when the call was contained.
+    pub fn from_answer(ruling: &Ruling, answer: &Answer) -> Option<Self> {
+        let yes = *answer == Answer::Yes;
+        (ruling.verdict == Verdict::Ask && yes).then_some(Self { bound: true })
+    }
+}

@@ -1,0 +1,116 @@
+//! One directory by name: everything is counted, and only what is kept is looked at.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::ffi::{CString, OsStr};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, FileType, RawDir, statat};
+use rustix::io::Errno;
+use sinew_tool::{Access, FileError, FileKind, FileTarget, Listed, Listing};
+
+use crate::clear::is_temporary;
+use crate::guard::Guard;
+use crate::rules;
+use crate::stat::{error_of, kind_of, meta_of};
+
+/// Bytes of entries asked for at once.
+const BUFFER: usize = 64 * 1024;
+
+/// One name that is kept, ordered by the name.
+struct Kept {
+    name: CString,
+    kind: FileKind,
+}
+
+impl Ord for Kept {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.name.cmp(&other.name)
+    }
+}
+
+impl PartialOrd for Kept {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Kept {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Kept {}
+
+/// Lists the first `limit` names of a directory.
+pub(crate) fn list(
+    guard: &Guard,
+    target: &FileTarget,
+    dir: &OwnedFd,
+    limit: usize,
+) -> Result<Listing, FileError> {
+    let beneath = target.path.strip_prefix(&target.root).unwrap_or(&target.path);
+    let own = beneath.iter().any(rules::is_own);
+    let judged = own || !guard.rules.is_empty();
+    let mut listing = Listing::default();
+    let mut kept: BinaryHeap<Kept> = BinaryHeap::new();
+    let mut path = target.path.clone();
+    let mut buffer = Vec::with_capacity(BUFFER);
+    let mut entries = RawDir::new(dir, buffer.spare_capacity_mut());
+    while let Some(entry) = entries.next() {
+        let entry = match entry {
+            Err(Errno::INTR) => continue,
+            other => other.map_err(error_of)?,
+        };
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        if is_temporary(name.to_bytes()) {
+            listing.skipped.hidden += 1;
+            continue;
+        }
+        if judged {
+            path.push(OsStr::from_bytes(name.to_bytes()));
+            let allowed = may_see(guard, target, &path, entry.file_type());
+            path.pop();
+            if !allowed {
+                listing.skipped.denied += 1;
+                continue;
+            }
+        }
+        listing.total += 1;
+        let full = limit <= kept.len();
+        if full && kept.peek().is_none_or(|last| *last.name <= *name) {
+            continue;
+        }
+        if full {
+            kept.pop();
+        }
+        kept.push(Kept { name: name.to_owned(), kind: kind_of(entry.file_type()) });
+    }
+    listing.rows = kept.into_sorted_vec().into_iter().map(|kept| row(dir, kept)).collect();
+    Ok(listing)
+}
+
+/// Returns whether the path rules let an entry be seen.
+fn may_see(guard: &Guard, target: &FileTarget, path: &Path, kind: FileType) -> bool {
+    let beneath = path.strip_prefix(&target.root).unwrap_or(path);
+    let directory = kind == FileType::Directory;
+    let access = if directory { Access::Search } else { Access::Read };
+    let rule = if directory { guard.rules.check_search(path) } else { guard.rules.check(path) };
+    rule.is_ok() && rules::check_own(beneath, access).is_ok()
+}
+
+/// Returns the row of a name, looked at now.
+fn row(dir: &OwnedFd, kept: Kept) -> Listed {
+    let meta = statat(dir, &kept.name, AtFlags::SYMLINK_NOFOLLOW).ok().map(|stat| meta_of(&stat));
+    let kind = match &meta {
+        Some(meta) => meta.kind,
+        None => kept.kind,
+    };
+    Listed { path: PathBuf::from(OsStr::from_bytes(kept.name.to_bytes())), kind, meta }
+}

@@ -1,0 +1,507 @@
+//! Changing one file so that everybody sees the old content or the new, never a mixture.
+//!
+//! The new content goes into a temporary file beside the old one, gets its owner, mode, extended
+//! attributes and access lists, and takes its name by one rename, all on the handle of the
+//! directory. Just before the rename the old file is looked at again. What cannot be kept is
+//! refused, and the old file is untouched; set-id bits and capabilities are dropped, as the kernel
+//! does when a file is written.
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, IoSlice, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::{
+    Access, AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Uid, accessat, fchmod, fchown,
+    fdatasync, fstat, fsync, ftruncate, linkat, mkdirat, openat, renameat, renameat_with, statat,
+    unlinkat,
+};
+use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
+use sinew_tool::{
+    Change, Expect, FileError, FileKind, FileSettings, HardLinks, Identity, Sync, Written,
+};
+
+use crate::attributes;
+use crate::resolve::{Place, Spot};
+use crate::roots::{DIRECTORY_PATH, DIRECTORY_READ, Dir, FILE_READ, open_name};
+use crate::stat::{error_of, identity_of, kind_of};
+
+/// The largest old content that is read only to be hashed.
+const MAX_HASHED: u64 = 64 * 1024 * 1024;
+/// How often a change starts anew when others change the same file.
+const MAX_ATTEMPTS: u32 = 3;
+/// The most pieces that one system call takes.
+const MAX_SLICES: usize = 1_024;
+/// The longest tick in which two changes of a file may get the same time.
+const TICK_NS: i128 = 20_000_000;
+
+/// One change to one file.
+pub(crate) struct Replacement<'a> {
+    /// Where the file is.
+    pub(crate) place: &'a Place,
+    /// Its name there.
+    pub(crate) name: &'a CStr,
+    /// The name of the temporary file.
+    pub(crate) temporary: &'a CStr,
+    /// The new content.
+    pub(crate) pieces: &'a [&'a [u8]],
+    /// What the caller knows of the old file.
+    pub(crate) expect: Expect<'a>,
+    /// What an approval was given for; `None` inside means that nothing was there.
+    pub(crate) bound: Option<Option<Identity>>,
+    /// Whether the file may be missing.
+    pub(crate) may_create: bool,
+    /// Settings of the file tools.
+    pub(crate) settings: &'a FileSettings,
+    /// Keeps changes of one file apart.
+    pub(crate) locks: &'a Locks,
+}
+
+/// A change that happened.
+pub(crate) struct Done {
+    pub(crate) written: Written,
+    pub(crate) change: Change,
+}
+
+/// Why an attempt did not succeed.
+enum Failure {
+    /// Somebody else changed the file between two looks.
+    Raced,
+    /// Anything else.
+    Error(FileError),
+}
+
+impl From<FileError> for Failure {
+    fn from(error: FileError) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl From<Errno> for Failure {
+    fn from(errno: Errno) -> Self {
+        Self::Error(error_of(errno))
+    }
+}
+
+/// Keeps changes of one file in this process apart: one lock for each of a fixed number of
+/// directories and names.
+#[derive(Debug)]
+pub(crate) struct Locks([Mutex<()>; 64]);
+
+impl Default for Locks {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Mutex::new(())))
+    }
+}
+
+impl Locks {
+    fn lock(&self, dir: &Stat, name: &CStr) -> Option<MutexGuard<'_, ()>> {
+        let mut hasher = DefaultHasher::new();
+        (dir.st_dev, dir.st_ino, name).hash(&mut hasher);
+        let at = usize::try_from(hasher.finish() % 64).unwrap_or(0);
+        self.0.get(at).map(|lock| lock.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Replaces or creates a file.
+pub(crate) fn replace(job: &Replacement<'_>) -> Result<Done, FileError> {
+    let parents = Parents::create(job)?;
+    let dir = parents.end();
+    let done = {
+        let _turn = job.locks.lock(&fstat(&*dir).map_err(error_of)?, job.name);
+        attempts(job, &dir)
+    };
+    match done {
+        Ok(done) => {
+            parents.keep(job.settings.sync)?;
+            Ok(done)
+        }
+        Err(error) => {
+            parents.remove();
+            Err(error)
+        }
+    }
+}
+
+fn attempts(job: &Replacement<'_>, dir: &OwnedFd) -> Result<Done, FileError> {
+    for _ in 0..MAX_ATTEMPTS {
+        match attempt(job, dir) {
+            Ok(done) => return Ok(done),
+            Err(Failure::Error(error)) => return Err(error),
+            // Where nothing was expected of the old file, the new one simply comes later.
+            Err(Failure::Raced) if expects_nothing(job) => {}
+            Err(Failure::Raced) => return Err(FileError::Changed),
+        }
+    }
+    Err(FileError::Changed)
+}
+
+fn expects_nothing(job: &Replacement<'_>) -> bool {
+    job.bound.is_none() && matches!(job.expect, Expect::Any)
+}
+
+fn attempt(job: &Replacement<'_>, dir: &OwnedFd) -> Result<Done, Failure> {
+    match look(dir, job.name)? {
+        Some(stat) => {
+            let old = Old::open(job, dir, stat)?;
+            check_expected(job, Some(identity_of(&old.stat)))?;
+            overwrite(job, dir, &old)
+        }
+        None if job.may_create => {
+            check_expected(job, None)?;
+            create(job, dir)
+        }
+        None => Err(FileError::Missing.into()),
+    }
+}
+
+/// Returns the status of a name, refusing what is no regular file.
+fn look(dir: &OwnedFd, name: &CStr) -> Result<Option<Stat>, Failure> {
+    let stat = match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => stat,
+        Err(Errno::NOENT) => return Ok(None),
+        Err(errno) => return Err(errno.into()),
+    };
+    match kind_of(FileType::from_raw_mode(stat.st_mode)) {
+        FileKind::File => Ok(Some(stat)),
+        FileKind::Symlink => Err(FileError::Changed.into()),
+        other => Err(FileError::NotRegular(other).into()),
+    }
+}
+
+/// Compares the old file with what the caller and the approval know of it.
+fn check_expected(job: &Replacement<'_>, now: Option<Identity>) -> Result<(), FileError> {
+    if job.bound.is_some_and(|bound| bound != now) {
+        return Err(FileError::Changed);
+    }
+    match job.expect {
+        Expect::Same(identity, _) if now != Some(identity) => Err(FileError::Changed),
+        Expect::Same(..) | Expect::Any => Ok(()),
+    }
+}
+
+/// The file that is replaced, open.
+struct Old {
+    file: File,
+    stat: Stat,
+}
+
+impl Old {
+    fn open(job: &Replacement<'_>, dir: &OwnedFd, seen: Stat) -> Result<Self, Failure> {
+        // A rename needs no right to write the file; whoever may not write it may not replace it.
+        accessat(dir, job.name, Access::WRITE_OK, AtFlags::empty())?;
+        let file = open_name(dir.as_fd(), job.name, FILE_READ)?;
+        let stat = fstat(&file)?;
+        if identity_of(&stat) != identity_of(&seen) {
+            return Err(Failure::Raced);
+        }
+        Ok(Self { file: File::from(file), stat })
+    }
+
+    /// Returns the hash of the content, from what the caller has of it or by reading it.
+    fn hash(&self, job: &Replacement<'_>) -> Result<Option<String>, FileError> {
+        match job.expect {
+            Expect::Same(_, content) => {
+                if self.may_hide_a_change() && !self.holds(content).map_err(FileError::Io)? {
+                    return Err(FileError::Changed);
+                }
+                Ok(Some(blake3::hash(content).to_hex().to_string()))
+            }
+            Expect::Any if identity_of(&self.stat).size <= MAX_HASHED => {
+                let mut hasher = blake3::Hasher::new();
+                hasher.update_reader((&self.file).take(MAX_HASHED)).map_err(FileError::Io)?;
+                Ok(Some(hasher.finalize().to_hex().to_string()))
+            }
+            Expect::Any => Ok(None),
+        }
+    }
+
+    /// Returns whether the file is so young that a second change could carry the same time.
+    fn may_hide_a_change(&self) -> bool {
+        let changed = identity_of(&self.stat).changed;
+        let now = clock_gettime(ClockId::Realtime);
+        let ns = |seconds: i64, nanos: i64| i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
+        let age = ns(now.tv_sec, now.tv_nsec) - ns(changed.seconds, i64::from(changed.nanos));
+        // Some file systems keep whole seconds, or two of them.
+        let tick = if changed.nanos == 0 { 2_000_000_000 } else { TICK_NS };
+        age < tick
+    }
+
+    /// Returns whether the file holds exactly this content.
+    fn holds(&self, content: &[u8]) -> io::Result<bool> {
+        let mut buffer = vec![0_u8; 256 * 1024];
+        let mut left = content;
+        loop {
+            let n = (&self.file).read(&mut buffer)?;
+            let Some(read) = buffer.get(..n).filter(|read| !read.is_empty()) else {
+                return Ok(left.is_empty());
+            };
+            match left.strip_prefix(read) {
+                Some(rest) => left = rest,
+                None => return Ok(false),
+            }
+        }
+    }
+}
+
+/// Creates a file that was not there.
+fn create(job: &Replacement<'_>, dir: &OwnedFd) -> Result<Done, Failure> {
+    let temporary = Temporary::create(dir, job.temporary, 0o666)?;
+    let after = temporary.fill(job.pieces, job.settings.sync)?;
+    match renameat_with(dir, job.temporary, dir, job.name, RenameFlags::NOREPLACE) {
+        Ok(()) => {}
+        Err(Errno::EXIST) => return Err(Failure::Raced),
+        // Some file systems cannot rename like that; a link does not replace either.
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            match linkat(dir, job.temporary, dir, job.name, AtFlags::empty()) {
+                Ok(()) => unlinkat(dir, job.temporary, AtFlags::empty())?,
+                Err(Errno::EXIST) => return Err(Failure::Raced),
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Err(errno) => return Err(errno.into()),
+    }
+    temporary.became_the_file();
+    finish(job, dir, None, after, true)
+}
+
+/// Replaces a file that is there.
+fn overwrite(job: &Replacement<'_>, dir: &OwnedFd, old: &Old) -> Result<Done, Failure> {
+    let n_links = old.stat.st_nlink as u64;
+    if 1 < n_links {
+        match job.settings.hard_links {
+            HardLinks::Refuse => return Err(FileError::ManyLinks(n_links).into()),
+            HardLinks::InPlace => return write_in_place(job, dir, old),
+            HardLinks::Break => {}
+        }
+    }
+    let before = old.hash(job)?;
+    let temporary = Temporary::create(dir, job.temporary, 0o600)?;
+    let after = temporary.fill(job.pieces, Sync::Off)?;
+    temporary.take_after(old)?;
+    if job.settings.sync != Sync::Off {
+        fdatasync(&temporary.file)?;
+    }
+    match look(dir, job.name)? {
+        Some(now) if identity_of(&now) == identity_of(&old.stat) => {}
+        _ => return Err(Failure::Raced),
+    }
+    renameat(dir, job.temporary, dir, job.name)?;
+    temporary.became_the_file();
+    finish(job, dir, before, after, false)
+}
+
+/// Writes into the file that all names share. Not atomic: readers can see a mixture.
+fn write_in_place(job: &Replacement<'_>, dir: &OwnedFd, old: &Old) -> Result<Done, Failure> {
+    let before = old.hash(job)?;
+    let flags = OFlags::WRONLY.union(FILE_READ.difference(OFlags::RDONLY));
+    let file = open_name(dir.as_fd(), job.name, flags)?;
+    if identity_of(&fstat(&file)?) != identity_of(&old.stat) {
+        return Err(Failure::Raced);
+    }
+    let after = write_pieces(&file, job.pieces)?;
+    ftruncate(&file, length(job.pieces))?;
+    if job.settings.sync != Sync::Off {
+        fdatasync(&file)?;
+    }
+    finish(job, dir, before, after, false)
+}
+
+fn finish(
+    job: &Replacement<'_>,
+    dir: &OwnedFd,
+    before: Option<String>,
+    after: String,
+    created: bool,
+) -> Result<Done, Failure> {
+    if job.settings.sync == Sync::Full {
+        sync_directory(dir)?;
+    }
+    let bytes = length(job.pieces);
+    let path = job.place.real.clone();
+    Ok(Done {
+        written: Written { bytes, created },
+        change: Change { path, before, after: Some(after), bytes },
+    })
+}
+
+fn length(pieces: &[&[u8]]) -> u64 {
+    pieces.iter().map(|piece| piece.len() as u64).sum()
+}
+
+/// Syncs a directory whose handle may be good for opening only.
+fn sync_directory(dir: &OwnedFd) -> Result<(), Errno> {
+    fsync(open_name(dir.as_fd(), c".", DIRECTORY_READ)?)
+}
+
+/// A temporary file, removed unless it became the file.
+struct Temporary<'a> {
+    dir: &'a OwnedFd,
+    name: &'a CStr,
+    file: OwnedFd,
+    remove: std::cell::Cell<bool>,
+}
+
+impl<'a> Temporary<'a> {
+    fn create(dir: &'a OwnedFd, name: &'a CStr, mode: u32) -> Result<Self, Errno> {
+        let flags = OFlags::CREATE
+            .union(OFlags::EXCL)
+            .union(OFlags::WRONLY)
+            .union(OFlags::NOFOLLOW)
+            .union(OFlags::CLOEXEC);
+        let file = openat(dir, name, flags, Mode::from_raw_mode(mode))?;
+        Ok(Self { dir, name, file, remove: std::cell::Cell::new(true) })
+    }
+
+    /// Writes the content and returns its hash.
+    fn fill(&self, pieces: &[&[u8]], sync: Sync) -> Result<String, Errno> {
+        let hash = write_pieces(&self.file, pieces)?;
+        if sync != Sync::Off {
+            fdatasync(&self.file)?;
+        }
+        Ok(hash)
+    }
+
+    /// Takes owner, attributes and mode of the old file.
+    fn take_after(&self, old: &Old) -> Result<(), FileError> {
+        let new = fstat(&self.file).map_err(error_of)?;
+        if (new.st_uid, new.st_gid) != (old.stat.st_uid, old.stat.st_gid) {
+            let owner = Some(Uid::from_raw(old.stat.st_uid));
+            let group = Some(Gid::from_raw(old.stat.st_gid));
+            // Only root may give files away; the group alone may still be kept.
+            if fchown(&self.file, owner, group).is_err() {
+                let _ = fchown(&self.file, None, group);
+            }
+        }
+        attributes::copy(&old.file, &self.file)?;
+        fchmod(&self.file, Mode::from_raw_mode(old.stat.st_mode & 0o1777)).map_err(error_of)
+    }
+
+    fn became_the_file(&self) {
+        self.remove.set(false);
+    }
+}
+
+impl Drop for Temporary<'_> {
+    fn drop(&mut self) {
+        if self.remove.get() {
+            let _ = unlinkat(self.dir, self.name, AtFlags::empty());
+        }
+    }
+}
+
+/// Writes all pieces and returns the hash of the whole.
+fn write_pieces(file: &OwnedFd, pieces: &[&[u8]]) -> Result<String, Errno> {
+    let mut hasher = blake3::Hasher::new();
+    for piece in pieces {
+        hasher.update(piece);
+    }
+    let mut left: Vec<&[u8]> =
+        pieces.iter().copied().filter(|piece| !piece.is_empty()).rev().collect();
+    while !left.is_empty() {
+        let slices: Vec<IoSlice<'_>> =
+            left.iter().rev().take(MAX_SLICES).map(|piece| IoSlice::new(piece)).collect();
+        match rustix::io::writev(file, &slices) {
+            Ok(0) => return Err(Errno::IO),
+            Ok(n) => advance(&mut left, n),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(hasher.finalize().to_hex().to_string())
+}
+
+/// Takes written bytes off pieces that are in reverse order.
+fn advance(left: &mut Vec<&[u8]>, mut n: usize) {
+    while let Some(piece) = left.pop() {
+        if let Some(rest) = piece.get(n..).filter(|rest| !rest.is_empty()) {
+            left.push(rest);
+            return;
+        }
+        n -= piece.len().min(n);
+        if n == 0 {
+            return;
+        }
+    }
+}
+
+/// The parent directories that were created for a change.
+struct Parents<'a> {
+    base: &'a Dir,
+    /// Each directory on the way, and whether this change created it.
+    steps: Vec<(&'a CStr, Dir, bool)>,
+}
+
+impl<'a> Parents<'a> {
+    fn create(job: &Replacement<'a>) -> Result<Self, FileError> {
+        let mut parents = Self { base: &job.place.dir, steps: Vec::new() };
+        let Spot::MissingParents(names) = &job.place.spot else { return Ok(parents) };
+        for name in names {
+            if let Err(errno) = parents.enter(name) {
+                parents.remove();
+                return Err(error_of(errno));
+            }
+        }
+        Ok(parents)
+    }
+
+    fn enter(&mut self, name: &'a CStr) -> Result<(), Errno> {
+        let dir = self.end();
+        let created = match mkdirat(&*dir, name, Mode::from_raw_mode(0o777)) {
+            Ok(()) => true,
+            Err(Errno::EXIST) => false,
+            Err(errno) => return Err(errno),
+        };
+        match open_name(dir.as_fd(), name, DIRECTORY_PATH) {
+            Ok(handle) => {
+                self.steps.push((name, Dir::new(handle), created));
+                Ok(())
+            }
+            Err(errno) => {
+                if created {
+                    let _ = unlinkat(&*dir, name, AtFlags::REMOVEDIR);
+                }
+                Err(errno)
+            }
+        }
+    }
+
+    /// Returns the directory that holds the file.
+    fn end(&self) -> Dir {
+        match self.steps.last() {
+            Some((_, dir, _)) => Dir::clone(dir),
+            None => Dir::clone(self.base),
+        }
+    }
+
+    /// Syncs the directories that hold new ones, where that is asked for.
+    fn keep(&self, sync: Sync) -> Result<(), FileError> {
+        if sync != Sync::Full {
+            return Ok(());
+        }
+        let mut above = self.base;
+        for (_, dir, created) in &self.steps {
+            if *created {
+                sync_directory(above).map_err(error_of)?;
+            }
+            above = dir;
+        }
+        Ok(())
+    }
+
+    /// Removes what was created, the deepest first. What others have put there stays.
+    fn remove(&self) {
+        for (at, (name, _, created)) in self.steps.iter().enumerate().rev() {
+            let above = match at.checked_sub(1).and_then(|at| self.steps.get(at)) {
+                Some((_, dir, _)) => dir,
+                None => self.base,
+            };
+            if *created {
+                let _ = unlinkat(&**above, *name, AtFlags::REMOVEDIR);
+            }
+        }
+    }
+}

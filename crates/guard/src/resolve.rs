@@ -1,0 +1,490 @@
+//! From a path string to a place: a handle of the parent directory and one name in it.
+//!
+//! The kernel resolves what it can by itself (`openat2` beneath the handle of the root, without
+//! links). Where a link or `..` is in the way, or where the kernel has no `openat2`, components are
+//! opened one by one without following, on a stack of handles: `..` goes to the handle above, which
+//! is what the kernel means by it; links are read from their own handle and their targets continue
+//! from the handles, or from a root where they are absolute and lead into one. No path string is
+//! ever checked and then opened.
+//!
+//! Later use is always one name on the handle of the place, opened without following. Outside the
+//! roots nothing is opened, not even to look.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, PROC_SUPER_MAGIC, ResolveFlags, fstat, fstatfs, openat2,
+    readlinkat, statat,
+};
+use rustix::io::Errno;
+use sinew_tool::{FileError, FileKind, FileMeta, Links};
+
+use crate::roots::{DIRECTORY_PATH, Dir, Root, Roots, open_name};
+use crate::stat::{error_of, meta_of};
+
+/// How paths are resolved beneath a root.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Resolver {
+    /// By the kernel where it can, else component by component.
+    #[default]
+    Auto,
+    /// Component by component, as on kernels and in containers without `openat2`.
+    Walk,
+}
+
+/// The longest path that is taken.
+const MAX_PATH: usize = 4_096;
+/// The longest component of a path.
+const MAX_NAME: usize = 255;
+/// The most links on the way, as in the kernel.
+const MAX_LINKS: u32 = 40;
+/// How often the kernel is asked again when renames elsewhere disturb it.
+const MAX_RETRIES: u32 = 64;
+
+/// Where a path leads: a directory that is open, and one name in it.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    /// The directory that holds the name, or the directory meant where there is no name. Where
+    /// parents are missing, the deepest that exists.
+    pub(crate) dir: Dir,
+    /// The last component; `None` where the path means `dir` itself.
+    pub(crate) name: Option<CString>,
+    /// The real absolute path.
+    pub(crate) real: PathBuf,
+    /// What was found.
+    pub(crate) spot: Spot,
+    /// Whether the missing directories on the way may not be created.
+    pub(crate) orphan: bool,
+}
+
+/// What was found at a place.
+#[derive(Debug, Clone)]
+pub(crate) enum Spot {
+    /// Something that is no link.
+    Found(FileMeta),
+    /// Nothing, in a directory that exists.
+    Missing,
+    /// Nothing, and these directories on the way are missing too.
+    MissingParents(Vec<CString>),
+    /// Nothing, behind a dangling link or a missing directory that cannot be created.
+    Gone,
+}
+
+impl Place {
+    /// Returns whether a directory was found.
+    pub(crate) fn is_directory(&self) -> bool {
+        matches!(&self.spot, Spot::Found(meta) if meta.kind == FileKind::Directory)
+    }
+
+    /// Opens the directory at the place.
+    pub(crate) fn open_directory(&self, flags: OFlags) -> Result<OwnedFd, FileError> {
+        let opened = match &self.name {
+            Some(name) => open_name(self.parent()?.as_fd(), name, flags),
+            None => open_name(self.dir.as_fd(), c".", flags),
+        };
+        opened.map_err(|errno| match errno {
+            Errno::LOOP => FileError::Changed,
+            // A link that took the place of the directory answers ENOTDIR too.
+            other => error_of(other),
+        })
+    }
+
+    /// Returns the directory that holds the name, through parents that were missing and are not
+    /// any more.
+    pub(crate) fn parent(&self) -> Result<Dir, FileError> {
+        let names = match &self.spot {
+            Spot::Found(_) | Spot::Missing => return Ok(Arc::clone(&self.dir)),
+            Spot::Gone => return Err(FileError::Missing),
+            Spot::MissingParents(names) => names,
+        };
+        let mut dir = Arc::clone(&self.dir);
+        for name in names {
+            dir = Arc::new(open_name(dir.as_fd(), name, DIRECTORY_PATH).map_err(error_of)?);
+        }
+        Ok(dir)
+    }
+
+    /// Returns what is at the place now.
+    pub(crate) fn meta_now(&self) -> Result<FileMeta, FileError> {
+        let Some(name) = &self.name else {
+            return fstat(&*self.dir).map(|stat| meta_of(&stat)).map_err(error_of);
+        };
+        let dir = self.parent()?;
+        let stat = statat(&*dir, name, AtFlags::SYMLINK_NOFOLLOW).map_err(error_of)?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Symlink => Err(FileError::Changed),
+            _ => Ok(meta_of(&stat)),
+        }
+    }
+}
+
+/// Resolves an absolute path beneath the roots. Its spelling was checked.
+pub(crate) fn resolve(roots: &Roots, path: &Path, links: Links) -> Result<Place, FileError> {
+    if roots.kernel_resolves()
+        && let Some(place) = by_kernel(roots, path, links)?
+    {
+        return Ok(place);
+    }
+    Walk::new(roots, links).run(path)
+}
+
+/// Refuses paths that no system can hold.
+pub(crate) fn check_spelling(path: &Path) -> Result<(), FileError> {
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.is_empty() {
+        return Err(FileError::Invalid("is empty"));
+    }
+    if bytes.contains(&0) {
+        return Err(FileError::Invalid("holds a NUL byte"));
+    }
+    if MAX_PATH <= bytes.len() {
+        return Err(FileError::Invalid("is too long"));
+    }
+    if bytes.split(|byte| *byte == b'/').any(|name| MAX_NAME < name.len()) {
+        return Err(FileError::Invalid("has a component that is too long"));
+    }
+    Ok(())
+}
+
+/// Returns the error of a path that leads out of the roots.
+fn outside(roots: &Roots) -> FileError {
+    FileError::Denied(format!(
+        "it lies outside the roots: {}; start sinew with `--root DIR` to add one",
+        roots.words()
+    ))
+}
+
+/// Lets the kernel resolve the parent directory. `None` means that the way must be walked.
+fn by_kernel(roots: &Roots, path: &Path, links: Links) -> Result<Option<Place>, FileError> {
+    let Some((at, rest)) = roots.locate(path) else {
+        // Only `..` can lead from outside the roots into one.
+        let climbs = path.components().any(|part| part.as_os_str() == "..");
+        return if climbs { Ok(None) } else { Err(outside(roots)) };
+    };
+    let Some(root) = roots.get(at) else { return Ok(None) };
+    let text = rest.as_os_str().as_bytes();
+    if text.split(|byte| *byte == b'/').any(|name| name == b"..") {
+        return Ok(None);
+    }
+    // `rest` lost a trailing slash or dot; the spelling of the whole path has it.
+    let directory = means_directory(path);
+    let names: PathBuf = rest.components().collect();
+    let (Some(name), Some(parent)) = (names.file_name(), names.parent()) else {
+        return here(root.handle.clone(), root.real.clone()).map(Some);
+    };
+    let Some(dir) = open_parent(roots, root, parent)? else { return Ok(None) };
+    let Ok(name) = CString::new(name.as_bytes()) else { return Ok(None) };
+    let spot = match statat(&*dir, &name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => match meta_of(&stat) {
+            meta if meta.kind == FileKind::Symlink => {
+                return match links {
+                    Links::Refuse if !directory => Err(FileError::Link),
+                    Links::Refuse | Links::Follow => Ok(None),
+                };
+            }
+            meta if directory && meta.kind != FileKind::Directory => {
+                return Err(FileError::NotDirectory);
+            }
+            meta => Spot::Found(meta),
+        },
+        Err(Errno::NOENT) if directory => Spot::Gone,
+        Err(Errno::NOENT) => Spot::Missing,
+        Err(errno) => return Err(error_of(errno)),
+    };
+    Ok(Some(Place { dir, name: Some(name), real: root.real.join(&names), spot, orphan: false }))
+}
+
+/// Returns the place that a directory handle itself is.
+fn here(dir: Dir, real: PathBuf) -> Result<Place, FileError> {
+    let meta = fstat(&*dir).map(|stat| meta_of(&stat)).map_err(error_of)?;
+    Ok(Place { dir, name: None, real, spot: Spot::Found(meta), orphan: false })
+}
+
+/// Returns whether the spelling of a path can only mean a directory.
+fn means_directory(path: &Path) -> bool {
+    let bytes = path.as_os_str().as_bytes();
+    bytes.ends_with(b"/") || bytes.ends_with(b"/.")
+}
+
+/// Opens a directory beneath a root in one step, without links. `None` means that the way must be
+/// walked, also to find out what is wrong with it.
+fn open_parent(roots: &Roots, root: &Root, parent: &Path) -> Result<Option<Dir>, FileError> {
+    if parent.as_os_str().is_empty() {
+        return Ok(Some(Arc::clone(&root.handle)));
+    }
+    match open_beneath(root.handle.as_fd(), parent.as_os_str().as_bytes(), DIRECTORY_PATH) {
+        Ok(dir) => Ok(Some(Arc::new(dir))),
+        Err(Errno::NOSYS) => {
+            roots.walk_from_now_on();
+            Ok(None)
+        }
+        Err(_) => Ok(None),
+    }
+}
+
+/// Opens a path of plain names beneath a directory by the kernel's own containment.
+pub(crate) fn open_beneath(
+    dir: std::os::fd::BorrowedFd<'_>,
+    path: &[u8],
+    flags: OFlags,
+) -> Result<OwnedFd, Errno> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS;
+    let mut retries = 0;
+    loop {
+        match openat2(dir, path, flags, Mode::empty(), resolve) {
+            Err(Errno::AGAIN | Errno::INTR) if retries < MAX_RETRIES => retries += 1,
+            other => return other,
+        }
+    }
+}
+
+/// One component of a path that waits to be walked.
+struct Step {
+    part: Part,
+    /// Whether it comes out of a link, so that it is never created.
+    from_link: bool,
+}
+
+enum Part {
+    /// A name.
+    Name(CString),
+    /// `..`.
+    Up,
+    /// `.` or nothing after a slash at the end: what came before is a directory.
+    Here,
+}
+
+/// Where a walk stands.
+enum Position {
+    /// Beneath a root, with the directories on the way.
+    Inside { root: usize, stack: Vec<(Dir, CString)> },
+    /// Above every root, on a real directory that leads to one.
+    Above(PathBuf),
+}
+
+/// A path being walked component by component.
+struct Walk<'r> {
+    roots: &'r Roots,
+    links: Links,
+    n_links: u32,
+    position: Position,
+    /// What is left of the path, the next step last.
+    steps: Vec<Step>,
+}
+
+impl<'r> Walk<'r> {
+    fn new(roots: &'r Roots, links: Links) -> Self {
+        let position = Position::Above(PathBuf::from("/"));
+        Self { roots, links, n_links: 0, position, steps: Vec::new() }
+    }
+
+    fn run(mut self, path: &Path) -> Result<Place, FileError> {
+        self.start(path, false)?;
+        while let Some(step) = self.steps.pop() {
+            match step.part {
+                Part::Here => {}
+                Part::Up => self.climb(),
+                Part::Name(name) => {
+                    if let Some(place) = self.enter(name, step.from_link)? {
+                        return Ok(place);
+                    }
+                }
+            }
+        }
+        match &self.position {
+            Position::Inside { .. } => here(self.top()?, self.real()),
+            Position::Above(_) => Err(outside(self.roots)),
+        }
+    }
+
+    /// Sets out for an absolute path: from the longest root that it names, else from above.
+    fn start(&mut self, path: &Path, from_link: bool) -> Result<(), FileError> {
+        match self.roots.locate(path) {
+            Some((root, rest)) => {
+                self.position = Position::Inside { root, stack: Vec::new() };
+                // What the split cut off the end still means a directory.
+                if means_directory(path) {
+                    self.steps.push(Step { part: Part::Here, from_link });
+                }
+                self.push(rest.as_os_str(), from_link)
+            }
+            None => {
+                self.position = Position::Above(PathBuf::from("/"));
+                self.push(path.as_os_str(), from_link)
+            }
+        }
+    }
+
+    /// Puts the components of a path before what is left.
+    fn push(&mut self, path: &OsStr, from_link: bool) -> Result<(), FileError> {
+        let bytes = path.as_bytes();
+        if bytes.ends_with(b"/") || bytes.ends_with(b"/.") {
+            self.steps.push(Step { part: Part::Here, from_link });
+        }
+        for name in bytes.split(|byte| *byte == b'/').rev() {
+            let part = match name {
+                b"" | b"." => continue,
+                b".." => Part::Up,
+                name if MAX_NAME < name.len() => {
+                    return Err(FileError::Invalid("has a component that is too long"));
+                }
+                name => Part::Name(
+                    CString::new(name).map_err(|_| FileError::Invalid("holds a NUL byte"))?,
+                ),
+            };
+            self.steps.push(Step { part, from_link });
+        }
+        Ok(())
+    }
+
+    /// Goes to the directory above, as the kernel does.
+    fn climb(&mut self) {
+        let above = match &mut self.position {
+            Position::Inside { root, stack } => {
+                if stack.pop().is_some() {
+                    return;
+                }
+                self.roots.get(*root).map(|root| root.real.clone()).unwrap_or_default()
+            }
+            Position::Above(path) => std::mem::take(path),
+        };
+        // The directory above `/` is `/`.
+        let above = above.parent().map(Path::to_owned).unwrap_or(above);
+        self.stand(above);
+    }
+
+    /// Stands on a real directory outside the root that was left.
+    fn stand(&mut self, real: PathBuf) {
+        self.position = match self.roots.locate(&real) {
+            // Still beneath another root: walk there from its handle before anything else.
+            Some((root, rest)) if self.push(rest.as_os_str(), true).is_ok() => {
+                Position::Inside { root, stack: Vec::new() }
+            }
+            _ => Position::Above(real),
+        };
+    }
+
+    /// Takes a name. Returns the place once it is the last.
+    fn enter(&mut self, name: CString, from_link: bool) -> Result<Option<Place>, FileError> {
+        if let Position::Above(path) = &mut self.position {
+            path.push(OsStr::from_bytes(name.as_bytes()));
+            let path = std::mem::take(path);
+            if let Some(root) = self.roots.at(&path) {
+                self.position = Position::Inside { root, stack: Vec::new() };
+            } else if self.roots.leads_to(&path) {
+                self.position = Position::Above(path);
+            } else {
+                return Err(outside(self.roots));
+            }
+            return Ok(None);
+        }
+        let dir = self.top()?;
+        let opened = open_name(dir.as_fd(), &name, LOOK);
+        let handle = match opened {
+            Ok(handle) => handle,
+            Err(Errno::NOENT) => return self.missing(dir, name, from_link).map(Some),
+            Err(errno) => return Err(error_of(errno)),
+        };
+        let meta = meta_of(&fstat(&handle).map_err(error_of)?);
+        let last = self.steps.is_empty();
+        match meta.kind {
+            FileKind::Symlink if last && self.links == Links::Refuse => Err(FileError::Link),
+            FileKind::Symlink => self.follow(&handle).map(|()| None),
+            FileKind::Directory if !last => {
+                if let Position::Inside { stack, .. } = &mut self.position {
+                    stack.push((Arc::new(handle), name));
+                }
+                Ok(None)
+            }
+            _ if !last => Err(FileError::NotDirectory),
+            _ => {
+                let real = self.real().join(OsStr::from_bytes(name.as_bytes()));
+                Ok(Some(Place {
+                    dir,
+                    name: Some(name),
+                    real,
+                    spot: Spot::Found(meta),
+                    orphan: false,
+                }))
+            }
+        }
+    }
+
+    /// Continues with the target of a link, read from the link's own handle.
+    fn follow(&mut self, link: &OwnedFd) -> Result<(), FileError> {
+        self.n_links += 1;
+        if MAX_LINKS < self.n_links {
+            return Err(FileError::Invalid("goes through too many links"));
+        }
+        // Links of procfs may lead to whatever a process has open, whatever their text says.
+        if fstatfs(link).map_err(error_of)?.f_type == PROC_SUPER_MAGIC {
+            return Err(FileError::Denied(String::from("links of procfs are not followed")));
+        }
+        let target = readlinkat(link, c"", Vec::new()).map_err(error_of)?.into_bytes();
+        let target = PathBuf::from(OsString::from_vec(target));
+        if target.as_os_str().is_empty() {
+            return Err(FileError::Missing);
+        }
+        if target.is_absolute() {
+            self.start(&target, true)
+        } else {
+            self.push(target.as_os_str(), true)
+        }
+    }
+
+    /// Returns the place of a name that is not there.
+    fn missing(&self, dir: Dir, name: CString, from_link: bool) -> Result<Place, FileError> {
+        let mut real = self.real().join(OsStr::from_bytes(name.as_bytes()));
+        let mut names = vec![name];
+        let mut creatable = !from_link;
+        for step in self.steps.iter().rev() {
+            match &step.part {
+                Part::Name(name) => {
+                    real.push(OsStr::from_bytes(name.as_bytes()));
+                    names.push(name.clone());
+                }
+                Part::Up | Part::Here => creatable = false,
+            }
+            creatable &= !step.from_link;
+        }
+        let name = names.pop();
+        let spot = match (creatable, names.is_empty()) {
+            (false, _) => Spot::Gone,
+            (true, true) => Spot::Missing,
+            (true, false) => Spot::MissingParents(names),
+        };
+        Ok(Place { dir, name, real, spot, orphan: false })
+    }
+
+    /// Returns the directory the walk stands in.
+    fn top(&self) -> Result<Dir, FileError> {
+        let Position::Inside { root, stack } = &self.position else {
+            return Err(outside(self.roots));
+        };
+        match (stack.last(), self.roots.get(*root)) {
+            (Some((dir, _)), _) => Ok(Arc::clone(dir)),
+            (None, Some(root)) => Ok(Arc::clone(&root.handle)),
+            (None, None) => Err(outside(self.roots)),
+        }
+    }
+
+    /// Returns the real path of the directory the walk stands in.
+    fn real(&self) -> PathBuf {
+        match &self.position {
+            Position::Inside { root, stack } => {
+                let mut real =
+                    self.roots.get(*root).map(|root| root.real.clone()).unwrap_or_default();
+                real.extend(stack.iter().map(|(_, name)| OsStr::from_bytes(name.as_bytes())));
+                real
+            }
+            Position::Above(path) => path.clone(),
+        }
+    }
+}
+
+/// How components are opened to see what they are: the link itself, no device, no permission.
+const LOOK: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);

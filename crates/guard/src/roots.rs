@@ -1,0 +1,236 @@
+//! The directories that tools may reach, held open from the start of the session.
+//!
+//! Every path is resolved beneath one of these handles. A path string is compared with the roots
+//! only to choose the handle to start from; what it leads to is decided by the handles alone. Roots
+//! come from the person who starts sinew, never from a call.
+
+use std::ffi::{CStr, OsString};
+use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::io::Errno;
+use sinew_tool::{FileError, Links};
+
+use crate::resolve::{self, Resolver, Spot};
+
+/// An open directory that several places share.
+pub(crate) type Dir = Arc<OwnedFd>;
+
+/// One directory that tools may reach.
+#[derive(Debug, Clone)]
+pub(crate) struct Root {
+    /// The directory, open.
+    pub(crate) handle: Dir,
+    /// Its real path, links resolved.
+    pub(crate) real: PathBuf,
+    /// Its path as it was given, absolute.
+    pub(crate) given: PathBuf,
+}
+
+/// The directories that tools may reach; the first is the working directory.
+#[derive(Debug)]
+pub struct Roots {
+    roots: Vec<Root>,
+    resolver: Resolver,
+    /// Whether the kernel said that it has no `openat2`.
+    walks: AtomicBool,
+}
+
+/// Why a root cannot be opened.
+#[derive(Debug)]
+pub enum RootError {
+    /// No root was given.
+    None,
+    /// The directory is not there.
+    Missing(PathBuf),
+    /// Something else is there.
+    NotDirectory(PathBuf),
+    /// The operating system refused.
+    Refused(PathBuf),
+}
+
+impl fmt::Display for RootError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("no root was given"),
+            Self::Missing(path) => write!(f, "the root does not exist: {}", path.display()),
+            Self::NotDirectory(path) => {
+                write!(f, "the root is not a directory: {}", path.display())
+            }
+            Self::Refused(path) => write!(f, "the root cannot be opened: {}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for RootError {}
+
+impl Roots {
+    /// Opens the roots. They may lie within one another.
+    pub fn open(paths: &[PathBuf]) -> Result<Self, RootError> {
+        Self::open_with(paths, Resolver::Auto)
+    }
+
+    /// Opens the roots with a way to resolve paths beneath them.
+    pub(crate) fn open_with(paths: &[PathBuf], resolver: Resolver) -> Result<Self, RootError> {
+        if paths.is_empty() {
+            return Err(RootError::None);
+        }
+        let system = system_root().map_err(|_| RootError::Refused(PathBuf::from("/")))?;
+        let roots = paths.iter().map(|path| open_root(&system, path)).collect::<Result<_, _>>()?;
+        Ok(Self { roots, resolver, walks: AtomicBool::new(false) })
+    }
+
+    /// Returns roots made of places that were resolved beneath others.
+    pub(crate) fn narrowed(roots: Vec<Root>, resolver: Resolver) -> Self {
+        Self { roots, resolver, walks: AtomicBool::new(false) }
+    }
+
+    /// Returns the real paths.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.roots.iter().map(|root| root.real.as_path())
+    }
+
+    /// Returns the first root: the working directory.
+    pub(crate) fn first(&self) -> Option<&Root> {
+        self.roots.first()
+    }
+
+    /// Returns a root by its place.
+    pub(crate) fn get(&self, at: usize) -> Option<&Root> {
+        self.roots.get(at)
+    }
+
+    /// Returns how paths are resolved.
+    pub(crate) fn resolver(&self) -> Resolver {
+        self.resolver
+    }
+
+    /// Returns whether the kernel resolves paths beneath a handle by itself.
+    pub(crate) fn kernel_resolves(&self) -> bool {
+        self.resolver == Resolver::Auto && !self.walks.load(Ordering::Relaxed)
+    }
+
+    /// Remembers that the kernel does not.
+    pub(crate) fn walk_from_now_on(&self) {
+        self.walks.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns the root with the longest spelling that a path begins with, and the rest of the path.
+    pub(crate) fn locate<'p>(&self, path: &'p Path) -> Option<(usize, &'p Path)> {
+        let mut best: Option<(usize, usize, &'p Path)> = None;
+        for (at, root) in self.roots.iter().enumerate() {
+            for spelling in [&root.real, &root.given] {
+                if let Ok(rest) = path.strip_prefix(spelling) {
+                    let length = spelling.as_os_str().len();
+                    if best.is_none_or(|(_, longest, _)| longest < length) {
+                        best = Some((at, length, rest));
+                    }
+                }
+            }
+        }
+        best.map(|(at, _, rest)| (at, rest))
+    }
+
+    /// Returns the root that a real path lies in: the longest.
+    pub(crate) fn holding(&self, real: &Path) -> Option<&Root> {
+        self.roots
+            .iter()
+            .filter(|root| real.starts_with(&root.real))
+            .max_by_key(|root| root.real.as_os_str().len())
+    }
+
+    /// Returns the root whose real path this is.
+    pub(crate) fn at(&self, real: &Path) -> Option<usize> {
+        self.roots.iter().position(|root| root.real == real)
+    }
+
+    /// Returns whether a real path leads to a root.
+    pub(crate) fn leads_to(&self, real: &Path) -> bool {
+        self.roots.iter().any(|root| root.real.starts_with(real))
+    }
+
+    /// Returns the roots in words.
+    pub(crate) fn words(&self) -> String {
+        let paths: Vec<_> = self.paths().map(|path| path.display().to_string()).collect();
+        paths.join(", ")
+    }
+}
+
+/// Returns the directory `/` as a root, to resolve the spelling of the true roots from.
+fn system_root() -> Result<Roots, Errno> {
+    let handle = openat(CWD, c"/", DIRECTORY_PATH, Mode::empty())?;
+    let root =
+        Root { handle: Arc::new(handle), real: PathBuf::from("/"), given: PathBuf::from("/") };
+    Ok(Roots::narrowed(vec![root], Resolver::Walk))
+}
+
+/// Opens one root: its real path comes from the handles on the way.
+fn open_root(system: &Roots, path: &Path) -> Result<Root, RootError> {
+    let refused = || RootError::Refused(path.to_owned());
+    resolve::check_spelling(path).map_err(|_| refused())?;
+    let given = absolute(path).ok_or_else(refused)?;
+    let place = resolve::resolve(system, &given, Links::Follow).map_err(|error| match error {
+        FileError::Missing => RootError::Missing(path.to_owned()),
+        FileError::NotDirectory => RootError::NotDirectory(path.to_owned()),
+        _ => refused(),
+    })?;
+    match place.spot {
+        Spot::Found(_) => {}
+        Spot::Missing | Spot::MissingParents(_) | Spot::Gone => {
+            return Err(RootError::Missing(path.to_owned()));
+        }
+    }
+    let handle = place.open_directory(DIRECTORY_PATH).map_err(|error| match error {
+        FileError::NotDirectory => RootError::NotDirectory(path.to_owned()),
+        _ => refused(),
+    })?;
+    Ok(Root { handle: Arc::new(handle), real: place.real, given: plain(&given) })
+}
+
+/// Returns a path from the current directory of the process where it is relative.
+fn absolute(path: &Path) -> Option<PathBuf> {
+    if path.is_absolute() {
+        return Some(path.to_owned());
+    }
+    let here = rustix::process::getcwd(Vec::new()).ok()?;
+    Some(PathBuf::from(OsString::from_vec(here.into_bytes())).join(path))
+}
+
+/// Returns a path without `.` components and doubled slashes.
+fn plain(path: &Path) -> PathBuf {
+    path.components().collect()
+}
+
+/// How directories are held: a place to open from, whatever its permissions.
+pub(crate) const DIRECTORY_PATH: OFlags =
+    OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// How directories are opened for reading their entries.
+pub(crate) const DIRECTORY_READ: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOCTTY)
+    .union(OFlags::CLOEXEC);
+
+/// How files are opened for reading: never through a link, never waiting, never as a terminal.
+pub(crate) const FILE_READ: OFlags = OFlags::RDONLY
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOCTTY)
+    .union(OFlags::CLOEXEC);
+
+/// Opens one name of a directory.
+pub(crate) fn open_name(dir: BorrowedFd<'_>, name: &CStr, flags: OFlags) -> Result<OwnedFd, Errno> {
+    loop {
+        match openat(dir.as_fd(), name, flags, Mode::empty()) {
+            Err(Errno::INTR) => {}
+            other => return other,
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! Which paths beneath the roots may be touched, and which names are protected.
+//!
+//! Globs come from configuration and are matched with the real absolute path, after links. Deny
+//! beats allow, order does not matter, and neither widens the roots. A rule that cannot be read is
+//! an error at start, because a deny rule that never matches protects nothing.
+//!
+//! Some names make other programs act later: hooks of git, settings of editors and agents, start
+//! files of shells, build pipelines. They are reported for every change, so that the ruling asks;
+//! also when they do not exist yet, in any case, at any depth. sinew's own directory is closed
+//! except for what is meant to be read.
+
+use std::borrow::Cow;
+use std::ffi::OsStr;
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use globset::{Candidate, Glob, GlobBuilder, GlobSet, GlobSetBuilder};
+use sinew_tool::{Access, FileError};
+
+/// Path globs and closed directories, compiled.
+#[derive(Debug)]
+pub(crate) struct PathRules {
+    allow: Option<Globs>,
+    deny: Option<Globs>,
+    closed: Vec<PathBuf>,
+}
+
+/// A list of globs with their spelling.
+#[derive(Debug)]
+struct Globs {
+    set: GlobSet,
+    /// The spelling of each glob of the set.
+    written: Vec<String>,
+    /// The directories that the globs begin with, up to the first wildcard.
+    starts: Vec<PathBuf>,
+}
+
+/// A path glob that cannot be read.
+#[derive(Debug)]
+pub struct RuleError {
+    /// The glob as written.
+    pub glob: String,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+impl fmt::Display for RuleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the path glob {}: `{}`", self.problem, self.glob)
+    }
+}
+
+impl std::error::Error for RuleError {}
+
+impl PathRules {
+    /// Compiles the globs; `closed` are directories that no call may touch at all.
+    pub(crate) fn compile(
+        allow: &[String],
+        deny: &[String],
+        closed: &[PathBuf],
+    ) -> Result<Self, RuleError> {
+        Ok(Self {
+            allow: Globs::compile(allow, false)?,
+            deny: Globs::compile(deny, true)?,
+            closed: closed.to_vec(),
+        })
+    }
+
+    /// Returns whether every path beneath the roots passes, apart from sinew's own.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.allow.is_none() && self.deny.is_none() && self.closed.is_empty()
+    }
+
+    /// Refuses a real path that no call may touch.
+    pub(crate) fn check(&self, real: &Path) -> Result<(), FileError> {
+        self.check_denied(real)?;
+        match &self.allow {
+            Some(allow) if allow.first_match(real).is_none() => Err(FileError::Denied(
+                String::from("no glob of `allow_paths` covers it; add one to the configuration"),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses a real directory that no search may enter. A directory above what is allowed may be
+    /// entered: its entries are judged one by one.
+    pub(crate) fn check_search(&self, real: &Path) -> Result<(), FileError> {
+        self.check_denied(real)?;
+        match &self.allow {
+            Some(allow) if !allow.may_lie_beneath(real) => self.check(real),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_denied(&self, real: &Path) -> Result<(), FileError> {
+        if self.closed.iter().any(|closed| real.starts_with(closed)) {
+            return Err(FileError::Denied(String::from(
+                "it belongs to sinew's own state, which no tool may touch",
+            )));
+        }
+        match self.deny.as_ref().and_then(|deny| deny.first_match(real)) {
+            Some(glob) => {
+                Err(FileError::Denied(format!("the glob `{glob}` of `deny_paths` denies it")))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl Globs {
+    /// Compiles a list; an empty one is no list. What `deep` globs match they match with everything
+    /// beneath it.
+    fn compile(written: &[String], deep: bool) -> Result<Option<Self>, RuleError> {
+        if written.is_empty() {
+            return Ok(None);
+        }
+        let mut set = GlobSetBuilder::new();
+        let mut names = Vec::new();
+        let mut starts = Vec::new();
+        for glob in written {
+            for spelling in spellings(glob, deep) {
+                set.add(parse(glob, &spelling)?);
+                names.push(glob.clone());
+            }
+            starts.push(literal_start(glob));
+        }
+        let set = set.build().map_err(|error| RuleError {
+            glob: written.join(", "),
+            problem: error.kind().to_string(),
+        })?;
+        Ok(Some(Self { set, written: names, starts }))
+    }
+
+    fn first_match(&self, path: &Path) -> Option<&str> {
+        let candidate = Candidate::new(path);
+        if !self.set.is_match_candidate(&candidate) {
+            return None;
+        }
+        let at = self.set.matches_candidate(&candidate).into_iter().next()?;
+        self.written.get(at).map(String::as_str)
+    }
+
+    /// Returns whether something that matches may lie in a directory or beneath it.
+    fn may_lie_beneath(&self, dir: &Path) -> bool {
+        self.starts.iter().any(|start| start.starts_with(dir) || dir.starts_with(start))
+    }
+}
+
+/// Returns the globs that one written glob stands for: `dir/**` covers `dir` itself, and what is
+/// denied is denied with everything beneath it.
+fn spellings(glob: &str, deep: bool) -> Vec<Cow<'_, str>> {
+    let mut all = vec![Cow::Borrowed(glob)];
+    match glob.strip_suffix("/**") {
+        Some("") => all.push(Cow::Borrowed("/")),
+        Some(dir) => all.push(Cow::Borrowed(dir)),
+        None if deep => all.push(Cow::Owned(format!("{}/**", glob.trim_end_matches('/')))),
+        None => {}
+    }
+    if let Some(dir) = glob.strip_suffix('/')
+        && !dir.is_empty()
+    {
+        all.push(Cow::Borrowed(dir));
+    }
+    all
+}
+
+fn parse(written: &str, spelling: &str) -> Result<Glob, RuleError> {
+    let error = |problem: String| RuleError { glob: written.to_owned(), problem };
+    if !written.starts_with('/') && !written.starts_with("**") {
+        return Err(error(String::from("is not absolute")));
+    }
+    GlobBuilder::new(spelling)
+        .literal_separator(true)
+        .backslash_escape(true)
+        .build()
+        .map_err(|problem| error(problem.kind().to_string()))
+}
+
+/// Returns the directories a glob begins with, up to the first component with a wildcard.
+fn literal_start(glob: &str) -> PathBuf {
+    let plain = |part: &&str| !part.contains(['*', '?', '[', '{', '\\']);
+    let start: PathBuf =
+        glob.split('/').filter(|part| !part.is_empty()).take_while(plain).collect();
+    Path::new("/").join(start)
+}
+
+/// The directory of sinew itself.
+const OWN: &str = ".sinew";
+
+/// What may be read of sinew's own directory: these files, and what lies beneath these directories.
+const OWN_READABLE: &[&str] = &["config.toml", "memory.md", "skills/", "tool-output/"];
+
+/// Protected names: one component, several with `/`, and `/` at the end for everything beneath.
+/// The first that matches is reported.
+const PROTECTED: &[&str] = &[
+    ".git/hooks/",
+    ".git/config",
+    ".git/",
+    ".gitmodules",
+    ".gitconfig",
+    ".mcp.json",
+    ".vscode/",
+    ".idea/",
+    ".envrc",
+    ".bashrc",
+    ".bash_profile",
+    ".bash_login",
+    ".bash_logout",
+    ".profile",
+    ".zshrc",
+    ".zprofile",
+    ".zshenv",
+    ".zlogin",
+    ".zlogout",
+    ".login",
+    ".cshrc",
+    ".tcshrc",
+    ".inputrc",
+    ".ripgreprc",
+    ".npmrc",
+    ".github/workflows/",
+    ".github/actions/",
+    ".gitlab-ci.yml",
+    ".circleci/",
+    "Jenkinsfile",
+    "AGENTS.md",
+    "CLAUDE.md",
+    "GEMINI.md",
+    "SKILL.md",
+    ".cursorrules",
+    ".cursor/",
+    ".claude/",
+    ".codex/",
+];
+
+/// Returns the protected name that a path beneath a root falls under.
+pub(crate) fn protected(beneath: &Path) -> Option<&'static str> {
+    let names: Vec<String> = beneath.iter().map(fold).collect();
+    PROTECTED.iter().copied().find(|rule| {
+        let parts: Vec<&str> = rule.split('/').filter(|part| !part.is_empty()).collect();
+        let deep = rule.ends_with('/');
+        names.windows(parts.len()).enumerate().any(|(at, window)| {
+            let last = at + parts.len() == names.len();
+            (deep || last)
+                && window.iter().zip(&parts).all(|(name, part)| name.eq_ignore_ascii_case(part))
+        })
+    })
+}
+
+/// Refuses what a call may not do in sinew's own directory, at any depth beneath a root.
+pub(crate) fn check_own(beneath: &Path, access: Access) -> Result<(), FileError> {
+    let names: Vec<String> = beneath.iter().map(fold).collect();
+    let Some(at) = names.iter().position(|name| name == OWN) else { return Ok(()) };
+    if access.changes() {
+        return Err(FileError::Denied(String::from(
+            "`.sinew` belongs to sinew and changes only through its own tools",
+        )));
+    }
+    let rest = names.get(at + 1..).unwrap_or_default().join("/");
+    let readable = OWN_READABLE.iter().any(|rule| match rule.strip_suffix('/') {
+        Some(dir) => rest == dir || rest.starts_with(rule),
+        None => rest == *rule,
+    });
+    if readable || (rest.is_empty() && access == Access::Search) {
+        return Ok(());
+    }
+    Err(FileError::Denied(String::from(
+        "of `.sinew` only stored outputs, configuration, skills and MEMORY.md may be read",
+    )))
+}
+
+/// Returns whether a component names sinew's own directory.
+pub(crate) fn is_own(name: &OsStr) -> bool {
+    let bytes = name.as_bytes();
+    if bytes.is_ascii() { bytes.eq_ignore_ascii_case(OWN.as_bytes()) } else { fold(name) == OWN }
+}
+
+/// Returns a name as file systems that ignore case may see it: folded, without characters that are
+/// not shown.
+fn fold(name: &OsStr) -> String {
+    let text = name.to_string_lossy();
+    if text.is_ascii() {
+        return text.to_ascii_lowercase();
+    }
+    text.chars()
+        .filter(|c| !is_ignorable(*c))
+        .flat_map(char::to_uppercase)
+        .flat_map(char::to_lowercase)
+        .collect()
+}
+
+/// Returns whether Unicode says that a character may be ignored where it cannot be shown.
+fn is_ignorable(c: char) -> bool {
+    matches!(c,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}'
+        | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
+        | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}' | '\u{1bca0}'..='\u{1bca3}'
+        | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+}

@@ -1,0 +1,55 @@
+//! What the kernel says of files, in the words of the contract.
+
+use std::io;
+
+use rustix::fs::{FileType, Stat};
+use rustix::io::Errno;
+use sinew_tool::{FileError, FileKind, FileMeta, Identity, Stamp};
+
+/// Returns what is known of a file from its status.
+pub(crate) fn meta_of(stat: &Stat) -> FileMeta {
+    FileMeta {
+        kind: kind_of(FileType::from_raw_mode(stat.st_mode)),
+        identity: identity_of(stat),
+        mode: stat.st_mode & 0o7777,
+        links: stat.st_nlink as u64,
+    }
+}
+
+/// Returns the identity of a file from its status.
+pub(crate) fn identity_of(stat: &Stat) -> Identity {
+    Identity {
+        device: stat.st_dev as u64,
+        inode: stat.st_ino as u64,
+        size: u64::try_from(stat.st_size).unwrap_or(0),
+        modified: Stamp { seconds: stat.st_mtime as i64, nanos: stat.st_mtime_nsec as u32 },
+        changed: Stamp { seconds: stat.st_ctime as i64, nanos: stat.st_ctime_nsec as u32 },
+    }
+}
+
+/// Returns the kind of thing that a type of the kernel stands for.
+pub(crate) fn kind_of(kind: FileType) -> FileKind {
+    match kind {
+        FileType::RegularFile => FileKind::File,
+        FileType::Directory => FileKind::Directory,
+        FileType::Symlink => FileKind::Symlink,
+        _ => FileKind::Special,
+    }
+}
+
+/// Returns the error of the contract for an error of the kernel.
+pub(crate) fn error_of(errno: Errno) -> FileError {
+    match errno {
+        Errno::NOENT => FileError::Missing,
+        Errno::NOTDIR => FileError::NotDirectory,
+        Errno::ISDIR => FileError::NotRegular(FileKind::Directory),
+        Errno::NXIO => FileError::NotRegular(FileKind::Special),
+        Errno::ACCESS | Errno::PERM => FileError::Permission,
+        Errno::NAMETOOLONG => FileError::Invalid("is too long"),
+        // Links are never followed in the last place, so one that appears there is a change.
+        Errno::LOOP => FileError::Changed,
+        Errno::ROFS => FileError::ReadOnly,
+        Errno::NOSPC | Errno::DQUOT | Errno::FBIG => FileError::Full(io::Error::from(errno)),
+        other => FileError::Io(io::Error::from(other)),
+    }
+}

@@ -1,0 +1,99 @@
+//! Full outputs that a reply has no room for: one file per call in sinew's own directory.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, unlinkat};
+use rustix::io::Errno;
+use sinew_tool::{Kind, ToolError, call_id};
+
+use crate::guard::Guard;
+use crate::roots::{DIRECTORY_PATH, open_name};
+
+/// Where full outputs are kept: `.sinew/tool-output/` in the first root.
+#[derive(Debug, Clone)]
+pub struct Store {
+    guard: Arc<Guard>,
+}
+
+impl Store {
+    /// Returns the store of a guard's first root. Nothing is created before it is needed.
+    pub fn new(guard: Arc<Guard>) -> Self {
+        Self { guard }
+    }
+
+    /// Keeps the full output of a call and returns its path relative to the first root.
+    pub fn put(&self, id: &str, text: &str) -> Result<String, ToolError> {
+        let id = call_id(id).ok_or_else(|| {
+            ToolError::new(Kind::ExecutionFailed, "the call id cannot name a stored output")
+        })?;
+        let name = format!("{id}.txt");
+        // The longest call id and the suffix do not fit into one name.
+        if 255 < name.len() {
+            return Err(ToolError::new(Kind::LimitReached, "the call id is too long to store"));
+        }
+        self.write(&name, text.as_bytes()).map_err(|errno| {
+            ToolError::new(Kind::ExecutionFailed, "the full output cannot be stored").source(errno)
+        })?;
+        Ok(format!(".sinew/tool-output/{name}"))
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) -> Result<(), Errno> {
+        let root = self.guard.roots.first().ok_or(Errno::NOENT)?;
+        let own = own_directory(&root.handle)?;
+        let outputs = directory(&own, c"tool-output")?;
+        let name = CString::new(name).map_err(|_| Errno::INVAL)?;
+        let file = match create(&outputs, &name) {
+            Err(Errno::EXIST) => {
+                // Whatever lies there, also a link, is removed and never written into.
+                unlinkat(&outputs, &name, AtFlags::empty())?;
+                create(&outputs, &name)?
+            }
+            other => other?,
+        };
+        write_all(&file, bytes).inspect_err(|_| {
+            let _ = unlinkat(&outputs, &name, AtFlags::empty());
+        })
+    }
+}
+
+/// Opens sinew's own directory in a root, and creates it so that git does not see it.
+fn own_directory(root: &OwnedFd) -> Result<OwnedFd, Errno> {
+    let own = directory(root, c".sinew")?;
+    match create(&own, c".gitignore") {
+        Ok(file) => write_all(&file, b"*\n")?,
+        Err(Errno::EXIST) => {}
+        Err(errno) => return Err(errno),
+    }
+    Ok(own)
+}
+
+/// Opens a directory, and creates it where it is missing. A link is refused.
+fn directory(dir: &OwnedFd, name: &CStr) -> Result<OwnedFd, Errno> {
+    match mkdirat(dir, name, Mode::from_raw_mode(0o755)) {
+        Ok(()) | Err(Errno::EXIST) => open_name(dir.as_fd(), name, DIRECTORY_PATH),
+        Err(errno) => Err(errno),
+    }
+}
+
+fn create(dir: &OwnedFd, name: &CStr) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::CREATE
+        .union(OFlags::EXCL)
+        .union(OFlags::WRONLY)
+        .union(OFlags::NOFOLLOW)
+        .union(OFlags::CLOEXEC);
+    openat(dir, name, flags, Mode::from_raw_mode(0o600))
+}
+
+fn write_all(file: &OwnedFd, mut bytes: &[u8]) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        match rustix::io::write(file, bytes) {
+            Ok(0) => return Err(Errno::IO),
+            Ok(n) => bytes = bytes.get(n..).unwrap_or_default(),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
