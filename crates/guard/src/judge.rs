@@ -177,6 +177,12 @@ impl Clearance {
         (ruling.verdict == Verdict::Allow).then_some(Self { bound: false })
     }
 
+    /// Returns the clearance of a ruling that asks, where the answer was given for every call
+    /// without looking at this one. It holds for the files as they are when the call runs.
+    pub fn from_standing_answer(ruling: &Ruling) -> Option<Self> {
+        (ruling.verdict == Verdict::Ask).then_some(Self { bound: false })
+    }
+
     /// Returns the clearance of a ruling that asks, once the answer is yes. It holds only for the
     /// files as they were when the call was contained.
     pub fn from_answer(ruling: &Ruling, answer: &Answer) -> Option<Self> {

@@ -1,0 +1,295 @@
+//! The ledger in SQLite: every call, its intent before it changes anything and its outcome after.
+//!
+//! One appender a process: a queue that callers add to without waiting, and one connection that
+//! the helper thread or a change writes through. Records of calls that only looked are written in
+//! batches, at most 50 ms or 256 records late; the intent of a change is committed to the
+//! write-ahead log before the change happens, and everything that waited goes with it. The
+//! database is opened by whichever of the two needs it first, never at start.
+//!
+//! The next opener of the database removes the temporary files that changes of dead processes left
+//! behind: their intent records name them.
+
+mod leftovers;
+mod process;
+mod row;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use sinew_tool::{BoxFuture, Closing, Effects, Kind, Ledger, Opening, Ticket, ToolError};
+
+use crate::StateDir;
+use process::{ProcessMark, os_user};
+use row::{Row, Who};
+
+/// The longest that the record of a call that only looked may wait.
+const MAX_WAIT: Duration = Duration::from_millis(50);
+/// The most records that may wait.
+const MAX_WAITING: usize = 256;
+/// After this many pages the write-ahead log is moved into the database.
+const CHECKPOINT_PAGES: i64 = 1_000;
+
+/// How much a committed intent survives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LedgerSync {
+    /// Any death of the process: the record is in the hands of the kernel.
+    Normal,
+    /// Power loss too: the record is on the disk.
+    Full,
+}
+
+/// Who the records name beside the call itself.
+#[derive(Debug, Clone)]
+pub struct Recorded {
+    /// The surface that takes the calls: `call`, `mcp` …
+    pub surface: &'static str,
+    /// How much a committed intent survives.
+    pub sync: LedgerSync,
+}
+
+/// The ledger of one process over one database.
+pub struct SqliteLedger {
+    shared: Arc<Shared>,
+    helper: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Shared {
+    path: PathBuf,
+    recorded: Recorded,
+    client: Mutex<Option<String>>,
+    who: OnceLock<Who>,
+    queue: Mutex<Queue>,
+    wake: Condvar,
+    database: Mutex<Database>,
+    next_ticket: AtomicU64,
+}
+
+#[derive(Default)]
+struct Queue {
+    rows: Vec<Row>,
+    closed: bool,
+}
+
+enum Database {
+    Closed,
+    Open(Connection),
+    Broken(String),
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl SqliteLedger {
+    /// Returns the ledger of a state directory. Nothing is opened or started yet.
+    pub fn new(state: &StateDir, recorded: Recorded) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                path: state.database(),
+                recorded,
+                client: Mutex::new(None),
+                who: OnceLock::new(),
+                queue: Mutex::default(),
+                wake: Condvar::new(),
+                database: Mutex::new(Database::Closed),
+                next_ticket: AtomicU64::new(1),
+            }),
+            helper: Mutex::new(None),
+        }
+    }
+
+    /// Names the client in the records that follow, as the client names itself.
+    pub fn set_client(&self, client: String) {
+        *lock(&self.shared.client) = Some(client);
+    }
+
+    /// Opens the database now, for `doctor`.
+    pub fn probe(&self) -> Result<(), ToolError> {
+        let mut database = lock(&self.shared.database);
+        self.shared.connection(&mut database).map(|_| ())
+    }
+
+    fn start_helper(&self) {
+        let mut helper = lock(&self.helper);
+        if helper.is_none() {
+            let shared = Arc::clone(&self.shared);
+            *helper = std::thread::Builder::new()
+                .name(String::from("ledger"))
+                .spawn(move || shared.write_batches())
+                .ok();
+        }
+    }
+}
+
+impl Shared {
+    /// Returns the open connection, opening it where it is not.
+    fn connection<'a>(&self, database: &'a mut Database) -> Result<&'a mut Connection, ToolError> {
+        if matches!(database, Database::Closed) {
+            *database = match self.open() {
+                Ok(connection) => Database::Open(connection),
+                Err(error) => Database::Broken(error.to_string()),
+            };
+        }
+        match database {
+            Database::Open(connection) => Ok(connection),
+            Database::Broken(problem) => Err(unavailable(problem)),
+            Database::Closed => Err(unavailable("it is closed")),
+        }
+    }
+
+    fn open(&self) -> rusqlite::Result<Connection> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+            | OpenFlags::SQLITE_OPEN_CREATE
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX
+            | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+        let connection = Connection::open_with_flags(&self.path, flags)?;
+        connection.busy_timeout(Duration::from_secs(5))?;
+        connection.pragma_update(None, "journal_mode", "WAL")?;
+        connection.pragma_update(
+            None,
+            "synchronous",
+            match self.recorded.sync {
+                LedgerSync::Normal => "NORMAL",
+                LedgerSync::Full => "FULL",
+            },
+        )?;
+        connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+        connection.execute_batch(row::SCHEMA)?;
+        leftovers::remove(&connection)?;
+        Ok(connection)
+    }
+
+    /// Writes everything that waits, and `more`, in one transaction.
+    fn write(&self, more: Option<Row>) -> Result<(), ToolError> {
+        let mut database = lock(&self.database);
+        let rows = std::mem::take(&mut lock(&self.queue).rows);
+        if rows.is_empty() && more.is_none() {
+            return Ok(());
+        }
+        let connection = self.connection(&mut database)?;
+        let client = lock(&self.client).clone();
+        let who = self.who.get_or_init(|| Who {
+            surface: self.recorded.surface,
+            user: os_user(),
+            mark: ProcessMark::own(),
+        });
+        let write = |connection: &mut Connection| -> rusqlite::Result<()> {
+            let transaction =
+                connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            for row in rows.iter().chain(&more) {
+                row.insert(&transaction, who, client.as_deref())?;
+            }
+            transaction.commit()
+        };
+        write(connection).map_err(|error| {
+            let problem = error.to_string();
+            *database = Database::Broken(problem.clone());
+            unavailable(&problem)
+        })
+    }
+
+    /// The helper thread: waits for records, writes them in batches, keeps the log short.
+    fn write_batches(&self) {
+        loop {
+            let closed = self.wait_for_batch();
+            // A failure is kept in `database`, and the next change is refused with it.
+            let _ = self.write(None);
+            self.shorten_log();
+            if closed {
+                return;
+            }
+        }
+    }
+
+    /// Waits until a batch is due; returns whether the ledger is closing.
+    fn wait_for_batch(&self) -> bool {
+        let mut queue = lock(&self.queue);
+        while queue.rows.is_empty() && !queue.closed {
+            queue = self.wake.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+        let due = Instant::now() + MAX_WAIT;
+        while queue.rows.len() < MAX_WAITING && !queue.closed {
+            let Some(left) = due.checked_duration_since(Instant::now()) else { break };
+            queue = self
+                .wake
+                .wait_timeout(queue, left)
+                .map_or_else(|error| error.into_inner().0, |(queue, _)| queue);
+        }
+        queue.closed
+    }
+
+    fn shorten_log(&self) {
+        if let Database::Open(connection) = &*lock(&self.database) {
+            let pages = connection.query_row("PRAGMA wal_checkpoint(NOOP)", [], |row| row.get(1));
+            if pages.is_ok_and(|pages: i64| CHECKPOINT_PAGES < pages) {
+                let _ = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+            }
+        }
+    }
+}
+
+fn unavailable(problem: &str) -> ToolError {
+    ToolError::new(Kind::Unavailable, "the ledger cannot record this call, so it does not run")
+        .hint("run `sinew doctor`; `ledger.mode = \"off\"` runs without records")
+        .source(problem.to_owned())
+}
+
+impl Ledger for SqliteLedger {
+    fn intend<'a>(
+        &'a self,
+        opening: &'a Opening,
+        effects: Effects,
+        paths: &'a [PathBuf],
+        temporaries: &'a [PathBuf],
+    ) -> BoxFuture<'a, Result<Ticket, ToolError>> {
+        Box::pin(async move {
+            let ticket = Ticket(self.shared.next_ticket.fetch_add(1, Ordering::Relaxed));
+            let row = Row::intent(ticket, opening, effects, paths, temporaries);
+            self.shared.write(Some(row))?;
+            Ok(ticket)
+        })
+    }
+
+    fn close(&self, intent: Option<Ticket>, closing: Closing) {
+        let full = {
+            let mut queue = lock(&self.shared.queue);
+            queue.rows.push(Row::outcome(intent, closing));
+            let n = queue.rows.len();
+            n == 1 || MAX_WAITING <= n
+        };
+        self.start_helper();
+        if full {
+            self.shared.wake.notify_one();
+        }
+    }
+
+    fn flush(&self) -> Result<(), ToolError> {
+        self.shared.write(None)
+    }
+
+    fn broken(&self) -> Option<String> {
+        // A writer that holds the lock has the database open.
+        match self.shared.database.try_lock().as_deref() {
+            Ok(Database::Broken(problem)) => Some(problem.clone()),
+            _ => None,
+        }
+    }
+}
+
+impl Drop for SqliteLedger {
+    fn drop(&mut self) {
+        lock(&self.shared.queue).closed = true;
+        self.shared.wake.notify_all();
+        match lock(&self.helper).take() {
+            Some(helper) => drop(helper.join()),
+            None => drop(self.shared.write(None)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,194 @@
+//! The records of the ledger as rows of a table.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use rusqlite::{Transaction, params};
+use sinew_tool::{Change, Clock, Closing, Effects, Opening, Ticket};
+
+use super::process::ProcessMark;
+use crate::clock::SystemClock;
+
+/// The table. A call that changes nothing has one row, its outcome; a change has its intent first.
+pub(super) const SCHEMA: &str = "
+    CREATE TABLE IF NOT EXISTS record (
+        seq          INTEGER PRIMARY KEY AUTOINCREMENT,
+        phase        TEXT NOT NULL CHECK (phase IN ('intent', 'outcome')),
+        at_ms        INTEGER NOT NULL,
+        ticket       INTEGER,
+        settled      INTEGER NOT NULL DEFAULT 0,
+        call_id      TEXT NOT NULL,
+        session      TEXT NOT NULL,
+        agent        TEXT,
+        parent       TEXT,
+        surface      TEXT NOT NULL,
+        client       TEXT,
+        os_user      TEXT NOT NULL,
+        pid          INTEGER NOT NULL,
+        pid_started  INTEGER NOT NULL,
+        dialect      TEXT NOT NULL,
+        tool         TEXT NOT NULL,
+        effects      TEXT,
+        file_path    TEXT,
+        temporaries  BLOB,
+        verdict      TEXT,
+        rule         TEXT,
+        approver     TEXT,
+        outcome      TEXT,
+        duration_ms  REAL,
+        bytes        INTEGER,
+        before_hash  TEXT,
+        after_hash   TEXT,
+        reply_bytes  INTEGER
+    ) STRICT;
+    CREATE INDEX IF NOT EXISTS unsettled ON record (settled)
+        WHERE phase = 'intent' AND settled = 0;
+    CREATE INDEX IF NOT EXISTS by_call ON record (call_id);
+    PRAGMA user_version = 1;
+";
+
+/// What every record of a process names.
+pub(super) struct Who {
+    pub(super) surface: &'static str,
+    pub(super) user: String,
+    pub(super) mark: ProcessMark,
+}
+
+/// One record.
+pub(super) enum Row {
+    Intent {
+        ticket: Ticket,
+        at_ms: u64,
+        opening: Opening,
+        effects: Effects,
+        paths: Vec<PathBuf>,
+        temporaries: Vec<PathBuf>,
+    },
+    Outcome {
+        intent: Option<Ticket>,
+        closing: Box<Closing>,
+    },
+}
+
+impl Row {
+    pub(super) fn intent(
+        ticket: Ticket,
+        opening: &Opening,
+        effects: Effects,
+        paths: &[PathBuf],
+        temporaries: &[PathBuf],
+    ) -> Self {
+        Self::Intent {
+            ticket,
+            at_ms: SystemClock.wall_ms(),
+            opening: opening.clone(),
+            effects,
+            paths: paths.to_vec(),
+            temporaries: temporaries.to_vec(),
+        }
+    }
+
+    pub(super) fn outcome(intent: Option<Ticket>, closing: Closing) -> Self {
+        Self::Outcome { intent, closing: Box::new(closing) }
+    }
+
+    pub(super) fn insert(
+        &self,
+        transaction: &Transaction<'_>,
+        who: &Who,
+        client: Option<&str>,
+    ) -> rusqlite::Result<()> {
+        match self {
+            Self::Intent { ticket, at_ms, opening, effects, paths, temporaries } => {
+                transaction
+                    .prepare_cached(
+                        "INSERT INTO record (phase, at_ms, ticket, call_id, session, agent, parent,
+                            surface, client, os_user, pid, pid_started, dialect, tool, effects,
+                            file_path, temporaries)
+                         VALUES ('intent', ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,
+                            ?14, ?15, ?16)",
+                    )?
+                    .execute(params![
+                        *at_ms as i64,
+                        ticket.0 as i64,
+                        opening.call_id,
+                        opening.session,
+                        opening.agent,
+                        opening.parent,
+                        who.surface,
+                        client,
+                        who.user,
+                        who.mark.pid,
+                        who.mark.started,
+                        opening.dialect,
+                        opening.tool,
+                        effects.names().join("+"),
+                        paths.first().map(|path| path.to_string_lossy()),
+                        separated(temporaries),
+                    ])
+                    .map(|_| ())
+            }
+            Self::Outcome { intent, closing } => {
+                insert_outcome(transaction, who, client, closing)?;
+                let Some(ticket) = intent else { return Ok(()) };
+                transaction
+                    .prepare_cached(
+                        "UPDATE record SET settled = 1 WHERE phase = 'intent' AND settled = 0
+                            AND ticket = ?1 AND pid = ?2 AND pid_started = ?3",
+                    )?
+                    .execute(params![ticket.0 as i64, who.mark.pid, who.mark.started])
+                    .map(|_| ())
+            }
+        }
+    }
+}
+
+fn insert_outcome(
+    transaction: &Transaction<'_>,
+    who: &Who,
+    client: Option<&str>,
+    closing: &Closing,
+) -> rusqlite::Result<()> {
+    let opening = &closing.opening;
+    let change: Option<&Change> = closing.changes.first();
+    let path = change.map(|change| &change.path).or(closing.path.as_ref());
+    transaction
+        .prepare_cached(
+            "INSERT INTO record (phase, at_ms, call_id, session, agent, parent, surface, client,
+                os_user, pid, pid_started, dialect, tool, effects, file_path, verdict, rule,
+                approver, outcome, duration_ms, bytes, before_hash, after_hash, reply_bytes)
+             VALUES ('outcome', ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,
+                ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23)",
+        )?
+        .execute(params![
+            closing.opened_at_ms as i64,
+            opening.call_id,
+            opening.session,
+            opening.agent,
+            opening.parent,
+            who.surface,
+            client,
+            who.user,
+            who.mark.pid,
+            who.mark.started,
+            opening.dialect,
+            opening.tool,
+            closing.effects.map(|effects| effects.names().join("+")),
+            path.map(|path| path.to_string_lossy()),
+            closing.verdict,
+            closing.rule,
+            closing.approver,
+            closing.error.map_or("ok", |kind| kind.as_str()),
+            closing.duration_ms,
+            change.map(|change| change.bytes as i64),
+            change.and_then(|change| change.before.as_deref()),
+            change.and_then(|change| change.after.as_deref()),
+            closing.reply_bytes as i64,
+        ])
+        .map(|_| ())
+}
+
+/// Paths one after the other, each ended by the one byte that no path holds.
+fn separated(paths: &[PathBuf]) -> Vec<u8> {
+    paths.iter().flat_map(|path| path.as_os_str().as_bytes().iter().chain(&[0])).copied().collect()
+}

@@ -1,0 +1,174 @@
+//! The ledger on real databases.
+
+use std::process::Command;
+
+use sinew_tool::Change;
+
+use super::*;
+
+fn opening(call_id: &str) -> Opening {
+    Opening {
+        call_id: call_id.to_owned(),
+        session: String::from("s"),
+        agent: None,
+        parent: None,
+        dialect: String::from("native"),
+        tool: String::from("Write"),
+    }
+}
+
+fn closing(call_id: &str, error: Option<Kind>) -> Closing {
+    Closing {
+        opening: opening(call_id),
+        opened_at_ms: 1,
+        duration_ms: 0.5,
+        effects: Some(Effects::CHANGE),
+        path: Some(PathBuf::from("/w/a")),
+        verdict: Some("ask"),
+        rule: Some("change"),
+        approver: Some("terminal"),
+        error,
+        changes: vec![Change {
+            path: PathBuf::from("/w/a"),
+            before: None,
+            after: Some(String::from("ff")),
+            bytes: 3,
+        }],
+        reply_bytes: 7,
+    }
+}
+
+fn ledger(dir: &std::path::Path) -> SqliteLedger {
+    let state = StateDir::open(&dir.join("state")).expect("a state directory");
+    SqliteLedger::new(&state, Recorded { surface: "test", sync: LedgerSync::Normal })
+}
+
+fn intend(ledger: &SqliteLedger, call_id: &str, temporaries: &[PathBuf]) -> Ticket {
+    let opening = opening(call_id);
+    let mut intent = ledger.intend(&opening, Effects::CHANGE, &[], temporaries);
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    match intent.as_mut().poll(&mut cx) {
+        std::task::Poll::Ready(ticket) => ticket.expect("the intent is recorded"),
+        std::task::Poll::Pending => panic!("an intent never waits"),
+    }
+}
+
+fn rows(dir: &std::path::Path, sql: &str) -> Vec<String> {
+    let connection = Connection::open(dir.join("state/sinew.db")).expect("the database");
+    let mut statement = connection.prepare(sql).expect("a statement");
+    let rows = statement.query_map([], |row| row.get::<_, String>(0)).expect("rows");
+    rows.collect::<rusqlite::Result<_>>().expect("texts")
+}
+
+#[test]
+fn an_intent_is_on_disk_before_the_change_and_settled_after() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let ledger = ledger(dir.path());
+    ledger.close(None, closing("read", None));
+    let ticket = intend(&ledger, "write", &[]);
+    assert_eq!(
+        rows(dir.path(), "SELECT phase || ' ' || call_id FROM record ORDER BY seq"),
+        ["outcome read", "intent write"],
+        "what waited was written with the intent"
+    );
+    ledger.close(Some(ticket), closing("write", Some(Kind::Stale)));
+    ledger.flush().expect("it writes");
+    assert_eq!(
+        rows(
+            dir.path(),
+            "SELECT outcome || ' ' || after_hash || ' ' || approver FROM record
+             WHERE call_id = 'write' AND phase = 'outcome'"
+        ),
+        ["stale ff terminal"]
+    );
+    assert!(rows(dir.path(), "SELECT call_id FROM record WHERE settled = 0 AND phase = 'intent'")
+        .is_empty());
+}
+
+#[test]
+fn records_of_looks_are_written_within_the_batch_time() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let ledger = ledger(dir.path());
+    for n in 0..10 {
+        ledger.close(None, closing(&format!("c{n}"), None));
+    }
+    let limit = Instant::now() + Duration::from_secs(10);
+    loop {
+        let written = dir.path().join("state/sinew.db").exists()
+            && Connection::open(dir.path().join("state/sinew.db"))
+                .and_then(|c| c.query_row("SELECT count(*) FROM record", [], |row| row.get(0)))
+                .is_ok_and(|n: i64| n == 10);
+        if written {
+            break;
+        }
+        assert!(Instant::now() < limit, "the helper never wrote the batch");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn dropping_the_ledger_writes_what_waits() {
+    let dir = tempfile::tempdir().expect("a directory");
+    ledger(dir.path()).close(None, closing("last", None));
+    assert_eq!(rows(dir.path(), "SELECT call_id FROM record"), ["last"]);
+}
+
+#[test]
+fn the_next_opener_removes_what_a_dead_process_left() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let temporary = dir.path().join(format!(".sinew-{}.tmp", "ab".repeat(16)));
+    let other = dir.path().join("keep.tmp");
+    std::fs::write(&temporary, "half").expect("a file");
+    std::fs::write(&other, "mine").expect("a file");
+    let first = ledger(dir.path());
+    intend(&first, "killed", &[temporary.clone(), other.clone()]);
+    first.flush().expect("it writes");
+
+    intend(&ledger(dir.path()), "next", &[]);
+    assert!(temporary.exists(), "the process that made it still runs");
+
+    let mut child = Command::new("true").spawn().expect("a process");
+    let pid = child.id();
+    child.wait().expect("it ends");
+    let connection = Connection::open(dir.path().join("state/sinew.db")).expect("the database");
+    connection
+        .execute("UPDATE record SET pid = ?1 WHERE call_id = 'killed'", [pid])
+        .expect("an update");
+    intend(&ledger(dir.path()), "later", &[]);
+    assert!(!temporary.exists(), "the temporary file of a dead process goes");
+    assert!(other.exists(), "a file under another name stays");
+}
+
+#[test]
+fn a_ledger_that_cannot_write_refuses_changes_and_says_so() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let ledger = ledger(dir.path());
+    std::fs::create_dir(dir.path().join("state/sinew.db")).expect("a directory in the way");
+    let opening = opening("x");
+    let mut intent = ledger.intend(&opening, Effects::CHANGE, &[], &[]);
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    let std::task::Poll::Ready(Err(error)) = intent.as_mut().poll(&mut cx) else {
+        panic!("the intent cannot be recorded");
+    };
+    assert_eq!(error.kind, Kind::Unavailable);
+    assert!(ledger.broken().is_some());
+}
+
+#[test]
+fn two_processes_share_a_database() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (one, two) = (ledger(dir.path()), ledger(dir.path()));
+    std::thread::scope(|scope| {
+        for (name, ledger) in [("a", &one), ("b", &two)] {
+            scope.spawn(move || {
+                for n in 0..50 {
+                    let id = format!("{name}{n}");
+                    let ticket = intend(ledger, &id, &[]);
+                    ledger.close(Some(ticket), closing(&id, None));
+                }
+            });
+        }
+    });
+    drop((one, two));
+    assert_eq!(rows(dir.path(), "SELECT call_id FROM record").len(), 200);
+}

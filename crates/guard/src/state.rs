@@ -1,0 +1,38 @@
+//! The state directory: what sinew keeps for itself, out of reach of tools.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// The directory that holds the ledger, readable by its owner alone.
+#[derive(Debug, Clone)]
+pub struct StateDir(PathBuf);
+
+impl StateDir {
+    /// Opens a state directory, and creates it with mode 0700 where it is missing.
+    ///
+    /// A directory of another user, or one that others can write to, is refused: whoever can change
+    /// the ledger can forge it.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+        let meta = fs::metadata(path)?;
+        if meta.uid() != rustix::process::geteuid().as_raw() {
+            return Err(io::Error::other("the state directory belongs to another user"));
+        }
+        if meta.permissions().mode() & 0o022 != 0 {
+            return Err(io::Error::other("the state directory can be written by other users"));
+        }
+        Ok(Self(fs::canonicalize(path)?))
+    }
+
+    /// Returns the real path.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Returns the path of the database.
+    pub fn database(&self) -> PathBuf {
+        self.0.join("sinew.db")
+    }
+}
