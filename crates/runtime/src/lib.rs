@@ -1,1 +1,18 @@
+//! The registry of tools and the way of a call.
+//!
+//! A surface hands in a [`Request`](sinew_tool::Request) and gets a [`Reply`](sinew_tool::Reply).
+//! Between the two lie the stops in `call/`, one file each, every one taking what the stop before
+//! gave. This crate sees `dyn Tool` and never the name of an operation or a dialect; what it lets
+//! a call touch comes out of the guard.
 
+mod approvals;
+mod call;
+mod catalog;
+mod ledgers;
+mod order;
+mod runtime;
+
+pub use approvals::{Approvals, Asking};
+pub use catalog::{Catalog, ToolInfo};
+pub use ledgers::{MemoryLedger, NoLedger};
+pub use runtime::{BuildError, Builder, CallOptions, Runtime};

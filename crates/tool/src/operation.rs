@@ -14,7 +14,9 @@ use crate::{
 
 /// Where long work says how far it is: nowhere, unless the caller asked to be told.
 #[derive(Clone, Default)]
-pub struct Progress(Option<Arc<dyn Fn(u64, &str) + Send + Sync>>);
+pub struct Progress(Option<Arc<Listener>>);
+
+type Listener = dyn Fn(u64, &str) + Send + Sync;
 
 impl Progress {
     /// Returns a progress that hands a growing count and what is counted to a listener, which must

@@ -147,6 +147,8 @@ pub struct Reply {
     pub structured: Option<Value>,
     /// Why the deed was not done.
     pub error: Option<ErrorBody>,
+    /// How the ledger records the end, where a dialect shows a refusal as a result.
+    pub outcome: Option<Kind>,
     /// Everything else.
     pub meta: Meta,
     /// Whether the content was already cut to the limits of its row, so that it is not cut again.
@@ -161,6 +163,7 @@ impl Reply {
             content: vec![Block::Text { text: text.into() }],
             structured: None,
             error: None,
+            outcome: None,
             meta: Meta::default(),
             bounded: false,
         }

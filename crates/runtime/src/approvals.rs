@@ -1,0 +1,73 @@
+//! Who answers when a rule asks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sinew_tool::Approver;
+
+/// What happens with a call that a rule wants asked about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Approvals {
+    /// Ask where somebody can answer; else deny at once.
+    Auto,
+    /// The same, and nothing ever runs unasked.
+    Ask,
+    /// The client's own confirmation counts as the answer.
+    TrustClient,
+    /// Everything that asks runs: for machines that may be lost.
+    Allow,
+    /// Everything that asks is denied.
+    Deny,
+}
+
+impl Approvals {
+    /// Returns the mode of a word of the configuration.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Some(match word {
+            "auto" => Self::Auto,
+            "ask" => Self::Ask,
+            "trust-client" => Self::TrustClient,
+            "allow" => Self::Allow,
+            "deny" => Self::Deny,
+            _ => return None,
+        })
+    }
+
+    /// Returns the word of the configuration.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Ask => "ask",
+            Self::TrustClient => "trust-client",
+            Self::Allow => "allow",
+            Self::Deny => "deny",
+        }
+    }
+}
+
+/// How the runtime asks.
+#[derive(Clone)]
+pub struct Asking {
+    /// What happens with calls that ask.
+    pub approvals: Approvals,
+    /// Who is asked.
+    pub approver: Option<Arc<dyn Approver>>,
+    /// How long an answer may take; waiting is not execution time.
+    pub timeout: Duration,
+}
+
+impl Default for Asking {
+    fn default() -> Self {
+        Self { approvals: Approvals::Auto, approver: None, timeout: Duration::from_secs(300) }
+    }
+}
+
+impl std::fmt::Debug for Asking {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Asking")
+            .field("approvals", &self.approvals)
+            .field("approver", &self.approver.as_ref().map(|approver| approver.name()))
+            .field("timeout", &self.timeout)
+            .finish()
+    }
+}

@@ -1,0 +1,102 @@
+//! The way of one call: the stops in order, each in a file of its name.
+//!
+//! `open → find → before → decode → contain → judge → clear → keep → run → shape → after → bound →
+//! answer`. A stop takes what the stop before gave; one that refuses ends the way, and the refusal
+//! is shaped, passed to the hooks, bounded and recorded like any reply.
+
+mod after;
+mod answer;
+mod before;
+mod bound;
+mod clear;
+mod contain;
+mod decode;
+mod find;
+mod judge;
+mod keep;
+mod open;
+mod run;
+mod shape;
+
+use std::sync::Arc;
+
+use sinew_tool::{Kind, Reply, Request, Tool, ToolError};
+
+use crate::runtime::{CallOptions, Runtime};
+use open::Open;
+
+/// Executes one call.
+pub(crate) async fn call(runtime: Arc<Runtime>, request: Request, options: CallOptions) -> Reply {
+    let raised = RaisedOnDrop(options.cancel.clone());
+    let mut open = open::open(&runtime, request);
+    let mut told = Told::default();
+    let went = run::caught(way(&runtime, &mut open, &mut told, &options)).await;
+    let reply = match went {
+        Ok(reply) => reply,
+        Err(error) => {
+            open.entry.failed(error.kind);
+            match &told.tool {
+                Some(tool) => tool.fail(&error, told.path.as_deref()),
+                None => Reply::failure(&error),
+            }
+        }
+    };
+    let reply = after::after(&runtime, &open.request, reply).await;
+    let reply = bound::bound(&runtime, &open.request, told.tool.as_deref(), reply);
+    let reply = answer::answer(open, reply);
+    raised.forget();
+    reply
+}
+
+/// What a refusal is shaped with: known as soon as the stops find it out.
+#[derive(Default)]
+struct Told {
+    tool: Option<Arc<dyn Tool>>,
+    path: Option<String>,
+}
+
+async fn way(
+    runtime: &Arc<Runtime>,
+    open: &mut Open,
+    told: &mut Told,
+    options: &CallOptions,
+) -> Result<Reply, ToolError> {
+    let found = find::find(&runtime.catalogs(), &open.request)?;
+    told.tool = Some(Arc::clone(&found.listed.tool));
+    before::before(runtime, &mut open.request).await?;
+    let decoded = decode::decode(found, &mut open.request)?;
+    told.path = decoded.claims.first().and_then(|claim| claim.path.clone());
+    let contained = contain::contain(decoded, open)?;
+    let judged = judge::judge(contained, open);
+    let cleared = clear::clear(runtime, judged, open, options).await?;
+    let kept = keep::keep(runtime, cleared, open).await?;
+    let ran = run::run(kept, open, options).await?;
+    Ok(shape::shape(ran))
+}
+
+/// Raises the cancel flag of a call whose future is dropped, so that work on other threads ends.
+struct RaisedOnDrop(sinew_tool::Cancel);
+
+impl RaisedOnDrop {
+    fn forget(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for RaisedOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+/// The error of work that panicked. The panic's own words go to the log alone.
+fn panicked(panic: &(dyn std::any::Any + Send)) -> ToolError {
+    let words = panic
+        .downcast_ref::<&str>()
+        .map(|words| (*words).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_default();
+    ToolError::new(Kind::ExecutionFailed, "the tool failed inside sinew; this is a defect of sinew")
+        .hint("the call was recorded; other calls go on")
+        .source(words)
+}

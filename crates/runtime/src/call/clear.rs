@@ -1,0 +1,176 @@
+//! clear: a ruling, and an answer where it asks, become a World.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use sinew_guard::{Clearance, Contained};
+use sinew_tool::{
+    Answer, Context, Cost, Kind, Preview, Question, Ruling, ToolError, Verdict, World,
+};
+
+use super::contain::Held;
+use super::decode::Decoded;
+use super::judge::Judged;
+use super::open::Open;
+use crate::approvals::Approvals;
+use crate::runtime::{CallOptions, Runtime};
+
+/// A call with the World it may touch.
+pub(super) struct Clear {
+    pub(super) decoded: Decoded,
+    pub(super) effects: sinew_tool::Effects,
+    pub(super) context: Context,
+    /// The temporary files that the change may leave behind if the process dies in it.
+    pub(super) temporaries: Vec<PathBuf>,
+    pub(super) ruling: Ruling,
+}
+
+/// What the question about a call came to.
+enum Asked {
+    Answered(Clearance),
+    /// Nothing would change, so the call runs on a World that can only look.
+    Looking,
+}
+
+/// Clears a call, or says why it may not run. Waiting for an answer holds no lock.
+pub(super) async fn clear(
+    runtime: &Runtime,
+    judged: Judged,
+    open: &mut Open,
+    options: &CallOptions,
+) -> Result<Clear, ToolError> {
+    let Judged { held, ruling } = judged;
+    let asked = match ruling.verdict {
+        Verdict::Allow => Clearance::from_ruling(&ruling).map(Asked::Answered),
+        Verdict::Ask => Some(ask(runtime, &held, &ruling, open, options).await?),
+        Verdict::Deny => None,
+    };
+    let Held { decoded, effects, contained } = held;
+    let looking = decoded.guard.looking(&contained);
+    let mut context = context(runtime, &decoded, &contained, looking, open, options);
+    let mut temporaries = Vec::new();
+    match asked {
+        Some(Asked::Answered(clearance)) => {
+            let cleared = decoded.guard.clear(contained, clearance)?;
+            context.world = cleared.world;
+            temporaries = cleared.temporaries;
+        }
+        Some(Asked::Looking) => {}
+        None => return Err(denied_by_rule(&ruling)),
+    }
+    Ok(Clear { decoded, effects, context, temporaries, ruling })
+}
+
+fn context(
+    runtime: &Runtime,
+    decoded: &Decoded,
+    contained: &Contained,
+    world: World,
+    open: &Open,
+    options: &CallOptions,
+) -> Context {
+    Context {
+        world,
+        targets: Arc::clone(contained.targets()),
+        cwd: Arc::clone(contained.cwd()),
+        settings: Arc::clone(&decoded.settings),
+        memo: Arc::clone(&runtime.memo),
+        cancel: options.cancel.clone(),
+        progress: options.progress.clone(),
+        deadline: open.request.deadline,
+    }
+}
+
+async fn ask(
+    runtime: &Runtime,
+    held: &Held,
+    ruling: &Ruling,
+    open: &mut Open,
+    options: &CallOptions,
+) -> Result<Asked, ToolError> {
+    let cleared = |clearance: Option<Clearance>| {
+        clearance.map(Asked::Answered).ok_or_else(|| denied_by_rule(ruling))
+    };
+    match runtime.asking.approvals {
+        Approvals::Allow | Approvals::TrustClient => {
+            open.entry.answered(runtime.asking.approvals.as_str());
+            return cleared(Clearance::from_standing_answer(ruling));
+        }
+        Approvals::Deny => return Err(nobody(ruling, "`--approvals deny` is set")),
+        Approvals::Auto | Approvals::Ask => {}
+    }
+    let Some(approver) = &runtime.asking.approver else {
+        return Err(nobody(ruling, "nobody can be asked here"));
+    };
+    let diff = match preview(runtime, held, open, options).await {
+        Preview::Nothing => return Ok(Asked::Looking),
+        Preview::Diff(diff) => Some(diff),
+        Preview::Unknown => None,
+    };
+    let question = Question {
+        call_id: open.request.call_id.clone(),
+        session: open.request.session.clone(),
+        tool: held.decoded.tool.name().to_owned(),
+        effects: held.effects.names(),
+        targets: held.contained.targets().as_ref().clone(),
+        diff,
+        rule: ruling.rule,
+        why: ruling.why.to_string(),
+    };
+    open.entry.answered(approver.name());
+    let answer = tokio::select! {
+        answer = tokio::time::timeout(runtime.asking.timeout, approver.ask(question)) => {
+            answer.unwrap_or(Answer::TimedOut)
+        }
+        () = options.cancel.cancelled() => {
+            return Err(ToolError::new(Kind::Cancelled, "the call was cancelled"));
+        }
+    };
+    match answer {
+        Answer::Yes => cleared(Clearance::from_answer(ruling, &answer)),
+        Answer::No(words) => Err(ToolError::new(
+            Kind::ApprovalDenied,
+            match words {
+                Some(words) => format!("the call was denied: {words}"),
+                None => String::from("the call was denied"),
+            },
+        )),
+        Answer::TimedOut => Err(ToolError::new(
+            Kind::ApprovalTimeout,
+            format!(
+                "nobody answered within {} s, so the call did not run; it was not denied",
+                runtime.asking.timeout.as_secs()
+            ),
+        )),
+    }
+}
+
+/// Works out what a call would change, on a thread for long work where the call is long.
+async fn preview(runtime: &Runtime, held: &Held, open: &Open, options: &CallOptions) -> Preview {
+    let looking = held.decoded.guard.looking(&held.contained);
+    let context = context(runtime, &held.decoded, &held.contained, looking, open, options);
+    match held.decoded.prepared.cost(&context.targets) {
+        Cost::Waits => Preview::Unknown,
+        // Whoever answers is slower than any preview, and nothing else waits for this thread: the
+        // question is about to move the call off it.
+        Cost::Cheap | Cost::Long => held.decoded.prepared.preview(&context),
+    }
+}
+
+fn denied_by_rule(ruling: &Ruling) -> ToolError {
+    ToolError::new(
+        Kind::PolicyDenied,
+        format!("denied by the rule `{}`: {}", ruling.rule, ruling.why),
+    )
+}
+
+fn nobody(ruling: &Ruling, because: &str) -> ToolError {
+    ToolError::new(
+        Kind::ApprovalDenied,
+        format!("this call needs approval ({}), and {because}", ruling.why),
+    )
+    .hint(
+        "the person in charge can start sinew with `--approvals trust-client` (the client's own \
+         confirmation counts) or `--approvals allow`",
+    )
+}

@@ -1,0 +1,26 @@
+//! contain: every path is resolved beneath a root, on open handles.
+
+use sinew_guard::Contained;
+use sinew_tool::{Effects, ToolError};
+
+use super::decode::Decoded;
+use super::open::Open;
+
+/// A call whose paths are held.
+pub(super) struct Held {
+    pub(super) decoded: Decoded,
+    pub(super) effects: Effects,
+    pub(super) contained: Contained,
+}
+
+/// Resolves the claims of a call.
+pub(super) fn contain(decoded: Decoded, open: &mut Open) -> Result<Held, ToolError> {
+    let request = &open.request;
+    let effects = decoded.prepared.effects();
+    open.entry.targets(effects, None);
+    let contained =
+        decoded.guard.contain(&decoded.claims, request.cwd.as_deref(), request.roots.as_deref())?;
+    let path = contained.targets().files.first().map(|target| target.path.clone());
+    open.entry.targets(effects, path);
+    Ok(Held { decoded, effects, contained })
+}

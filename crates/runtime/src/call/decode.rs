@@ -1,0 +1,36 @@
+//! decode: wire arguments become a call that can say what it wants.
+
+use std::sync::Arc;
+
+use sinew_guard::{Guard, Rules};
+use sinew_tool::{Claim, Facts, FileSettings, Prepared, Request, Tool, ToolError};
+
+use super::find::Found;
+
+/// A decoded call.
+pub(super) struct Decoded {
+    pub(super) tool: Arc<dyn Tool>,
+    pub(super) facts: Facts,
+    pub(super) settings: Arc<FileSettings>,
+    pub(super) rules: Arc<Rules>,
+    pub(super) guard: Arc<Guard>,
+    pub(super) prepared: Box<dyn Prepared>,
+    pub(super) claims: Vec<Claim>,
+}
+
+/// Decodes the arguments of a request, which are moved out of it.
+pub(super) fn decode(found: Found, request: &mut Request) -> Result<Decoded, ToolError> {
+    let args = std::mem::take(&mut request.arguments);
+    let args = found.listed.check(args)?;
+    let tool = Arc::clone(&found.listed.tool);
+    let prepared = Arc::clone(&tool).prepare(args, &found.settings)?;
+    Ok(Decoded {
+        facts: tool.facts(),
+        settings: found.settings,
+        rules: found.rules,
+        guard: found.guard,
+        claims: prepared.claims(),
+        prepared,
+        tool,
+    })
+}

@@ -1,0 +1,51 @@
+//! find: a name becomes a tool.
+
+use std::sync::Arc;
+
+use sinew_guard::{Guard, Rules};
+use sinew_tool::{FileSettings, Kind, Request, ToolError};
+
+use crate::catalog::{Catalog, Listed};
+
+/// A tool, and what its catalog says of every call.
+pub(super) struct Found {
+    pub(super) listed: Arc<Listed>,
+    pub(super) settings: Arc<FileSettings>,
+    pub(super) rules: Arc<Rules>,
+    pub(super) guard: Arc<Guard>,
+}
+
+/// Returns the catalog that a request means.
+pub(super) fn catalog<'a>(catalogs: &'a [Catalog], request: &Request) -> Option<&'a Catalog> {
+    match &request.dialect {
+        None => catalogs.first(),
+        Some(name) => catalogs.iter().find(|catalog| catalog.name == name),
+    }
+}
+
+/// Finds the tool of a request; an unknown name answers the nearest ones.
+pub(super) fn find(catalogs: &[Catalog], request: &Request) -> Result<Found, ToolError> {
+    let catalog = catalog(catalogs, request).ok_or_else(|| {
+        let known: Vec<&str> = catalogs.iter().map(Catalog::name).collect();
+        let wanted = request.dialect.as_deref().unwrap_or_default();
+        ToolError::new(Kind::NotFound, format!("no dialect of this name: {wanted}"))
+            .hint(format!("served here: {}", known.join(", ")))
+    })?;
+    if let Some(listed) = catalog.find(&request.name) {
+        return Ok(Found {
+            listed: Arc::clone(listed),
+            settings: Arc::clone(&catalog.settings),
+            rules: Arc::clone(&catalog.rules),
+            guard: Arc::clone(&catalog.guard),
+        });
+    }
+    let nearest = catalog.nearest(&request.name);
+    let known: Vec<&str> = catalog.tools.iter().map(|listed| listed.tool.name()).collect();
+    Err(ToolError::new(Kind::NotFound, format!("no tool of this name: {}", request.name)).hint(
+        if nearest.is_empty() {
+            format!("known tools: {}", known.join(", "))
+        } else {
+            format!("did you mean: {}", nearest.join(", "))
+        },
+    ))
+}

@@ -1,0 +1,93 @@
+//! run: the deed, where it belongs, with its time, its cancellation and its panics.
+
+use std::any::Any;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use sinew_tool::{Context, Cost, Kind, Prepared, Ran, Ruling, Targets, ToolError};
+
+use super::keep::Kept;
+use super::open::Open;
+use crate::runtime::CallOptions;
+
+/// A call that ran.
+pub(super) struct Done {
+    pub(super) ran: Box<dyn Ran>,
+    pub(super) ruling: Ruling,
+    pub(super) notes: Vec<String>,
+    pub(super) context: Context,
+    pub(super) targets: Arc<Targets>,
+}
+
+/// Runs a future and turns a panic at any poll into an error.
+pub(super) async fn caught<T>(
+    future: impl Future<Output = Result<T, ToolError>>,
+) -> Result<T, ToolError> {
+    match AssertUnwindSafe(future).catch_unwind().await {
+        Ok(result) => result,
+        Err(panic) => Err(super::panicked(&*panic)),
+    }
+}
+
+/// Runs a call: a cheap one in place, a long one on a thread for blocking work, one that waits as
+/// part of this task.
+pub(super) async fn run(
+    kept: Kept,
+    open: &mut Open,
+    options: &CallOptions,
+) -> Result<Done, ToolError> {
+    let Kept { prepared, cost, context, ruling, turns } = kept;
+    let notes = prepared.notes().to_vec();
+    let result = match cost {
+        Cost::Cheap => prepared.run(context.clone()).await,
+        Cost::Long => on_thread(prepared, context.clone()).await,
+        Cost::Waits => waiting(prepared, &context, options).await,
+    };
+    open.entry.changed(context.world.files.changes());
+    drop(turns);
+    let targets = Arc::clone(&context.targets);
+    result.map(|ran| Done { ran, ruling, notes, context, targets })
+}
+
+/// Runs on a thread for blocking work. Such work looks at the cancel flag itself.
+async fn on_thread(
+    prepared: Box<dyn Prepared>,
+    context: Context,
+) -> Result<Box<dyn Ran>, ToolError> {
+    let handle = tokio::runtime::Handle::current();
+    tokio::task::spawn_blocking(move || handle.block_on(prepared.run(context)))
+        .await
+        .unwrap_or_else(|error| Err(lost(error)))
+}
+
+fn lost(error: tokio::task::JoinError) -> ToolError {
+    match error.try_into_panic() {
+        Ok(panic) => super::panicked(&*(panic as Box<dyn Any + Send>)),
+        Err(error) => {
+            ToolError::new(Kind::Cancelled, "the process is ending").source(error.to_string())
+        }
+    }
+}
+
+/// Waits for a future that may never look at the flag or the clock: both end it.
+async fn waiting(
+    prepared: Box<dyn Prepared>,
+    context: &Context,
+    options: &CallOptions,
+) -> Result<Box<dyn Ran>, ToolError> {
+    let deadline = async {
+        match context.deadline {
+            Some(at) => tokio::time::sleep_until(at.into()).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        ran = prepared.run(context.clone()) => ran,
+        () = options.cancel.cancelled() => {
+            Err(ToolError::new(Kind::Cancelled, "the call was cancelled"))
+        }
+        () = deadline => Err(ToolError::new(Kind::Timeout, "the time for this call ran out")),
+    }
+}

@@ -1,0 +1,231 @@
+//! The tools of one dialect, as they are served.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+use serde_json::Value;
+use sinew_guard::{Guard, Rules};
+use sinew_tool::{Arguments, Dialect, Facts, FileSettings, Kind, Tool, ToolError};
+
+/// A tool, as a catalog shows it.
+#[derive(Debug, Clone)]
+pub struct ToolInfo {
+    /// The name on the wire.
+    pub name: String,
+    /// A name for people.
+    pub title: Option<String>,
+    /// What the model is told.
+    pub description: String,
+    /// The JSON schema of the arguments.
+    pub parameters: Value,
+    /// The JSON schema of the structured result.
+    pub output_schema: Option<Value>,
+    /// What may be known of every call.
+    pub facts: Facts,
+    /// Whether it belongs to the short catalog.
+    pub core: bool,
+}
+
+/// One tool of a catalog, with what is worked out once.
+pub(crate) struct Listed {
+    pub(crate) tool: Arc<dyn Tool>,
+    validator: OnceLock<Result<jsonschema::Validator, String>>,
+}
+
+impl Listed {
+    /// Checks arguments of a tool that does not decode them itself, and hands them back.
+    pub(crate) fn check(&self, args: Arguments) -> Result<Arguments, ToolError> {
+        if !self.tool.checked_by_schema() {
+            return Ok(args);
+        }
+        let args = Value::Object(args);
+        self.check_schema(&args)?;
+        match args {
+            Value::Object(args) => Ok(args),
+            _ => Ok(Arguments::new()),
+        }
+    }
+
+    fn check_schema(&self, args: &Value) -> Result<(), ToolError> {
+        let validator = self
+            .validator
+            .get_or_init(|| {
+                jsonschema::validator_for(&self.tool.parameters()).map_err(|e| e.to_string())
+            })
+            .as_ref()
+            .map_err(|error| {
+                ToolError::new(Kind::Unavailable, "the schema of this tool is not valid")
+                    .source(error.clone())
+            })?;
+        match validator.iter_errors(args).next() {
+            None => Ok(()),
+            Some(error) => {
+                let at = error.instance_path().to_string();
+                let at = at.trim_start_matches('/');
+                Err(ToolError::new(
+                    Kind::InvalidArgs,
+                    if at.is_empty() {
+                        format!("arguments do not fit: {error}")
+                    } else {
+                        format!("argument `{at}` does not fit: {error}")
+                    },
+                ))
+            }
+        }
+    }
+}
+
+/// The tools of one dialect.
+#[derive(Clone)]
+pub struct Catalog {
+    pub(crate) name: &'static str,
+    pub(crate) settings: Arc<FileSettings>,
+    pub(crate) rules: Arc<Rules>,
+    pub(crate) guard: Arc<Guard>,
+    pub(crate) tools: Vec<Arc<Listed>>,
+    by_name: HashMap<String, usize>,
+}
+
+impl Catalog {
+    pub(crate) fn new(
+        dialect: &Dialect,
+        settings: Arc<FileSettings>,
+        rules: &Rules,
+        guard: Arc<Guard>,
+        more: &[Arc<dyn Tool>],
+        shown: &dyn Fn(&dyn Tool) -> bool,
+    ) -> Self {
+        let require_approval = rules.require_approval || settings.require_approval;
+        let mut catalog = Self {
+            name: dialect.name,
+            settings,
+            rules: Arc::new(Rules { require_approval, ..rules.clone() }),
+            guard,
+            tools: Vec::new(),
+            by_name: HashMap::new(),
+        };
+        for tool in (dialect.tools)().into_iter().chain(more.iter().cloned()) {
+            if shown(&*tool) {
+                catalog.add(tool);
+            }
+        }
+        catalog
+    }
+
+    /// Adds a tool; one with a name that is already there takes its place.
+    pub(crate) fn add(&mut self, tool: Arc<dyn Tool>) {
+        let name = tool.name().to_owned();
+        let listed = Arc::new(Listed { tool, validator: OnceLock::new() });
+        match self.by_name.get(&name).copied().and_then(|at| self.tools.get_mut(at)) {
+            Some(place) => *place = listed,
+            None => {
+                self.by_name.insert(name, self.tools.len());
+                self.tools.push(listed);
+            }
+        }
+    }
+
+    /// Takes a tool away; returns whether it was there.
+    pub(crate) fn remove(&mut self, name: &str) -> bool {
+        let before = self.tools.len();
+        self.tools.retain(|listed| listed.tool.name() != name);
+        let names = self.tools.iter().map(|listed| listed.tool.name().to_owned());
+        self.by_name = names.zip(0..).collect();
+        self.tools.len() < before
+    }
+
+    /// Returns the name of the dialect.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Returns the tools in the order of the catalog.
+    pub fn tools(&self) -> Vec<ToolInfo> {
+        self.tools
+            .iter()
+            .map(|listed| {
+                let tool = &listed.tool;
+                ToolInfo {
+                    name: tool.name().to_owned(),
+                    title: tool.title().map(str::to_owned),
+                    description: tool.description().to_owned(),
+                    parameters: tool.parameters(),
+                    output_schema: tool.output_schema(),
+                    facts: tool.facts(),
+                    core: tool.core(),
+                }
+            })
+            .collect()
+    }
+
+    /// Finds a tool by its wire name; `::` and `__` are the same, because some protocols carry only
+    /// one of them.
+    pub(crate) fn find(&self, name: &str) -> Option<&Arc<Listed>> {
+        let at = self
+            .by_name
+            .get(name)
+            .or_else(|| self.by_name.get(name.replace("__", "::").as_str()))?;
+        self.tools.get(*at)
+    }
+
+    /// Returns the names that are nearest to one that is not there, best first.
+    pub(crate) fn nearest(&self, name: &str) -> Vec<&str> {
+        let wanted = plain(name);
+        let mut scored: Vec<(usize, &str)> = self
+            .tools
+            .iter()
+            .map(|listed| (distance(&wanted, &plain(listed.tool.name())), listed.tool.name()))
+            .filter(|(distance, known)| *distance <= known.len().max(4) / 2)
+            .collect();
+        scored.sort();
+        scored.into_iter().take(3).map(|(_, name)| name).collect()
+    }
+}
+
+impl std::fmt::Debug for Catalog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Catalog").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+fn plain(name: &str) -> String {
+    name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+}
+
+/// Returns how many insertions, removals and replacements part two words; long words are cut.
+fn distance(a: &str, b: &str) -> usize {
+    let a: Vec<char> = a.chars().take(64).collect();
+    let mut row: Vec<usize> = (0..=a.len()).collect();
+    for (i, y) in b.chars().take(64).enumerate() {
+        let mut diagonal = i;
+        let mut left = i + 1;
+        for (x, above) in a.iter().zip(row.iter_mut().skip(1)) {
+            let next = (left + 1).min(*above + 1).min(diagonal + usize::from(*x != y));
+            diagonal = *above;
+            *above = next;
+            left = next;
+        }
+        if let Some(first) = row.first_mut() {
+            *first = i + 1;
+        }
+    }
+    row.last().copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distance_counts_edits() {
+        for (a, b, n) in [
+            ("", "", 0),
+            ("read", "read", 0),
+            ("raed", "read", 2),
+            ("", "ab", 2),
+            ("grp", "grep", 1),
+        ] {
+            assert_eq!(distance(a, b), n, "{a} {b}");
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Ledgers for embedding programs that need no database.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use sinew_tool::{BoxFuture, Closing, Effects, Ledger, Opening, Ticket, ToolError};
+
+/// Records nothing.
+#[derive(Debug, Default)]
+pub struct NoLedger;
+
+impl Ledger for NoLedger {
+    fn intend<'a>(
+        &'a self,
+        _opening: &'a Opening,
+        _effects: Effects,
+        _paths: &'a [PathBuf],
+        _temporaries: &'a [PathBuf],
+    ) -> BoxFuture<'a, Result<Ticket, ToolError>> {
+        Box::pin(std::future::ready(Ok(Ticket(0))))
+    }
+
+    fn close(&self, _intent: Option<Ticket>, _closing: Closing) {}
+
+    fn flush(&self) -> Result<(), ToolError> {
+        Ok(())
+    }
+}
+
+/// Keeps the records in memory, as long as it lives.
+#[derive(Debug, Default)]
+pub struct MemoryLedger {
+    next: AtomicU64,
+    closed: Mutex<Vec<(Option<Ticket>, Closing)>>,
+}
+
+impl MemoryLedger {
+    /// Returns the calls that closed so far, in order, and empties the ledger. A call that changed
+    /// something comes with the ticket of its intent.
+    pub fn take(&self) -> Vec<(Option<Ticket>, Closing)> {
+        std::mem::take(&mut *self.closed.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Ledger for MemoryLedger {
+    fn intend<'a>(
+        &'a self,
+        _opening: &'a Opening,
+        _effects: Effects,
+        _paths: &'a [PathBuf],
+        _temporaries: &'a [PathBuf],
+    ) -> BoxFuture<'a, Result<Ticket, ToolError>> {
+        let ticket = Ticket(self.next.fetch_add(1, Ordering::Relaxed));
+        Box::pin(std::future::ready(Ok(ticket)))
+    }
+
+    fn close(&self, intent: Option<Ticket>, closing: Closing) {
+        self.closed.lock().unwrap_or_else(PoisonError::into_inner).push((intent, closing));
+    }
+
+    fn flush(&self) -> Result<(), ToolError> {
+        Ok(())
+    }
+}

@@ -1,0 +1,67 @@
+//! Changes to one path happen one after the other.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::{Mutex as Turn, OwnedMutexGuard};
+
+/// The paths that are being changed, each with its queue.
+#[derive(Debug, Default)]
+pub(crate) struct Order(Arc<Mutex<HashMap<PathBuf, Arc<Turn<()>>>>>);
+
+/// The turn of one call at its paths; others wait until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    held: Vec<(PathBuf, OwnedMutexGuard<()>)>,
+    order: Arc<Mutex<HashMap<PathBuf, Arc<Turn<()>>>>>,
+}
+
+impl Order {
+    /// Waits for the turn at every path. Paths are taken in sorted order, so that two calls never
+    /// wait for each other.
+    pub(crate) async fn turns(&self, paths: impl IntoIterator<Item = &Path>) -> Turns {
+        let mut paths: Vec<PathBuf> = paths.into_iter().map(Path::to_path_buf).collect();
+        paths.sort();
+        paths.dedup();
+        let mut turns = Turns { held: Vec::new(), order: Arc::clone(&self.0) };
+        for path in paths {
+            let turn = {
+                let mut order = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+                Arc::clone(order.entry(path.clone()).or_default())
+            };
+            turns.held.push((path, turn.lock_owned().await));
+        }
+        turns
+    }
+}
+
+impl Drop for Turns {
+    fn drop(&mut self) {
+        let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+        for (path, turn) in self.held.drain(..) {
+            drop(turn);
+            // Only the table holds a turn that nobody else has or waits for.
+            if order.get(&path).is_some_and(|turn| Arc::strong_count(turn) == 1) {
+                order.remove(&path);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn changes_to_one_path_wait_and_leave_nothing_behind() {
+        let order = Order::default();
+        let first = order.turns([Path::new("/b"), Path::new("/a"), Path::new("/a")]).await;
+        let mut second = Box::pin(order.turns([Path::new("/a")]));
+        assert!(futures_util::poll!(second.as_mut()).is_pending(), "the path is taken");
+        let other = order.turns([Path::new("/c")]).await;
+        drop((first, other));
+        drop(second.await);
+        assert!(order.0.lock().expect("unpoisoned").is_empty());
+    }
+}

@@ -1,0 +1,300 @@
+//! The runtime: what every call shares.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use sinew_guard::{Guard, GuardError, GuardSettings, Resolver, Rules, Store, SystemClock};
+use sinew_tool::{
+    BoxFuture, Cancel, Clock, Dialect, FileSettings, Hook, Ledger, Memo, Progress, Recorder, Reply,
+    Request, Tool,
+};
+
+use tokio::sync::watch;
+
+use crate::approvals::Asking;
+use crate::catalog::Catalog;
+use crate::ledgers::NoLedger;
+use crate::order::Order;
+
+/// Executes calls: one for each set of roots, shared by every surface of a process.
+pub struct Runtime {
+    catalogs: watch::Sender<Arc<Vec<Catalog>>>,
+    pub(crate) guard: Arc<Guard>,
+    pub(crate) asking: Asking,
+    pub(crate) hooks: Vec<Arc<dyn Hook>>,
+    pub(crate) ledger: Arc<dyn Ledger>,
+    pub(crate) recorder: Option<Arc<dyn Recorder>>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) store: Option<Store>,
+    pub(crate) memo: Arc<Memo>,
+    pub(crate) order: Order,
+}
+
+/// What a surface says of one call beside the request.
+#[derive(Debug, Clone, Default)]
+pub struct CallOptions {
+    /// Raised when the caller takes the call back. Dropping the future of the call raises it too.
+    pub cancel: Cancel,
+    /// Where long work says how far it is.
+    pub progress: Progress,
+}
+
+impl Runtime {
+    /// Returns a builder of a runtime over a dialect.
+    pub fn builder(dialect: Dialect) -> Builder {
+        Builder::new(dialect)
+    }
+
+    /// Executes one call. The future owns what it needs: it can be polled once where the call was
+    /// read, and moved to another thread when it is not ready. It must be polled inside the context
+    /// of a tokio runtime.
+    pub fn call(
+        self: &Arc<Self>,
+        request: Request,
+        options: CallOptions,
+    ) -> BoxFuture<'static, Reply> {
+        Box::pin(crate::call::call(Arc::clone(self), request, options))
+    }
+
+    /// Returns the catalogs that are served now, the first of which is meant by requests that name
+    /// no dialect.
+    pub fn catalogs(&self) -> Arc<Vec<Catalog>> {
+        Arc::clone(&self.catalogs.borrow())
+    }
+
+    /// Returns a receiver that sees every change of the catalogs.
+    pub fn watch_catalogs(&self) -> watch::Receiver<Arc<Vec<Catalog>>> {
+        self.catalogs.subscribe()
+    }
+
+    /// Adds a tool to every catalog, in the place of one of the same name. Surfaces tell their
+    /// clients that the list changed; calls in progress keep the catalog they began with.
+    pub fn add_tool(&self, tool: &Arc<dyn Tool>) {
+        self.catalogs.send_modify(|catalogs| {
+            Arc::make_mut(catalogs).iter_mut().for_each(|catalog| catalog.add(Arc::clone(tool)));
+        });
+    }
+
+    /// Takes a tool out of every catalog; returns whether it was in one.
+    pub fn remove_tool(&self, name: &str) -> bool {
+        self.catalogs.send_if_modified(|catalogs| {
+            Arc::make_mut(catalogs)
+                .iter_mut()
+                .fold(false, |removed, catalog| catalog.remove(name) || removed)
+        })
+    }
+
+    /// Returns the roots, the first of which is the working directory.
+    pub fn roots(&self) -> Vec<PathBuf> {
+        self.guard.roots().map(PathBuf::from).collect()
+    }
+
+    /// Writes every record that waits.
+    pub fn flush(&self) -> Result<(), sinew_tool::ToolError> {
+        self.ledger.flush()
+    }
+}
+
+impl fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runtime")
+            .field("roots", &self.roots())
+            .field("catalogs", &self.catalogs())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why a runtime could not be built.
+#[derive(Debug)]
+pub enum BuildError {
+    /// No root was given.
+    NoRoot,
+    /// The guard refused the roots or the rules.
+    Guard(GuardError),
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoRoot => f.write_str("no root was given; add one with `root`"),
+            Self::Guard(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl std::error::Error for BuildError {}
+
+impl From<GuardError> for BuildError {
+    fn from(error: GuardError) -> Self {
+        Self::Guard(error)
+    }
+}
+
+/// Gathers what a [`Runtime`] is made of.
+pub struct Builder {
+    dialects: Vec<(Dialect, FileSettings)>,
+    roots: Vec<PathBuf>,
+    denied: Vec<PathBuf>,
+    global_ignore: Option<PathBuf>,
+    resolver: Resolver,
+    rules: Rules,
+    asking: Asking,
+    hooks: Vec<Arc<dyn Hook>>,
+    ledger: Arc<dyn Ledger>,
+    recorder: Option<Arc<dyn Recorder>>,
+    tools: Vec<Arc<dyn Tool>>,
+    shown: Box<dyn Fn(&dyn Tool) -> bool>,
+    store: bool,
+}
+
+impl Builder {
+    fn new(dialect: Dialect) -> Self {
+        Self {
+            dialects: vec![(dialect, (dialect.settings)())],
+            roots: Vec::new(),
+            denied: Vec::new(),
+            global_ignore: None,
+            resolver: Resolver::Auto,
+            rules: Rules::default(),
+            asking: Asking::default(),
+            hooks: Vec::new(),
+            ledger: Arc::new(NoLedger),
+            recorder: None,
+            tools: Vec::new(),
+            shown: Box::new(|_| true),
+            store: true,
+        }
+    }
+
+    /// Adds a directory that calls may touch; the first is the working directory.
+    #[must_use]
+    pub fn root(mut self, root: impl Into<PathBuf>) -> Self {
+        self.roots.push(root.into());
+        self
+    }
+
+    /// Denies a directory to every tool, wherever the roots lie: the state directory.
+    #[must_use]
+    pub fn deny(mut self, path: impl Into<PathBuf>) -> Self {
+        self.denied.push(path.into());
+        self
+    }
+
+    /// Serves another dialect too; requests name it.
+    #[must_use]
+    pub fn dialect(mut self, dialect: Dialect) -> Self {
+        self.dialects.push((dialect, (dialect.settings)()));
+        self
+    }
+
+    /// Changes the file settings of every dialect added so far.
+    #[must_use]
+    pub fn settings(mut self, change: impl Fn(&mut FileSettings)) -> Self {
+        self.dialects.iter_mut().for_each(|(_, settings)| change(settings));
+        self
+    }
+
+    /// Sets the person's own ignore file for every repository.
+    #[must_use]
+    pub fn global_ignore(mut self, path: Option<PathBuf>) -> Self {
+        self.global_ignore = path;
+        self
+    }
+
+    /// Sets how paths are resolved.
+    #[must_use]
+    pub fn resolver(mut self, resolver: Resolver) -> Self {
+        self.resolver = resolver;
+        self
+    }
+
+    /// Sets the rules that judge calls.
+    #[must_use]
+    pub fn rules(mut self, rules: Rules) -> Self {
+        self.rules = rules;
+        self
+    }
+
+    /// Sets how the runtime asks.
+    #[must_use]
+    pub fn asking(mut self, asking: Asking) -> Self {
+        self.asking = asking;
+        self
+    }
+
+    /// Adds a hook.
+    #[must_use]
+    pub fn hook(mut self, hook: Arc<dyn Hook>) -> Self {
+        self.hooks.push(hook);
+        self
+    }
+
+    /// Sets where calls are recorded; without it they are not.
+    #[must_use]
+    pub fn ledger(mut self, ledger: Arc<dyn Ledger>) -> Self {
+        self.ledger = ledger;
+        self
+    }
+
+    /// Sets where calls are counted and timed.
+    #[must_use]
+    pub fn recorder(mut self, recorder: Arc<dyn Recorder>) -> Self {
+        self.recorder = Some(recorder);
+        self
+    }
+
+    /// Adds a tool of the embedding program to every dialect.
+    #[must_use]
+    pub fn tool(mut self, tool: Arc<dyn Tool>) -> Self {
+        self.tools.push(tool);
+        self
+    }
+
+    /// Serves only the tools that a test lets through; the others are unknown to callers.
+    #[must_use]
+    pub fn only(mut self, shown: impl Fn(&dyn Tool) -> bool + 'static) -> Self {
+        self.shown = Box::new(shown);
+        self
+    }
+
+    /// Keeps no full copies of replies that were cut.
+    #[must_use]
+    pub fn without_store(mut self) -> Self {
+        self.store = false;
+        self
+    }
+
+    /// Opens the roots and returns the runtime.
+    pub fn build(mut self) -> Result<Arc<Runtime>, BuildError> {
+        if self.roots.is_empty() {
+            return Err(BuildError::NoRoot);
+        }
+        self.hooks.sort_by_key(|hook| std::cmp::Reverse(hook.priority()));
+        let guard = Guard::open(GuardSettings {
+            denied: self.denied,
+            resolver: self.resolver,
+            global_ignore: self.global_ignore,
+            ..GuardSettings::new(self.roots)
+        })?;
+        let mut catalogs = Vec::with_capacity(self.dialects.len());
+        for (dialect, settings) in self.dialects {
+            let settings = Arc::new(settings);
+            let guard = guard.with_files(Arc::clone(&settings))?;
+            let (tools, shown) = (&self.tools, &*self.shown);
+            catalogs.push(Catalog::new(&dialect, settings, &self.rules, guard, tools, shown));
+        }
+        Ok(Arc::new(Runtime {
+            catalogs: watch::Sender::new(Arc::new(catalogs)),
+            store: self.store.then(|| Store::new(Arc::clone(&guard))),
+            clock: Arc::new(SystemClock),
+            guard,
+            asking: self.asking,
+            hooks: self.hooks,
+            ledger: self.ledger,
+            recorder: self.recorder,
+            memo: Arc::default(),
+            order: Order::default(),
+        }))
+    }
+}
