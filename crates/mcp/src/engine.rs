@@ -1,0 +1,56 @@
+//! What both ways of answering share: the runtime, the catalog, and how a call becomes a request.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use sinew_runtime::{CallOptions, Runtime};
+use sinew_tool::{Arguments, BoxFuture, Reply, Request};
+
+use crate::catalog::Shown;
+use crate::server::Options;
+
+/// One server's share of a runtime.
+pub(crate) struct Engine {
+    pub(crate) runtime: Arc<Runtime>,
+    pub(crate) options: Options,
+    shown: RwLock<Arc<Shown>>,
+    next: AtomicU64,
+}
+
+impl Engine {
+    pub(crate) fn new(runtime: Arc<Runtime>, options: Options) -> Self {
+        let engine = Self { runtime, options, shown: RwLock::default(), next: AtomicU64::new(1) };
+        engine.show();
+        engine
+    }
+
+    /// Makes the catalog anew, after the tools changed.
+    pub(crate) fn show(&self) {
+        let catalogs = self.runtime.catalogs();
+        let dialect = self.options.dialect.as_deref();
+        let catalog = match dialect {
+            None => catalogs.first(),
+            Some(name) => catalogs.iter().find(|catalog| catalog.name() == name),
+        };
+        let shown = Shown::new(catalog.map(|catalog| catalog.tools()).unwrap_or_default());
+        *self.shown.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(shown);
+    }
+
+    pub(crate) fn shown(&self) -> Arc<Shown> {
+        Arc::clone(&self.shown.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Starts a call. Its id is ours: ids of JSON-RPC count from one in every connection.
+    pub(crate) fn call(
+        &self,
+        name: &str,
+        arguments: Arguments,
+        options: CallOptions,
+    ) -> BoxFuture<'static, Reply> {
+        let n = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut request = Request::new(format!("{}-{n}", self.options.session), name, arguments);
+        request.session.clone_from(&self.options.session);
+        request.dialect.clone_from(&self.options.dialect);
+        self.runtime.call(request, options)
+    }
+}

@@ -1,0 +1,135 @@
+//! The envelope of JSON-RPC, read without touching what is inside.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// One message, its parts still as text.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Frame<'a> {
+    #[serde(default, borrow)]
+    pub(crate) jsonrpc: Option<Cow<'a, str>>,
+    #[serde(default, borrow)]
+    pub(crate) id: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    pub(crate) method: Option<Cow<'a, str>>,
+    #[serde(default, borrow)]
+    pub(crate) params: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    result: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    error: Option<&'a RawValue>,
+}
+
+/// What kind of message a frame is.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Request,
+    Notification,
+    Response,
+}
+
+/// Why a line is no message, as a JSON-RPC error.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub(crate) code: i32,
+    pub(crate) message: String,
+    pub(crate) id: Option<String>,
+}
+
+/// JSON-RPC: the text is not JSON.
+const PARSE_ERROR: i32 = -32700;
+/// JSON-RPC: the JSON is no request.
+const INVALID_REQUEST: i32 = -32600;
+
+/// Reads the envelope of a line.
+pub(crate) fn parse(line: &[u8]) -> Result<(Frame<'_>, Kind), Fault> {
+    let frame: Frame<'_> = serde_json::from_slice(line).map_err(|error| {
+        if error.is_data() {
+            let message = match line.first() {
+                Some(b'[') => String::from("batches are not supported; send one message a line"),
+                _ => format!("not a JSON-RPC message: {error}"),
+            };
+            Fault { code: INVALID_REQUEST, message, id: None }
+        } else {
+            Fault { code: PARSE_ERROR, message: format!("not JSON: {error}"), id: None }
+        }
+    })?;
+    let id = frame.id.map(RawValue::get).filter(|id| *id != "null");
+    let fault = |message: &str| Fault {
+        code: INVALID_REQUEST,
+        message: message.to_owned(),
+        id: id.filter(|id| is_id(id)).map(str::to_owned),
+    };
+    if frame.jsonrpc.as_deref() != Some("2.0") {
+        return Err(fault("`jsonrpc` must be \"2.0\""));
+    }
+    if id.is_some_and(|id| !is_id(id)) {
+        return Err(fault("`id` must be a string or a whole number"));
+    }
+    let kind = match (&frame.method, id, frame.result.or(frame.error)) {
+        (Some(_), Some(_), _) => Kind::Request,
+        (Some(_), None, _) => Kind::Notification,
+        (None, _, Some(_)) => Kind::Response,
+        (None, _, None) => return Err(fault("`method` is missing")),
+    };
+    Ok((frame, kind))
+}
+
+/// Returns whether a JSON text can be a request id.
+fn is_id(text: &str) -> bool {
+    match text.as_bytes().first() {
+        Some(b'"') => true,
+        Some(b'-' | b'0'..=b'9') => text.parse::<i64>().is_ok(),
+        _ => false,
+    }
+}
+
+/// Writes an error response for a line that is no message.
+pub(crate) fn write_fault(out: &mut Vec<u8>, fault: &Fault) {
+    let body = serde_json::json!({ "code": fault.code, "message": fault.message });
+    let id = fault.id.as_deref().unwrap_or("null");
+    out.extend_from_slice(
+        format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{body}}}\n").as_bytes(),
+    );
+}
+
+/// Writes a response around a result that is already JSON.
+pub(crate) fn write_result(out: &mut Vec<u8>, id: &str, result: &[u8]) {
+    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+    out.extend_from_slice(id.as_bytes());
+    out.extend_from_slice(b",\"result\":");
+    out.extend_from_slice(result);
+    out.extend_from_slice(b"}\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(line: &str, expected: Result<Kind, (i32, Option<&str>)>) {
+        let parsed = parse(line.as_bytes()).map(|(_, kind)| kind);
+        let parsed = parsed.map_err(|fault| (fault.code, fault.id));
+        let expected = expected.map_err(|(code, id)| (code, id.map(str::to_owned)));
+        assert_eq!(parsed, expected, "{line}");
+    }
+
+    #[test]
+    fn envelopes_are_told_apart() {
+        check(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, Ok(Kind::Request));
+        check(r#"{"jsonrpc":"2.0","id":"a\"b","method":"x","params":[]}"#, Ok(Kind::Request));
+        check(r#"{"jsonrpc":"2.0","method":"n"}"#, Ok(Kind::Notification));
+        check(r#"{"jsonrpc":"2.0","id":null,"method":"n"}"#, Ok(Kind::Notification));
+        check(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, Ok(Kind::Response));
+        check("{", Err((-32700, None)));
+        check("\u{1}", Err((-32700, None)));
+        check("[]", Err((-32600, None)));
+        check("3", Err((-32600, None)));
+        check(r#"{"id":1,"method":"ping"}"#, Err((-32600, Some("1"))));
+        check(r#"{"jsonrpc":"2.0","id":1}"#, Err((-32600, Some("1"))));
+        check(r#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#, Err((-32600, None)));
+        check(r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#, Err((-32600, None)));
+    }
+}

@@ -1,0 +1,106 @@
+//! The server as the protocol library calls it: for every message that the reading thread does not
+//! answer itself.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rmcp::ServerHandler;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, Implementation, ListToolsResult,
+    PaginatedRequestParams, ProgressNotificationParam, ProgressToken, ServerCapabilities,
+    ServerConfig, SubscriptionFilter,
+};
+use rmcp::service::{Peer, RequestContext, RoleServer, SubscriptionContext};
+use sinew_runtime::CallOptions;
+use sinew_tool::{Cancel, Progress};
+
+use crate::engine::Engine;
+use crate::{catalog, reply};
+
+/// Progress is told at most this often.
+const PROGRESS_EVERY: Duration = Duration::from_millis(100);
+
+pub(crate) struct Handler(pub(crate) Arc<Engine>);
+
+impl ServerHandler for Handler {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities =
+            ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build();
+        let mut info =
+            ServerConfig::new(capabilities).with_instructions(self.0.options.instructions.clone());
+        info.server_info =
+            Implementation::new("sinew", env!("CARGO_PKG_VERSION")).with_title("sinew");
+        info
+    }
+
+    async fn list_tools(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, rmcp::ErrorData> {
+        Ok(catalog::list(self.0.shown().tools.clone()))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, rmcp::ErrorData> {
+        let cancel = Cancel::default();
+        let progress = match context.meta.get_progress_token() {
+            Some(token) => progress(context.peer.clone(), token),
+            None => Progress::default(),
+        };
+        let options = CallOptions { cancel: cancel.clone(), progress };
+        let mut call = self.0.call(&request.name, request.arguments.unwrap_or_default(), options);
+        let reply = tokio::select! {
+            reply = &mut call => reply,
+            () = context.ct.cancelled() => {
+                cancel.cancel();
+                call.await
+            }
+        };
+        Ok(reply::result(reply).into())
+    }
+
+    fn accepted_subscription_filter(
+        &self,
+        _requested: &SubscriptionFilter,
+    ) -> Option<SubscriptionFilter> {
+        Some(SubscriptionFilter::builder().tools_list_changed().build())
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), rmcp::ErrorData> {
+        let mut catalogs = self.0.runtime.watch_catalogs();
+        loop {
+            tokio::select! {
+                () = context.cancelled() => return Ok(()),
+                changed = catalogs.changed() => {
+                    if changed.is_err() || context.sink().notify_tool_list_changed().await.is_err() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Returns a progress that tells the client, at most every 100 ms, from whatever thread works.
+fn progress(peer: Peer<RoleServer>, token: ProgressToken) -> Progress {
+    let handle = tokio::runtime::Handle::current();
+    let last = std::sync::Mutex::new(None::<Instant>);
+    Progress::to(move |done, what| {
+        let Ok(mut last) = last.lock() else { return };
+        if last.is_some_and(|at| at.elapsed() < PROGRESS_EVERY) {
+            return;
+        }
+        *last = Some(Instant::now());
+        let told = ProgressNotificationParam::new(token.clone(), done as f64)
+            .with_message(format!("{done} {what}"));
+        let peer = peer.clone();
+        handle.spawn(async move {
+            // A client that is gone ends the server elsewhere.
+            let _ = peer.notify_progress(told).await;
+        });
+    })
+}

@@ -1,0 +1,446 @@
+//! The reading thread: what is answered in place, what moves on, and how it all ends.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use rmcp::ServiceExt;
+use rmcp::service::{RoleServer, RxJsonRpcMessage};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use sinew_runtime::{CallOptions, Runtime};
+use sinew_tool::{Arguments, BoxFuture, Cancel, Reply};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+
+use crate::engine::Engine;
+use crate::frame::{self, Fault, Frame, Kind};
+use crate::handler::Handler;
+use crate::line::{Line, Lines};
+use crate::reply;
+use crate::transport::{Channel, Output, Owed};
+
+/// What a server is started with.
+pub struct Options {
+    /// The dialect to serve; `None` is the first of the runtime.
+    pub dialect: Option<String>,
+    /// The session that every call belongs to; call ids begin with it.
+    pub session: String,
+    /// What the client's model is told of the server.
+    pub instructions: String,
+    /// The longest line that is taken, in bytes.
+    pub max_line_bytes: usize,
+    /// Whether cheap calls are answered on the reading thread. Off, every message goes through the
+    /// protocol library: slower, and the same bytes.
+    pub inline: bool,
+    /// Told the name of the client, once it says it.
+    pub on_client: Box<dyn Fn(String) + Send + Sync>,
+}
+
+/// The two ends of a connection.
+pub struct Stream {
+    /// Where requests come from; reads block.
+    pub input: Box<dyn Read + Send>,
+    /// Where answers go; writes block.
+    pub output: Box<dyn Write + Send>,
+    /// Returns whether the client closed its end of the output, without writing to it.
+    pub gone: Box<dyn Fn() -> bool + Send>,
+}
+
+/// How long answers that are still due are waited for after the input ended.
+const DRAIN: Duration = Duration::from_secs(60);
+/// How often the end of the client is looked for meanwhile.
+const DRAIN_STEP: Duration = Duration::from_millis(2);
+
+/// Serves a client until it closes its end.
+pub fn serve(runtime: Arc<Runtime>, options: Options, stream: Stream) -> io::Result<()> {
+    let Stream { mut input, output, gone } = stream;
+    let max_line_bytes = options.max_line_bytes;
+    let mut connection = Connection::new(Engine::new(runtime, options), Output::new(output));
+    let mut lines = Lines::new(max_line_bytes);
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        let n = match input.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(n) => n,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => break,
+            Err(error) => return Err(error),
+        };
+        lines.feed(buffer.get(..n).unwrap_or_default(), |line| connection.line(line));
+        connection.flush()?;
+    }
+    lines.finish(|line| connection.line(line));
+    connection.flush()?;
+    connection.drain(&*gone);
+    Ok(())
+}
+
+/// The calls that did not finish on the reading thread, by request id as JSON.
+type Moved = Arc<Mutex<HashMap<String, Cancel>>>;
+
+struct Connection {
+    engine: Arc<Engine>,
+    output: Output,
+    /// What the reading thread answered since the last write.
+    answers: Vec<u8>,
+    moved: Moved,
+    owed: Owed,
+    library: Option<Library>,
+    /// Whether the reply to `initialize` was written.
+    shaken: Arc<AtomicBool>,
+}
+
+/// The protocol library on its thread.
+struct Library {
+    handle: Handle,
+    messages: mpsc::Sender<RxJsonRpcMessage<RoleServer>>,
+}
+
+impl Connection {
+    fn new(engine: Engine, output: Output) -> Self {
+        Self {
+            engine: Arc::new(engine),
+            output,
+            answers: Vec::new(),
+            moved: Moved::default(),
+            owed: Owed::default(),
+            library: None,
+            shaken: Arc::default(),
+        }
+    }
+
+    /// Writes what the reading thread answered.
+    fn flush(&mut self) -> io::Result<()> {
+        if self.answers.is_empty() {
+            return Ok(());
+        }
+        let written = self.output.write(&self.answers);
+        self.answers.clear();
+        match written {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            written => written,
+        }
+    }
+
+    fn line(&mut self, line: Line<'_>) {
+        let bytes = match line {
+            Line::Whole(bytes) => bytes.trim_ascii(),
+            Line::TooLong(id) => {
+                let message = format!(
+                    "the line is longer than {} bytes; send less in one message",
+                    self.engine.options.max_line_bytes
+                );
+                let fault = Fault { code: INVALID_REQUEST, message, id };
+                return frame::write_fault(&mut self.answers, &fault);
+            }
+        };
+        if bytes.is_empty() {
+            return;
+        }
+        match frame::parse(bytes) {
+            Ok((frame, kind)) => self.frame(&frame, kind, bytes),
+            Err(fault) => frame::write_fault(&mut self.answers, &fault),
+        }
+    }
+
+    fn frame(&mut self, frame: &Frame<'_>, kind: Kind, line: &[u8]) {
+        let answered = match kind {
+            Kind::Request => self.answer(frame),
+            Kind::Notification => self.cancel(frame),
+            Kind::Response => false,
+        };
+        if !answered {
+            self.pass_on(frame, kind, line);
+        }
+    }
+
+    /// Answers a request on this thread where that is possible; returns whether it was.
+    fn answer(&mut self, frame: &Frame<'_>) -> bool {
+        let (Some(id), Some(method)) = (frame.id.map(RawValue::get), &frame.method) else {
+            return false;
+        };
+        if !self.engine.options.inline {
+            return false;
+        }
+        match (method.as_ref(), frame.params) {
+            ("ping", None) if self.is_shaken() => {
+                frame::write_result(&mut self.answers, id, b"{}");
+                true
+            }
+            ("tools/list", params) => {
+                let Some(stateless) = self.list_shape(params) else { return false };
+                let shown = self.engine.shown();
+                frame::write_result(&mut self.answers, id, shown.bytes(stateless));
+                true
+            }
+            ("tools/call", Some(params)) => self.call(id, params),
+            _ => false,
+        }
+    }
+
+    fn is_shaken(&self) -> bool {
+        self.shaken.load(Ordering::Acquire)
+    }
+
+    /// Returns whether a list is asked for in the stateless shape, or nothing where the library
+    /// must answer.
+    fn list_shape(&self, params: Option<&RawValue>) -> Option<bool> {
+        let Some(params) = params else { return self.is_shaken().then_some(false) };
+        let params: ListParams<'_> = serde_json::from_str(params.get()).ok()?;
+        match params.cursor {
+            None => self.shape(params.meta.as_ref()),
+            Some(_) => None,
+        }
+    }
+
+    /// Returns whether a request is answered in the stateless shape, by the version it carries or
+    /// that the session agreed on; nothing where the library must decide.
+    fn shape(&self, meta: Option<&RequestMeta<'_>>) -> Option<bool> {
+        match meta {
+            Some(RequestMeta { progress_token: Some(_), .. }) => None,
+            Some(RequestMeta { version: Some(version), capabilities, .. }) => {
+                let complete = capabilities.is_some_and(|value| value.get().starts_with('{'));
+                (complete && version == crate::STATELESS).then_some(true)
+            }
+            Some(_) | None => self.is_shaken().then_some(false),
+        }
+    }
+
+    /// Polls a call once on this thread: a cheap one is done, any other moves to the runtime.
+    fn call(&mut self, id: &str, params: &RawValue) -> bool {
+        let Ok(params) = serde_json::from_str::<CallParams<'_>>(params.get()) else { return false };
+        if params.task.is_some() || params.input_responses.is_some() {
+            return false;
+        }
+        let Some(stateless) = self.shape(params.meta.as_ref()) else { return false };
+        let Some(handle) = self.library().map(|library| library.handle.clone()) else {
+            return false;
+        };
+        let cancel = Cancel::default();
+        let options = CallOptions { cancel: cancel.clone(), ..CallOptions::default() };
+        let mut call =
+            self.engine.call(&params.name, params.arguments.unwrap_or_default(), options);
+        let entered = handle.enter();
+        match call.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(reply) => {
+                let result = reply::bytes(reply::result(reply), stateless);
+                frame::write_result(&mut self.answers, id, &result);
+            }
+            Poll::Pending => {
+                drop(entered);
+                self.move_on(&handle, id.to_owned(), stateless, cancel, call);
+            }
+        }
+        true
+    }
+
+    /// Lets a call that waits for something go on as a task of the runtime.
+    fn move_on(
+        &self,
+        handle: &Handle,
+        id: String,
+        stateless: bool,
+        cancel: Cancel,
+        call: BoxFuture<'static, Reply>,
+    ) {
+        let (moved, output) = (Arc::clone(&self.moved), self.output.clone());
+        locked(&moved).insert(id.clone(), cancel.clone());
+        handle.spawn(async move {
+            let reply = call.await;
+            // A request that the client took back gets no answer.
+            if !cancel.is_cancelled() {
+                let mut answer = Vec::new();
+                let result = reply::bytes(reply::result(reply), stateless);
+                frame::write_result(&mut answer, &id, &result);
+                // A client that is gone is noticed by the reading thread.
+                let _ = output.write(&answer);
+            }
+            locked(&moved).remove(&id);
+        });
+    }
+
+    /// Takes back a call of ours; returns whether it was one.
+    fn cancel(&mut self, frame: &Frame<'_>) -> bool {
+        if frame.method.as_deref() != Some("notifications/cancelled") {
+            return false;
+        }
+        let Some(params) = frame
+            .params
+            .and_then(|params| serde_json::from_str::<CancelParams<'_>>(params.get()).ok())
+        else {
+            return false;
+        };
+        let id = params.request_id.get();
+        self.owed.settle(id);
+        let cancel = locked(&self.moved).get(id).cloned();
+        cancel.inspect(Cancel::cancel).is_some()
+    }
+
+    /// Hands a message to the protocol library.
+    fn pass_on(&mut self, frame: &Frame<'_>, kind: Kind, line: &[u8]) {
+        let id = frame.id.map(|id| id.get().to_owned());
+        let message: RxJsonRpcMessage<RoleServer> = match serde_json::from_slice(line) {
+            Ok(message) => message,
+            Err(error) if kind == Kind::Request => {
+                let method = frame.method.as_deref().unwrap_or_default();
+                let message = format!("the parameters do not fit `{method}`: {error}");
+                let fault = Fault { code: INVALID_PARAMS, message, id };
+                return frame::write_fault(&mut self.answers, &fault);
+            }
+            // Nothing answers a notification or a response.
+            Err(_) => return,
+        };
+        if frame.method.as_deref() == Some("initialize") {
+            self.tell_client(frame);
+        } else if kind != Kind::Request && self.library.is_none() {
+            // Before its first request the library takes a notification for a broken client.
+            return;
+        }
+        // What was answered so far goes out first, so that order within a read is kept.
+        if self.flush().is_err() {
+            return;
+        }
+        if let (Kind::Request, Some(id)) = (kind, id) {
+            self.owed.add(id);
+        }
+        if let Some(library) = self.library() {
+            // A full channel stops the reader, as a full pipe would.
+            let _ = library.messages.blocking_send(message);
+        }
+    }
+
+    fn tell_client(&self, frame: &Frame<'_>) {
+        let name = frame
+            .params
+            .and_then(|params| serde_json::from_str::<serde_json::Value>(params.get()).ok())
+            .and_then(|params| Some(params.pointer("/clientInfo/name")?.as_str()?.to_owned()));
+        if let Some(name) = name {
+            (self.engine.options.on_client)(name);
+        }
+    }
+
+    /// Returns the protocol library, started with its runtime the first time it is needed.
+    fn library(&mut self) -> Option<&Library> {
+        if self.library.is_none() {
+            self.library = self.start().ok();
+        }
+        self.library.as_ref()
+    }
+
+    fn start(&self) -> io::Result<Library> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+        let handle = runtime.handle().clone();
+        let (messages, receiver) = mpsc::channel(64);
+        let receiver = Arc::new(tokio::sync::Mutex::new(receiver));
+        let (engine, output, owed) =
+            (Arc::clone(&self.engine), self.output.clone(), self.owed.clone());
+        let shaken = Arc::clone(&self.shaken);
+        let shaken: Arc<dyn Fn() + Send + Sync> =
+            Arc::new(move || shaken.store(true, Ordering::Release));
+        std::thread::Builder::new().name(String::from("mcp")).spawn(move || {
+            runtime.block_on(async {
+                tokio::spawn(tell_changes(Arc::clone(&engine)));
+                // A client whose handshake failed may try again.
+                while !receiver.lock().await.is_closed() {
+                    let transport = Channel {
+                        messages: Arc::clone(&receiver),
+                        output: output.clone(),
+                        owed: owed.clone(),
+                        shaken: Arc::clone(&shaken),
+                    };
+                    if let Ok(service) = Handler(Arc::clone(&engine)).serve(transport).await {
+                        let told = tokio::spawn(tell_client_changes(
+                            Arc::clone(&engine),
+                            service.peer().clone(),
+                        ));
+                        let _ = service.waiting().await;
+                        told.abort();
+                    }
+                }
+            });
+        })?;
+        Ok(Library { handle, messages })
+    }
+
+    /// Waits for the answers that are still due, unless nobody is there to read them.
+    fn drain(&mut self, gone: &dyn Fn() -> bool) {
+        let until = Instant::now() + DRAIN;
+        while !(locked(&self.moved).is_empty() && self.owed.is_empty()) && !gone() {
+            if until < Instant::now() {
+                break;
+            }
+            std::thread::sleep(DRAIN_STEP);
+        }
+        locked(&self.moved).values().for_each(Cancel::cancel);
+    }
+}
+
+/// JSON-RPC: the JSON is no request.
+const INVALID_REQUEST: i32 = -32600;
+/// JSON-RPC: the parameters do not fit the method.
+const INVALID_PARAMS: i32 = -32602;
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Makes the catalog anew whenever the tools change.
+async fn tell_changes(engine: Arc<Engine>) {
+    let mut catalogs = engine.runtime.watch_catalogs();
+    while catalogs.changed().await.is_ok() {
+        engine.show();
+    }
+}
+
+/// Tells a client with a handshake that the list of tools changed. Clients without one subscribe.
+async fn tell_client_changes(engine: Arc<Engine>, peer: rmcp::service::Peer<RoleServer>) {
+    let mut catalogs = engine.runtime.watch_catalogs();
+    while catalogs.changed().await.is_ok() {
+        if peer.peer_info().is_some() && peer.notify_tool_list_changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct ListParams<'a> {
+    #[serde(default, borrow)]
+    cursor: Option<&'a RawValue>,
+    #[serde(rename = "_meta", default, borrow)]
+    meta: Option<RequestMeta<'a>>,
+}
+
+#[derive(Deserialize)]
+struct CallParams<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    #[serde(default)]
+    arguments: Option<Arguments>,
+    #[serde(rename = "_meta", default, borrow)]
+    meta: Option<RequestMeta<'a>>,
+    #[serde(default, borrow)]
+    task: Option<&'a RawValue>,
+    #[serde(rename = "inputResponses", default, borrow)]
+    input_responses: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct RequestMeta<'a> {
+    #[serde(rename = "progressToken", default, borrow)]
+    progress_token: Option<&'a RawValue>,
+    #[serde(rename = "io.modelcontextprotocol/protocolVersion", default, borrow)]
+    version: Option<Cow<'a, str>>,
+    #[serde(rename = "io.modelcontextprotocol/clientCapabilities", default, borrow)]
+    capabilities: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct CancelParams<'a> {
+    #[serde(rename = "requestId", borrow)]
+    request_id: &'a RawValue,
+}
