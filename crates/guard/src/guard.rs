@@ -5,8 +5,10 @@
 //! turns it into a World, and the World holds nothing but those handles.
 
 use std::fmt;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::thread::available_parallelism;
 
 use sinew_tool::{
     Access, Claim, FileError, FileSettings, FileState, FileTarget, Kind, Links, Slot, Targets,
@@ -77,6 +79,7 @@ pub struct Guard {
     pub(crate) locks: Arc<Locks>,
     pub(crate) ignores: Arc<IgnoreCache>,
     denied: Vec<PathBuf>,
+    n_threads: OnceLock<usize>,
 }
 
 impl Guard {
@@ -92,6 +95,7 @@ impl Guard {
             locks: Arc::default(),
             ignores: Arc::new(IgnoreCache::new(settings.global_ignore)),
             denied: settings.denied,
+            n_threads: OnceLock::new(),
         }))
     }
 
@@ -105,12 +109,18 @@ impl Guard {
             locks: Arc::clone(&self.locks),
             ignores: Arc::clone(&self.ignores),
             denied: self.denied.clone(),
+            n_threads: self.n_threads.clone(),
         }))
     }
 
     /// Returns the real paths of the roots; the first is the working directory.
     pub fn roots(&self) -> impl Iterator<Item = &Path> {
         self.roots.paths()
+    }
+
+    /// Returns how many threads this process may keep busy.
+    pub(crate) fn n_threads(&self) -> usize {
+        *self.n_threads.get_or_init(|| available_parallelism().map_or(1, NonZero::get))
     }
 
     /// Returns the settings of the file tools.

@@ -1,15 +1,325 @@
-//! Ignore files.
+//! Which entries of a walk ignore files leave out, by the rules of ripgrep.
+//!
+//! `.rgignore` beats `.ignore`, which beats `.gitignore`, which beats `.git/info/exclude`, which
+//! beats the person's own file; within one kind the deeper file beats the shallower. The last three
+//! count only inside a repository, and a nested repository cuts off the `.gitignore` files around
+//! it. Files of directories above the start count too, also above the root.
+//!
+//! ripgrep's crate supplies the matcher of one file. Files are read here, through handles: only
+//! regular ones of at most 1 MiB, never through a link, so that a FIFO named `.gitignore` stops
+//! nothing. Compiled files are kept as long as the file keeps its identity; their matchers know
+//! only paths relative to their own directory, so that they serve wherever the directory lies.
+//! The exclude file of a linked worktree is not read: it lies wherever the worktree says.
 
-use std::path::PathBuf;
+use std::collections::HashMap;
+use std::ffi::{CStr, OsStr};
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
-/// Compiled ignore files.
+use ignore::Match;
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use rustix::fs::{AtFlags, CWD, FileType, fstat, statat};
+use rustix::time::{ClockId, clock_gettime};
+use sinew_tool::{FileKind, Identity};
+
+use crate::roots::{DIRECTORY_PATH, FILE_READ, open_name};
+use crate::stat::{identity_of, kind_of};
+
+/// The largest ignore file that is read.
+const MAX_BYTES: u64 = 1024 * 1024;
+/// The most compiled files that are kept.
+const MAX_KEPT: usize = 4_096;
+/// The most bytes of source that they may stand for.
+const MAX_KEPT_BYTES: u64 = 8 * 1024 * 1024;
+/// Files younger than this are not kept: a second change could carry the same time.
+const YOUNG_SECONDS: i64 = 2;
+
+/// Compiled ignore files of all walks.
 #[derive(Debug)]
 pub(crate) struct IgnoreCache {
     global: Option<PathBuf>,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    files: HashMap<Identity, Arc<Gitignore>>,
+    bytes: u64,
 }
 
 impl IgnoreCache {
+    /// Returns a cache; `global` is the person's own ignore file, where there is one.
     pub(crate) fn new(global: Option<PathBuf>) -> Self {
-        Self { global }
+        Self { global, kept: Mutex::default() }
     }
+
+    /// Returns the rules of one file, or nothing where there are none.
+    fn file(&self, dir: BorrowedFd<'_>, name: &CStr) -> Option<Arc<Gitignore>> {
+        let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        if kind_of(FileType::from_raw_mode(stat.st_mode)) != FileKind::File {
+            return None;
+        }
+        if let Some(rules) = self.kept().files.get(&identity_of(&stat)) {
+            return (!rules.is_empty()).then(|| Arc::clone(rules));
+        }
+        let file = open_name(dir, name, FILE_READ).ok()?;
+        let stat = fstat(&file).ok()?;
+        let identity = identity_of(&stat);
+        let regular = kind_of(FileType::from_raw_mode(stat.st_mode)) == FileKind::File;
+        if !regular || MAX_BYTES < identity.size {
+            return None;
+        }
+        let mut text = Vec::new();
+        File::from(file).take(MAX_BYTES).read_to_end(&mut text).ok()?;
+        let rules = Arc::new(compile(&text));
+        self.keep(identity, &rules);
+        (!rules.is_empty()).then_some(rules)
+    }
+
+    /// Returns the rules of the person's own file.
+    fn global(&self) -> Option<Arc<Gitignore>> {
+        let path = self.global.as_ref()?;
+        let name = std::ffi::CString::new(path.as_os_str().as_bytes()).ok()?;
+        self.file(CWD, &name)
+    }
+
+    fn keep(&self, identity: Identity, rules: &Arc<Gitignore>) {
+        if clock_gettime(ClockId::Realtime).tv_sec - identity.changed.seconds < YOUNG_SECONDS {
+            return;
+        }
+        let mut kept = self.kept();
+        if MAX_KEPT <= kept.files.len() || MAX_KEPT_BYTES < kept.bytes + identity.size {
+            *kept = Kept::default();
+        }
+        kept.bytes += identity.size;
+        kept.files.insert(identity, Arc::clone(rules));
+    }
+
+    fn kept(&self) -> std::sync::MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Compiles the text of an ignore file. Lines that cannot be read are passed over, and a line that
+/// is not text ends the file.
+fn compile(text: &[u8]) -> Gitignore {
+    let mut builder = GitignoreBuilder::new("");
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+    for line in text.split(|byte| *byte == b'\n') {
+        let Ok(line) = std::str::from_utf8(line) else { break };
+        let _ = builder.add_line(None, line.strip_suffix('\r').unwrap_or(line));
+    }
+    builder.build().unwrap_or_else(|_| Gitignore::empty())
+}
+
+/// What a directory holds that matters for ignore rules.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Marks {
+    rgignore: bool,
+    ignore: bool,
+    gitignore: bool,
+    /// `.git` or `.jj`.
+    repository: bool,
+    /// `.git` as a directory.
+    git_directory: bool,
+}
+
+impl Marks {
+    /// Takes note of one entry.
+    pub(crate) fn note(&mut self, name: &[u8], kind: FileKind) {
+        match name {
+            b".rgignore" => self.rgignore = true,
+            b".ignore" => self.ignore = true,
+            b".gitignore" => self.gitignore = true,
+            b".jj" => self.repository = true,
+            b".git" => {
+                self.repository = true;
+                self.git_directory = kind == FileKind::Directory;
+            }
+            _ => {}
+        }
+    }
+
+    /// Looks for every mark in a directory whose entries are not read.
+    fn look(dir: BorrowedFd<'_>) -> Self {
+        let kind = |name: &CStr| {
+            let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+            Some(kind_of(FileType::from_raw_mode(stat.st_mode)))
+        };
+        let git = kind(c".git");
+        Self {
+            rgignore: true,
+            ignore: true,
+            gitignore: true,
+            repository: git.is_some() || kind(c".jj").is_some(),
+            git_directory: git == Some(FileKind::Directory),
+        }
+    }
+}
+
+/// The rules of one ignore file, and where in an absolute path its directory ends.
+#[derive(Debug, Clone)]
+struct Rule {
+    base: usize,
+    rules: Arc<Gitignore>,
+}
+
+/// The rules for the entries of one directory: every ignore file that counts there, by kind and the
+/// deepest first.
+#[derive(Debug, Default)]
+pub(crate) struct Level {
+    rgignore: Vec<Rule>,
+    ignore: Vec<Rule>,
+    gitignore: Vec<Rule>,
+    exclude: Vec<Rule>,
+    global: Option<Rule>,
+    in_repository: bool,
+}
+
+impl Level {
+    /// Returns the rules above a directory: of everything between it and `/`.
+    pub(crate) fn above(cache: &IgnoreCache, start: &OwnedFd, path: &Path) -> Arc<Self> {
+        let base = base_of(path);
+        let global = cache.global().map(|rules| Rule { base, rules });
+        let mut level = Arc::new(Self { global, ..Self::default() });
+        let mut above = Vec::new();
+        let mut dir: Option<OwnedFd> = None;
+        for ancestor in path.ancestors().skip(1) {
+            let below = dir.as_ref().map_or(start.as_fd(), AsFd::as_fd);
+            let Ok(handle) = open_name(below, c"..", DIRECTORY_PATH) else { break };
+            let marks = Marks::look(handle.as_fd());
+            let files = Files::load(cache, handle.as_fd(), marks);
+            above.push((ancestor, marks, files));
+            dir = Some(handle);
+        }
+        for (ancestor, marks, files) in above.into_iter().rev() {
+            level = level.with(files, marks, base_of(ancestor));
+        }
+        level
+    }
+
+    /// Returns the rules for the entries of a directory that lies beneath the ones of this level.
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        cache: &IgnoreCache,
+        dir: BorrowedFd<'_>,
+        marks: Marks,
+        base: usize,
+    ) -> Arc<Self> {
+        if marks == Marks::default() {
+            return Arc::clone(self);
+        }
+        self.with(Files::load(cache, dir, marks), marks, base)
+    }
+
+    fn with(self: &Arc<Self>, files: Files, marks: Marks, base: usize) -> Arc<Self> {
+        if files.is_empty() && !marks.repository {
+            return Arc::clone(self);
+        }
+        let in_repository = self.in_repository || marks.repository;
+        let put = |file: Option<Arc<Gitignore>>, below: &[Rule]| -> Vec<Rule> {
+            file.map(|rules| Rule { base, rules })
+                .into_iter()
+                .chain(below.iter().cloned())
+                .collect()
+        };
+        // A repository cuts off what the one around it says.
+        let (outer_gitignore, outer_exclude): (&[Rule], &[Rule]) = match marks.repository {
+            true => (&[], &[]),
+            false => (&self.gitignore, &self.exclude),
+        };
+        let (gitignore, exclude) = match in_repository {
+            true => (files.gitignore, files.exclude),
+            false => (None, None),
+        };
+        Arc::new(Self {
+            rgignore: put(files.rgignore, &self.rgignore),
+            ignore: put(files.ignore, &self.ignore),
+            gitignore: put(gitignore, outer_gitignore),
+            exclude: put(exclude, outer_exclude),
+            global: self.global.clone(),
+            in_repository,
+        })
+    }
+
+    /// Returns whether no entry can be left out.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rgignore.is_empty()
+            && self.ignore.is_empty()
+            && self.gitignore.is_empty()
+            && self.exclude.is_empty()
+            && (self.global.is_none() || !self.in_repository)
+    }
+
+    /// Returns whether an entry with this absolute path is left out.
+    pub(crate) fn leaves_out(&self, path: &[u8], directory: bool) -> bool {
+        for rules in [&self.rgignore, &self.ignore, &self.gitignore, &self.exclude] {
+            for rule in rules {
+                if let Some(verdict) = rule.verdict(path, directory) {
+                    return verdict;
+                }
+            }
+        }
+        let global = self.global.as_ref().filter(|_| self.in_repository);
+        global.and_then(|rule| rule.verdict(path, directory)).unwrap_or(false)
+    }
+}
+
+impl Rule {
+    /// Returns whether the file leaves a path out, or nothing where it does not say.
+    fn verdict(&self, path: &[u8], directory: bool) -> Option<bool> {
+        let beneath = Path::new(OsStr::from_bytes(path.get(self.base..)?));
+        match self.rules.matched(beneath, directory) {
+            Match::None => None,
+            Match::Ignore(_) => Some(true),
+            Match::Whitelist(_) => Some(false),
+        }
+    }
+}
+
+/// Returns where the names in a directory begin in an absolute path.
+fn base_of(dir: &Path) -> usize {
+    match dir.as_os_str().len() {
+        1 => 1,
+        length => length + 1,
+    }
+}
+
+/// The ignore files of one directory.
+#[derive(Default)]
+struct Files {
+    rgignore: Option<Arc<Gitignore>>,
+    ignore: Option<Arc<Gitignore>>,
+    gitignore: Option<Arc<Gitignore>>,
+    exclude: Option<Arc<Gitignore>>,
+}
+
+impl Files {
+    fn load(cache: &IgnoreCache, dir: BorrowedFd<'_>, marks: Marks) -> Self {
+        let file = |there: bool, name: &CStr| there.then(|| cache.file(dir, name)).flatten();
+        Self {
+            rgignore: file(marks.rgignore, c".rgignore"),
+            ignore: file(marks.ignore, c".ignore"),
+            gitignore: file(marks.gitignore, c".gitignore"),
+            exclude: marks.git_directory.then(|| exclude(cache, dir)).flatten(),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.rgignore.is_none()
+            && self.ignore.is_none()
+            && self.gitignore.is_none()
+            && self.exclude.is_none()
+    }
+}
+
+/// Returns the rules of `.git/info/exclude`.
+fn exclude(cache: &IgnoreCache, dir: BorrowedFd<'_>) -> Option<Arc<Gitignore>> {
+    let git = open_name(dir, c".git", DIRECTORY_PATH).ok()?;
+    let info = open_name(git.as_fd(), c"info", DIRECTORY_PATH).ok()?;
+    cache.file(info.as_fd(), c"exclude")
 }

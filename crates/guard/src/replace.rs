@@ -27,7 +27,7 @@ use sinew_tool::{
 use crate::attributes;
 use crate::resolve::{Place, Spot};
 use crate::roots::{DIRECTORY_PATH, DIRECTORY_READ, Dir, FILE_READ, open_name};
-use crate::stat::{error_of, identity_of, kind_of};
+use crate::stat::{error_of, identity_of, kind_of, meta_of};
 
 /// The largest old content that is read only to be hashed.
 const MAX_HASHED: u64 = 64 * 1024 * 1024;
@@ -270,7 +270,7 @@ fn create(job: &Replacement<'_>, dir: &OwnedFd) -> Result<Done, Failure> {
 
 /// Replaces a file that is there.
 fn overwrite(job: &Replacement<'_>, dir: &OwnedFd, old: &Old) -> Result<Done, Failure> {
-    let n_links = old.stat.st_nlink as u64;
+    let n_links = meta_of(&old.stat).links;
     if 1 < n_links {
         match job.settings.hard_links {
             HardLinks::Refuse => return Err(FileError::ManyLinks(n_links).into()),
