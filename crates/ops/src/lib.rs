@@ -1,1 +1,51 @@
+//! The deeds of the engine: one operation per file, with its arguments, its outcome, its native row
+//! and its tests.
+//!
+//! Nothing here names the operating system. Files, time and memory between calls arrive through the
+//! [`Context`](sinew_tool::Context) of a call; patterns, matching, rendering and limits are decided
+//! here. A dialect builds rows of its own over the same operations, so outcomes carry what any of
+//! them needs to say.
 
+pub mod edit;
+pub mod glob;
+pub mod grep;
+pub mod list;
+pub mod multi_edit;
+pub mod read;
+pub mod write;
+
+mod batch;
+mod best;
+mod diff;
+mod kept;
+mod lines;
+mod marks;
+mod nearest;
+mod pattern;
+mod replace;
+mod scan;
+mod search;
+mod source;
+mod time;
+mod watch;
+
+use std::sync::Arc;
+
+use sinew_tool::Tool;
+
+pub use lines::{Ending, Line, Text};
+pub use nearest::{Difference, Region};
+pub use replace::Stage;
+
+/// Returns the native file and search tools, in the order of the catalog.
+pub fn native() -> Vec<Arc<dyn Tool>> {
+    vec![
+        read::NATIVE.tool(),
+        write::NATIVE.tool(),
+        edit::NATIVE.tool(),
+        multi_edit::NATIVE.tool(),
+        glob::NATIVE.tool(),
+        grep::NATIVE.tool(),
+        list::NATIVE.tool(),
+    ]
+}

@@ -201,6 +201,13 @@ pub trait Entry {
 pub trait Visitor: Send {
     /// Looks at one entry.
     fn visit(&mut self, entry: &dyn Entry) -> Flow;
+
+    /// Returns whether a directory is worth entering; its path is relative to the start of the
+    /// walk. A walk need not ask, so what lies beneath may be shown all the same.
+    fn enter(&mut self, path: &Path) -> bool {
+        let _ = path;
+        true
+    }
 }
 
 /// Makes one visitor for each thread of a walk.

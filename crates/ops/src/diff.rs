@@ -1,0 +1,212 @@
+//! Unified diffs, made near the changes only.
+//!
+//! A change knows its place, so only the lines around it are compared: the cost does not grow with
+//! the file, apart from counting the lines before it. Everything is bounded: lines shown, length of
+//! a line, size of what is compared.
+
+use std::fmt::Write;
+use std::time::Instant;
+
+use memchr::{memchr, memrchr};
+use similar::{Algorithm, DiffOp, DiffTag, capture_diff_slices_deadline, group_diff_ops};
+
+use crate::lines::{clip, n_line_ends};
+use crate::replace::{self, Change};
+
+/// The largest stretch of a file that is compared line by line.
+const MAX_COMPARED: usize = 1 << 20;
+
+/// The most characters of a line that are shown.
+const MAX_CHARS: usize = 500;
+
+/// How much a diff may show.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DiffLimits {
+    /// Unchanged lines around a change.
+    pub(crate) context: usize,
+    /// The most lines in all.
+    pub(crate) max_lines: usize,
+    /// When comparing gives up being short.
+    pub(crate) until: Option<Instant>,
+}
+
+impl DiffLimits {
+    /// For a reply: the place of the change and what it looks like now.
+    pub(crate) fn reply() -> Self {
+        Self { context: 2, max_lines: 20, until: None }
+    }
+
+    /// For somebody who decides about the change.
+    pub(crate) fn preview(until: Option<Instant>) -> Self {
+        Self { context: 3, max_lines: 2_000, until }
+    }
+}
+
+/// Returns the diff of changes that are in order and do not overlap.
+pub(crate) fn of_changes(old: &[u8], changes: &[Change<'_>], limits: DiffLimits) -> String {
+    let mut hunks = Hunks { limits, ..Hunks::default() };
+    let mut rest = changes;
+    while let Some(first) = rest.first() {
+        let mut stretch = stretch(old, first, limits.context);
+        let mut n_taken = 1;
+        for next in rest.iter().skip(1) {
+            let more = self::stretch(old, next, limits.context);
+            if stretch.1 < more.0 {
+                break;
+            }
+            stretch.1 = stretch.1.max(more.1);
+            n_taken += 1;
+        }
+        let (taken, left) = rest.split_at(n_taken);
+        hunks.add(old, stretch, taken);
+        rest = left;
+        if hunks.full() && !rest.is_empty() {
+            let _ = writeln!(hunks.out, "[{} more changes]", rest.len());
+            break;
+        }
+    }
+    hunks.out
+}
+
+/// Returns the diff of two whole contents.
+pub(crate) fn of_contents(old: &[u8], new: &[u8], limits: DiffLimits) -> String {
+    if old == new {
+        return String::new();
+    }
+    let prefix = old.iter().zip(new).take_while(|(a, b)| a == b).count();
+    let (old_rest, new_rest) =
+        (old.get(prefix..).unwrap_or_default(), new.get(prefix..).unwrap_or_default());
+    let suffix = old_rest.iter().rev().zip(new_rest.iter().rev()).take_while(|(a, b)| a == b);
+    let suffix = suffix.count();
+    let new = new_rest.get(..new_rest.len() - suffix).unwrap_or_default();
+    of_changes(old, &[Change { range: prefix..old.len() - suffix, new }], limits)
+}
+
+/// Returns a diff with the two lines that name the file before and after.
+pub(crate) fn titled(shown: &str, created: bool, diff: &str) -> String {
+    let before = if created { "/dev/null" } else { shown };
+    format!("--- {before}\n+++ {shown}\n{diff}")
+}
+
+/// Returns the whole lines around a change: where they begin and end.
+fn stretch(old: &[u8], change: &Change<'_>, context: usize) -> (usize, usize) {
+    let mut start = change.range.start;
+    for step in 0..=context {
+        let head = old.get(..start).unwrap_or_default();
+        let head = head.strip_suffix(b"\n").filter(|_| 0 < step).unwrap_or(head);
+        start = memrchr(b'\n', head).map_or(0, |at| at + 1);
+    }
+    let mut end = change.range.end;
+    for _ in 0..=context {
+        let tail = old.get(end..).unwrap_or_default();
+        end += memchr(b'\n', tail).map_or(tail.len(), |at| at + 1);
+    }
+    (start, end)
+}
+
+#[derive(Default)]
+struct Hunks {
+    limits: DiffLimits,
+    out: String,
+    n_lines: usize,
+    /// The place up to which line ends of the old content were counted, and how many there are.
+    counted: (usize, u64),
+    /// How many lines more the new content has up to there.
+    grown: i64,
+}
+
+impl Default for DiffLimits {
+    fn default() -> Self {
+        Self::reply()
+    }
+}
+
+impl Hunks {
+    fn full(&self) -> bool {
+        self.limits.max_lines <= self.n_lines
+    }
+
+    /// Adds the hunks of one stretch of the old content.
+    fn add(&mut self, old: &[u8], (start, end): (usize, usize), changes: &[Change<'_>]) {
+        let old_text = old.get(start..end).unwrap_or_default();
+        let before = old.get(self.counted.0..start).unwrap_or_default();
+        let first = self.counted.1 + n_line_ends(before);
+        let moved: Vec<Change<'_>> = changes
+            .iter()
+            .map(|change| Change {
+                range: change.range.start - start..change.range.end - start,
+                new: change.new,
+            })
+            .collect();
+        let new_text = replace::pieces(old_text, &moved).concat();
+        let new_first = first.saturating_add_signed(self.grown);
+        if MAX_COMPARED < old_text.len() + new_text.len() {
+            let (removed, added) = (old_text.len(), new_text.len());
+            let _ = writeln!(
+                self.out,
+                "@@ -{} +{} @@\n[{removed} bytes become {added}; too many to show]",
+                first + 1,
+                new_first + 1
+            );
+            self.n_lines += 2;
+        } else {
+            self.compare(old_text, &new_text, first, new_first);
+        }
+        let old_ends = n_line_ends(old_text);
+        self.counted = (end, first + old_ends);
+        self.grown += n_line_ends(&new_text).cast_signed() - old_ends.cast_signed();
+    }
+
+    fn compare(&mut self, old: &[u8], new: &[u8], first: u64, new_first: u64) {
+        let old: Vec<&[u8]> = old.split_inclusive(|byte| *byte == b'\n').collect();
+        let new: Vec<&[u8]> = new.split_inclusive(|byte| *byte == b'\n').collect();
+        let ops = capture_diff_slices_deadline(Algorithm::Myers, &old, &new, self.limits.until);
+        for group in group_diff_ops(ops, self.limits.context) {
+            if self.full() {
+                return;
+            }
+            self.head(&group, first, new_first);
+            for op in &group {
+                let (tag, old_range, new_range) = op.as_tag_tuple();
+                if tag == DiffTag::Equal {
+                    self.lines(' ', old.get(old_range).unwrap_or_default());
+                } else {
+                    self.lines('-', old.get(old_range).unwrap_or_default());
+                    self.lines('+', new.get(new_range).unwrap_or_default());
+                }
+            }
+        }
+    }
+
+    fn head(&mut self, group: &[DiffOp], first: u64, new_first: u64) {
+        let (Some(head), Some(tail)) = (group.first(), group.last()) else { return };
+        let shown = |start: usize, end: usize, first: u64| {
+            let n = end - start;
+            // An empty range is named by the line before it.
+            let line = first + start as u64 + u64::from(0 < n);
+            if n == 1 { line.to_string() } else { format!("{line},{n}") }
+        };
+        let old = shown(head.old_range().start, tail.old_range().end, first);
+        let new = shown(head.new_range().start, tail.new_range().end, new_first);
+        let _ = writeln!(self.out, "@@ -{old} +{new} @@");
+        self.n_lines += 1;
+    }
+
+    fn lines(&mut self, mark: char, lines: &[&[u8]]) {
+        for (at, line) in lines.iter().enumerate() {
+            if self.full() {
+                let _ = writeln!(self.out, "[{} more `{mark}` lines]", lines.len() - at);
+                return;
+            }
+            self.n_lines += 1;
+            let ended = line.strip_suffix(b"\n");
+            let text = String::from_utf8_lossy(ended.unwrap_or(line));
+            let (shown, cut) = clip(&text, MAX_CHARS);
+            let more = if cut == 0 { "" } else { "…" };
+            let _ = writeln!(self.out, "{mark}{shown}{more}");
+            if ended.is_none() {
+                let _ = writeln!(self.out, "\\ No newline at end of file");
+            }
+        }
+    }
+}

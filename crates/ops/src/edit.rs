@@ -1,0 +1,326 @@
+//! Edit: one text of a file becomes another.
+//!
+//! The text must be there once, or `replace_all` must be set. Every byte outside the places found
+//! stays as it is: byte order mark, line endings, bytes that are not UTF-8, the lack of a final line
+//! end. The new file is written from slices of the old one, so a large file is not copied in memory.
+//! What cannot be found is answered with what is most like it.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use sinew_tool::{
+    Access, Bound, Claim, Context, Cost, Effects, Expect, Facts, FileSettings, FileState,
+    FileTarget, Kind, Links, Operation, Param, ParamKind, Preset, Preview, Reply, Row, Shaping,
+    Targets, ToolError,
+};
+
+use crate::diff::{self, DiffLimits};
+use crate::lines::n_line_ends;
+use crate::nearest;
+use crate::replace::{self, Change, Miss, Needle, Stage};
+use crate::source::{self, Loaded};
+
+/// Files up to this size are edited on the thread that read the call.
+const SMALL: u64 = 256 * 1024;
+
+/// More changes than this are written as one content, not as pieces.
+const MAX_PIECES: usize = 1 << 16;
+
+/// Replaces a text in a file.
+#[derive(Debug)]
+pub struct Edit;
+
+/// What Edit is asked.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Args {
+    /// The file.
+    pub path: String,
+    /// The text to find.
+    pub old_string: String,
+    /// What it becomes, literally.
+    pub new_string: String,
+    /// Whether every place is replaced.
+    #[serde(default)]
+    pub replace_all: bool,
+    /// Whether the change is only shown.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// Whether the target of a symbolic link is changed; else a link is refused.
+    #[serde(default)]
+    pub follow_links: bool,
+}
+
+/// What Edit did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Out {
+    /// The real path.
+    pub path: PathBuf,
+    /// How many places were replaced.
+    pub replacements: u64,
+    /// How the text was found.
+    pub stage: Stage,
+    /// Whether nothing was written.
+    pub dry_run: bool,
+    /// Whether the replacement brought LF into a line of a file with CRLF.
+    pub mixes_endings: bool,
+    /// The size of the new content.
+    pub bytes: u64,
+    /// The first places as a unified diff without title; the whole change in a dry run.
+    pub diff: String,
+}
+
+/// The native row.
+pub const NATIVE: Row<Edit> = Row {
+    name: "Edit",
+    description: "Replaces old_string, which must occur exactly once, by new_string.",
+    params: &[
+        Param::required("file_path", "path", ParamKind::String, "").also(&["path"]),
+        Param::required("old_string", "old_string", ParamKind::String, "Text without line numbers"),
+        Param::required("new_string", "new_string", ParamKind::String, ""),
+        Param::optional("replace_all", "replace_all", ParamKind::Boolean, "Replace every place"),
+        Param::optional("dry_run", "dry_run", ParamKind::Boolean, "Only show the diff"),
+    ],
+    presets: &[("follow_links", Preset::Bool(true))],
+    absolute_paths: false,
+    bound: Bound::DEFAULT,
+    core: true,
+    shape,
+    fail: |error, _| Reply::failure(error),
+};
+
+impl Operation for Edit {
+    const NAME: &'static str = "Edit";
+    const FACTS: Facts = Facts::CHANGES;
+    type Args = Args;
+    type Out = Out;
+
+    fn check(args: &Args) -> Result<(), ToolError> {
+        check_texts("", &args.old_string, &args.new_string)
+    }
+
+    fn effects(args: &Args) -> Effects {
+        effects(args.dry_run)
+    }
+
+    fn claims(args: &Args, _settings: &FileSettings) -> Vec<Claim> {
+        vec![claim(&args.path, args.dry_run, args.follow_links)]
+    }
+
+    fn cost(_args: &Args, targets: &Targets) -> Cost {
+        cost(targets)
+    }
+
+    fn preview(args: &Args, cx: &Context) -> Preview {
+        let Ok(target) = cx.target(0) else { return Preview::Nothing };
+        let needle = Needle::new(&args.old_string, &args.new_string);
+        let diff = source::load(cx, target).and_then(|loaded| {
+            let plan = plan(args, cx, target, &needle, &loaded.bytes)?;
+            Ok(diff::of_changes(&loaded.bytes, &plan.changes, preview_limits(cx)))
+        });
+        preview(cx, target, diff)
+    }
+
+    async fn run(args: &Args, cx: &Context) -> Result<Out, ToolError> {
+        let target = cx.target(0)?;
+        let loaded = source::load(cx, target)?;
+        let needle = Needle::new(&args.old_string, &args.new_string);
+        let plan = plan(args, cx, target, &needle, &loaded.bytes)?;
+        let limits = if args.dry_run { preview_limits(cx) } else { DiffLimits::reply() };
+        let diff = diff::of_changes(&loaded.bytes, &plan.changes, limits);
+        let mixes_endings = mixes_endings(&loaded.bytes, &plan.changes);
+        let bytes = write(cx, target, &loaded, &loaded.bytes, &plan.changes, args.dry_run)?;
+        Ok(Out {
+            path: target.path.clone(),
+            replacements: plan.changes.len() as u64,
+            stage: plan.stage,
+            dry_run: args.dry_run,
+            mixes_endings,
+            bytes,
+            diff,
+        })
+    }
+}
+
+struct Plan<'a> {
+    stage: Stage,
+    changes: Vec<Change<'a>>,
+}
+
+fn plan<'a>(
+    args: &Args,
+    cx: &Context,
+    target: &FileTarget,
+    needle: &'a Needle<'a>,
+    text: &[u8],
+) -> Result<Plan<'a>, ToolError> {
+    let shown = cx.shown(&target.path);
+    let found = needle
+        .find(text, args.replace_all)
+        .map_err(|miss| missed(&miss, needle, text, &shown, &Place::Only))?;
+    let stage = found.stage;
+    let ranges = found.ranges.into_iter();
+    Ok(Plan { stage, changes: ranges.map(|range| needle.change(text, range, stage)).collect() })
+}
+
+/// Which edit of a call an error is about.
+pub(crate) enum Place {
+    /// The only one.
+    Only,
+    /// One of several, counted from 0.
+    At(usize),
+}
+
+/// Returns the error of a text that cannot be replaced.
+pub(crate) fn missed(
+    miss: &Miss,
+    needle: &Needle<'_>,
+    text: &[u8],
+    shown: &str,
+    place: &Place,
+) -> ToolError {
+    let (prefix, old) = match place {
+        Place::Only => (String::new(), String::from("old_string")),
+        Place::At(at) => (format!("edit #{}: ", at + 1), format!("edits[{at}].old_string")),
+    };
+    match miss {
+        Miss::Often(count, places) => {
+            let mut lines: Vec<String> = Vec::new();
+            let (mut from, mut line) = (0, 1);
+            for place in places {
+                line += n_line_ends(text.get(from..*place).unwrap_or_default());
+                from = *place;
+                lines.push(line.to_string());
+            }
+            let more = if lines.len() as u64 == *count { "" } else { " …" };
+            ToolError::new(
+                Kind::NotUnique,
+                format!(
+                    "{prefix}{old} occurs {count} times in {shown}: lines {}{more}",
+                    lines.join(", ")
+                ),
+            )
+            .hint("add surrounding lines until it is unique, or set replace_all")
+        }
+        Miss::Nowhere => {
+            let mut hints: Vec<String> =
+                nearest::regions(text, needle.old).iter().map(nearest::Region::words).collect();
+            let new = needle.new.trim();
+            if 8 <= new.len() && memchr::memmem::find(text, new.as_bytes()).is_some() {
+                hints.insert(0, String::from("new_string is already in the file"));
+            }
+            if hints.is_empty() {
+                hints.push(String::from("nothing like it is there; read the file again"));
+            }
+            ToolError::new(Kind::NoMatch, format!("{prefix}{old} was not found in {shown}"))
+                .hint(hints.join("\n\n"))
+        }
+    }
+}
+
+/// Refuses texts that can never be replaced. `prefix` is how messages name the edit.
+pub(crate) fn check_texts(prefix: &str, old: &str, new: &str) -> Result<(), ToolError> {
+    if old.is_empty() {
+        let name = format!("{prefix}old_string");
+        return Err(ToolError::argument(&name, "is empty").hint("use Write to create a file"));
+    }
+    if old == new {
+        return Err(ToolError::argument(
+            &format!("{prefix}new_string"),
+            "is the same as old_string: nothing would change",
+        ));
+    }
+    Ok(())
+}
+
+pub(crate) fn effects(dry_run: bool) -> Effects {
+    if dry_run { Effects::OBSERVE } else { Effects::CHANGE }
+}
+
+pub(crate) fn claim(path: &str, dry_run: bool, follow_links: bool) -> Claim {
+    let links = if follow_links { Links::Follow } else { Links::Refuse };
+    let access = if dry_run { Access::Read } else { Access::Edit { links } };
+    Claim { argument: "path", path: Some(path.to_owned()), access }
+}
+
+pub(crate) fn cost(targets: &Targets) -> Cost {
+    match targets.files.first().map(|target| &target.state) {
+        Some(FileState::Found(meta)) if SMALL < meta.size() => Cost::Long,
+        _ => Cost::Cheap,
+    }
+}
+
+/// Returns how much a preview may show and how long it may compare.
+pub(crate) fn preview_limits(cx: &Context) -> DiffLimits {
+    DiffLimits::preview(Some(cx.world.clock.now() + std::time::Duration::from_millis(200)))
+}
+
+/// Returns the preview of a change, or nothing where the call would fail.
+pub(crate) fn preview(
+    cx: &Context,
+    target: &FileTarget,
+    diff: Result<String, ToolError>,
+) -> Preview {
+    match diff {
+        Ok(diff) => Preview::Diff(diff::titled(&cx.shown(&target.path), false, &diff)),
+        Err(_) => Preview::Nothing,
+    }
+}
+
+/// Writes a content with its changes, unless it is only to be shown; returns its size. `base` is
+/// what the changes belong to, `loaded` what the file must still be.
+pub(crate) fn write(
+    cx: &Context,
+    target: &FileTarget,
+    loaded: &Loaded,
+    base: &[u8],
+    changes: &[Change<'_>],
+    dry_run: bool,
+) -> Result<u64, ToolError> {
+    let removed: usize = changes.iter().map(|change| change.range.len()).sum();
+    let added: usize = changes.iter().map(|change| change.new.len()).sum();
+    let bytes = (base.len() - removed + added) as u64;
+    if dry_run {
+        return Ok(bytes);
+    }
+    let expect = Expect::Same(loaded.identity, &loaded.bytes);
+    let pieces = replace::pieces(base, changes);
+    let written = if changes.len() <= MAX_PIECES {
+        cx.world.files.replace(target.slot, &pieces, expect)
+    } else {
+        cx.world.files.replace(target.slot, &[&pieces.concat()], expect)
+    };
+    written.map_err(|error| cx.about(target, error))?;
+    Ok(bytes)
+}
+
+/// Returns whether a replacement brings LF into a line that ends with CRLF.
+pub(crate) fn mixes_endings(text: &[u8], changes: &[Change<'_>]) -> bool {
+    changes.first().is_some_and(|change| {
+        let after = text.get(change.range.start..).unwrap_or_default();
+        replace::first_ending(change.new) == Some(b"\n")
+            && replace::first_ending(after) == Some(b"\r\n")
+    })
+}
+
+fn shape(_args: &Args, out: Out, shaping: &Shaping<'_>) -> Reply {
+    let n = out.replacements;
+    let head = format!(
+        "{} {}: {n} replacement{} ({})",
+        if out.dry_run { "would edit" } else { "edited" },
+        shaping.shown(&out.path),
+        if n == 1 { "" } else { "s" },
+        out.stage.as_str()
+    );
+    Reply::text(text(&head, &out.diff, out.mixes_endings))
+}
+
+/// Returns the text of a reply about an edit.
+pub(crate) fn text(head: &str, diff: &str, mixes_endings: bool) -> String {
+    let note = if mixes_endings {
+        "[new_string has LF line endings, the lines around it CRLF]\n"
+    } else {
+        ""
+    };
+    format!("{head}\n{note}{diff}")
+}

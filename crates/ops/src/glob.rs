@@ -1,0 +1,312 @@
+//! Glob: names of files that match a pattern, newest first.
+//!
+//! The whole tree is looked at and the newest of all matches are kept, not the newest of the first.
+//! Only what matches is asked for its time. Directories are never an answer; links are, and are not
+//! followed. Patterns are relative to the directory searched: one without `/` names its direct
+//! children.
+
+use std::cmp::Reverse;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use globset::GlobSet;
+use serde::Deserialize;
+use sinew_tool::{
+    Access, Bound, Claim, Context, Cost, Entry, Facts, FileKind, FileSettings, FileTarget, Flow,
+    Operation, Param, ParamKind, Reply, Row, Shaping, Skipped, Stamp, Targets, ToolError, Visitor,
+    Visitors, WalkOptions,
+};
+
+use crate::best::Best;
+use crate::pattern;
+use crate::watch::Watch;
+
+/// Finds files by name.
+#[derive(Debug)]
+pub struct Glob;
+
+/// What Glob is asked.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Args {
+    /// The pattern, relative to the directory.
+    pub pattern: String,
+    /// The directory; `None` is the configured one or the working directory.
+    #[serde(default)]
+    pub path: Option<String>,
+    /// The most paths; `None` is the configured limit.
+    #[serde(default)]
+    pub limit: Option<u64>,
+    /// Whether `*` and `?` match `/` too.
+    #[serde(default)]
+    pub star_crosses: bool,
+}
+
+/// What Glob found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Out {
+    /// The directory searched.
+    pub root: PathBuf,
+    /// The newest files, newest first; equally new ones by path.
+    pub files: Vec<Found>,
+    /// How many files matched in all.
+    pub total: u64,
+    /// What was passed over.
+    pub skipped: Skipped,
+    /// Whether the time ran out before everything was seen.
+    pub timed_out: bool,
+}
+
+impl Out {
+    /// Returns whether matches are missing from the answer.
+    pub fn truncated(&self) -> bool {
+        self.timed_out || (self.files.len() as u64) < self.total
+    }
+}
+
+/// One match. The order is the order of the answer.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Found {
+    /// When its content changed last.
+    pub modified: Reverse<Stamp>,
+    /// Its absolute path.
+    pub path: PathBuf,
+}
+
+/// The native row.
+pub const NATIVE: Row<Glob> = Row {
+    name: "Glob",
+    description: "Finds files by glob, newest first. `*.rs` is the top level only; `**/*.rs` any \
+                  depth.",
+    params: &[
+        Param::required("pattern", "pattern", ParamKind::String, ""),
+        Param::optional("path", "path", ParamKind::String, "Directory"),
+    ],
+    presets: &[],
+    absolute_paths: false,
+    bound: Bound::DEFAULT,
+    core: true,
+    shape,
+    fail: |error, _| Reply::failure(error),
+};
+
+impl Operation for Glob {
+    const NAME: &'static str = "Glob";
+    const FACTS: Facts = Facts::OBSERVES;
+    type Args = Args;
+    type Out = Out;
+
+    fn check(args: &Args) -> Result<(), ToolError> {
+        if args.pattern.is_empty() {
+            return Err(ToolError::argument("pattern", "is empty; `**` names every file"));
+        }
+        pattern::glob(&args.pattern, args.star_crosses).map(drop)
+    }
+
+    fn claims(args: &Args, settings: &FileSettings) -> Vec<Claim> {
+        let (argument, path) = match (&args.path, fixed_directory(&args.pattern)) {
+            (None, Some((directory, _))) => ("pattern", Some(directory)),
+            (path, _) => ("path", search_path(path.as_deref(), settings)),
+        };
+        vec![Claim { argument, path, access: Access::Search }]
+    }
+
+    fn cost(_args: &Args, _targets: &Targets) -> Cost {
+        Cost::Long
+    }
+
+    async fn run(args: &Args, cx: &Context) -> Result<Out, ToolError> {
+        let target = cx.target(0)?;
+        let pattern = relative_pattern(args, target)?;
+        let limit = args.limit.and_then(|limit| usize::try_from(limit).ok());
+        let watch = Watch::new(cx);
+        let search = Search {
+            glob: pattern::glob(&pattern, args.star_crosses)?,
+            prefix: literal_prefix(&pattern),
+            root: &target.path,
+            limit: limit.unwrap_or(cx.settings.glob_limit),
+            watch: &watch,
+            gathered: Mutex::new(Gathered::default()),
+        };
+        let crosses = args.star_crosses || pattern.contains("**");
+        let options = WalkOptions {
+            heed_ignore: cx.settings.respect_gitignore,
+            enter_state: pattern::names_state(&pattern),
+            max_depth: (!crosses).then(|| pattern.matches('/').count()),
+            directories: false,
+        };
+        let report = cx
+            .world
+            .files
+            .walk(target.slot, &options, &search, cx.cancel.flag())
+            .map_err(|error| cx.about(target, error))?;
+        watch.not_cancelled()?;
+        let gathered = search.gathered.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut skipped = report.skipped;
+        skipped.unreadable += gathered.unreadable;
+        Ok(Out {
+            root: target.path.clone(),
+            files: gathered.best.map(Best::into_sorted).unwrap_or_default(),
+            total: gathered.total,
+            skipped,
+            timed_out: watch.out_of_time(),
+        })
+    }
+}
+
+/// Returns where a search starts: where it says, where settings say, or the working directory.
+pub(crate) fn search_path(path: Option<&str>, settings: &FileSettings) -> Option<String> {
+    path.map(str::to_owned).or_else(|| {
+        settings.workspace_root.as_ref().map(|root| root.to_string_lossy().into_owned())
+    })
+}
+
+/// Returns the directory that an absolute pattern begins with, and the pattern beneath it.
+fn fixed_directory(pattern: &str) -> Option<(String, &str)> {
+    let rest = pattern.strip_prefix('/')?;
+    let special = rest.find(['*', '?', '[', '{', '\\']).unwrap_or(rest.len());
+    let end = rest.get(..special)?.rfind('/').map_or(0, |at| at + 1);
+    let (directory, pattern) = rest.split_at(end);
+    Some((format!("/{}", directory.trim_end_matches('/')), pattern))
+}
+
+/// Returns the pattern relative to the directory searched.
+fn relative_pattern(args: &Args, target: &FileTarget) -> Result<String, ToolError> {
+    let pattern = args.pattern.as_str();
+    if !pattern.starts_with('/') {
+        return Ok(pattern.strip_prefix("./").unwrap_or(pattern).to_owned());
+    }
+    if args.path.is_none() {
+        return Ok(fixed_directory(pattern).map_or(pattern, |(_, pattern)| pattern).to_owned());
+    }
+    let written = target.claim.path.as_deref().map(Path::new);
+    [Some(target.path.as_path()), written]
+        .into_iter()
+        .flatten()
+        .find_map(|root| Path::new(pattern).strip_prefix(root).ok()?.to_str())
+        .map(str::to_owned)
+        .ok_or_else(|| {
+            ToolError::argument("pattern", "is absolute and not beneath `path`")
+                .hint("make the pattern relative to path")
+        })
+}
+
+/// Returns the directories that every match lies in: the leading parts without special characters.
+fn literal_prefix(pattern: &str) -> Vec<OsString> {
+    let mut parts: Vec<&str> = pattern.split('/').collect();
+    parts.pop();
+    let plain = |part: &&str| !part.contains(['*', '?', '[', ']', '{', '}', '\\']);
+    // An alternative may hold a slash, so nothing behind the first special part is certain.
+    parts.into_iter().take_while(plain).map(OsString::from).collect()
+}
+
+struct Search<'a> {
+    glob: GlobSet,
+    prefix: Vec<OsString>,
+    root: &'a Path,
+    limit: usize,
+    watch: &'a Watch<'a>,
+    gathered: Mutex<Gathered>,
+}
+
+/// What the threads of a search found together.
+#[derive(Default)]
+struct Gathered {
+    best: Option<Best<Found>>,
+    total: u64,
+    unreadable: u64,
+}
+
+impl Visitors for Search<'_> {
+    fn visitor(&self) -> Box<dyn Visitor + '_> {
+        let best = Best::new(self.limit);
+        Box::new(Finder { search: self, best: Some(best), total: 0, unreadable: 0, n_seen: 0 })
+    }
+}
+
+struct Finder<'a> {
+    search: &'a Search<'a>,
+    best: Option<Best<Found>>,
+    total: u64,
+    unreadable: u64,
+    n_seen: u32,
+}
+
+impl Visitor for Finder<'_> {
+    fn visit(&mut self, entry: &dyn Entry) -> Flow {
+        if self.search.watch.over_sometimes(&mut self.n_seen) {
+            return Flow::Stop;
+        }
+        let wanted = matches!(entry.kind(), FileKind::File | FileKind::Symlink);
+        if !wanted || !self.search.glob.is_match(entry.path()) {
+            return Flow::Continue;
+        }
+        let Ok(meta) = entry.meta() else {
+            self.unreadable += 1;
+            return Flow::Continue;
+        };
+        self.total += 1;
+        let modified = Reverse(meta.modified());
+        let Some(best) = &mut self.best else { return Flow::Stop };
+        let newer = |last: &Found| modified <= last.modified;
+        if best.wants(newer) {
+            best.push(Found { modified, path: self.search.root.join(entry.path()) });
+        }
+        Flow::Continue
+    }
+
+    fn enter(&mut self, path: &Path) -> bool {
+        path.iter().zip(&self.search.prefix).all(|(part, wanted)| part == wanted)
+    }
+}
+
+impl Drop for Finder<'_> {
+    fn drop(&mut self) {
+        let mut gathered = self.search.gathered.lock().unwrap_or_else(PoisonError::into_inner);
+        gathered.total += self.total;
+        gathered.unreadable += self.unreadable;
+        match (&mut gathered.best, self.best.take()) {
+            (Some(best), Some(more)) => best.merge(more),
+            (best, more) => *best = more,
+        }
+    }
+}
+
+fn shape(_args: &Args, out: Out, shaping: &Shaping<'_>) -> Reply {
+    let mut text = String::new();
+    for found in &out.files {
+        text.push_str(&shaping.shown(&found.path));
+        text.push('\n');
+    }
+    if out.files.is_empty() {
+        text.push_str("no files match\n");
+    } else if (out.files.len() as u64) < out.total {
+        text.push_str(&format!(
+            "[{} of {} files, newest first; narrow the pattern]\n",
+            out.files.len(),
+            out.total
+        ));
+    }
+    let truncated = out.truncated();
+    finish(text, truncated, out.timed_out, out.skipped)
+}
+
+/// Ends the reply of a search: what was passed over, and whether it is a part only.
+pub(crate) fn finish(
+    mut text: String,
+    truncated: bool,
+    timed_out: bool,
+    skipped: Skipped,
+) -> Reply {
+    if timed_out {
+        text.push_str("[the time ran out: this is a part of the result]\n");
+    }
+    if !skipped.is_empty() {
+        text.push_str(&format!("[skipped: {}]\n", skipped.words()));
+    }
+    let mut reply = Reply::text(text.trim_end_matches('\n'));
+    reply.meta.truncated = truncated;
+    reply.meta.skipped = (!skipped.is_empty()).then_some(skipped);
+    reply
+}

@@ -1,0 +1,77 @@
+//! The results of a search in their final order, kept no further than the limit.
+//!
+//! Files arrive in no order, from several threads. What is kept is always a prefix of the sorted
+//! results so far: once the files at its front hold enough rows, files behind its last are never
+//! part of the answer, so they need not be searched. The answer is therefore the same as that of
+//! searching everything, sorting and cutting, whatever order the files arrive in.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use sinew_tool::Stamp;
+
+use crate::grep::{FileHits, Order};
+
+/// The most bytes of text that are kept for one search.
+pub(crate) const MAX_BYTES: usize = 4 << 20;
+
+/// The place of a file in the order of the results.
+type Key = (Option<Reverse<Stamp>>, PathBuf);
+
+/// Results in order.
+pub(crate) struct Kept {
+    order: Order,
+    max_rows: u64,
+    files: BTreeMap<Key, FileHits>,
+    n_rows: u64,
+    n_bytes: usize,
+}
+
+impl Kept {
+    pub(crate) fn new(order: Order, max_rows: u64) -> Self {
+        Self { order, max_rows, files: BTreeMap::new(), n_rows: 0, n_bytes: 0 }
+    }
+
+    /// Returns whether files can be passed over at all by now.
+    pub(crate) fn is_full(&self) -> bool {
+        self.enough(self.n_rows, self.n_bytes)
+    }
+
+    /// Returns whether a file could be part of the answer.
+    pub(crate) fn wants(&self, modified: Stamp, path: &Path) -> bool {
+        if !self.is_full() {
+            return true;
+        }
+        let newest = (self.order == Order::Newest).then_some(Reverse(modified));
+        self.files
+            .last_key_value()
+            .is_some_and(|((time, last), _)| newest.cmp(time).then_with(|| path.cmp(last)).is_lt())
+    }
+
+    /// Adds the results of one file.
+    pub(crate) fn add(&mut self, hits: FileHits) {
+        let time = (self.order == Order::Newest).then_some(Reverse(hits.modified));
+        self.n_rows += hits.rows();
+        self.n_bytes += hits.bytes();
+        self.files.insert((time, hits.path.clone()), hits);
+        while let Some(last) = self.files.last_entry() {
+            let (rows, bytes) = (last.get().rows(), last.get().bytes());
+            if !self.enough(self.n_rows - rows, self.n_bytes - bytes) {
+                break;
+            }
+            self.n_rows -= rows;
+            self.n_bytes -= bytes;
+            self.files.pop_last();
+        }
+    }
+
+    /// Returns the results in order.
+    pub(crate) fn into_files(self) -> impl Iterator<Item = FileHits> {
+        self.files.into_values()
+    }
+
+    fn enough(&self, n_rows: u64, n_bytes: usize) -> bool {
+        self.max_rows <= n_rows || MAX_BYTES <= n_bytes
+    }
+}

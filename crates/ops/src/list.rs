@@ -1,0 +1,253 @@
+//! List: what a directory holds, or what lies beneath it.
+//!
+//! One directory is listed as it is. A recursive listing heeds ignore files and passes over the
+//! state directories, as searches do, and counts what it passed over. Rows are sorted by path and
+//! cut; the total is that of everything. Only rows that are kept are asked for size and time.
+
+use std::cmp::Ordering;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use serde::Deserialize;
+use sinew_tool::{
+    Access, Bound, Claim, Context, Cost, Entry, Facts, FileKind, FileMeta, FileSettings, FileState,
+    Flow, Operation, Param, ParamKind, Reply, Row, Shaping, Skipped, Stamp, Targets, ToolError,
+    Visitor, Visitors, WalkOptions,
+};
+
+use crate::best::Best;
+use crate::glob::{finish, search_path};
+use crate::pattern;
+use crate::time::iso;
+use crate::watch::Watch;
+
+/// Directories up to this size are listed on the thread that read the call.
+const SMALL: u64 = 64 * 1024;
+
+/// Lists a directory.
+#[derive(Debug)]
+pub struct List;
+
+/// What List is asked.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Args {
+    /// The directory; `None` is the configured one or the working directory.
+    #[serde(default)]
+    pub path: Option<String>,
+    /// Whether everything beneath is listed.
+    #[serde(default)]
+    pub recursive: bool,
+    /// How many levels are listed; 1 is the directory alone. More than 1 implies `recursive`.
+    #[serde(default)]
+    pub depth: Option<u64>,
+    /// The most rows; `None` is the configured limit.
+    #[serde(default)]
+    pub limit: Option<u64>,
+}
+
+/// What List found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Out {
+    /// The directory listed.
+    pub root: PathBuf,
+    /// The first rows, by path.
+    pub rows: Vec<Item>,
+    /// How many rows there are in all.
+    pub total: u64,
+    /// What was passed over.
+    pub skipped: Skipped,
+    /// Whether the time ran out before everything was seen.
+    pub timed_out: bool,
+}
+
+/// One row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Item {
+    /// The path relative to the directory.
+    pub path: PathBuf,
+    /// What it is; links are not followed.
+    pub kind: FileKind,
+    /// Its size in bytes, where it could be had.
+    pub size: Option<u64>,
+    /// When its content changed last, where it could be had.
+    pub modified: Option<Stamp>,
+}
+
+impl Item {
+    fn new(path: PathBuf, kind: FileKind, meta: Option<&FileMeta>) -> Self {
+        let size = meta.map(FileMeta::size);
+        Self { path, kind, size, modified: meta.map(FileMeta::modified) }
+    }
+
+    /// Returns the time in ISO 8601, in UTC.
+    pub fn modified_iso(&self) -> Option<String> {
+        self.modified.map(iso)
+    }
+}
+
+impl PartialOrd for Item {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Item {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.path.cmp(&other.path)
+    }
+}
+
+/// The native row.
+pub const NATIVE: Row<List> = Row {
+    name: "List",
+    description: "Lists a directory: type, size, time, name.",
+    params: &[
+        Param::optional("path", "path", ParamKind::String, ""),
+        Param::optional("recursive", "recursive", ParamKind::Boolean, ""),
+        Param::optional("depth", "depth", ParamKind::Integer { min: 1, cap: None }, "Levels"),
+        Param::optional("limit", "limit", ParamKind::Integer { min: 1, cap: Some(10_000) }, ""),
+    ],
+    presets: &[],
+    absolute_paths: false,
+    bound: Bound::DEFAULT,
+    core: true,
+    shape,
+    fail: |error, _| Reply::failure(error),
+};
+
+impl Operation for List {
+    const NAME: &'static str = "List";
+    const FACTS: Facts = Facts::OBSERVES;
+    type Args = Args;
+    type Out = Out;
+
+    fn claims(args: &Args, settings: &FileSettings) -> Vec<Claim> {
+        let path = search_path(args.path.as_deref(), settings);
+        vec![Claim { argument: "path", path, access: Access::Search }]
+    }
+
+    fn cost(args: &Args, targets: &Targets) -> Cost {
+        match targets.files.first().map(|target| &target.state) {
+            Some(FileState::Found(meta)) if SMALL < meta.size() => Cost::Long,
+            _ if deep(args) => Cost::Long,
+            _ => Cost::Cheap,
+        }
+    }
+
+    async fn run(args: &Args, cx: &Context) -> Result<Out, ToolError> {
+        let limit = args.limit.and_then(|limit| usize::try_from(limit).ok());
+        let limit = limit.unwrap_or(cx.settings.list_limit);
+        if deep(args) { tree(args, cx, limit) } else { directory(cx, limit) }
+    }
+}
+
+fn deep(args: &Args) -> bool {
+    match args.depth {
+        Some(depth) => 1 < depth,
+        None => args.recursive,
+    }
+}
+
+fn directory(cx: &Context, limit: usize) -> Result<Out, ToolError> {
+    let target = cx.target(0)?;
+    let listing =
+        cx.world.files.list(target.slot, limit).map_err(|error| cx.about(target, error))?;
+    let rows = listing.rows.into_iter();
+    Ok(Out {
+        root: target.path.clone(),
+        rows: rows.map(|row| Item::new(row.path, row.kind, row.meta.as_ref())).collect(),
+        total: listing.total,
+        skipped: listing.skipped,
+        timed_out: false,
+    })
+}
+
+fn tree(args: &Args, cx: &Context, limit: usize) -> Result<Out, ToolError> {
+    let target = cx.target(0)?;
+    let watch = Watch::new(cx);
+    let search = Search { limit, watch: &watch, gathered: Mutex::new((Best::new(limit), 0)) };
+    let options = WalkOptions {
+        heed_ignore: cx.settings.respect_gitignore,
+        enter_state: args.path.as_deref().is_some_and(pattern::names_state),
+        max_depth: args.depth.and_then(|depth| usize::try_from(depth - 1).ok()),
+        directories: true,
+    };
+    let report = cx
+        .world
+        .files
+        .walk(target.slot, &options, &search, cx.cancel.flag())
+        .map_err(|error| cx.about(target, error))?;
+    watch.not_cancelled()?;
+    let (best, total) = search.gathered.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok(Out {
+        root: target.path.clone(),
+        rows: best.into_sorted(),
+        total,
+        skipped: report.skipped,
+        timed_out: watch.out_of_time(),
+    })
+}
+
+struct Search<'a> {
+    limit: usize,
+    watch: &'a Watch<'a>,
+    gathered: Mutex<(Best<Item>, u64)>,
+}
+
+impl Visitors for Search<'_> {
+    fn visitor(&self) -> Box<dyn Visitor + '_> {
+        Box::new(Lister { search: self, best: Best::new(self.limit), total: 0, n_seen: 0 })
+    }
+}
+
+struct Lister<'a> {
+    search: &'a Search<'a>,
+    best: Best<Item>,
+    total: u64,
+    n_seen: u32,
+}
+
+impl Visitor for Lister<'_> {
+    fn visit(&mut self, entry: &dyn Entry) -> Flow {
+        if self.search.watch.over_sometimes(&mut self.n_seen) {
+            return Flow::Stop;
+        }
+        self.total += 1;
+        if self.best.wants(|last| entry.path() < last.path.as_path()) {
+            let meta = entry.meta().ok();
+            self.best.push(Item::new(entry.path().to_path_buf(), entry.kind(), meta.as_ref()));
+        }
+        Flow::Continue
+    }
+}
+
+impl Drop for Lister<'_> {
+    fn drop(&mut self) {
+        let mut gathered = self.search.gathered.lock().unwrap_or_else(PoisonError::into_inner);
+        let best = std::mem::replace(&mut self.best, Best::new(0));
+        gathered.0.merge(best);
+        gathered.1 += self.total;
+    }
+}
+
+fn shape(_args: &Args, out: Out, _shaping: &Shaping<'_>) -> Reply {
+    let mut text = String::new();
+    for row in &out.rows {
+        let size = match (row.kind, row.size) {
+            (FileKind::File, Some(size)) => size.to_string(),
+            _ => String::from("-"),
+        };
+        let time = row.modified_iso().unwrap_or_else(|| String::from("-"));
+        let end = if row.kind == FileKind::Directory { "/" } else { "" };
+        let name = row.path.to_string_lossy();
+        text.push_str(&format!("{} {size} {time} {name}{end}\n", row.kind.as_str()));
+    }
+    let n_rows = out.rows.len() as u64;
+    if out.rows.is_empty() && out.total == 0 {
+        text.push_str("the directory is empty\n");
+    } else if n_rows < out.total {
+        text.push_str(&format!("[{n_rows} of {} entries, by name]\n", out.total));
+    }
+    finish(text, n_rows < out.total || out.timed_out, out.timed_out, out.skipped)
+}

@@ -1,0 +1,208 @@
+//! MultiEdit: several texts of one file become others, all or none.
+//!
+//! Each edit works on the result of the one before. The file is read once and written once.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use sinew_tool::{
+    Bound, Claim, Context, Cost, Effects, Facts, FileSettings, FileTarget, Operation, Param,
+    ParamKind, Preset, Preview, Reply, Row, Shaping, Targets, ToolError,
+};
+
+use crate::batch::{self, Edited};
+use crate::diff::{self, DiffLimits};
+use crate::edit::{self, Place};
+use crate::replace::{self, Needle, Stage};
+use crate::source;
+
+pub use crate::batch::Applied;
+
+/// Replaces several texts in a file.
+#[derive(Debug)]
+pub struct MultiEdit;
+
+/// What MultiEdit is asked.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Args {
+    /// The file.
+    pub path: String,
+    /// The edits, in order.
+    pub edits: Vec<Replacement>,
+    /// Whether the change is only shown.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// Whether the target of a symbolic link is changed; else a link is refused.
+    #[serde(default)]
+    pub follow_links: bool,
+}
+
+/// One edit.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Replacement {
+    /// The text to find.
+    pub old_string: String,
+    /// What it becomes, literally.
+    pub new_string: String,
+    /// Whether every place is replaced.
+    #[serde(default)]
+    pub replace_all: bool,
+}
+
+/// What MultiEdit did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Out {
+    /// The real path.
+    pub path: PathBuf,
+    /// What each edit did, in order.
+    pub applied: Vec<Applied>,
+    /// Whether nothing was written.
+    pub dry_run: bool,
+    /// Whether a replacement brought LF into a line of a file with CRLF.
+    pub mixes_endings: bool,
+    /// The size of the new content.
+    pub bytes: u64,
+    /// The first places as a unified diff without title; the whole change in a dry run.
+    pub diff: String,
+}
+
+impl Out {
+    /// Returns whether any text was found only with other line endings.
+    pub fn matched_other_endings(&self) -> bool {
+        self.applied.iter().any(|applied| applied.stage == Stage::LineEndings)
+    }
+}
+
+const EDITS: &[Param] = &[
+    Param::required("old_string", "old_string", ParamKind::String, ""),
+    Param::required("new_string", "new_string", ParamKind::String, ""),
+    Param::optional("replace_all", "replace_all", ParamKind::Boolean, ""),
+];
+
+/// The native row.
+pub const NATIVE: Row<MultiEdit> = Row {
+    name: "MultiEdit",
+    description: "Applies several Edits to one file in order, each on the result of the one \
+                  before: all or none.",
+    params: &[
+        Param::required("file_path", "path", ParamKind::String, "").also(&["path"]),
+        Param::required("edits", "edits", ParamKind::Objects(EDITS), ""),
+        Param::optional("dry_run", "dry_run", ParamKind::Boolean, ""),
+    ],
+    presets: &[("follow_links", Preset::Bool(true))],
+    absolute_paths: false,
+    bound: Bound::DEFAULT,
+    core: false,
+    shape,
+    fail: |error, _| Reply::failure(error),
+};
+
+impl Operation for MultiEdit {
+    const NAME: &'static str = "MultiEdit";
+    const FACTS: Facts = Facts::CHANGES;
+    type Args = Args;
+    type Out = Out;
+
+    fn check(args: &Args) -> Result<(), ToolError> {
+        if args.edits.is_empty() {
+            return Err(ToolError::argument("edits", "must hold at least one item"));
+        }
+        args.edits.iter().enumerate().try_for_each(|(at, edit)| {
+            edit::check_texts(&format!("edits[{at}]."), &edit.old_string, &edit.new_string)
+        })
+    }
+
+    fn effects(args: &Args) -> Effects {
+        edit::effects(args.dry_run)
+    }
+
+    fn claims(args: &Args, _settings: &FileSettings) -> Vec<Claim> {
+        vec![edit::claim(&args.path, args.dry_run, args.follow_links)]
+    }
+
+    fn cost(_args: &Args, targets: &Targets) -> Cost {
+        edit::cost(targets)
+    }
+
+    fn preview(args: &Args, cx: &Context) -> Preview {
+        let Ok(target) = cx.target(0) else { return Preview::Nothing };
+        let edits = edits(args);
+        let diff = source::load(cx, target).and_then(|loaded| {
+            let edited = apply(cx, target, &loaded.bytes, &edits)?;
+            Ok(diff(&loaded.bytes, &edited, edit::preview_limits(cx)))
+        });
+        edit::preview(cx, target, diff)
+    }
+
+    async fn run(args: &Args, cx: &Context) -> Result<Out, ToolError> {
+        let target = cx.target(0)?;
+        let edits = edits(args);
+        let loaded = source::load(cx, target)?;
+        let edited = apply(cx, target, &loaded.bytes, &edits)?;
+        let limits = if args.dry_run { edit::preview_limits(cx) } else { DiffLimits::reply() };
+        let diff = diff(&loaded.bytes, &edited, limits);
+        let mixes_endings = edit::mixes_endings(&edited.base, &edited.changes);
+        let bytes = edit::write(cx, target, &loaded, &edited.base, &edited.changes, args.dry_run)?;
+        Ok(Out {
+            path: target.path.clone(),
+            applied: edited.applied,
+            dry_run: args.dry_run,
+            mixes_endings,
+            bytes,
+            diff,
+        })
+    }
+}
+
+fn edits(args: &Args) -> Vec<batch::Edit<'_>> {
+    let needles = args.edits.iter().map(|edit| batch::Edit {
+        needle: Needle::new(&edit.old_string, &edit.new_string),
+        all: edit.replace_all,
+    });
+    needles.collect()
+}
+
+fn apply<'a>(
+    cx: &Context,
+    target: &FileTarget,
+    old: &'a [u8],
+    edits: &'a [batch::Edit<'a>],
+) -> Result<Edited<'a>, ToolError> {
+    batch::apply(old, edits).map_err(|failed| {
+        let shown = cx.shown(&target.path);
+        match edits.get(failed.at) {
+            Some(edit) => {
+                let place = Place::At(failed.at);
+                edit::missed(&failed.miss, &edit.needle, &failed.text, &shown, &place)
+            }
+            None => ToolError::new(sinew_tool::Kind::ExecutionFailed, "an edit was lost"),
+        }
+    })
+}
+
+/// Returns the diff of a file and its edited content.
+fn diff(old: &[u8], edited: &Edited<'_>, limits: DiffLimits) -> String {
+    match &edited.base {
+        std::borrow::Cow::Borrowed(_) => diff::of_changes(old, &edited.changes, limits),
+        std::borrow::Cow::Owned(base) => {
+            let new = replace::pieces(base, &edited.changes).concat();
+            diff::of_contents(old, &new, limits)
+        }
+    }
+}
+
+fn shape(_args: &Args, out: Out, shaping: &Shaping<'_>) -> Reply {
+    let n: u64 = out.applied.iter().map(|applied| applied.replacements).sum();
+    let stage = if out.matched_other_endings() { Stage::LineEndings } else { Stage::Exact };
+    let head = format!(
+        "{} {}: {} edits, {n} replacement{} ({})",
+        if out.dry_run { "would edit" } else { "edited" },
+        shaping.shown(&out.path),
+        out.applied.len(),
+        if n == 1 { "" } else { "s" },
+        stage.as_str()
+    );
+    Reply::text(edit::text(&head, &out.diff, out.mixes_endings))
+}

@@ -1,0 +1,249 @@
+//! What a model may have meant whose text is not in the file.
+//!
+//! Regions of the file that share rare words with the text are compared with it line by line, and
+//! the best are shown as they really are, ready to be sent as the next `old_string`. The work is
+//! bounded whatever the size of the file: a few searches for words, a few dozen comparisons.
+
+use std::collections::HashMap;
+
+use memchr::{memchr, memmem, memrchr};
+
+use crate::lines::n_line_ends;
+
+/// The most regions that are shown.
+const MAX_REGIONS: usize = 3;
+
+/// How far into a file regions are looked for.
+const MAX_SEARCHED: usize = 64 << 20;
+
+/// The most words that are searched for, and in large files.
+const MAX_WORDS: usize = 8;
+const MAX_WORDS_LARGE: usize = 3;
+
+/// The most places of one word; a word that is everywhere says nothing.
+const MAX_PLACES: usize = 64;
+
+/// The most regions that are compared, and the most lines of each.
+const MAX_COMPARED: usize = 24;
+const MAX_LINES: usize = 60;
+
+/// The most bytes of a line that are compared, and of a region that are shown.
+const MAX_LINE: usize = 300;
+const MAX_SHOWN: usize = 4_000;
+
+/// How alike a region must be to be shown, from 0 to 1.
+const ALIKE: f32 = 0.55;
+
+/// What makes a region differ from the text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Difference {
+    /// Only blanks: spaces, tabs, empty lines.
+    Blanks,
+    /// Only blanks and the form of quotes and dashes.
+    Quotes,
+    /// Only those and upper or lower case.
+    Case,
+    /// More than that.
+    Words,
+}
+
+/// A region of a file that is like the text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Region {
+    /// Its first line, counted from 1.
+    pub first_line: u64,
+    /// Its last line.
+    pub last_line: u64,
+    /// Its real text with LF as line ending; empty where it is too long to be shown.
+    pub text: String,
+    /// What makes it differ.
+    pub difference: Difference,
+}
+
+impl Region {
+    /// Returns the region in words, with its text.
+    pub(crate) fn words(&self) -> String {
+        let lines = if self.first_line == self.last_line {
+            format!("line {}", self.first_line)
+        } else {
+            format!("lines {}-{}", self.first_line, self.last_line)
+        };
+        let differs = match self.difference {
+            Difference::Blanks => "differs only in spaces, tabs or indentation",
+            Difference::Quotes => "differs only in quotes, dashes or blanks",
+            Difference::Case => "differs only in upper and lower case",
+            Difference::Words => "is similar",
+        };
+        if self.text.is_empty() {
+            format!("{lines} {differs}; read it again")
+        } else {
+            format!("{lines} {differs}; its text is:\n{}", self.text)
+        }
+    }
+}
+
+/// Returns the regions that are most like a text, the best first.
+pub(crate) fn regions(text: &[u8], wanted: &str) -> Vec<Region> {
+    let text = text.get(..MAX_SEARCHED).unwrap_or(text);
+    let wanted_lines: Vec<&str> = wanted.lines().collect();
+    let mut scored: Vec<(f32, usize, usize)> = candidates(text, &wanted_lines)
+        .into_iter()
+        .map(|start| {
+            let (score, end) = compare(text, start, &wanted_lines);
+            (score, start, end)
+        })
+        .filter(|(score, _, _)| ALIKE <= *score)
+        .collect();
+    scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    let best = scored.first().map_or(0.0, |(score, _, _)| *score);
+    let mut taken: Vec<(usize, usize)> = Vec::new();
+    for (score, start, end) in scored {
+        let apart = taken.iter().all(|(from, to)| end <= *from || *to <= start);
+        if apart && best * 0.85 <= score && taken.len() < MAX_REGIONS {
+            taken.push((start, end));
+        }
+    }
+    taken.into_iter().map(|(start, end)| region(text, start, end, wanted)).collect()
+}
+
+/// Returns the starts of lines at which the text may have been meant to begin, the likeliest first.
+fn candidates(text: &[u8], wanted: &[&str]) -> Vec<usize> {
+    let max_words = if text.len() <= 8 << 20 { MAX_WORDS } else { MAX_WORDS_LARGE };
+    let mut votes: HashMap<usize, f32> = HashMap::new();
+    for (word, line) in words(wanted).into_iter().take(max_words) {
+        let places: Vec<usize> = memmem::find_iter(text, word).take(MAX_PLACES).collect();
+        let weight = 1.0 / places.len().max(1) as f32;
+        for place in places {
+            if let Some(start) = lines_back(text, place, line) {
+                *votes.entry(start).or_default() += weight;
+            }
+        }
+    }
+    let mut votes: Vec<(usize, f32)> = votes.into_iter().collect();
+    votes.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    votes.into_iter().take(MAX_COMPARED).map(|(start, _)| start).collect()
+}
+
+/// Returns the words of the text with the line each is on, the longest first.
+fn words<'a>(wanted: &[&'a str]) -> Vec<(&'a str, usize)> {
+    let mut words: Vec<(&str, usize)> = Vec::new();
+    for (at, line) in wanted.iter().enumerate().take(MAX_LINES) {
+        let parts = line.split(|c: char| !c.is_alphanumeric() && c != '_');
+        words.extend(parts.filter(|word| 3 <= word.len()).map(|word| (word, at)));
+    }
+    words.sort_by_key(|(word, at)| (std::cmp::Reverse(word.len()), *word, *at));
+    words.dedup_by_key(|(word, _)| *word);
+    words
+}
+
+/// Returns where the line begins that is some lines before the line of a place.
+fn lines_back(text: &[u8], place: usize, n: usize) -> Option<usize> {
+    let mut start = line_start(text, place);
+    for _ in 0..n {
+        start = line_start(text, start.checked_sub(1)?);
+    }
+    Some(start)
+}
+
+fn line_start(text: &[u8], place: usize) -> usize {
+    memrchr(b'\n', text.get(..place).unwrap_or_default()).map_or(0, |at| at + 1)
+}
+
+/// Returns how alike a region of as many lines is, and where the region ends.
+fn compare(text: &[u8], start: usize, wanted: &[&str]) -> (f32, usize) {
+    let mut end = start;
+    let mut sum = 0.0;
+    let mut weights = 0.0;
+    for (at, line) in wanted.iter().enumerate() {
+        let tail = text.get(end..).unwrap_or_default();
+        let length = memchr(b'\n', tail).map_or(tail.len(), |at| at + 1);
+        let here = tail.get(..length).unwrap_or_default();
+        if at < MAX_LINES {
+            let weight = line.trim().len().clamp(1, 60) as f32;
+            sum += weight * alike(here, line.as_bytes());
+            weights += weight;
+        }
+        end += length;
+    }
+    (sum / f32::max(weights, 1.0), end)
+}
+
+/// Returns how alike two lines are: the share of their pairs of neighbouring bytes that both have.
+fn alike(a: &[u8], b: &[u8]) -> f32 {
+    let (a, b) = (a.trim_ascii(), b.trim_ascii());
+    if a == b {
+        return 1.0;
+    }
+    let pairs = |line: &[u8]| {
+        let line = line.get(..MAX_LINE).unwrap_or(line);
+        let mut pairs: Vec<(u8, u8)> = line
+            .iter()
+            .zip(line.iter().skip(1))
+            .map(|(a, b)| (a.to_ascii_lowercase(), b.to_ascii_lowercase()))
+            .collect();
+        pairs.sort_unstable();
+        pairs
+    };
+    let (a, b) = (pairs(a), pairs(b));
+    let all = a.len() + b.len();
+    let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
+    let mut shared = 0;
+    while let (Some(x), Some(y)) = (a.peek(), b.peek()) {
+        match x.cmp(y) {
+            std::cmp::Ordering::Less => drop(a.next()),
+            std::cmp::Ordering::Greater => drop(b.next()),
+            std::cmp::Ordering::Equal => {
+                shared += 2;
+                a.next();
+                b.next();
+            }
+        }
+    }
+    shared as f32 / all.max(1) as f32
+}
+
+fn region(text: &[u8], start: usize, end: usize, wanted: &str) -> Region {
+    let bytes = text.get(start..end).unwrap_or_default();
+    let first_line = n_line_ends(text.get(..start).unwrap_or_default()) + 1;
+    let shown = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+    let last_line = first_line + n_line_ends(shown);
+    let shown = String::from_utf8_lossy(shown).replace("\r\n", "\n");
+    let mut shown = shown.strip_suffix('\r').unwrap_or(&shown).to_owned();
+    let difference = difference(&shown, wanted);
+    if wanted.ends_with('\n') && bytes.ends_with(b"\n") {
+        shown.push('\n');
+    }
+    if MAX_SHOWN < shown.len() {
+        shown.clear();
+    }
+    Region { first_line, last_line, text: shown, difference }
+}
+
+fn difference(a: &str, b: &str) -> Difference {
+    let same = |fold: fn(char) -> char| {
+        let folded = |text: &str| -> Vec<char> {
+            text.chars().map(fold).filter(|c| !c.is_whitespace()).collect()
+        };
+        folded(a) == folded(b)
+    };
+    if same(|c| c) {
+        Difference::Blanks
+    } else if same(plain) {
+        Difference::Quotes
+    } else if same(|c| plain(c).to_lowercase().next().unwrap_or(c)) {
+        Difference::Case
+    } else {
+        Difference::Words
+    }
+}
+
+/// Returns the plain form of typographic quotes, dashes and blanks.
+fn plain(c: char) -> char {
+    match c {
+        '\u{2018}' | '\u{2019}' | '\u{201A}' | '\u{2032}' => '\'',
+        '\u{201C}' | '\u{201D}' | '\u{201E}' | '\u{2033}' => '"',
+        '\u{2010}'..='\u{2015}' | '\u{2212}' => '-',
+        '\u{FEFF}' | '\u{200B}' => ' ',
+        other => other,
+    }
+}

@@ -1,0 +1,212 @@
+//! Patterns that models write: regular expressions, file globs, types of files.
+//!
+//! The regular expressions are ripgrep's: linear in time whatever they are matched against, without
+//! look-around and backreferences. Errors say what is wrong and where, because the next attempt is
+//! made by reading them.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use globset::{ErrorKind, GlobBuilder, GlobSet, GlobSetBuilder};
+use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use ignore::overrides::{Override, OverrideBuilder};
+use ignore::types::{Types, TypesBuilder};
+use sinew_tool::{Context, ToolError};
+
+/// The most memory of a compiled pattern, and of its cache in each thread.
+const MAX_SIZE: usize = 16 << 20;
+
+/// How many compiled patterns are kept between calls.
+const MAX_KEPT: usize = 16;
+
+/// What decides how a regular expression is compiled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RegexKey {
+    pub(crate) pattern: String,
+    pub(crate) ignore_case: bool,
+    pub(crate) multiline: bool,
+}
+
+/// The patterns compiled last; the one used last is at the back.
+#[derive(Default)]
+struct RegexStore(Mutex<VecDeque<(RegexKey, RegexMatcher)>>);
+
+/// Returns a compiled regular expression, perhaps from an earlier call.
+pub(crate) fn regex(cx: &Context, key: RegexKey) -> Result<RegexMatcher, ToolError> {
+    let store = cx.memo.get::<RegexStore>();
+    let mut kept = store.0.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(entry) =
+        kept.iter().position(|(known, _)| *known == key).and_then(|at| kept.remove(at))
+    {
+        let matcher = entry.1.clone();
+        kept.push_back(entry);
+        return Ok(matcher);
+    }
+    drop(kept);
+    let matcher = compile(&key)?;
+    let mut kept = store.0.lock().unwrap_or_else(PoisonError::into_inner);
+    kept.push_back((key, matcher.clone()));
+    if MAX_KEPT < kept.len() {
+        kept.pop_front();
+    }
+    Ok(matcher)
+}
+
+fn compile(key: &RegexKey) -> Result<RegexMatcher, ToolError> {
+    let mut builder = RegexMatcherBuilder::new();
+    builder
+        .case_insensitive(key.ignore_case)
+        .multi_line(true)
+        .dot_matches_new_line(key.multiline)
+        .line_terminator((!key.multiline).then_some(b'\n'))
+        .size_limit(MAX_SIZE)
+        .dfa_size_limit(MAX_SIZE);
+    builder.build(&key.pattern).map_err(|error| match error.kind() {
+        grep_regex::ErrorKind::Regex(text) => regex_error(text),
+        grep_regex::ErrorKind::NotAllowed(_) => {
+            ToolError::argument("pattern", "contains a line feed, which one line never does")
+                .hint("set multiline to true to match across lines")
+        }
+        _ => ToolError::argument("pattern", format!("is not a valid regular expression: {error}")),
+    })
+}
+
+/// Makes one line of the several lines of a syntax error: its reason, and where it points.
+fn regex_error(text: &str) -> ToolError {
+    let reason = text.lines().rev().find_map(|line| line.strip_prefix("error: "));
+    let reason = reason.unwrap_or_else(|| text.lines().next().unwrap_or_default());
+    // The line that points has four blanks in front, as the pattern above it has.
+    let points = |line: &&str| line.contains('^') && line.chars().all(|c| c == ' ' || c == '^');
+    let column = text.lines().find(points).and_then(|line| line.find('^')?.checked_sub(3));
+    let place = column.map_or(String::new(), |column| format!(" at character {column}"));
+    let error = ToolError::argument(
+        "pattern",
+        format!("is not a valid regular expression{place}: {}", reason.trim_end_matches('.')),
+    );
+    if reason.contains("look-around") || reason.contains("backreference") {
+        error.hint("this is Rust regex syntax, without look-around and backreferences")
+    } else {
+        error.hint("escape ( ) [ ] { } . * + ? | ^ $ \\ with a backslash to match them literally")
+    }
+}
+
+/// Returns a compiled file glob.
+pub(crate) fn glob(pattern: &str, star_crosses: bool) -> Result<GlobSet, ToolError> {
+    let glob = GlobBuilder::new(pattern).literal_separator(!star_crosses).build();
+    // A set of one: it recognises plain suffixes and names without a regular expression.
+    let set = glob.and_then(|glob| GlobSetBuilder::new().add(glob).build());
+    set.map_err(|error| glob_error("pattern", pattern, error.kind()))
+}
+
+fn glob_error(argument: &str, pattern: &str, kind: &ErrorKind) -> ToolError {
+    let place = match kind {
+        ErrorKind::UnclosedClass => pattern.rfind('['),
+        ErrorKind::InvalidRange(from, to) => pattern.find(&format!("{from}-{to}")),
+        ErrorKind::UnopenedAlternates => pattern.rfind('}'),
+        ErrorKind::UnclosedAlternates | ErrorKind::NestedAlternates => pattern.rfind('{'),
+        ErrorKind::DanglingEscape => pattern.rfind('\\'),
+        _ => None,
+    };
+    let place = place.map_or(String::new(), |at| {
+        let column = pattern.get(..at).map_or(0, |head| head.chars().count()) + 1;
+        format!(" at character {column}")
+    });
+    ToolError::argument(argument, format!("is not a valid glob{place}: {kind}"))
+}
+
+/// Which files of a tree a search looks at.
+pub(crate) struct Filter {
+    globs: Override,
+    types: Types,
+}
+
+impl Filter {
+    /// Compiles ripgrep's `--glob` and `--type`; the empty filter lets everything pass.
+    pub(crate) fn new(
+        root: &Path,
+        glob: Option<&str>,
+        file_type: Option<&str>,
+    ) -> Result<Self, ToolError> {
+        let mut globs = OverrideBuilder::new(root);
+        if let Some(glob) = glob {
+            globs.add(glob).map_err(|error| glob_words(&error))?;
+        }
+        let globs = globs.build().map_err(|error| glob_words(&error))?;
+        Ok(Self { globs, types: types(file_type)? })
+    }
+
+    /// Returns whether a file passes; its path is relative to the root.
+    pub(crate) fn passes(&self, path: &Path) -> bool {
+        if !self.types.is_empty() && self.types.matched(path, false).is_ignore() {
+            return false;
+        }
+        self.globs.is_empty()
+            || (!self.globs.matched(path, false).is_ignore()
+                && path
+                    .ancestors()
+                    .skip(1)
+                    .take_while(|_| 0 < self.globs.num_ignores())
+                    .all(|directory| self.enters(directory)))
+    }
+
+    /// Returns whether files beneath a directory can pass.
+    pub(crate) fn enters(&self, directory: &Path) -> bool {
+        directory.as_os_str().is_empty() || !self.globs.matched(directory, true).is_ignore()
+    }
+}
+
+fn glob_words(error: &ignore::Error) -> ToolError {
+    ToolError::argument("glob", format!("is not a valid glob: {error}"))
+}
+
+fn types(name: Option<&str>) -> Result<Types, ToolError> {
+    let Some(name) = name else { return Ok(Types::empty()) };
+    let mut builder = TypesBuilder::new();
+    builder.add_defaults();
+    // Names that models use and ripgrep does not have.
+    for (name, glob) in [("tsx", "*.tsx"), ("jsx", "*.jsx")] {
+        builder.add(name, glob).map_err(|error| ToolError::argument("type", error))?;
+    }
+    let unknown = || {
+        let mut near: Vec<(usize, String)> = builder
+            .definitions()
+            .iter()
+            .map(|known| (distance(name, known.name()), known.name().to_owned()))
+            .collect();
+        near.sort();
+        let near: Vec<String> = near.into_iter().take(3).map(|(_, name)| name).collect();
+        ToolError::argument("type", format!("is unknown: `{name}`"))
+            .hint(format!("nearest types: {}; or use glob", near.join(", ")))
+    };
+    if !builder.definitions().iter().any(|known| known.name() == name) {
+        return Err(unknown());
+    }
+    builder.select(name);
+    builder.build().map_err(|error| ToolError::argument("type", error))
+}
+
+/// Returns how many letters differ between two names.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = i;
+        let mut left = i + 1;
+        if let Some(first) = row.first_mut() {
+            *first = left;
+        }
+        for (cell, y) in row.iter_mut().skip(1).zip(&b) {
+            let change = diagonal + usize::from(x != *y);
+            diagonal = *cell;
+            left = change.min(left + 1).min(diagonal + 1);
+            *cell = left;
+        }
+    }
+    row.last().copied().unwrap_or(0)
+}
+
+/// Returns whether a pattern or path names one of the directories that are otherwise never entered.
+pub(crate) fn names_state(text: &str) -> bool {
+    text.split('/').any(|part| matches!(part, ".git" | ".sinew" | ".molf"))
+}

@@ -1,0 +1,412 @@
+//! Read: a window of lines out of one file.
+//!
+//! A file of any size costs what its window costs: reading stops after the last line that is shown,
+//! and far lines are found through the [marks](crate::marks) that an earlier read left. The number
+//! of all lines is told only where it is known without reading on, or where `max_read_bytes` bounds
+//! the file. Content decides what is binary, never the name. Directories, pictures and documents
+//! are not rendered here.
+
+use serde::Deserialize;
+use serde_json::Value;
+use sinew_tool::{
+    Access, BinaryPolicy, Bound, Claim, Context, Cost, Facts, FileError, FileKind, FileSettings,
+    FileTarget, Kind, Opened, Operation, Param, ParamKind, Preset, Reply, Row, Shaping, Targets,
+    ToolError,
+};
+
+use crate::lines::{self, Collector, Text, WindowLimits};
+use crate::marks::{BLOCK, MarkStore, Marks};
+use crate::scan::Scan;
+use crate::source::{self, Content};
+
+/// The most lines that a Read shows when it does not say.
+pub const DEFAULT_LIMIT: u64 = 2_000;
+
+/// Files up to this size are read whole, so that the number of their lines is known.
+const SMALL: u64 = 1 << 20;
+
+/// How much is read at once on the way to a line far in.
+const STRIDE: usize = 1 << 20;
+
+/// The largest file that is answered in base64 where no other limit is set.
+const MAX_BASE64: u64 = 10 << 20;
+
+/// Reads a window of lines.
+#[derive(Debug)]
+pub struct Read;
+
+/// What Read is asked.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Args {
+    /// The file.
+    pub path: String,
+    /// The first line, counted from 1.
+    #[serde(default = "first")]
+    pub offset: u64,
+    /// The most lines.
+    #[serde(default = "default_limit")]
+    pub limit: u64,
+    /// The most characters of a line; `None` cuts no line but one larger than a whole reply.
+    #[serde(default)]
+    pub max_line_chars: Option<u64>,
+    /// Pages of a PDF.
+    #[serde(default)]
+    pub pages: Option<String>,
+}
+
+fn first() -> u64 {
+    1
+}
+
+fn default_limit() -> u64 {
+    DEFAULT_LIMIT
+}
+
+/// What Read found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Out {
+    /// Lines of text; none where the file is empty or the offset lies past its end.
+    Text(Text),
+    /// Content that is not shown as text.
+    Binary {
+        /// The size of the file.
+        bytes: u64,
+        /// The encoding, where the content is text that cannot be decoded yet.
+        encoding: Option<&'static str>,
+        /// The content, where settings ask for it and it is not too large.
+        base64: Option<String>,
+    },
+    /// There is no such file.
+    NotFound,
+    /// The system denies access.
+    PermissionDenied,
+    /// The file is larger than Read takes.
+    TooLarge {
+        /// The size of the file.
+        bytes: u64,
+        /// The most that is taken.
+        max_bytes: u64,
+    },
+    /// The path names something else than a file.
+    NotRegularFile {
+        /// What it names.
+        kind: FileKind,
+    },
+}
+
+/// The native row.
+pub const NATIVE: Row<Read> = Row {
+    name: "Read",
+    description: "Reads a text file as numbered lines (`number→text`).",
+    params: &[
+        Param::required("file_path", "path", ParamKind::String, "").also(&["path"]),
+        Param::optional(
+            "offset",
+            "offset",
+            ParamKind::Integer { min: 1, cap: None },
+            "First line, from 1",
+        ),
+        Param::optional(
+            "limit",
+            "limit",
+            ParamKind::Integer { min: 1, cap: Some(1_000_000) },
+            "Most lines",
+        )
+        .or(Preset::Int(DEFAULT_LIMIT as i64)),
+        Param::optional("pages", "pages", ParamKind::String, "PDF pages, e.g. 1-5"),
+    ],
+    presets: &[("max_line_chars", Preset::Int(2_000))],
+    absolute_paths: false,
+    bound: Bound::HARD,
+    core: true,
+    shape,
+    fail: |error, _| Reply::failure(error),
+};
+
+impl Operation for Read {
+    const NAME: &'static str = "Read";
+    const FACTS: Facts = Facts::OBSERVES;
+    type Args = Args;
+    type Out = Out;
+
+    fn claims(args: &Args, _settings: &FileSettings) -> Vec<Claim> {
+        vec![Claim { argument: "path", path: Some(args.path.clone()), access: Access::Read }]
+    }
+
+    fn cost(args: &Args, targets: &Targets) -> Cost {
+        let size = match targets.files.first().map(|target| &target.state) {
+            Some(sinew_tool::FileState::Found(meta)) => meta.size(),
+            _ => 0,
+        };
+        let near = args.offset <= DEFAULT_LIMIT && args.limit <= DEFAULT_LIMIT;
+        if size <= SMALL || near { Cost::Cheap } else { Cost::Long }
+    }
+
+    async fn run(args: &Args, cx: &Context) -> Result<Out, ToolError> {
+        if args.pages.as_deref().is_some_and(|pages| !pages.is_empty()) {
+            return Err(ToolError::new(
+                Kind::Unavailable,
+                "`pages` needs PDF support, which this build does not have",
+            ));
+        }
+        let target = cx.target(0)?;
+        match cx.world.files.open(target.slot) {
+            Ok(opened) => read(args, cx, target, &opened),
+            Err(FileError::Missing) => Ok(Out::NotFound),
+            Err(FileError::Permission) => Ok(Out::PermissionDenied),
+            Err(FileError::NotRegular(kind)) => Ok(Out::NotRegularFile { kind }),
+            Err(error) => Err(cx.about(target, error)),
+        }
+    }
+}
+
+fn read(args: &Args, cx: &Context, target: &FileTarget, opened: &Opened) -> Result<Out, ToolError> {
+    let size = opened.meta.size();
+    let max_bytes = cx.settings.max_read_bytes;
+    if let Some(max_bytes) = max_bytes.filter(|max| *max < size) {
+        return Ok(Out::TooLarge { bytes: size, max_bytes });
+    }
+    let mut scan = Scan::new(cx, target, &opened.file);
+    let head = match usize::try_from(size) {
+        Ok(n) if 0 < n && size <= SMALL => scan.block(n + 1)?,
+        _ => scan.block(BLOCK)?,
+    };
+    let encoding = match source::sniff(head) {
+        Content::Text => return window(args, cx, opened, &mut scan),
+        Content::Binary => None,
+        Content::Encoded(name) => Some(name),
+    };
+    binary(cx, &mut scan, size, encoding)
+}
+
+fn binary(
+    cx: &Context,
+    scan: &mut Scan<'_>,
+    size: u64,
+    encoding: Option<&'static str>,
+) -> Result<Out, ToolError> {
+    let max = cx.settings.max_read_bytes.unwrap_or(MAX_BASE64);
+    let wanted = cx.settings.binary_policy == BinaryPolicy::Base64 && size <= max;
+    let base64 = match usize::try_from(size) {
+        Ok(size) if wanted => {
+            scan.seek(0)?;
+            Some(base64(scan.block(size)?))
+        }
+        _ => None,
+    };
+    Ok(Out::Binary { bytes: size, encoding, base64 })
+}
+
+/// Where a window begins.
+enum Start {
+    /// At this byte of the block read last.
+    Here(usize),
+    /// Nowhere: the file has only this many lines.
+    Past(u64),
+}
+
+fn window(
+    args: &Args,
+    cx: &Context,
+    opened: &Opened,
+    scan: &mut Scan<'_>,
+) -> Result<Out, ToolError> {
+    let size = opened.meta.size();
+    let max_bytes = cx.settings.max_read_bytes;
+    let counted = max_bytes.is_some() || size <= SMALL;
+    let mut collector = Collector::new(
+        args.offset.max(1),
+        WindowLimits {
+            max_lines: args.limit.max(1),
+            max_bytes: cx.settings.read_reply_bytes,
+            max_chars: args.max_line_chars.and_then(|max| usize::try_from(max).ok()),
+        },
+    );
+    let (start, known) = find_start(args.offset, cx, opened, scan)?;
+    let start = match start {
+        Start::Here(start) => start,
+        Start::Past(total) => return Ok(Out::Text(collector.into_text(Some(total), true, size))),
+    };
+    let mut line_ends = args.offset.max(1) - 1;
+    let mut last_byte = None;
+    let mut block = scan.last().get(start..).unwrap_or_default();
+    if args.offset <= 1 {
+        block = block.strip_prefix(source::BOM).unwrap_or(block);
+    }
+    loop {
+        collector.feed(block);
+        if counted {
+            line_ends += lines::n_line_ends(block);
+            last_byte = block.last().copied().or(last_byte);
+        }
+        let counting = counted && (max_bytes.is_some() || scan.read() <= SMALL);
+        if scan.ended() || (collector.settled() && !counting) {
+            break;
+        }
+        if let Some(max_bytes) = max_bytes.filter(|max| *max < scan.read()) {
+            return Ok(Out::TooLarge { bytes: scan.read(), max_bytes });
+        }
+        block = scan.block(BLOCK)?;
+    }
+    let ended = scan.ended();
+    if ended {
+        collector.finish();
+    }
+    if collector.nul() {
+        return binary(cx, scan, size, None);
+    }
+    let total = (counted && ended).then(|| n_lines(line_ends, last_byte)).or(known);
+    Ok(Out::Text(collector.into_text(total, ended, size)))
+}
+
+/// Finds where a line begins, and the number of all lines where it became known. The first block of
+/// the file was read; afterwards the block read last holds the line.
+fn find_start(
+    offset: u64,
+    cx: &Context,
+    opened: &Opened,
+    scan: &mut Scan<'_>,
+) -> Result<(Start, Option<u64>), ToolError> {
+    let head = scan.last();
+    match lines::line_start(head, offset) {
+        Some(start) if start < head.len() || start == 0 => return Ok((Start::Here(start), None)),
+        _ if scan.ended() => {
+            let total = n_lines(lines::n_line_ends(head), head.last().copied());
+            return Ok((Start::Past(total), Some(total)));
+        }
+        _ => {}
+    }
+    let store = cx.memo.get::<MarkStore>();
+    let identity = opened.meta.identity;
+    let known = store.get(&identity);
+    if let Some(total) = known.total_lines.filter(|total| *total < offset) {
+        return Ok((Start::Past(total), Some(total)));
+    }
+    let mut marks = Marks::clone(&known);
+    let start = seek_line(offset - 1, &mut marks, scan)?;
+    let total = marks.total_lines;
+    if marks != *known {
+        store.put(identity, marks, cx.world.clock.wall_ms());
+    }
+    Ok((start, total))
+}
+
+/// Goes to the byte after the line end with this number, marking the blocks on the way. Counting
+/// runs in large strides; only the block that holds the line end is looked at closely.
+fn seek_line(line_end: u64, marks: &mut Marks, scan: &mut Scan<'_>) -> Result<Start, ToolError> {
+    let (mut block, mut before) = marks.before(line_end);
+    scan.seek(block as u64 * BLOCK as u64)?;
+    let mut last_byte = None;
+    let mut stride = BLOCK;
+    loop {
+        for chunk in scan.block(stride)?.chunks(BLOCK) {
+            marks.add(block, before);
+            let here = lines::n_line_ends(chunk);
+            if line_end <= before + here {
+                let start = lines::line_start(chunk, line_end - before + 1).unwrap_or(0);
+                scan.seek(block as u64 * BLOCK as u64 + start as u64)?;
+                let follows = !scan.block(BLOCK)?.is_empty();
+                return Ok(if follows { Start::Here(0) } else { past(marks, line_end) });
+            }
+            before += here;
+            last_byte = chunk.last().copied();
+            block += 1;
+        }
+        if scan.ended() {
+            return Ok(past(marks, n_lines(before, last_byte)));
+        }
+        stride = STRIDE;
+    }
+}
+
+fn past(marks: &mut Marks, total: u64) -> Start {
+    marks.total_lines = Some(total);
+    Start::Past(total)
+}
+
+fn n_lines(line_ends: u64, last_byte: Option<u8>) -> u64 {
+    line_ends + u64::from(last_byte.is_some_and(|byte| byte != b'\n'))
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let group = (0..3)
+            .fold(0_u32, |sum, at| (sum << 8) | u32::from(chunk.get(at).copied().unwrap_or(0)));
+        for place in 0..4 {
+            let digit = DIGITS.get((group >> (18 - 6 * place)) as usize & 63);
+            let shown = place <= chunk.len();
+            out.push(if shown { digit.map_or('=', |digit| char::from(*digit)) } else { '=' });
+        }
+    }
+    out
+}
+
+fn shape(args: &Args, out: Out, _shaping: &Shaping<'_>) -> Reply {
+    let path = &args.path;
+    let error = match out {
+        Out::Text(text) => return shape_text(args, &text),
+        Out::Binary { base64: Some(base64), bytes, .. } => {
+            let mut reply = Reply::text(base64);
+            reply.meta.more.insert(String::from("encoding"), Value::from("base64"));
+            reply.meta.more.insert(String::from("bytes"), Value::from(bytes));
+            return reply;
+        }
+        Out::Binary { bytes, encoding: Some(encoding), .. } => ToolError::new(
+            Kind::Binary,
+            format!("{encoding} text of {bytes} bytes; not supported yet: {path}"),
+        ),
+        Out::Binary { bytes, .. } => {
+            ToolError::new(Kind::Binary, format!("binary content of {bytes} bytes: {path}"))
+        }
+        Out::NotFound => FileError::Missing.about(path),
+        Out::PermissionDenied => FileError::Permission.about(path),
+        Out::NotRegularFile { kind: FileKind::Directory } => {
+            FileError::NotRegular(FileKind::Directory).about(path).hint("use List for directories")
+        }
+        Out::NotRegularFile { kind } => FileError::NotRegular(kind).about(path),
+        Out::TooLarge { bytes, max_bytes } => ToolError::new(
+            Kind::TooLarge,
+            format!("the file has {bytes} bytes, more than {max_bytes}: {path}"),
+        )
+        .hint("search it with Grep"),
+    };
+    Reply::failure(&error)
+}
+
+fn shape_text(args: &Args, text: &Text) -> Reply {
+    let mut shown = text.numbered("→", |n| format!("… [{n} more characters]"));
+    let total = text.total_lines;
+    match (text.rendered_lines, total) {
+        (0, Some(0)) => shown.push_str("[the file is empty]"),
+        (0, total) => {
+            let total = total.unwrap_or(0);
+            shown.push_str(&format!(
+                "[the file has {total} lines; offset {} is past its end]",
+                args.offset
+            ));
+        }
+        (n, _) => {
+            if let Some(next) = text.next_offset {
+                let last = text.start_line + n - 1;
+                let of = total.map_or(String::new(), |total| format!(" of {total}"));
+                shown.push_str(&format!(
+                    "[lines {}-{last}{of}; go on with offset {next}]",
+                    text.start_line
+                ));
+            }
+        }
+    }
+    let mut reply = Reply::text(shown);
+    reply.bounded = true;
+    reply.meta.truncated = text.truncated;
+    let numbers = [("next_offset", text.next_offset), ("total_lines", total)];
+    for (name, value) in numbers {
+        if let Some(value) = value {
+            reply.meta.more.insert(String::from(name), Value::from(value));
+        }
+    }
+    reply
+}

@@ -1,0 +1,229 @@
+//! Finding the text that an edit names.
+//!
+//! First byte by byte. Where that finds nothing, with line endings that may differ: models see
+//! lines without CR, so the same text in a file with CRLF must be found, and the replacement must
+//! not bring foreign endings into it. In files with mixed endings each match is compared ending by
+//! ending, and the replacement takes the ending of the first line that was matched. Nothing else is
+//! tolerated: what differs in blanks or quotes is not found, and [nearest](crate::nearest) says so.
+//!
+//! The replacement is literal text: `$&` and `\1` mean themselves.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use memchr::{memchr_iter, memmem};
+
+/// How a text was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// Byte by byte.
+    Exact,
+    /// With other line endings.
+    LineEndings,
+}
+
+impl Stage {
+    /// Returns the words for people.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::LineEndings => "line endings differ",
+        }
+    }
+}
+
+/// Where a text was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) stage: Stage,
+    /// In order, not overlapping, at least one; exactly one unless all were asked for.
+    pub(crate) ranges: Vec<Range<usize>>,
+}
+
+/// Why a text cannot be replaced.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Miss {
+    /// It is not there.
+    Nowhere,
+    /// It is there this often, first at these places.
+    Often(u64, Vec<usize>),
+}
+
+/// How many places of a text that is there too often are named.
+const MAX_NAMED: usize = 10;
+
+/// A text to find and what replaces it.
+#[derive(Debug)]
+pub(crate) struct Needle<'a> {
+    pub(crate) old: &'a str,
+    pub(crate) new: &'a str,
+    /// The replacement with each of its line endings as LF, and as CRLF.
+    new_lf: Cow<'a, str>,
+    new_crlf: Cow<'a, str>,
+}
+
+/// One change of a content: these bytes become those.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Change<'a> {
+    pub(crate) range: Range<usize>,
+    pub(crate) new: &'a [u8],
+}
+
+impl<'a> Needle<'a> {
+    pub(crate) fn new(old: &'a str, new: &'a str) -> Self {
+        let new_lf: Cow<'a, str> =
+            if new.contains("\r\n") { new.replace("\r\n", "\n").into() } else { new.into() };
+        let new_crlf = match new_lf.contains('\n') {
+            true => new_lf.replace('\n', "\r\n").into(),
+            false => new_lf.clone(),
+        };
+        Self { old, new, new_lf, new_crlf }
+    }
+
+    /// Finds the text: once, or everywhere where `all` is asked for.
+    pub(crate) fn find(&self, text: &[u8], all: bool) -> Result<Found, Miss> {
+        let finder = memmem::Finder::new(self.old);
+        let exact = finder.find_iter(text).map(|at| at..at + self.old.len());
+        match self.gather(Stage::Exact, exact, all) {
+            Err(Miss::Nowhere) if self.old.contains('\n') => {
+                self.gather(Stage::LineEndings, AnyEnding::new(text, self.old), all)
+            }
+            result => result,
+        }
+    }
+
+    /// Returns the change of one match.
+    pub(crate) fn change(&self, text: &[u8], range: Range<usize>, stage: Stage) -> Change<'_> {
+        let new = match stage {
+            Stage::Exact => self.new,
+            Stage::LineEndings => match first_ending(text.get(range.clone()).unwrap_or_default()) {
+                Some(b"\r\n") => &self.new_crlf,
+                _ => &self.new_lf,
+            },
+        };
+        Change { range, new: new.as_bytes() }
+    }
+
+    fn gather(
+        &self,
+        stage: Stage,
+        mut matches: impl Iterator<Item = Range<usize>>,
+        all: bool,
+    ) -> Result<Found, Miss> {
+        if all {
+            let ranges: Vec<_> = matches.collect();
+            return if ranges.is_empty() {
+                Err(Miss::Nowhere)
+            } else {
+                Ok(Found { stage, ranges })
+            };
+        }
+        let Some(first) = matches.next() else { return Err(Miss::Nowhere) };
+        let mut places = vec![first.start];
+        let mut count = 1;
+        for more in matches {
+            count += 1;
+            if places.len() < MAX_NAMED {
+                places.push(more.start);
+            }
+        }
+        if count == 1 {
+            Ok(Found { stage, ranges: vec![first] })
+        } else {
+            Err(Miss::Often(count, places))
+        }
+    }
+}
+
+/// Returns the first line ending of a text.
+pub(crate) fn first_ending(text: &[u8]) -> Option<&'static [u8]> {
+    let at = memchr::memchr(b'\n', text)?;
+    let before = text.get(..at).unwrap_or_default();
+    Some(if before.ends_with(b"\r") { b"\r\n" } else { b"\n" })
+}
+
+/// The places of a text whose line endings may each be LF or CRLF, in order, not overlapping.
+///
+/// The longest line of the text is searched for; around each place of it the other lines are
+/// compared.
+struct AnyEnding<'t, 'n> {
+    text: &'t [u8],
+    before: Vec<&'n [u8]>,
+    anchor: &'n [u8],
+    after: Vec<&'n [u8]>,
+    places: Box<dyn Iterator<Item = usize> + 't>,
+    free_from: usize,
+}
+
+impl<'t, 'n: 't> AnyEnding<'t, 'n> {
+    fn new(text: &'t [u8], needle: &'n str) -> Self {
+        let mut lines: Vec<&[u8]> = needle.split('\n').map(str::as_bytes).collect();
+        let n_ended = lines.len() - 1;
+        for line in lines.iter_mut().take(n_ended) {
+            *line = line.strip_suffix(b"\r").unwrap_or(line);
+        }
+        let longest = (0..lines.len()).max_by_key(|at| lines.get(*at).map_or(0, |l| l.len()));
+        let after = lines.split_off(longest.unwrap_or(0) + 1);
+        let anchor = lines.pop().unwrap_or_default();
+        let places: Box<dyn Iterator<Item = usize> + 't> = if anchor.is_empty() {
+            // Nothing but line endings: a match can only begin at one.
+            Box::new(memchr_iter(b'\n', text).map(move |at| {
+                let cr = at.checked_sub(1).and_then(|before| text.get(before)) == Some(&b'\r');
+                at - usize::from(cr)
+            }))
+        } else {
+            Box::new(memmem::find_iter(text, anchor))
+        };
+        Self { text, before: lines, anchor, after, places, free_from: 0 }
+    }
+
+    /// Returns the whole match around a place of the anchor.
+    fn around(&self, place: usize) -> Option<Range<usize>> {
+        let mut start = place;
+        for line in self.before.iter().rev() {
+            let head = self.text.get(..start)?.strip_suffix(b"\n")?;
+            let head = head.strip_suffix(b"\r").unwrap_or(head);
+            start = head.strip_suffix(*line)?.len();
+        }
+        let mut end = place + self.anchor.len();
+        for line in &self.after {
+            let tail = self.text.get(end..)?;
+            let ending = if tail.starts_with(b"\r\n") { 2 } else { 1 };
+            if ending == 1 && !tail.starts_with(b"\n") {
+                return None;
+            }
+            end += ending;
+            end += self.text.get(end..)?.starts_with(line).then_some(line.len())?;
+        }
+        (self.free_from <= start).then_some(start..end)
+    }
+}
+
+impl Iterator for AnyEnding<'_, '_> {
+    type Item = Range<usize>;
+
+    fn next(&mut self) -> Option<Range<usize>> {
+        loop {
+            let place = self.places.next()?;
+            if let Some(range) = self.around(place) {
+                self.free_from = range.end;
+                return Some(range);
+            }
+        }
+    }
+}
+
+/// Returns a content with its changes as pieces, in order: slices of the old content and the new
+/// texts.
+pub(crate) fn pieces<'a>(old: &'a [u8], changes: &[Change<'a>]) -> Vec<&'a [u8]> {
+    let mut pieces = Vec::with_capacity(changes.len() * 2 + 1);
+    let mut at = 0;
+    for change in changes {
+        pieces.push(old.get(at..change.range.start).unwrap_or_default());
+        pieces.push(change.new);
+        at = change.range.end;
+    }
+    pieces.push(old.get(at..).unwrap_or_default());
+    pieces.retain(|piece| !piece.is_empty());
+    pieces
+}

@@ -1,0 +1,98 @@
+//! Reading a file block by block.
+//!
+//! A size is never believed: files of procfs say 0, others grow while they are read, and some never
+//! end. So a scan reads until the file ends, looks between blocks whether anybody still waits, and
+//! gives up after a bound that no honest file reaches.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+
+use sinew_tool::{Context, FileError, FileTarget, Kind, ToolError};
+
+/// No scan reads more than this.
+const MAX_BYTES: u64 = 64 << 30;
+
+/// One pass over an open file.
+pub(crate) struct Scan<'a> {
+    cx: &'a Context,
+    target: &'a FileTarget,
+    file: &'a File,
+    buffer: Vec<u8>,
+    read: u64,
+    ended: bool,
+}
+
+impl<'a> Scan<'a> {
+    pub(crate) fn new(cx: &'a Context, target: &'a FileTarget, file: &'a File) -> Self {
+        Self { cx, target, file, buffer: Vec::new(), read: 0, ended: false }
+    }
+
+    /// Returns the next `size` bytes, or fewer where the file ends before.
+    pub(crate) fn block(&mut self, size: usize) -> Result<&[u8], ToolError> {
+        still_wanted(self.cx)?;
+        if MAX_BYTES < self.read {
+            return Err(ToolError::new(
+                Kind::LimitReached,
+                format!("the file does not end within {} GiB", MAX_BYTES >> 30),
+            ));
+        }
+        self.buffer.resize(size, 0);
+        let n = fill(self.file, &mut self.buffer)
+            .map_err(|error| self.cx.about(self.target, FileError::Io(error)))?;
+        self.buffer.truncate(n);
+        self.ended = n < size;
+        self.read += n as u64;
+        Ok(&self.buffer)
+    }
+
+    /// Returns the block read last.
+    pub(crate) fn last(&self) -> &[u8] {
+        &self.buffer
+    }
+
+    /// Goes on reading at a place.
+    pub(crate) fn seek(&mut self, to: u64) -> Result<(), ToolError> {
+        let mut file = self.file;
+        file.seek(SeekFrom::Start(to))
+            .map_err(|error| self.cx.about(self.target, FileError::Io(error)))?;
+        self.ended = false;
+        Ok(())
+    }
+
+    /// Returns whether the last block reached the end of the file.
+    pub(crate) fn ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Returns how many bytes were read so far.
+    pub(crate) fn read(&self) -> u64 {
+        self.read
+    }
+}
+
+/// Fails when the call was taken back or its time is over.
+pub(crate) fn still_wanted(cx: &Context) -> Result<(), ToolError> {
+    if cx.cancel.is_cancelled() {
+        return Err(ToolError::new(Kind::Cancelled, "the call was cancelled"));
+    }
+    match cx.deadline {
+        Some(deadline) if deadline <= cx.world.clock.now() => {
+            Err(ToolError::new(Kind::Timeout, "the time ran out"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Reads until the buffer is full or the file ends; returns how many bytes are there.
+fn fill(mut file: &File, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut n = 0;
+    while let Some(rest) = buffer.get_mut(n..).filter(|rest| !rest.is_empty()) {
+        match file.read(rest) {
+            Ok(0) => break,
+            Ok(more) => n += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(n)
+}

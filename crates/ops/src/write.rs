@@ -1,0 +1,138 @@
+//! Write: a file gets a new content.
+//!
+//! The replacement is atomic: whoever reads the file sees the old content or the new one. What the
+//! content was before does not matter here; whether it should have been read first is a rule of the
+//! runtime.
+
+use std::io::Read;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use sinew_tool::{
+    Access, Bound, Claim, Context, Cost, Expect, Facts, FileError, FileSettings, Links, Operation,
+    Param, ParamKind, Preset, Preview, Reply, Row, Shaping, Targets, ToolError,
+};
+
+use crate::diff;
+use crate::edit;
+use crate::source::{self, Content};
+
+/// The largest old or new content that a preview compares.
+const MAX_COMPARED: u64 = 1 << 20;
+
+/// The largest content that is written on the thread that read the call.
+const SMALL: usize = 1 << 20;
+
+/// Writes a file.
+#[derive(Debug)]
+pub struct Write;
+
+/// What Write is asked.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Args {
+    /// The file.
+    pub path: String,
+    /// Its new content.
+    pub content: String,
+    /// Whether missing parent directories are created.
+    #[serde(default)]
+    pub parents: bool,
+    /// Whether the target of a symbolic link is changed; else a link is refused.
+    #[serde(default)]
+    pub follow_links: bool,
+}
+
+/// What Write did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Out {
+    /// The real path.
+    pub path: PathBuf,
+    /// The size of the new content.
+    pub bytes_written: u64,
+    /// Whether the file did not exist before.
+    pub created: bool,
+}
+
+/// The native row.
+pub const NATIVE: Row<Write> = Row {
+    name: "Write",
+    description: "Creates or replaces a file; parent directories are created.",
+    params: &[
+        Param::required("file_path", "path", ParamKind::String, "").also(&["path"]),
+        Param::required("content", "content", ParamKind::String, ""),
+    ],
+    presets: &[("parents", Preset::Bool(true)), ("follow_links", Preset::Bool(true))],
+    absolute_paths: false,
+    bound: Bound::DEFAULT,
+    core: true,
+    shape,
+    fail: |error, _| Reply::failure(error),
+};
+
+impl Operation for Write {
+    const NAME: &'static str = "Write";
+    const FACTS: Facts = Facts { idempotent: true, ..Facts::CHANGES };
+    type Args = Args;
+    type Out = Out;
+
+    fn claims(args: &Args, _settings: &FileSettings) -> Vec<Claim> {
+        let links = if args.follow_links { Links::Follow } else { Links::Refuse };
+        let access = Access::Write { parents: args.parents, links };
+        vec![Claim { argument: "path", path: Some(args.path.clone()), access }]
+    }
+
+    fn cost(args: &Args, _targets: &Targets) -> Cost {
+        if args.content.len() <= SMALL { Cost::Cheap } else { Cost::Long }
+    }
+
+    fn preview(args: &Args, cx: &Context) -> Preview {
+        let Ok(target) = cx.target(0) else { return Preview::Nothing };
+        let shown = cx.shown(&target.path);
+        let new = args.content.as_bytes();
+        let (created, old) = match cx.world.files.open(target.slot) {
+            Ok(opened) => {
+                let mut old = Vec::new();
+                let read = (&opened.file).take(MAX_COMPARED + 1).read_to_end(&mut old);
+                (false, read.map(|_| old).unwrap_or_default())
+            }
+            Err(FileError::Missing) => (true, Vec::new()),
+            Err(FileError::Permission) => return Preview::Unknown,
+            Err(_) => return Preview::Nothing,
+        };
+        let size = new.len();
+        let diff = if MAX_COMPARED < old.len() as u64 {
+            format!("[more than {MAX_COMPARED} bytes become {size}]\n")
+        } else if source::sniff(&old) != Content::Text {
+            format!("[{} bytes of binary content become {size} bytes]\n", old.len())
+        } else if MAX_COMPARED < size as u64 {
+            format!("[{} bytes become {size}]\n", old.len())
+        } else {
+            diff::of_contents(&old, new, edit::preview_limits(cx))
+        };
+        Preview::Diff(diff::titled(&shown, created, &diff))
+    }
+
+    async fn run(args: &Args, cx: &Context) -> Result<Out, ToolError> {
+        let target = cx.target(0)?;
+        let written = cx
+            .world
+            .files
+            .replace(target.slot, &[args.content.as_bytes()], Expect::Any)
+            .map_err(|error| cx.about(target, error))?;
+        Ok(Out {
+            path: target.path.clone(),
+            bytes_written: written.bytes,
+            created: written.created,
+        })
+    }
+}
+
+fn shape(_args: &Args, out: Out, shaping: &Shaping<'_>) -> Reply {
+    Reply::text(format!(
+        "{} {}: {} bytes",
+        if out.created { "created" } else { "wrote" },
+        shaping.shown(&out.path),
+        out.bytes_written
+    ))
+}
