@@ -1,1 +1,12 @@
+//! Worlds for tests.
+//!
+//! A [`MemoryWorld`] is a tree of files in memory that answers as the World of the guard does, so
+//! that operations, dialects and the way of a call can be tested without a real tree.
 
+mod golden;
+mod ignore_rules;
+mod memory;
+mod tree;
+
+pub use golden::golden;
+pub use memory::{MemoryWorld, ROOT, call};

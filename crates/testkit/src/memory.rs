@@ -1,0 +1,541 @@
+//! A World in memory.
+//!
+//! It answers as the World of the guard does for somebody who owns every file and is not root:
+//!
+//! - Paths are resolved beneath one root, [`ROOT`], which is also the working directory. Links are
+//!   followed, `..` included, but never out of the root. A missing file is a target without a state;
+//!   whatever lies behind a dangling link can be neither read nor created.
+//! - Opening hands out a real file descriptor with a copy of the content. Directories and special
+//!   files are refused; a file that its owner may not read is denied.
+//! - A replacement gives the file a new inode, keeps its mode and takes its time from the clock.
+//!   `Write` creates missing parents only where its claim says so, `Edit` creates nothing, and a
+//!   World for previews changes nothing.
+//! - A walk visits in no useful order, with two visitors in turn on one thread. Links are shown and
+//!   not followed. `.git`, `.sinew` and `.molf` count as hidden unless they are asked for; ignore
+//!   files count by the rules of ripgrep. A directory that is left out counts once.
+//! - A listing shows every name, state directories included, sorted by bytes.
+//!
+//! Absent: path rules of the configuration, protected names, hard links, owners, other file systems.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{MemfdFlags, memfd_create};
+use serde_json::Value;
+use sinew_tool::{
+    Access, Arguments, Cancel, Change, Claim, Clock, Context, Entry, Expect, FileError, FileKind,
+    FileMeta, FileSettings, FileState, FileTarget, Files, Flow, Kind, Links, Listed, Listing, Memo,
+    Opened, Prepared, Preview, Progress, Reply, Shaping, Slot, Stamp, Targets, Tool, ToolError,
+    Visitor, Visitors, WalkOptions, WalkReport, World, Written,
+};
+
+use crate::ignore_rules::IgnoreRules;
+use crate::tree::{Node, Place, Tree, What};
+
+/// The root and working directory of every memory world.
+pub const ROOT: &str = "/root-of-test";
+
+/// The seconds since 1970 at which files are made; each is one second younger than the one before.
+const BORN: i64 = 1_700_000_000;
+
+/// Directories that are not entered unless that is asked for.
+const STATE: [&str; 3] = [".git", ".sinew", ".molf"];
+
+/// A tree of files in memory, with what calls on it share.
+#[derive(Clone)]
+pub struct MemoryWorld {
+    tree: Arc<Mutex<Tree>>,
+    clock: Arc<MemoryClock>,
+    memo: Arc<Memo>,
+    n_made: Arc<AtomicU64>,
+    /// Settings of the file tools.
+    pub settings: Arc<FileSettings>,
+    /// The cancellation of every call.
+    pub cancel: Cancel,
+    /// The deadline of every call.
+    pub deadline: Option<Instant>,
+}
+
+impl Default for MemoryWorld {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl MemoryWorld {
+    /// Returns a world with an empty root.
+    pub fn new() -> Self {
+        Self::with_settings(FileSettings::default())
+    }
+
+    /// Returns a world with an empty root and settings of its own.
+    pub fn with_settings(settings: FileSettings) -> Self {
+        Self {
+            tree: Arc::new(Mutex::new(Tree::new(Path::new(ROOT)))),
+            clock: Arc::new(MemoryClock::new()),
+            memo: Arc::default(),
+            n_made: Arc::default(),
+            settings: Arc::new(settings),
+            cancel: Cancel::default(),
+            deadline: None,
+        }
+    }
+
+    /// Makes a file with its parents. Paths of this and the other makers are relative to the root.
+    pub fn file(&self, path: &str, content: impl AsRef<[u8]>) -> &Self {
+        self.make(path, What::File(Arc::from(content.as_ref())), 0o644)
+    }
+
+    /// Makes a directory with its parents.
+    pub fn directory(&self, path: &str) -> &Self {
+        self.make(path, What::Directory, 0o755)
+    }
+
+    /// Makes a symbolic link.
+    pub fn link(&self, path: &str, target: &str) -> &Self {
+        self.make(path, What::Link(PathBuf::from(target)), 0o777)
+    }
+
+    /// Makes something that is neither file nor directory nor link.
+    pub fn special(&self, path: &str) -> &Self {
+        self.make(path, What::Special, 0o644)
+    }
+
+    /// Sets when the content of a file changed last, in seconds since 1970.
+    pub fn modified(&self, path: &str, seconds: i64) -> &Self {
+        if let Some(node) = self.tree().get_mut(&absolute(path)) {
+            node.modified = Stamp { seconds, nanos: 0 };
+        }
+        self
+    }
+
+    /// Sets the permission bits of a file.
+    pub fn mode(&self, path: &str, mode: u32) -> &Self {
+        if let Some(node) = self.tree().get_mut(&absolute(path)) {
+            node.mode = mode;
+        }
+        self
+    }
+
+    /// Removes a file, or a directory with all that is beneath it.
+    pub fn remove(&self, path: &str) -> &Self {
+        self.tree().remove(&absolute(path));
+        self
+    }
+
+    /// Returns the content of a file.
+    pub fn content(&self, path: &str) -> Option<Vec<u8>> {
+        match &self.tree().get(&absolute(path))?.what {
+            What::File(content) => Some(content.to_vec()),
+            _ => None,
+        }
+    }
+
+    /// Returns what is known of a path, links not followed.
+    pub fn meta(&self, path: &str) -> Option<FileMeta> {
+        self.tree().get(&absolute(path)).map(Node::meta)
+    }
+
+    /// Lets the clock go on by so much at each look at it.
+    pub fn tick(&self, step: Duration) -> &Self {
+        let step = u64::try_from(step.as_nanos()).unwrap_or(u64::MAX);
+        self.clock.step_ns.store(step, Ordering::Relaxed);
+        self
+    }
+
+    /// Returns the time of the clock.
+    pub fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// Contains claims as the guard does.
+    pub fn contain(&self, claims: Vec<Claim>) -> Result<Targets, ToolError> {
+        let files: Result<Vec<FileTarget>, ToolError> = claims
+            .into_iter()
+            .enumerate()
+            .map(|(at, claim)| {
+                let written = claim.path.clone();
+                self.target(Slot(at), claim).map_err(|error| match written {
+                    Some(written) => error.about(&written),
+                    None => error.about("."),
+                })
+            })
+            .collect();
+        files.map(|files| Targets { files })
+    }
+
+    fn target(&self, slot: Slot, claim: Claim) -> Result<FileTarget, FileError> {
+        let tree = self.tree();
+        let place = self.place(&tree, &claim)?;
+        let state = match tree.get(&place.real) {
+            Some(node) => FileState::Found(node.meta()),
+            None => FileState::Missing,
+        };
+        let root = PathBuf::from(ROOT);
+        Ok(FileTarget { slot, claim, path: place.real, root, state, protected: None })
+    }
+
+    fn place(&self, tree: &Tree, claim: &Claim) -> Result<Place, FileError> {
+        let links = match claim.access {
+            Access::Write { links, .. } | Access::Edit { links } => links,
+            Access::Read | Access::Search => Links::Follow,
+        };
+        tree.resolve(&Path::new(ROOT).join(claim.path.as_deref().unwrap_or(".")), links)
+    }
+
+    /// Returns the context of a call with these claims. One that may not change anything is for
+    /// previews.
+    pub fn context(&self, claims: Vec<Claim>, may_change: bool) -> Result<Context, ToolError> {
+        let targets = Arc::new(self.contain(claims)?);
+        let files = MemoryFiles {
+            world: self.clone(),
+            targets: Arc::clone(&targets),
+            may_change,
+            changes: Mutex::new(Vec::new()),
+        };
+        let clock: Arc<dyn Clock> = Arc::clone(&self.clock) as Arc<dyn Clock>;
+        Ok(Context {
+            world: World { files: Arc::new(files), clock },
+            targets,
+            cwd: Arc::from(Path::new(ROOT)),
+            settings: Arc::clone(&self.settings),
+            memo: Arc::clone(&self.memo),
+            cancel: self.cancel.clone(),
+            progress: Progress::default(),
+            deadline: self.deadline,
+        })
+    }
+
+    /// Returns what a call would change.
+    pub fn preview(&self, tool: &Arc<dyn Tool>, args: &Value) -> Result<Preview, ToolError> {
+        let prepared = self.prepare(tool, args)?;
+        let cx = self.context(prepared.claims(), false)?;
+        Ok(prepared.preview(&cx))
+    }
+
+    fn prepare(&self, tool: &Arc<dyn Tool>, args: &Value) -> Result<Box<dyn Prepared>, ToolError> {
+        let args: Arguments = args.as_object().cloned().unwrap_or_default();
+        Arc::clone(tool).prepare(args, &self.settings)
+    }
+
+    fn make(&self, path: &str, what: What, mode: u32) -> &Self {
+        let n_made = self.n_made.fetch_add(1, Ordering::Relaxed);
+        let time = Stamp { seconds: BORN + n_made.cast_signed(), nanos: 0 };
+        self.tree().put(&absolute(path), what, mode, time);
+        self
+    }
+
+    fn tree(&self) -> MutexGuard<'_, Tree> {
+        self.tree.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn absolute(path: &str) -> PathBuf {
+    Path::new(ROOT).join(path)
+}
+
+/// Runs one call of a tool as the runtime does, without rules, hooks and ledger.
+pub fn call(world: &MemoryWorld, tool: &Arc<dyn Tool>, args: Value) -> Reply {
+    let path = args.as_object().and_then(|args| {
+        ["file_path", "path"].iter().find_map(|name| args.get(*name)?.as_str().map(str::to_owned))
+    });
+    let reply = world.prepare(tool, &args).and_then(|prepared| run(world, prepared));
+    reply.unwrap_or_else(|error| tool.fail(&error, path.as_deref()))
+}
+
+fn run(world: &MemoryWorld, prepared: Box<dyn Prepared>) -> Result<Reply, ToolError> {
+    let cx = world.context(prepared.claims(), true)?;
+    let targets = Arc::clone(&cx.targets);
+    let cwd = Arc::clone(&cx.cwd);
+    let mut future = pin!(prepared.run(cx));
+    let mut waker = std::task::Context::from_waker(Waker::noop());
+    match future.as_mut().poll(&mut waker) {
+        Poll::Ready(ran) => {
+            let settings = &world.settings;
+            Ok(ran?.shape(&Shaping { targets: &targets, cwd: &cwd, settings }))
+        }
+        Poll::Pending => {
+            Err(ToolError::new(Kind::ExecutionFailed, "the call waits, which nothing here wakes"))
+        }
+    }
+}
+
+/// A clock that goes on only when it is looked at.
+struct MemoryClock {
+    start: Instant,
+    passed_ns: AtomicU64,
+    step_ns: AtomicU64,
+}
+
+impl MemoryClock {
+    fn new() -> Self {
+        let (passed_ns, step_ns) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { start: Instant::now(), passed_ns, step_ns }
+    }
+}
+
+impl Clock for MemoryClock {
+    fn now(&self) -> Instant {
+        let step = self.step_ns.load(Ordering::Relaxed);
+        let passed = self.passed_ns.fetch_add(step, Ordering::Relaxed);
+        self.start + Duration::from_nanos(passed)
+    }
+
+    fn wall_ms(&self) -> u64 {
+        1_800_000_000_000 + self.passed_ns.load(Ordering::Relaxed) / 1_000_000
+    }
+}
+
+/// The files of one call.
+struct MemoryFiles {
+    world: MemoryWorld,
+    targets: Arc<Targets>,
+    may_change: bool,
+    changes: Mutex<Vec<Change>>,
+}
+
+impl MemoryFiles {
+    fn at(&self, slot: Slot) -> Result<&FileTarget, FileError> {
+        self.targets.files.get(slot.0).ok_or(FileError::Missing)
+    }
+
+    /// Returns the directory at a slot that may be looked into.
+    fn directory(&self, tree: &Tree, slot: Slot) -> Result<PathBuf, FileError> {
+        let target = self.at(slot)?;
+        if target.claim.access.changes() {
+            let why = String::from("the call did not ask to look beneath it");
+            return Err(FileError::Denied(why));
+        }
+        match tree.get(&target.path).map(Node::kind) {
+            None => Err(FileError::Missing),
+            Some(FileKind::Directory) => Ok(target.path.clone()),
+            Some(_) => Err(FileError::NotDirectory),
+        }
+    }
+}
+
+/// Returns an open file with the content of a node.
+fn open(node: &Node) -> Result<File, FileError> {
+    match &node.what {
+        What::File(_) if node.mode & 0o400 == 0 => Err(FileError::Permission),
+        What::File(content) => {
+            let descriptor = memfd_create(c"memory-world", MemfdFlags::CLOEXEC)
+                .map_err(|errno| FileError::Io(errno.into()))?;
+            let mut file = File::from(descriptor);
+            file.write_all(content).map_err(FileError::Io)?;
+            file.seek(SeekFrom::Start(0)).map_err(FileError::Io)?;
+            Ok(file)
+        }
+        _ => Err(FileError::NotRegular(node.kind())),
+    }
+}
+
+fn hash(content: &[u8]) -> String {
+    blake3::hash(content).to_hex().to_string()
+}
+
+impl Files for MemoryFiles {
+    fn meta(&self, slot: Slot) -> Result<FileMeta, FileError> {
+        let tree = self.world.tree();
+        tree.get(&self.at(slot)?.path).map(Node::meta).ok_or(FileError::Missing)
+    }
+
+    fn open(&self, slot: Slot) -> Result<Opened, FileError> {
+        let tree = self.world.tree();
+        let node = tree.get(&self.at(slot)?.path).ok_or(FileError::Missing)?;
+        Ok(Opened { file: open(node)?, meta: node.meta() })
+    }
+
+    fn replace(
+        &self,
+        slot: Slot,
+        pieces: &[&[u8]],
+        expect: Expect<'_>,
+    ) -> Result<Written, FileError> {
+        let target = self.at(slot)?;
+        let parents = match target.claim.access {
+            Access::Write { parents, .. } if self.may_change => Some(parents),
+            Access::Edit { .. } if self.may_change => None,
+            _ => {
+                let why = String::from("the call was cleared to look only");
+                return Err(FileError::Denied(why));
+            }
+        };
+        let mut tree = self.world.tree();
+        let place = self.world.place(&tree, &target.claim)?;
+        let old = tree.get(&target.path).cloned();
+        match (&old, parents) {
+            (None, _) if place.gone => return Err(FileError::Missing),
+            (None, None) => return Err(FileError::Missing),
+            (None, Some(false)) if place.orphan => return Err(FileError::NoParent),
+            _ => {}
+        }
+        let before = match old.as_ref().map(|node| &node.what) {
+            None => None,
+            Some(What::File(content)) => Some(Arc::clone(content)),
+            Some(_) => {
+                let kind = old.as_ref().map_or(FileKind::Special, Node::kind);
+                return Err(FileError::NotRegular(kind));
+            }
+        };
+        let identity = old.as_ref().map(|node| node.meta().identity);
+        if let Expect::Same(wanted, content) = expect
+            && (identity != Some(wanted) || before.as_deref() != Some(content))
+        {
+            return Err(FileError::Changed);
+        }
+        let mode = old.as_ref().map_or(0o644, |node| node.mode);
+        if mode & 0o200 == 0 {
+            return Err(FileError::Permission);
+        }
+        let content = pieces.concat();
+        let bytes = content.len() as u64;
+        let after = Some(hash(&content));
+        let wall_ms = self.world.clock.wall_ms();
+        let nanos = self.world.n_made.fetch_add(1, Ordering::Relaxed) % 1_000_000_000;
+        let time = Stamp { seconds: (wall_ms / 1_000).cast_signed(), nanos: nanos as u32 };
+        tree.put(&target.path, What::File(Arc::from(content)), mode, time);
+        let before = before.map(|content| hash(&content));
+        let path = target.path.clone();
+        let change = Change { path, before, after, bytes };
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner).push(change);
+        Ok(Written { bytes, created: old.is_none() })
+    }
+
+    fn walk(
+        &self,
+        slot: Slot,
+        options: &WalkOptions,
+        visitors: &dyn Visitors,
+        stop: &AtomicBool,
+    ) -> Result<WalkReport, FileError> {
+        let tree = self.world.tree();
+        let start = self.directory(&tree, slot)?;
+        let mut walk = Walk {
+            tree: &tree,
+            start: &start,
+            options,
+            stop,
+            visitors: [visitors.visitor(), visitors.visitor()],
+            rules: IgnoreRules::default(),
+            report: WalkReport { complete: true, ..WalkReport::default() },
+        };
+        let flow = walk.directory(&start, 0);
+        walk.report.complete = flow == Flow::Continue;
+        Ok(walk.report)
+    }
+
+    fn list(&self, slot: Slot, limit: usize) -> Result<Listing, FileError> {
+        let tree = self.world.tree();
+        let directory = self.directory(&tree, slot)?;
+        let mut rows: Vec<Listed> = tree
+            .children(&directory)
+            .map(|(path, node)| Listed {
+                path: PathBuf::from(path.file_name().unwrap_or_default()),
+                kind: node.kind(),
+                meta: Some(node.meta()),
+            })
+            .collect();
+        rows.sort_by(|a, b| a.path.as_os_str().cmp(b.path.as_os_str()));
+        let total = rows.len() as u64;
+        rows.truncate(limit);
+        Ok(Listing { rows, total, ..Listing::default() })
+    }
+
+    fn changes(&self) -> Vec<Change> {
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+struct Walk<'w> {
+    tree: &'w Tree,
+    start: &'w Path,
+    options: &'w WalkOptions,
+    stop: &'w AtomicBool,
+    visitors: [Box<dyn Visitor + 'w>; 2],
+    rules: IgnoreRules,
+    report: WalkReport,
+}
+
+impl Walk<'_> {
+    fn directory(&mut self, directory: &Path, depth: usize) -> Flow {
+        let mut entries: Vec<(&Path, &Node)> = self.tree.children(directory).collect();
+        // Any order will do, as long as nobody can rely on it.
+        entries.sort_by_cached_key(|(path, _)| {
+            let mut hasher = DefaultHasher::new();
+            path.hash(&mut hasher);
+            hasher.finish()
+        });
+        for (path, node) in entries {
+            if self.stop.load(Ordering::Relaxed) || self.entry(path, node, depth) == Flow::Stop {
+                return Flow::Stop;
+            }
+        }
+        Flow::Continue
+    }
+
+    fn entry(&mut self, path: &Path, node: &Node, depth: usize) -> Flow {
+        let beneath = path.strip_prefix(self.start).unwrap_or(path);
+        let is_directory = node.kind() == FileKind::Directory;
+        let name = path.file_name().unwrap_or_default();
+        let state = is_directory && STATE.iter().any(|state| name == *state);
+        if state && !self.options.enter_state {
+            self.report.skipped.hidden += 1;
+            return Flow::Continue;
+        }
+        let heeds = self.options.heed_ignore;
+        if heeds && self.rules.leave_out(self.tree, path, is_directory) {
+            self.report.skipped.ignored += 1;
+            return Flow::Continue;
+        }
+        self.visitors.rotate_left(1);
+        let [visitor, _] = &mut self.visitors;
+        if !is_directory || self.options.directories {
+            let seen = Seen { path: beneath, name, node };
+            if visitor.visit(&seen) == Flow::Stop {
+                return Flow::Stop;
+            }
+        }
+        let deep = self.options.max_depth.is_none_or(|max| depth < max);
+        if is_directory && deep && visitor.enter(beneath) {
+            return self.directory(path, depth + 1);
+        }
+        Flow::Continue
+    }
+}
+
+struct Seen<'s> {
+    path: &'s Path,
+    name: &'s OsStr,
+    node: &'s Node,
+}
+
+impl Entry for Seen<'_> {
+    fn path(&self) -> &Path {
+        self.path
+    }
+
+    fn name(&self) -> &OsStr {
+        self.name
+    }
+
+    fn kind(&self) -> FileKind {
+        self.node.kind()
+    }
+
+    fn meta(&self) -> Result<FileMeta, FileError> {
+        Ok(self.node.meta())
+    }
+
+    fn open(&self) -> Result<File, FileError> {
+        open(self.node)
+    }
+}
