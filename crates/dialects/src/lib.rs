@@ -1,1 +1,23 @@
+//! Tool vocabularies: tables that give the operations their names, parameters, units, defaults,
+//! limits and reply shapes.
+//!
+//! A dialect is one file here. It holds no state and does no I/O; what it may choose is shape, never
+//! containment, policy, atomicity or what is cut.
 
+mod moltis;
+mod native;
+mod rules;
+
+use sinew_tool::Dialect;
+
+pub use moltis::MOLTIS;
+pub use native::NATIVE;
+pub use rules::operations;
+
+/// Every dialect, in the order of the help.
+pub const ALL: &[Dialect] = &[NATIVE, MOLTIS];
+
+/// Returns the dialect of a name.
+pub fn dialect(name: &str) -> Option<&'static Dialect> {
+    ALL.iter().find(|dialect| dialect.name == name)
+}

@@ -148,7 +148,7 @@ fn ruling(verdict: Verdict, rule: &'static str, why: impl Into<Cow<'static, str>
 }
 
 /// Returns whether a name fits a pattern in which `*` stands for any run of characters.
-fn name_matches(pattern: &str, name: &str) -> bool {
+pub fn name_matches(pattern: &str, name: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else { return pattern == name };
     let Some(mut left) = name.strip_prefix(first) else { return false };
     let mut parts = rest.split('*').peekable();

@@ -21,15 +21,25 @@ mod rules;
 mod stat;
 mod state;
 mod store;
+mod streams;
 mod walk;
 
 pub use clear::{Cleared, Contained};
 pub use clock::SystemClock;
 pub use guard::{Guard, GuardError, GuardSettings};
-pub use judge::{Case, Clearance, Profile, Rules, judge};
+pub use judge::{Case, Clearance, Profile, Rules, judge, name_matches};
 pub use ledger::{LedgerSync, Recorded, SqliteLedger};
 pub use resolve::Resolver;
 pub use roots::{RootError, Roots};
 pub use rules::RuleError;
 pub use state::StateDir;
 pub use store::Store;
+pub use streams::{BlockingFile, Streams, standard_streams};
+
+/// Returns whether the kernel resolves paths beneath a handle by itself.
+pub fn has_openat2() -> bool {
+    use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    openat2(CWD, c"/", flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS).is_ok()
+}

@@ -1,1 +1,95 @@
+//! The hands of an LLM agent: one runtime that executes the tool calls a model makes, contained,
+//! judged and recorded, in the vocabulary the model was trained on.
+//!
+//! An embedding program picks a dialect and roots, and calls:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use sinew::{Approvals, Asking, CallOptions, MemoryLedger, Request, Runtime};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let dir = tempfile::tempdir()?;
+//! # let project = dir.path();
+//! let ledger = Arc::new(MemoryLedger::default());
+//! let runtime = Runtime::builder(sinew::dialects::NATIVE)
+//!     .root(project)
+//!     .asking(Asking { approvals: Approvals::Allow, ..Asking::default() })
+//!     .ledger(ledger.clone())
+//!     .build()?;
+//!
+//! let arguments = serde_json::json!({"file_path": "notes.md", "content": "hello\n"});
+//! let request = Request::new("call-1", "Write", arguments.as_object().cloned().unwrap_or_default());
+//! # let tokio = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+//! # tokio.block_on(async {
+//! let reply = runtime.call(request, CallOptions::default()).await;
+//! assert!(reply.ok);
+//! # });
+//! assert_eq!(ledger.take().len(), 1);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Own tools implement [`Tool`] and are added with [`Builder::tool`]. The feature `cli` (on by
+//! default) adds the command with its configuration files and MCP; embedding programs leave it out
+//! with `default-features = false`.
 
+#[cfg(feature = "cli")]
+pub mod cli;
+#[cfg(feature = "cli")]
+mod commands;
+#[cfg(feature = "cli")]
+pub mod config;
+#[cfg(feature = "cli")]
+mod terminal;
+#[cfg(feature = "cli")]
+mod wiring;
+
+/// The tool vocabularies.
+pub mod dialects {
+    pub use sinew_dialects::{ALL, MOLTIS, NATIVE, dialect};
+}
+
+pub use sinew_guard::{LedgerSync, Profile, Recorded, Resolver, Rules, SqliteLedger, StateDir};
+pub use sinew_runtime::{
+    Approvals, Asking, BuildError, Builder, CallOptions, Catalog, MemoryLedger, NoLedger, Runtime,
+    ToolInfo,
+};
+pub use sinew_tool::*;
+
+/// Runs the command `sinew` with the arguments of this process.
+#[cfg(feature = "cli")]
+pub fn main() -> std::process::ExitCode {
+    use clap::Parser as _;
+
+    let cli = cli::Cli::parse();
+    match run(&cli) {
+        Ok(code) => code,
+        // A reader that has seen enough is no failure.
+        Err(error) if is_broken_pipe(&error) => std::process::ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("sinew: {error:#}");
+            std::process::ExitCode::from(2)
+        }
+    }
+}
+
+#[cfg(feature = "cli")]
+fn run(cli: &cli::Cli) -> anyhow::Result<std::process::ExitCode> {
+    let loaded = wiring::load(&cli.global)?;
+    match &cli.command {
+        cli::Command::Tools(args) => commands::tools::run(&loaded, args),
+        cli::Command::Call(args) => commands::call::run(&loaded, args),
+        cli::Command::Mcp => commands::mcp::run(&loaded),
+        cli::Command::Config { command: cli::ConfigCommand::Show { json } } => {
+            commands::config::show(&loaded, *json)
+        }
+        cli::Command::Doctor { json } => commands::doctor::run(&loaded, *json),
+    }
+}
+
+#[cfg(feature = "cli")]
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .downcast_ref::<std::io::Error>()
+        .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+}

@@ -1,1 +1,7 @@
-fn main() {}
+//! The command `sinew`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    sinew::main()
+}

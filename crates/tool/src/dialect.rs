@@ -14,6 +14,6 @@ pub struct Dialect {
     pub tools: fn() -> Vec<Arc<dyn Tool>>,
     /// Returns the settings before configuration.
     pub settings: fn() -> FileSettings,
-    /// Whether the vocabulary's own page demands approval with a limit in milliseconds.
+    /// How long somebody who is asked may take, in milliseconds, unless configured.
     pub approval_timeout_ms: u64,
 }

@@ -61,7 +61,7 @@ pub struct Row<O: Operation> {
     pub params: &'static [Param],
     /// Canonical fields that the dialect fixes.
     pub presets: &'static [(&'static str, Preset)],
-    /// Whether relative paths are refused.
+    /// Whether relative and missing paths are refused.
     pub absolute_paths: bool,
     /// The most that a reply may hold.
     pub bound: Bound,
@@ -99,10 +99,17 @@ impl<O: Operation> Row<O> {
         claims
     }
 
-    /// Refuses relative paths where the dialect takes none, and paths with nothing in them.
+    /// Refuses relative and missing paths where the dialect takes none, and paths with nothing in
+    /// them.
     fn check_paths(&self, claims: &[Claim]) -> Result<(), ToolError> {
         for claim in claims {
-            let Some(path) = &claim.path else { continue };
+            let Some(path) = &claim.path else {
+                if self.absolute_paths {
+                    return Err(ToolError::argument(claim.argument, "is missing")
+                        .hint("it has no default unless `tools.fs.workspace_root` is configured"));
+                }
+                continue;
+            };
             if path.is_empty() {
                 return Err(ToolError::argument(claim.argument, "is empty; name a path"));
             }

@@ -1,0 +1,405 @@
+//! The dialect of Moltis: six file tools with typed JSON payloads.
+//!
+//! A payload with a `kind` is a result, also where the deed was not done: the model branches on it.
+//! Only Read has a payload for a missing file; elsewhere that is an error. Where the published page
+//! and the program differ, the page is followed for names, defaults and limits. Paths are absolute,
+//! links as last component are refused and parents are never created.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+use sinew_ops::{edit, glob, grep, multi_edit, read, write};
+use sinew_tool::{
+    Bound, Dialect, FileSettings, Kind, Param, ParamKind, Preset, Reply, Row, Shaping, Skipped,
+    Tool, ToolError,
+};
+
+/// The dialect of Moltis.
+pub const MOLTIS: Dialect =
+    Dialect { name: "moltis", tools, settings, approval_timeout_ms: 120_000 };
+
+fn tools() -> Vec<Arc<dyn Tool>> {
+    vec![READ.tool(), WRITE.tool(), EDIT.tool(), MULTI_EDIT.tool(), GLOB.tool(), GREP.tool()]
+}
+
+/// The most paths of Glob and rows of Grep.
+const MAX_ROWS: i64 = 1_000;
+
+fn settings() -> FileSettings {
+    FileSettings {
+        require_approval: true,
+        max_read_bytes: Some(10 * 1024 * 1024),
+        glob_limit: MAX_ROWS as usize,
+        grep_limit: MAX_ROWS as usize,
+        ..FileSettings::default()
+    }
+}
+
+const FILE_PATH: Param =
+    Param::required("file_path", "path", ParamKind::String, "Absolute path of the file");
+const OLD: Param = Param::required("old_string", "old_string", ParamKind::String, "Exact text");
+const NEW: Param = Param::required("new_string", "new_string", ParamKind::String, "Replacement");
+const REPLACE_ALL: Param =
+    Param::optional("replace_all", "replace_all", ParamKind::Boolean, "Replace every occurrence")
+        .or(Preset::Bool(false));
+const NO_LINKS: (&str, Preset) = ("follow_links", Preset::Bool(false));
+
+const READ: Row<read::Read> = Row {
+    name: "Read",
+    description: "Reads a file with line numbers. The result's `kind` says what was found.",
+    params: &[
+        FILE_PATH,
+        Param::optional("offset", "offset", LINES, "First line, counted from 1").or(Preset::Int(1)),
+        Param::optional("limit", "limit", LINES, "Most lines")
+            .or(Preset::Int(read::DEFAULT_LIMIT as i64)),
+        Param::optional("pages", "pages", ParamKind::String, "PDF only: pages, such as 1-5"),
+    ],
+    presets: &[("max_line_chars", Preset::Int(2_000))],
+    absolute_paths: true,
+    bound: Bound::HARD,
+    core: true,
+    shape: shape_read,
+    fail: |error, path| fail(error, path, true),
+};
+
+/// 0 counts as 1.
+const LINES: ParamKind = ParamKind::Integer { min: 0, cap: None };
+
+const WRITE: Row<write::Write> = Row {
+    name: "Write",
+    description: "Writes a file atomically. Its directory must exist; links are refused.",
+    params: &[
+        FILE_PATH,
+        Param::required("content", "content", ParamKind::String, "The whole new content"),
+    ],
+    presets: &[("parents", Preset::Bool(false)), NO_LINKS],
+    absolute_paths: true,
+    bound: Bound::HARD,
+    core: true,
+    shape: |_, out, shaping| {
+        Reply::json(json!({
+            "file_path": text(shaping.path(0)),
+            "bytes_written": out.bytes_written,
+            "checkpoint_id": null,
+        }))
+    },
+    fail: |error, path| fail(error, path, false),
+};
+
+const EDIT: Row<edit::Edit> = Row {
+    name: "Edit",
+    description: "Replaces an exact text, which must be unique unless replace_all is set.",
+    params: &[
+        FILE_PATH.also(&["filePath", "filepath", "path"]),
+        OLD.also(&["old_str"]),
+        NEW.also(&["new_str"]),
+        REPLACE_ALL,
+    ],
+    presets: &[NO_LINKS],
+    absolute_paths: true,
+    bound: Bound::HARD,
+    core: true,
+    shape: |args, out, shaping| {
+        Reply::json(json!({
+            "file_path": text(shaping.path(0)),
+            "replacements": out.replacements,
+            "replace_all": args.replace_all,
+            "recovered_via_crlf": out.stage == sinew_ops::Stage::LineEndings,
+            "checkpoint_id": null,
+        }))
+    },
+    fail: |error, path| fail(error, path, false),
+};
+
+const MULTI_EDIT: Row<multi_edit::MultiEdit> = Row {
+    name: "MultiEdit",
+    description: "Makes several edits of one file in order, each on the result of the one before. \
+                  All are made or none.",
+    params: &[
+        FILE_PATH,
+        Param::required(
+            "edits",
+            "edits",
+            ParamKind::Objects(&[OLD, NEW, REPLACE_ALL]),
+            "The edits, in order",
+        ),
+    ],
+    presets: &[NO_LINKS],
+    absolute_paths: true,
+    bound: Bound::HARD,
+    core: true,
+    shape: |_, out, shaping| {
+        let counts: Vec<u64> = out.applied.iter().map(|edit| edit.replacements).collect();
+        Reply::json(json!({
+            "file_path": text(shaping.path(0)),
+            "edits_applied": out.applied.len(),
+            "replacements_per_edit": counts,
+            "recovered_via_crlf": out.matched_other_endings(),
+            "checkpoint_id": null,
+        }))
+    },
+    fail: |error, path| fail(error, path, false),
+};
+
+const GLOB: Row<glob::Glob> = Row {
+    name: "Glob",
+    description: "Finds files by glob, newest first. Ignore files are heeded.",
+    params: &[
+        Param::required("pattern", "pattern", ParamKind::String, "Such as **/*.rs"),
+        Param::optional("path", "path", ParamKind::String, "Absolute path of the directory"),
+    ],
+    presets: &[("star_crosses", Preset::Bool(true))],
+    absolute_paths: true,
+    bound: Bound::HARD,
+    core: true,
+    shape: |_, out, _| {
+        let truncated = out.truncated();
+        let paths: Vec<String> = out.files.iter().map(|file| text(&file.path)).collect();
+        let payload = json!({ "paths": paths, "truncated": truncated, "root": text(&out.root) });
+        searched(payload, truncated, out.skipped)
+    },
+    fail: |error, path| fail(error, path, false),
+};
+
+const GREP: Row<grep::Grep> = Row {
+    name: "Grep",
+    description: "Searches file contents with a regular expression. Ignore files are heeded.",
+    params: &[
+        Param::required("pattern", "pattern", ParamKind::String, "Regular expression"),
+        Param::optional("path", "path", ParamKind::String, "Absolute path, file or directory"),
+        Param::optional("glob", "glob", ParamKind::String, "Only files of this glob"),
+        Param::optional(
+            "type",
+            "file_type",
+            ParamKind::String,
+            "Only files of this type: rust, py",
+        ),
+        Param::optional(
+            "output_mode",
+            "mode",
+            ParamKind::Enum(&["files_with_matches", "content", "count"]),
+            "What is returned",
+        )
+        .or(Preset::Str("files_with_matches")),
+        Param::optional("-i", "ignore_case", ParamKind::Boolean, "Ignore case"),
+        Param::optional("-n", "line_numbers", ParamKind::Boolean, "Line numbers")
+            .or(Preset::Bool(false)),
+        Param::optional("-A", "after", COUNT, "Lines after each match"),
+        Param::optional("-B", "before", COUNT, "Lines before each match"),
+        Param::optional("-C", "context", COUNT, "Lines around each match").also(&["context"]),
+        Param::optional("multiline", "multiline", ParamKind::Boolean, "Matches may span lines"),
+        Param::optional(
+            "head_limit",
+            "limit",
+            ParamKind::Integer { min: 0, cap: Some(MAX_ROWS) },
+            "Most rows",
+        ),
+        Param::optional("offset", "offset", COUNT, "Rows to pass over"),
+    ],
+    presets: &[("order", Preset::Str("path"))],
+    absolute_paths: true,
+    bound: Bound::HARD,
+    core: true,
+    shape: shape_grep,
+    fail: |error, path| fail(error, path, false),
+};
+
+const COUNT: ParamKind = ParamKind::Integer { min: 0, cap: Some(1_000_000) };
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+fn shape_read(_: &read::Args, out: read::Out, shaping: &Shaping<'_>) -> Reply {
+    let path = text(shaping.path(0));
+    match out {
+        read::Out::Text(lines) => shape_text(&path, &lines),
+        read::Out::Binary { bytes, encoding, base64 } => {
+            let what = encoding.unwrap_or("binary");
+            let mut payload = json!({
+                "kind": "binary",
+                "file_path": path,
+                "bytes": bytes,
+                "message": format!("{what} content of {bytes} bytes is not shown as text"),
+            });
+            if let (Some(base64), Some(object)) = (base64, payload.as_object_mut()) {
+                object.insert(String::from("base64"), Value::from(base64));
+            }
+            typed(payload, Kind::Binary)
+        }
+        read::Out::NotFound => {
+            refused("not_found", Some(&path), "file does not exist", None, Kind::FileNotFound)
+        }
+        read::Out::PermissionDenied => refused(
+            "permission_denied",
+            Some(&path),
+            "the system denies reading the file",
+            None,
+            Kind::PermissionDenied,
+        ),
+        read::Out::TooLarge { bytes, max_bytes } => typed(
+            json!({
+                "kind": "too_large",
+                "file_path": path,
+                "bytes": bytes,
+                "max_bytes": max_bytes,
+                "error": format!("file has {bytes} bytes, more than the limit of {max_bytes}"),
+            }),
+            Kind::TooLarge,
+        ),
+        read::Out::NotRegularFile { kind } => refused(
+            "not_regular_file",
+            Some(&path),
+            &format!("not a regular file but a {}", kind.as_str()),
+            None,
+            Kind::NotRegularFile,
+        ),
+    }
+}
+
+fn shape_text(path: &str, lines: &sinew_ops::Text) -> Reply {
+    let mut content = String::new();
+    for line in lines.lines() {
+        let cut = if 0 < line.cut_chars { "…" } else { "" };
+        content.push_str(&format!("{:>6}→{}{cut}\n", line.number, line.text));
+    }
+    // An empty file counts as one empty line in this vocabulary.
+    let empty = lines.bytes == 0 && lines.total_lines == Some(0) && lines.start_line == 1;
+    if empty {
+        content.push_str("     1→\n");
+    }
+    let mut payload = json!({
+        "kind": "text",
+        "file_path": path,
+        "content": content,
+        "total_lines": if empty { Some(1) } else { lines.total_lines },
+        "rendered_lines": if empty { 1 } else { lines.rendered_lines },
+        "start_line": lines.start_line,
+        "truncated": lines.truncated,
+    });
+    if let (Some(next), Some(object)) = (lines.next_offset, payload.as_object_mut()) {
+        object.insert(String::from("next_offset"), Value::from(next));
+        let hint = format!("read on with offset {next}");
+        object.insert(String::from("continuation_hint"), Value::from(hint));
+    }
+    let mut reply = Reply::json(payload);
+    reply.meta.truncated = lines.truncated;
+    reply.bounded = true;
+    reply
+}
+
+fn shape_grep(args: &grep::Args, out: grep::Out, _: &Shaping<'_>) -> Reply {
+    let (key, rows): (&str, Vec<Value>) = match args.mode {
+        grep::Mode::FilesWithMatches => {
+            ("files", out.files.iter().map(|file| Value::from(text(&file.path))).collect())
+        }
+        grep::Mode::Count => (
+            "counts",
+            out.files
+                .iter()
+                .map(|file| json!({ "path": text(&file.path), "count": file.count }))
+                .collect(),
+        ),
+        grep::Mode::Content => {
+            ("matches", out.files.iter().flat_map(|file| matches(args, file)).collect())
+        }
+    };
+    let mode = match args.mode {
+        grep::Mode::FilesWithMatches => "files_with_matches",
+        grep::Mode::Content => "content",
+        grep::Mode::Count => "count",
+    };
+    let truncated = out.truncated || out.timed_out;
+    let mut payload = Map::new();
+    payload.insert(String::from("mode"), Value::from(mode));
+    payload.insert(key.to_owned(), Value::Array(rows));
+    payload.insert(String::from("truncated"), Value::Bool(truncated));
+    searched(Value::Object(payload), truncated, out.skipped)
+}
+
+/// Returns one row for each match of a file, with the lines around it; lines near two matches stand
+/// in both rows.
+fn matches(args: &grep::Args, file: &grep::FileHits) -> Vec<Value> {
+    let around = args.context.unwrap_or(0);
+    let before = args.before.unwrap_or(around);
+    let after = args.after.unwrap_or(around);
+    let starts = file.hits.iter().filter(|hit| hit.kind == grep::HitKind::Match);
+    starts
+        .map(|start| {
+            let last = file
+                .hits
+                .iter()
+                .skip_while(|hit| hit.number <= start.number)
+                .take_while(|hit| hit.kind == grep::HitKind::More)
+                .last()
+                .map_or(start.number, |hit| hit.number);
+            let near = start.number.saturating_sub(before)..=last.saturating_add(after);
+            let block: Vec<Value> = file
+                .hits
+                .iter()
+                .filter(|hit| near.contains(&hit.number))
+                .map(|hit| {
+                    let is_match = hit.kind != grep::HitKind::Context;
+                    json!({ "line": hit.number, "text": hit.text, "match": is_match })
+                })
+                .collect();
+            let mut row = json!({ "path": text(&file.path) });
+            if let Some(object) = row.as_object_mut() {
+                if args.line_numbers {
+                    object.insert(String::from("line"), Value::from(start.number));
+                }
+                object.insert(String::from("match"), Value::from(start.text.as_str()));
+                if 1 < block.len() {
+                    object.insert(String::from("block"), Value::Array(block));
+                }
+            }
+            row
+        })
+        .collect()
+}
+
+/// Returns the reply of a search: its payload, and what was passed over.
+fn searched(mut payload: Value, truncated: bool, skipped: Skipped) -> Reply {
+    if !skipped.is_empty()
+        && let Some(object) = payload.as_object_mut()
+    {
+        object.insert(String::from("skipped"), json!(skipped));
+    }
+    let mut reply = Reply::json(payload);
+    reply.meta.truncated = truncated;
+    reply.meta.skipped = (!skipped.is_empty()).then_some(skipped);
+    reply
+}
+
+/// Returns a payload that is a result, and tells the ledger how the call really ended.
+fn typed(payload: Value, outcome: Kind) -> Reply {
+    let mut reply = Reply::json(payload);
+    reply.outcome = Some(outcome);
+    reply.bounded = true;
+    reply
+}
+
+fn refused(
+    kind: &str,
+    path: Option<&str>,
+    error: &str,
+    detail: Option<&str>,
+    outcome: Kind,
+) -> Reply {
+    typed(json!({ "kind": kind, "file_path": path, "error": error, "detail": detail }), outcome)
+}
+
+/// Shapes a refusal: what a model can act on is a typed payload, the rest an error.
+fn fail(error: &ToolError, path: Option<&str>, reads: bool) -> Reply {
+    let kind = match error.kind {
+        Kind::FileNotFound if reads => "not_found",
+        Kind::PathDenied => "path_denied",
+        Kind::PermissionDenied => "permission_denied",
+        Kind::NotRegularFile => "not_regular_file",
+        Kind::TooLarge => "too_large",
+        Kind::Binary => "binary",
+        _ => return Reply::failure(error),
+    };
+    refused(kind, path, &error.message, error.hint.as_deref(), error.kind)
+}

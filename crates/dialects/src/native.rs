@@ -1,0 +1,11 @@
+//! The native dialect: sinew's own names. Its rows stand beside the operations.
+
+use sinew_tool::{Dialect, FileSettings};
+
+/// The native dialect.
+pub const NATIVE: Dialect = Dialect {
+    name: "native",
+    tools: sinew_ops::native,
+    settings: FileSettings::default,
+    approval_timeout_ms: 300_000,
+};

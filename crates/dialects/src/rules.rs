@@ -1,0 +1,51 @@
+//! What a tool name in a rule stands for.
+
+use std::collections::BTreeSet;
+
+use crate::ALL;
+
+/// Operations that a rule about another one means too: who may not edit may not edit many places
+/// either.
+const FAMILIES: &[(&str, &[&str])] = &[("Edit", &["Edit", "MultiEdit"])];
+
+/// Turns the tool names of a rule into names of operations, whatever dialect they come from. Globs
+/// and names of tools that no dialect has stay as they are.
+pub fn operations(names: &[String]) -> Vec<String> {
+    let mut operations = BTreeSet::new();
+    for name in names {
+        let found: Vec<String> = ALL
+            .iter()
+            .flat_map(|dialect| (dialect.tools)())
+            .filter(|tool| tool.name() == name || tool.operation() == name)
+            .map(|tool| tool.operation().to_owned())
+            .collect();
+        if found.is_empty() {
+            operations.insert(name.clone());
+        }
+        for operation in found {
+            let family = FAMILIES.iter().find(|(head, _)| *head == operation);
+            match family {
+                Some((_, members)) => operations.extend(members.iter().map(ToString::to_string)),
+                None => drop(operations.insert(operation)),
+            }
+        }
+    }
+    operations.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_stands_for_its_operation() {
+        for (names, expected) in [
+            (vec!["Write"], vec!["Write"]),
+            (vec!["Edit", "Glob"], vec!["Edit", "Glob", "MultiEdit"]),
+            (vec!["browser", "mem*"], vec!["browser", "mem*"]),
+        ] {
+            let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+            assert_eq!(operations(&names), expected);
+        }
+    }
+}

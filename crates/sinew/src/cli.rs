@@ -1,0 +1,130 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::config::env_vars;
+
+/// The hands of an LLM agent: executes the tool calls a model makes, contained, judged and recorded.
+#[derive(Debug, Parser)]
+#[command(name = "sinew", version, max_term_width = 100, disable_help_subcommand = true)]
+pub struct Cli {
+    /// What every command takes.
+    #[command(flatten)]
+    pub global: Global,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Options of every command.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Options of every command")]
+pub struct Global {
+    /// A directory that tools may touch; repeatable, the first is their working directory
+    /// [default: the current directory].
+    #[arg(long, global = true, value_name = "DIR", env = env_vars::ROOT, value_delimiter = ':')]
+    pub root: Vec<PathBuf>,
+    /// The tool vocabulary: native, moltis.
+    #[arg(long, global = true, value_name = "NAME", env = env_vars::DIALECT)]
+    pub dialect: Option<String>,
+    /// The tools to serve: core, all, read, edit, or names with `*`; repeatable
+    /// [default: core over MCP in the native dialect, else all].
+    #[arg(long, global = true, value_name = "TOOLS", env = env_vars::TOOLS, value_delimiter = ',')]
+    pub tools: Vec<String>,
+    /// Tools may only look.
+    #[arg(long, global = true, env = env_vars::READ_ONLY)]
+    pub read_only: bool,
+    /// A configuration file, TOML or JSON, over the ones that are always read.
+    #[arg(long, global = true, value_name = "FILE", env = env_vars::CONFIG)]
+    pub config: Option<PathBuf>,
+    /// One value of the configuration; repeatable.
+    #[arg(long, global = true, value_name = "KEY=VALUE", env = env_vars::SET)]
+    pub set: Vec<String>,
+    /// The name of the session in the ledger [default: a new one each time].
+    #[arg(long, global = true, value_name = "NAME", env = env_vars::SESSION)]
+    pub session: Option<String>,
+    /// What is written to standard error beside results: error, warn, info.
+    #[arg(long, global = true, value_name = "LEVEL", env = env_vars::LOG)]
+    pub log: Option<String>,
+    /// What happens with calls that need approval: auto, ask, trust-client, allow, deny.
+    #[arg(long, global = true, value_name = "MODE", env = env_vars::APPROVALS)]
+    pub approvals: Option<String>,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// List the tools of a dialect.
+    Tools(ToolsArgs),
+    /// Call one tool, or many with --batch.
+    Call(CallArgs),
+    /// Serve the tools over MCP on standard input and output.
+    Mcp,
+    /// Show the configuration.
+    Config {
+        /// What to show.
+        #[command(subcommand)]
+        command: ConfigCommand,
+    },
+    /// Say what works here; exit 1 if a needed part is missing.
+    Doctor {
+        /// Print one JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// `sinew tools`.
+#[derive(Debug, Args)]
+pub struct ToolsArgs {
+    /// Print an array of {name, title?, description, inputSchema, outputSchema?, annotations}.
+    #[arg(long, conflicts_with = "format")]
+    pub json: bool,
+    /// Print the list in the form of a model API.
+    #[arg(long, value_name = "FORM")]
+    pub format: Option<Format>,
+}
+
+/// The forms that model APIs give to tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// MCP: the same as --json.
+    Mcp,
+    /// Anthropic Messages.
+    Anthropic,
+    /// OpenAI Chat Completions.
+    Openai,
+    /// Gemini.
+    Gemini,
+}
+
+/// `sinew call`.
+#[derive(Debug, Args)]
+pub struct CallArgs {
+    /// The tool.
+    #[arg(required_unless_present = "batch", conflicts_with = "batch")]
+    pub tool: Option<String>,
+    /// Its arguments as one JSON object; `-` reads it from standard input [default: {}].
+    #[arg(conflicts_with = "batch")]
+    pub arguments: Option<String>,
+    /// Print one JSON object instead of text.
+    #[arg(long)]
+    pub json: bool,
+    /// Read calls from standard input, one JSON object {"id"?, "name", "arguments"} a line, and
+    /// print one result a line in the same order.
+    #[arg(long)]
+    pub batch: bool,
+}
+
+/// `sinew config`.
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Print every value and where it came from.
+    Show {
+        /// Print one JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+}

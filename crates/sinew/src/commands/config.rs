@@ -1,0 +1,57 @@
+//! `sinew config show`: every value and where it came from.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use serde_json::{Map, Value, json};
+
+use crate::wiring::Loaded;
+
+/// Prints the configuration.
+pub(crate) fn show(loaded: &Loaded, as_json: bool) -> anyhow::Result<ExitCode> {
+    super::warn(loaded);
+    let mut out = std::io::stdout().lock();
+    let mut rows: Vec<(String, Value, String)> = loaded
+        .layered
+        .origins
+        .iter()
+        .map(|(key, (value, origin))| (key.clone(), value.clone(), origin.to_string()))
+        .collect();
+    rows.extend(resolved(loaded));
+    rows.sort_by(|(a, ..), (b, ..)| a.cmp(b));
+    if as_json {
+        let object: Map<String, Value> = rows
+            .into_iter()
+            .map(|(key, value, origin)| (key, json!({ "value": value, "origin": origin })))
+            .collect();
+        writeln!(out, "{}", serde_json::to_string_pretty(&object)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let width = rows.iter().map(|(key, value, _)| key.len() + value.to_string().len() + 3).max();
+    for (key, value, origin) in rows {
+        let assignment = format!("{key} = {value}");
+        writeln!(out, "{assignment:<width$}  # {origin}", width = width.unwrap_or(0))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the values that no layer writes and that depend on the dialect or the place.
+fn resolved(loaded: &Loaded) -> Vec<(String, Value, String)> {
+    let settings = &loaded.settings;
+    let files = &settings.files;
+    let dialect = format!("dialect {}", settings.dialect.name);
+    let rows = [
+        ("roots", json!(loaded.roots), String::from("current directory")),
+        ("approval_timeout_s", json!(settings.approval_timeout.as_secs()), dialect.clone()),
+        ("files.glob_limit", json!(files.glob_limit), dialect.clone()),
+        ("files.grep_limit", json!(files.grep_limit), dialect.clone()),
+        ("files.list_limit", json!(files.list_limit), dialect.clone()),
+        ("files.search_timeout_ms", json!(files.search_timeout_ms), dialect.clone()),
+        ("tools.fs.require_approval", json!(files.require_approval), dialect.clone()),
+        ("tools.fs.max_read_bytes", json!(files.max_read_bytes), dialect),
+    ];
+    rows.into_iter()
+        .filter(|(key, ..)| !loaded.layered.origins.contains_key(*key))
+        .map(|(key, value, origin)| (key.to_owned(), value, origin))
+        .collect()
+}

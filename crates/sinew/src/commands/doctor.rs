@@ -1,0 +1,99 @@
+//! `sinew doctor`: what works here.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use serde::Serialize;
+use sinew_tool::Ledger;
+
+use crate::wiring::{self, Loaded};
+
+/// One thing that was looked at.
+#[derive(Debug, Serialize)]
+struct Finding {
+    name: &'static str,
+    ok: bool,
+    needed: bool,
+    detail: String,
+}
+
+/// Looks at everything and prints what was found; exit 1 if a needed part is missing.
+pub(crate) fn run(loaded: &Loaded, as_json: bool) -> anyhow::Result<ExitCode> {
+    super::warn(loaded);
+    let findings = [roots(loaded), state(loaded), ledger(loaded), openat2(), approvals(loaded)];
+    let missing = findings.iter().any(|finding| finding.needed && !finding.ok);
+    let mut out = std::io::stdout().lock();
+    if as_json {
+        let object = serde_json::json!({ "ok": !missing, "findings": findings });
+        writeln!(out, "{}", serde_json::to_string_pretty(&object)?)?;
+    } else {
+        for finding in &findings {
+            let mark = match (finding.ok, finding.needed) {
+                (true, _) => "ok",
+                (false, true) => "MISSING",
+                (false, false) => "absent",
+            };
+            writeln!(out, "{mark:<8} {:<10} {}", finding.name, finding.detail)?;
+        }
+    }
+    Ok(ExitCode::from(u8::from(missing)))
+}
+
+fn roots(loaded: &Loaded) -> Finding {
+    let shown: Vec<String> = loaded.roots.iter().map(|root| root.display().to_string()).collect();
+    match wiring::wire(loaded, "doctor", &["all"], None) {
+        Ok(_) => found("roots", true, shown.join(", ")),
+        Err(error) => found("roots", false, format!("{error:#}")),
+    }
+}
+
+fn state(_loaded: &Loaded) -> Finding {
+    match wiring::state_dir() {
+        Ok(state) => found("state", true, state.path().display().to_string()),
+        Err(error) => found("state", false, format!("{error:#}")),
+    }
+}
+
+fn ledger(loaded: &Loaded) -> Finding {
+    let wired = match wiring::wire(loaded, "doctor", &["all"], None) {
+        Ok(wired) => wired,
+        Err(error) => return found("ledger", false, format!("{error:#}")),
+    };
+    let Some(ledger) = wired.ledger else {
+        return Finding { needed: false, ..found("ledger", false, "off by configuration".into()) };
+    };
+    match ledger.probe() {
+        Ok(()) => found("ledger", true, "SQLite, intents before changes".into()),
+        Err(_) => {
+            let problem = ledger.broken().unwrap_or_default();
+            found("ledger", false, format!("the database cannot be opened: {problem}"))
+        }
+    }
+}
+
+fn openat2() -> Finding {
+    let works = sinew_guard::has_openat2();
+    let detail = if works {
+        "paths are resolved by the kernel"
+    } else {
+        "this kernel or container has no openat2; paths are resolved component by component, slower \
+         and as strict"
+    };
+    Finding { needed: false, ..found("openat2", works, detail.into()) }
+}
+
+fn approvals(loaded: &Loaded) -> Finding {
+    let mode = loaded.settings.approvals.as_str();
+    found(
+        "approvals",
+        true,
+        format!(
+            "{mode}; over MCP nobody can be asked yet, so changes need \
+        `--approvals trust-client`"
+        ),
+    )
+}
+
+fn found(name: &'static str, ok: bool, detail: String) -> Finding {
+    Finding { name, ok, needed: true, detail }
+}

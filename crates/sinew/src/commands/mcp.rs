@@ -1,0 +1,47 @@
+//! `sinew mcp`: the tools over MCP on standard input and output.
+
+use std::process::ExitCode;
+
+use sinew_mcp::{Options, Stream};
+
+use crate::wiring::{self, Loaded};
+
+/// Serves until the client closes its end.
+pub(crate) fn run(loaded: &Loaded) -> anyhow::Result<ExitCode> {
+    super::warn(loaded);
+    let native = loaded.settings.dialect.name == "native";
+    let serve = if native { ["core"] } else { ["all"] };
+    let wired = wiring::wire(loaded, "mcp", &serve, None)?;
+    let ends = sinew_guard::standard_streams()?;
+    let ledger = wired.ledger.clone();
+    let options = Options {
+        dialect: None,
+        session: wired.session,
+        instructions: instructions(loaded),
+        max_line_bytes: loaded.settings.max_line_bytes,
+        inline: true,
+        on_client: Box::new(move |client| {
+            if let Some(ledger) = &ledger {
+                ledger.set_client(client);
+            }
+        }),
+    };
+    let stream = Stream {
+        input: Box::new(ends.input),
+        output: Box::new(ends.output),
+        gone: Box::new(ends.gone),
+    };
+    sinew_mcp::serve(std::sync::Arc::clone(&wired.runtime), options, stream)?;
+    wired.runtime.flush().map_err(|error| anyhow::anyhow!("{error}"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Returns what the client's model is told: where it works and what is refused.
+fn instructions(loaded: &Loaded) -> String {
+    let roots: Vec<String> = loaded.roots.iter().map(|root| root.display().to_string()).collect();
+    format!(
+        "File and search tools that work beneath: {}. Relative paths start at the first. Paths \
+         outside are refused.",
+        roots.join(", ")
+    )
+}

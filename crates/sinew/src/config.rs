@@ -1,0 +1,30 @@
+//! Configuration: what was written in layers becomes what is meant.
+//!
+//! Layers, weakest first: built-in defaults, the system's file, the person's file, the project's
+//! file, `--config`, environment, flags. Every value remembers where it came from. The project's
+//! file comes with the repository, so it can only tighten: what would loosen is left out and named.
+
+pub mod env_vars;
+mod layers;
+mod options;
+mod reference;
+mod settings;
+
+pub use layers::{Layered, Layers, Origin};
+pub use options::{
+    FilesOptions, FsOptions, LedgerOptions, McpOptions, Options, PolicyOptions, ToolsOptions,
+};
+pub use reference::reference;
+pub use settings::{LedgerMode, LogLevel, Settings};
+
+/// A configuration that cannot be used: where, and what to do.
+#[derive(Debug)]
+pub struct ConfigError(pub String);
+
+impl std::fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ConfigError {}

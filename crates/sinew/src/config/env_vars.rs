@@ -1,0 +1,55 @@
+//! Every environment variable that sinew reads. Nothing else in the workspace reads one.
+#![expect(clippy::disallowed_methods, reason = "this is the one place that reads variables")]
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// `--root`: directories, separated by `:`.
+pub const ROOT: &str = "SINEW_ROOT";
+/// `--dialect`.
+pub const DIALECT: &str = "SINEW_DIALECT";
+/// `--tools`: separated by `,`.
+pub const TOOLS: &str = "SINEW_TOOLS";
+/// `--read-only`: `true` or `false`.
+pub const READ_ONLY: &str = "SINEW_READ_ONLY";
+/// `--config`.
+pub const CONFIG: &str = "SINEW_CONFIG";
+/// `--set`: one `key=value`.
+pub const SET: &str = "SINEW_SET";
+/// `--session`.
+pub const SESSION: &str = "SINEW_SESSION";
+/// `--log`.
+pub const LOG: &str = "SINEW_LOG";
+/// `--approvals`.
+pub const APPROVALS: &str = "SINEW_APPROVALS";
+
+/// Where the person's configuration lies.
+const XDG_CONFIG_HOME: &str = "XDG_CONFIG_HOME";
+/// Where state lies.
+const XDG_STATE_HOME: &str = "XDG_STATE_HOME";
+/// The person's home directory.
+const HOME: &str = "HOME";
+
+fn directory(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
+}
+
+/// Returns a variable's text.
+pub fn text(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+/// Returns the home directory.
+pub fn home() -> Option<PathBuf> {
+    directory(HOME)
+}
+
+/// Returns the directory of the person's configuration.
+pub fn config_home() -> Option<PathBuf> {
+    directory(XDG_CONFIG_HOME).or_else(|| home().map(|home| home.join(".config")))
+}
+
+/// Returns the directory of state.
+pub fn state_home() -> Option<PathBuf> {
+    directory(XDG_STATE_HOME).or_else(|| home().map(|home| home.join(".local/state")))
+}

@@ -1,0 +1,377 @@
+//! Layers of configuration, and where each value came from.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "configuration files are read here and nowhere else"
+)]
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value};
+
+use super::{ConfigError, Options};
+
+/// Where a value came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// The built-in defaults.
+    Default,
+    /// A file, and the line where that is known.
+    File(PathBuf, Option<usize>),
+    /// An environment variable.
+    Variable(&'static str),
+    /// A flag.
+    Flag(&'static str),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File(path, None) => write!(f, "{}", path.display()),
+            Self::File(path, Some(line)) => write!(f, "{}:{line}", path.display()),
+            Self::Variable(name) => write!(f, "variable {name}"),
+            Self::Flag(name) => write!(f, "flag {name}"),
+        }
+    }
+}
+
+/// The merged configuration.
+#[derive(Debug, Clone, Default)]
+pub struct Layers {
+    values: BTreeMap<String, (Value, Origin)>,
+    warnings: Vec<String>,
+}
+
+/// The merged configuration as options, with what was left out.
+#[derive(Debug, Clone)]
+pub struct Layered {
+    /// What is meant.
+    pub options: Options,
+    /// Where each value came from, by key.
+    pub origins: BTreeMap<String, (Value, Origin)>,
+    /// What was left out, in words for people.
+    pub warnings: Vec<String>,
+}
+
+/// A configuration file larger than this is a mistake.
+const MAX_FILE_BYTES: u64 = 1024 * 1024;
+
+impl Layers {
+    /// Returns the built-in defaults.
+    pub fn with_defaults() -> Result<Self, ConfigError> {
+        let mut layers = Self::default();
+        let text = include_str!("default.toml");
+        layers.add_toml(text, Path::new("default.toml"), |_| Origin::Default, Tighten::No)?;
+        Ok(layers)
+    }
+
+    /// Adds a file that may loosen: the system's, the person's or one that was named. `required`
+    /// says whether it must exist.
+    pub fn add_file(&mut self, path: &Path, required: bool) -> Result<(), ConfigError> {
+        self.read(path, required, Tighten::No)
+    }
+
+    /// Adds the project's file, which comes with the repository: it can only tighten.
+    pub fn add_project_file(&mut self, path: &Path) -> Result<(), ConfigError> {
+        self.read(path, false, Tighten::Only)
+    }
+
+    /// Adds one value from a flag or a variable.
+    pub fn set(&mut self, key: &str, value: Value, origin: Origin) {
+        self.values.insert(key.to_owned(), (value, origin));
+    }
+
+    /// Adds `key=value` as written after `--set`; the value is TOML, or a text where it is not.
+    pub fn set_written(&mut self, written: &str, origin: Origin) -> Result<(), ConfigError> {
+        let (key, value) = written.split_once('=').ok_or_else(|| {
+            ConfigError(format!("{origin}: write it as key=value, not `{written}`"))
+        })?;
+        let toml = format!("value = {value}\n");
+        let value = toml_edit::de::from_str::<Map<String, Value>>(&toml)
+            .ok()
+            .and_then(|mut table| table.remove("value"))
+            .unwrap_or_else(|| Value::from(value));
+        self.set(key.trim(), value, origin);
+        Ok(())
+    }
+
+    /// Returns the merged configuration, checked as a whole.
+    pub fn merge(self) -> Result<Layered, ConfigError> {
+        let mut tree = Map::new();
+        for (key, (value, _)) in &self.values {
+            insert(&mut tree, key, value.clone());
+        }
+        let options = serde_json::from_value(Value::Object(tree)).map_err(|error| {
+            let named = error.to_string();
+            let origin = self
+                .values
+                .iter()
+                .find(|(key, _)| {
+                    let last = key.rsplit('.').next().unwrap_or(key);
+                    named.contains(&format!("`{last}`"))
+                })
+                .map(|(key, (_, origin))| format!("{origin}: `{key}`: "))
+                .unwrap_or_default();
+            ConfigError(format!("{origin}{named}"))
+        })?;
+        Ok(Layered { options, origins: self.values, warnings: self.warnings })
+    }
+
+    fn read(&mut self, path: &Path, required: bool, tighten: Tighten) -> Result<(), ConfigError> {
+        let text = match read(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !required => return Ok(()),
+            Err(error) => return Err(ConfigError(format!("{}: {error}", path.display()))),
+        };
+        if path.extension().is_some_and(|extension| extension == "json") {
+            let tree: Value = serde_json::from_str(&text)
+                .map_err(|error| ConfigError(format!("{}: {error}", path.display())))?;
+            check(tree.clone())
+                .map_err(|error| ConfigError(format!("{}: {error}", path.display())))?;
+            let origin = Origin::File(path.to_path_buf(), None);
+            self.add_tree(tree, &|_| origin.clone(), tighten);
+            return Ok(());
+        }
+        let file = path.to_path_buf();
+        self.add_toml(&text, path, |line| Origin::File(file.clone(), line), tighten)
+    }
+
+    fn add_toml(
+        &mut self,
+        text: &str,
+        path: &Path,
+        origin: impl Fn(Option<usize>) -> Origin,
+        tighten: Tighten,
+    ) -> Result<(), ConfigError> {
+        let fail = |error: &dyn fmt::Display| {
+            ConfigError(format!("{}: {}", path.display(), error.to_string().trim_end()))
+        };
+        toml_edit::de::from_str::<Options>(text).map_err(|error| fail(&error))?;
+        let tree: Value = toml_edit::de::from_str(text).map_err(|error| fail(&error))?;
+        let lines = lines_of_keys(text);
+        self.add_tree(tree, &|key| origin(lines.get(key).copied()), tighten);
+        Ok(())
+    }
+
+    fn add_tree(&mut self, tree: Value, origin: &dyn Fn(&str) -> Origin, tighten: Tighten) {
+        let mut flat = Vec::new();
+        flatten("", tree, &mut flat);
+        for (key, value) in flat {
+            let from = origin(&key);
+            let value = match tighten {
+                Tighten::No => Some(value),
+                Tighten::Only => tightened(&key, self.values.get(&key).map(|(old, _)| old), value),
+            };
+            match value {
+                Some(value) => self.set(&key, value, from),
+                None => self.warnings.push(format!(
+                    "{from}: `{key}` is left out, because a project's own file can only tighten; \
+                     put it into your own configuration if you want it"
+                )),
+            }
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tighten {
+    No,
+    Only,
+}
+
+/// Returns what a value of a project's file comes to where it tightens, else nothing.
+fn tightened(key: &str, old: Option<&Value>, new: Value) -> Option<Value> {
+    let number = |value: &Value| value.as_u64();
+    match key {
+        // What is denied adds up.
+        "tools.fs.deny_paths" | "tools.policy.deny" => {
+            let mut all: Vec<Value> = old.and_then(Value::as_array).cloned().unwrap_or_default();
+            all.extend(new.as_array().cloned().unwrap_or_default());
+            Some(Value::Array(all))
+        }
+        "read_only" | "tools.fs.require_approval" => (new == Value::Bool(true)).then_some(new),
+        "approvals" => {
+            let strength = |value: &Value| {
+                let words = ["allow", "trust-client", "auto", "ask", "deny"];
+                words.iter().position(|word| Some(*word) == value.as_str())
+            };
+            (old.and_then(strength) <= strength(&new)).then_some(new)
+        }
+        // A list of what is allowed narrows only where there was none.
+        "tools.fs.allow_paths" | "tools.policy.allow" => {
+            let was_empty = old.and_then(Value::as_array).is_none_or(Vec::is_empty);
+            (was_empty || old == Some(&new)).then_some(new)
+        }
+        "files.glob_limit"
+        | "files.grep_limit"
+        | "files.list_limit"
+        | "files.search_timeout_ms"
+        | "tools.fs.max_read_bytes"
+        | "tools.fs.context_window_tokens"
+        | "mcp.max_line_bytes" => match (old.and_then(number), number(&new)) {
+            (Some(old), Some(new_number)) if old < new_number => None,
+            _ => Some(new),
+        },
+        "files.hard_links" => (new.as_str() == Some("refuse")).then_some(new),
+        "files.sync" => (new.as_str() != Some("off")).then_some(new),
+        // The vocabulary and what is served change nothing that is allowed.
+        "dialect" | "serve" | "tools.fs.binary_policy" => Some(new),
+        _ => (old == Some(&new)).then_some(new),
+    }
+}
+
+/// Reads a configuration file: regular, and not larger than it may be.
+fn read(path: &Path) -> io::Result<String> {
+    let mut options = fs::OpenOptions::new();
+    let nonblocking = rustix::fs::OFlags::NONBLOCK.bits();
+    let file = options.read(true).custom_flags(nonblocking.cast_signed()).open(path)?;
+    let meta = file.metadata()?;
+    if !meta.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    if MAX_FILE_BYTES < meta.len() {
+        return Err(io::Error::other("larger than 1 MiB"));
+    }
+    let mut text = String::new();
+    file.take(MAX_FILE_BYTES).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn check(tree: Value) -> Result<(), serde_json::Error> {
+    serde_json::from_value::<Options>(tree).map(|_| ())
+}
+
+fn flatten(prefix: &str, tree: Value, flat: &mut Vec<(String, Value)>) {
+    match tree {
+        Value::Object(table) => {
+            for (name, value) in table {
+                let key = if prefix.is_empty() { name } else { format!("{prefix}.{name}") };
+                flatten(&key, value, flat);
+            }
+        }
+        value => flat.push((prefix.to_owned(), value)),
+    }
+}
+
+fn insert(tree: &mut Map<String, Value>, key: &str, value: Value) {
+    match key.split_once('.') {
+        None => {
+            tree.insert(key.to_owned(), value);
+        }
+        Some((table, rest)) => {
+            let inner = tree.entry(table).or_insert_with(|| Value::Object(Map::new()));
+            if let Value::Object(inner) = inner {
+                insert(inner, rest, value);
+            }
+        }
+    }
+}
+
+/// Returns the line of every key of a TOML text.
+fn lines_of_keys(text: &str) -> BTreeMap<String, usize> {
+    let mut lines = BTreeMap::new();
+    if let Ok(document) = toml_edit::Document::parse(text) {
+        collect_lines("", document.as_table(), text, &mut lines);
+    }
+    lines
+}
+
+fn collect_lines(
+    prefix: &str,
+    table: &dyn toml_edit::TableLike,
+    text: &str,
+    lines: &mut BTreeMap<String, usize>,
+) {
+    for (name, item) in table.iter() {
+        let key = if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") };
+        if let Some(inner) = item.as_table_like() {
+            collect_lines(&key, inner, text, lines);
+        } else if let Some(span) = item.span() {
+            let before = text.get(..span.start).unwrap_or_default();
+            lines.insert(key, before.matches('\n').count() + 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn project(text: &str) -> (Value, Vec<String>) {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("config.toml");
+        fs::write(&file, text).expect("a file");
+        let mut layers = Layers::with_defaults().expect("defaults");
+        layers.set_written("tools.fs.deny_paths=[\"/a\"]", Origin::Default).expect("a value");
+        layers.add_project_file(&file).expect("a file that can be read");
+        let layered = layers.merge().expect("it merges");
+        let warnings = layered.warnings.iter().map(|warning| {
+            let start = warning.find('`').map_or(0, |at| at + 1);
+            warning[start..].split('`').next().unwrap_or_default().to_owned()
+        });
+        let warnings = warnings.collect();
+        (serde_json::to_value(layered.options).expect("a tree"), warnings)
+    }
+
+    #[track_caller]
+    fn check_project(text: &str, pointer: &str, value: Value, left_out: &[&str]) {
+        let (tree, warnings) = project(text);
+        assert_eq!(tree.pointer(pointer).cloned().unwrap_or_default(), value, "{text}");
+        assert_eq!(warnings, left_out, "{text}");
+    }
+
+    #[test]
+    fn a_project_can_only_tighten() {
+        check_project("read_only = true", "/read_only", json!(true), &[]);
+        check_project("approvals = \"deny\"", "/approvals", json!("deny"), &[]);
+        check_project("approvals = \"allow\"", "/approvals", json!("auto"), &["approvals"]);
+        check_project("roots = [\"/\"]", "/roots", Value::Null, &["roots"]);
+        check_project(
+            "[tools.fs]\ndeny_paths = [\"/b\"]",
+            "/tools/fs/deny_paths",
+            json!(["/a", "/b"]),
+            &[],
+        );
+        check_project(
+            "[ledger]\nmode = \"off\"",
+            "/ledger/mode",
+            json!("sqlite"),
+            &["ledger.mode"],
+        );
+        check_project(
+            "[files]\nhard_links = \"in_place\"",
+            "/files/hard_links",
+            json!("refuse"),
+            &["files.hard_links"],
+        );
+        check_project(
+            "[tools.policy]\nallow = [\"Read\"]",
+            "/tools/policy/allow",
+            json!(["Read"]),
+            &[],
+        );
+    }
+
+    #[test]
+    fn values_remember_where_they_came_from() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("c.toml");
+        fs::write(&file, "log = \"info\"\n\n[files]\n# why\nsync = \"full\"\n").expect("a file");
+        let mut layers = Layers::with_defaults().expect("defaults");
+        layers.add_file(&file, true).expect("it reads");
+        layers.set("dialect", json!("moltis"), Origin::Flag("--dialect"));
+        let layered = layers.merge().expect("it merges");
+        let origin = |key: &str| layered.origins[key].1.to_string();
+        assert_eq!(origin("files.sync"), format!("{}:5", file.display()));
+        assert_eq!(origin("log"), format!("{}:1", file.display()));
+        assert_eq!(origin("dialect"), "flag --dialect");
+        assert_eq!(origin("files.resolver"), "default");
+    }
+}

@@ -1,0 +1,167 @@
+//! What was written: every key optional, unknown keys refused.
+//!
+//! `tools` is both a list (which tools are served) and the name of two tables (`[tools.fs]`,
+//! `[tools.policy]`); TOML cannot hold both under one name, so the list is `serve`.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The configuration as one layer writes it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Options {
+    /// The directories that tools may touch; the first is the working directory. Default: the
+    /// current directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub roots: Option<Vec<PathBuf>>,
+    /// The tool vocabulary to serve: `native` or `moltis`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dialect: Option<String>,
+    /// The tools to serve: `core`, `all`, `read`, `edit`, or names with `*`. Default: `core` over
+    /// MCP in the native dialect, else `all`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub serve: Option<Vec<String>>,
+    /// Whether tools may only look.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_only: Option<bool>,
+    /// What happens with calls that ask: `auto`, `ask`, `trust-client`, `allow` or `deny`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub approvals: Option<String>,
+    /// How long an answer may take, in seconds. Default: what the dialect says, else 300.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub approval_timeout_s: Option<u64>,
+    /// The name of the session in the ledger. Default: a new one each time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// What is written to standard error beside results: `error`, `warn` or `info`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log: Option<String>,
+    /// How files are reached and changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub files: Option<FilesOptions>,
+    /// The file tools and the policy, under the names of their published page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tools: Option<ToolsOptions>,
+    /// The record of every call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ledger: Option<LedgerOptions>,
+    /// The MCP server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mcp: Option<McpOptions>,
+}
+
+/// `[files]`: how files are reached and changed.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FilesOptions {
+    /// How far a change is pushed towards the disk before the reply: `off` (survives any death of
+    /// the process), `data` (the content is synced) or `full` (the directory too).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sync: Option<String>,
+    /// What a change does to a file with several hard links: `refuse`, `break` (replaces this name)
+    /// or `in_place` (writes into the shared file, not atomically).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hard_links: Option<String>,
+    /// How paths are resolved: `auto` (the kernel where it can) or `walk` (component by component).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resolver: Option<String>,
+    /// The most paths that Glob returns. Default: 100, in moltis 1,000.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub glob_limit: Option<usize>,
+    /// The default of Grep's `head_limit`. Default: 250, in moltis 1,000.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grep_limit: Option<usize>,
+    /// The most entries that List returns. Default: 1,000.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub list_limit: Option<usize>,
+    /// When a search stops and returns what it has, in milliseconds. Default: 20,000.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub search_timeout_ms: Option<u64>,
+}
+
+/// `[tools]`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ToolsOptions {
+    /// `[tools.fs]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fs: Option<FsOptions>,
+    /// `[tools.policy]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<PolicyOptions>,
+}
+
+/// `[tools.fs]`: the keys of the published page of the file tools, with their names and meanings.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FsOptions {
+    /// Where searches start when no path is given. Absolute; it becomes a root too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workspace_root: Option<PathBuf>,
+    /// Absolute path globs that file tools may touch; empty allows everything beneath the roots.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allow_paths: Option<Vec<String>>,
+    /// Absolute path globs that file tools may not touch; stronger than `allow_paths`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deny_paths: Option<Vec<String>>,
+    /// Whether reads are remembered for each session. Only `false` works in this version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub track_reads: Option<bool>,
+    /// Whether a file must be read before it is changed. Only `false` works in this version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub must_read_before_write: Option<bool>,
+    /// Whether each change must be approved, whatever the rules say. Default: false, in moltis true.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub require_approval: Option<bool>,
+    /// Read answers `too_large` above this many bytes. Default: none, in moltis 10 MiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_read_bytes: Option<u64>,
+    /// What Read answers for binary content: `reject` or `base64`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub binary_policy: Option<String>,
+    /// Whether searches heed ignore files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub respect_gitignore: Option<bool>,
+    /// Whether files are kept before each change. Only `false` works in this version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkpoint_before_mutation: Option<bool>,
+    /// Bounds each Read to 20 % of a model's context of this many tokens, at least 50 KiB and at
+    /// most 512 KiB. Default: 256 KiB whatever the model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context_window_tokens: Option<u64>,
+}
+
+/// `[tools.policy]`: tools by name, with `*`; a name stands for its operation in every dialect.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PolicyOptions {
+    /// The tools that may be used; empty allows all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allow: Option<Vec<String>>,
+    /// The tools that may not be used; stronger than `allow`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deny: Option<Vec<String>>,
+}
+
+/// `[ledger]`: the record of every call.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LedgerOptions {
+    /// `sqlite` or `off`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
+    /// What a committed intent survives: `normal` (any death of the process) or `full` (power loss).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sync: Option<String>,
+}
+
+/// `[mcp]`: the MCP server.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct McpOptions {
+    /// The longest message that is taken, in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_line_bytes: Option<usize>,
+}

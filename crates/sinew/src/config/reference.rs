@@ -1,0 +1,86 @@
+//! The reference of the configuration, written from the documentation of [`Options`].
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use super::Options;
+
+/// Returns the reference as Markdown: every key with its type and meaning.
+pub fn reference() -> String {
+    let schema = schemars::schema_for!(Options).to_value();
+    let defaults: Value =
+        toml_edit::de::from_str(include_str!("default.toml")).unwrap_or(Value::Null);
+    let mut page = String::from(
+        "# Configuration\n\n\
+         This page is generated from the code; a test holds it to it.\n\n\
+         Files are TOML, or JSON where the name ends in `.json`. They are read in this order, later \
+         ones over earlier ones: built-in defaults, `/etc/sinew/config.toml`, \
+         `$XDG_CONFIG_HOME/sinew/config.toml`, `.sinew/config.toml` in the first root (it comes with \
+         the repository, so it can only tighten), `--config FILE`, `SINEW_…` variables, flags. \
+         `sinew config show` prints every value and where it came from.\n",
+    );
+    table(&mut page, "", &schema, &schema, &defaults);
+    page
+}
+
+fn table(page: &mut String, prefix: &str, object: &Value, schema: &Value, defaults: &Value) {
+    let Some(properties) = object.pointer("/properties").and_then(Value::as_object) else { return };
+    let mut inner = Vec::new();
+    let mut rows = String::new();
+    for (name, property) in properties {
+        let key = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
+        match referred(property, schema) {
+            Some(object) => inner.push((key, object)),
+            None => {
+                let pointer = format!("/{}", key.replace('.', "/"));
+                let default =
+                    defaults.pointer(&pointer).map(|d| format!("`{d}`")).unwrap_or_default();
+                let meaning = described(property).replace('\n', " ").replace('|', "\\|");
+                let _ = writeln!(rows, "| `{key}` | {} | {default} | {meaning} |", kind(property));
+            }
+        }
+    }
+    if !rows.is_empty() {
+        let title = if prefix.is_empty() { "Top level".into() } else { format!("`[{prefix}]`") };
+        let _ = write!(
+            page,
+            "\n## {title}\n\n{}\n\n| key | type | default | meaning |\n|---|---|---|---|\n{rows}",
+            described(object)
+        );
+    }
+    for (key, object) in inner {
+        table(page, &key, object, schema, defaults);
+    }
+}
+
+/// Returns the object that an optional table refers to.
+fn referred<'a>(property: &Value, schema: &'a Value) -> Option<&'a Value> {
+    let any = property.get("anyOf")?.as_array()?;
+    let reference = any.iter().find_map(|choice| choice.get("$ref")?.as_str())?;
+    schema.pointer(reference.trim_start_matches('#'))
+}
+
+fn described(value: &Value) -> &str {
+    value.get("description").and_then(Value::as_str).unwrap_or_default()
+}
+
+fn kind(property: &Value) -> String {
+    let word = |value: &Value| value.as_str().filter(|word| *word != "null").map(str::to_owned);
+    match property.get("type") {
+        Some(Value::Array(words)) => words.iter().filter_map(word).collect::<Vec<_>>().join(" or "),
+        Some(single) => word(single).unwrap_or_default(),
+        None => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_page_is_current() {
+        sinew_testkit::golden(
+            &std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md"),
+            &super::reference(),
+        );
+    }
+}

@@ -1,0 +1,256 @@
+//! What is meant: every value checked and resolved.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use sinew_guard::{LedgerSync, Profile, Resolver, Rules};
+use sinew_runtime::Approvals;
+use sinew_tool::{BinaryPolicy, Dialect, FileSettings, HardLinks, Sync};
+
+use super::{ConfigError, Options};
+
+/// What is written to standard error beside results.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LogLevel {
+    /// Errors alone.
+    Error,
+    /// What a person should know.
+    Warn,
+    /// What happens.
+    Info,
+}
+
+/// Where calls are recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LedgerMode {
+    /// In the database of the state directory.
+    Sqlite(LedgerSync),
+    /// Nowhere.
+    Off,
+}
+
+/// The configuration of one process.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The directories that tools may touch, as written; empty means the current directory.
+    pub roots: Vec<PathBuf>,
+    /// The vocabulary.
+    pub dialect: Dialect,
+    /// The tools to serve, as written; `None` means the default of the surface.
+    pub serve: Option<Vec<String>>,
+    /// The file tools.
+    pub files: FileSettings,
+    /// The rules.
+    pub rules: Rules,
+    /// What happens with calls that ask.
+    pub approvals: Approvals,
+    /// How long an answer may take.
+    pub approval_timeout: Duration,
+    /// The session, where one was named.
+    pub session: Option<String>,
+    /// What is written to standard error.
+    pub log: LogLevel,
+    /// How paths are resolved.
+    pub resolver: Resolver,
+    /// Where calls are recorded.
+    pub ledger: LedgerMode,
+    /// The longest MCP message, in bytes.
+    pub max_line_bytes: usize,
+}
+
+/// Reads one of a few words.
+fn word<T: Copy>(
+    key: &str,
+    written: Option<&String>,
+    words: &[(&str, T)],
+) -> Result<Option<T>, ConfigError> {
+    let Some(written) = written else { return Ok(None) };
+    match words.iter().find(|(word, _)| word == written) {
+        Some((_, value)) => Ok(Some(*value)),
+        None => {
+            let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+            Err(ConfigError(format!(
+                "`{key}` must be one of {}, not `{written}`",
+                known.join(", ")
+            )))
+        }
+    }
+}
+
+/// Refuses a value whose feature does not exist yet.
+fn only_default(key: &str, written: Option<bool>) -> Result<(), ConfigError> {
+    match written {
+        Some(true) => Err(ConfigError(format!(
+            "`{key} = true` needs a feature that this version does not have; leave it at false"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+impl Settings {
+    /// Resolves options.
+    pub fn resolve(options: &Options) -> Result<Self, ConfigError> {
+        let wanted = options.dialect.as_deref().unwrap_or("native");
+        let dialect = *sinew_dialects::dialect(wanted).ok_or_else(|| {
+            let known: Vec<&str> = sinew_dialects::ALL.iter().map(|d| d.name).collect();
+            ConfigError(format!("`dialect` must be one of {}, not `{wanted}`", known.join(", ")))
+        })?;
+        let approvals = match options.approvals.as_deref() {
+            None => Approvals::Auto,
+            Some(written) => Approvals::from_word(written).ok_or_else(|| {
+                ConfigError(format!(
+                    "`approvals` must be one of auto, ask, trust-client, allow, deny, not \
+                     `{written}`"
+                ))
+            })?,
+        };
+        let dialect_ms = dialect.approval_timeout_ms;
+        let timeout = options.approval_timeout_s.map(Duration::from_secs);
+        let ledger = options.ledger.clone().unwrap_or_default();
+        let sync = [("normal", LedgerSync::Normal), ("full", LedgerSync::Full)];
+        let sync = word("ledger.sync", ledger.sync.as_ref(), &sync)?.unwrap_or(LedgerSync::Normal);
+        let modes = [("sqlite", LedgerMode::Sqlite(sync)), ("off", LedgerMode::Off)];
+        let logs = [("error", LogLevel::Error), ("warn", LogLevel::Warn), ("info", LogLevel::Info)];
+        let files = files(options, &dialect)?;
+        let mut roots = options.roots.clone().unwrap_or_default();
+        roots.extend(files.workspace_root.clone());
+        Ok(Self {
+            roots,
+            serve: options.serve.clone(),
+            rules: rules(options),
+            approvals,
+            approval_timeout: timeout.unwrap_or(Duration::from_millis(dialect_ms)),
+            session: options.session.clone(),
+            log: word("log", options.log.as_ref(), &logs)?.unwrap_or(LogLevel::Warn),
+            resolver: resolver(options)?,
+            ledger: word("ledger.mode", ledger.mode.as_ref(), &modes)?
+                .unwrap_or(LedgerMode::Sqlite(sync)),
+            max_line_bytes: options
+                .mcp
+                .as_ref()
+                .and_then(|mcp| mcp.max_line_bytes)
+                .unwrap_or(8 * 1024 * 1024),
+            dialect,
+            files,
+        })
+    }
+}
+
+fn resolver(options: &Options) -> Result<Resolver, ConfigError> {
+    let written = options.files.as_ref().and_then(|files| files.resolver.as_ref());
+    let words = [("auto", Resolver::Auto), ("walk", Resolver::Walk)];
+    Ok(word("files.resolver", written, &words)?.unwrap_or(Resolver::Auto))
+}
+
+fn rules(options: &Options) -> Rules {
+    let policy = options.tools.as_ref().and_then(|tools| tools.policy.clone()).unwrap_or_default();
+    let read_only = options.read_only.unwrap_or(false);
+    Rules {
+        profile: if read_only { Profile::ReadOnly } else { Profile::Workspace },
+        deny_tools: sinew_dialects::operations(&policy.deny.unwrap_or_default()),
+        allow_tools: sinew_dialects::operations(&policy.allow.unwrap_or_default()),
+        ..Rules::default()
+    }
+}
+
+fn files(options: &Options, dialect: &Dialect) -> Result<FileSettings, ConfigError> {
+    let files = options.files.clone().unwrap_or_default();
+    let fs = options.tools.as_ref().and_then(|tools| tools.fs.clone()).unwrap_or_default();
+    only_default("tools.fs.track_reads", fs.track_reads)?;
+    only_default("tools.fs.must_read_before_write", fs.must_read_before_write)?;
+    only_default("tools.fs.checkpoint_before_mutation", fs.checkpoint_before_mutation)?;
+    if fs.workspace_root.as_ref().is_some_and(|root| !root.is_absolute()) {
+        return Err(ConfigError(String::from("`tools.fs.workspace_root` must be absolute")));
+    }
+    let globs = fs.allow_paths.iter().chain(&fs.deny_paths).flatten();
+    if let Some(relative) = globs.into_iter().find(|glob| !glob.starts_with('/')) {
+        return Err(ConfigError(format!(
+            "`tools.fs` path globs must be absolute, not `{relative}`"
+        )));
+    }
+    let binary = [("reject", BinaryPolicy::Reject), ("base64", BinaryPolicy::Base64)];
+    let syncs = [("off", Sync::Off), ("data", Sync::Data), ("full", Sync::Full)];
+    let links = [
+        ("refuse", HardLinks::Refuse),
+        ("break", HardLinks::Break),
+        ("in_place", HardLinks::InPlace),
+    ];
+    let base = (dialect.settings)();
+    Ok(FileSettings {
+        workspace_root: fs.workspace_root.or(base.workspace_root),
+        allow_paths: fs.allow_paths.unwrap_or(base.allow_paths),
+        deny_paths: fs.deny_paths.unwrap_or(base.deny_paths),
+        require_approval: fs.require_approval.unwrap_or(base.require_approval),
+        max_read_bytes: fs.max_read_bytes.or(base.max_read_bytes),
+        read_reply_bytes: fs
+            .context_window_tokens
+            .map_or(base.read_reply_bytes, reply_bytes_for_context),
+        binary_policy: word("tools.fs.binary_policy", fs.binary_policy.as_ref(), &binary)?
+            .unwrap_or(base.binary_policy),
+        respect_gitignore: fs.respect_gitignore.unwrap_or(base.respect_gitignore),
+        sync: word("files.sync", files.sync.as_ref(), &syncs)?.unwrap_or(base.sync),
+        hard_links: word("files.hard_links", files.hard_links.as_ref(), &links)?
+            .unwrap_or(base.hard_links),
+        glob_limit: files.glob_limit.unwrap_or(base.glob_limit),
+        grep_limit: files.grep_limit.unwrap_or(base.grep_limit),
+        list_limit: files.list_limit.unwrap_or(base.list_limit),
+        search_timeout_ms: files.search_timeout_ms.unwrap_or(base.search_timeout_ms),
+    })
+}
+
+/// Returns the most bytes of one Read for a model's context: a fifth of it at four bytes a token,
+/// at least 50 KiB and at most 512 KiB.
+fn reply_bytes_for_context(tokens: u64) -> usize {
+    let bytes = tokens.saturating_mul(4) / 5;
+    usize::try_from(bytes).unwrap_or(usize::MAX).clamp(50 * 1024, 512 * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolve(toml: &str) -> Result<Settings, ConfigError> {
+        Settings::resolve(&toml_edit::de::from_str(toml).expect("options"))
+    }
+
+    #[test]
+    fn read_size_follows_the_context() {
+        for (tokens, bytes) in
+            [(0, 51_200), (100_000, 80_000), (200_000, 160_000), (10_000_000, 524_288)]
+        {
+            assert_eq!(reply_bytes_for_context(tokens), bytes, "{tokens}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused_by_name() {
+        for (toml, named) in [
+            ("dialect = \"klingon\"", "`dialect`"),
+            ("approvals = \"maybe\"", "`approvals`"),
+            ("log = \"loud\"", "`log`"),
+            ("[files]\nsync = \"on\"", "`files.sync`"),
+            ("[files]\nhard_links = \"keep\"", "`files.hard_links`"),
+            ("[files]\nresolver = \"guess\"", "`files.resolver`"),
+            ("[ledger]\nmode = \"paper\"", "`ledger.mode`"),
+            ("[ledger]\nsync = \"half\"", "`ledger.sync`"),
+            ("[tools.fs]\ntrack_reads = true", "`tools.fs.track_reads = true`"),
+            ("[tools.fs]\nbinary_policy = \"hex\"", "`tools.fs.binary_policy`"),
+            ("[tools.fs]\nworkspace_root = \"here\"", "`tools.fs.workspace_root`"),
+            ("[tools.fs]\ndeny_paths = [\"x/**\"]", "`tools.fs` path globs"),
+        ] {
+            let error = resolve(toml).expect_err(toml).to_string();
+            assert!(error.contains(named), "{toml}: {error}");
+        }
+    }
+
+    #[test]
+    fn dialects_bring_their_defaults() {
+        let moltis = resolve("dialect = \"moltis\"").expect("settings");
+        assert!(moltis.files.require_approval);
+        assert_eq!(moltis.files.max_read_bytes, Some(10 * 1024 * 1024));
+        assert_eq!(moltis.approval_timeout, Duration::from_secs(120));
+        let native = resolve("").expect("settings");
+        assert_eq!(native.files, FileSettings::default());
+        assert_eq!(native.approval_timeout, Duration::from_secs(300));
+    }
+}

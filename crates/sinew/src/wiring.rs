@@ -1,0 +1,193 @@
+//! From configuration to a runtime.
+#![expect(clippy::disallowed_methods, reason = "the working directory becomes the first root here")]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use serde_json::{Value, json};
+use sinew_guard::{Recorded, SqliteLedger, StateDir};
+use sinew_runtime::{Asking, Builder, NoLedger, Runtime};
+use sinew_tool::{Approver, Effects, Ledger, Tool};
+
+use crate::cli::Global;
+use crate::config::{Layered, Layers, LedgerMode, Origin, Settings, env_vars};
+
+/// The configuration of one process, and where it came from.
+pub(crate) struct Loaded {
+    /// The merged layers.
+    pub(crate) layered: Layered,
+    /// What they mean.
+    pub(crate) settings: Settings,
+    /// The directories that tools may touch, absolute.
+    pub(crate) roots: Vec<PathBuf>,
+}
+
+/// Where the system's configuration lies.
+const SYSTEM_FILE: &str = "/etc/sinew/config.toml";
+
+/// Reads every layer.
+pub(crate) fn load(global: &Global) -> anyhow::Result<Loaded> {
+    let mut layers = Layers::with_defaults()?;
+    layers.add_file(Path::new(SYSTEM_FILE), false)?;
+    if let Some(home) = env_vars::config_home() {
+        layers.add_file(&home.join("sinew/config.toml"), false)?;
+    }
+    let first = match global.root.first() {
+        Some(root) => root.clone(),
+        None => std::env::current_dir().context("the current directory cannot be read")?,
+    };
+    layers.add_project_file(&first.join(".sinew/config.toml"))?;
+    if let Some(path) = &global.config {
+        layers.add_file(path, true)?;
+    }
+    for written in &global.set {
+        layers.set_written(written, origin(env_vars::SET, "--set"))?;
+    }
+    add_flags(&mut layers, global);
+    let layered = layers.merge()?;
+    let settings = Settings::resolve(&layered.options)?;
+    let roots = roots(&settings)?;
+    Ok(Loaded { layered, settings, roots })
+}
+
+/// A value of an option came from its variable where the flag was not written.
+fn origin(variable: &'static str, flag: &'static str) -> Origin {
+    let written = std::env::args_os().any(|arg| {
+        let arg = arg.to_string_lossy();
+        arg == flag || arg.strip_prefix(flag).is_some_and(|rest| rest.starts_with('='))
+    });
+    if written { Origin::Flag(flag) } else { Origin::Variable(variable) }
+}
+
+fn add_flags(layers: &mut Layers, global: &Global) {
+    let texts = [
+        (&global.dialect, "dialect", env_vars::DIALECT, "--dialect"),
+        (&global.session, "session", env_vars::SESSION, "--session"),
+        (&global.log, "log", env_vars::LOG, "--log"),
+        (&global.approvals, "approvals", env_vars::APPROVALS, "--approvals"),
+    ];
+    for (value, key, variable, flag) in texts {
+        if let Some(value) = value {
+            layers.set(key, Value::from(value.as_str()), origin(variable, flag));
+        }
+    }
+    if !global.root.is_empty() {
+        layers.set("roots", json!(global.root), origin(env_vars::ROOT, "--root"));
+    }
+    if !global.tools.is_empty() {
+        layers.set("serve", json!(global.tools), origin(env_vars::TOOLS, "--tools"));
+    }
+    if global.read_only {
+        layers.set("read_only", Value::Bool(true), origin(env_vars::READ_ONLY, "--read-only"));
+    }
+}
+
+/// Returns the absolute roots. The current directory counts where none is named, unless it is a
+/// place that nobody means to hand over whole.
+fn roots(settings: &Settings) -> anyhow::Result<Vec<PathBuf>> {
+    let current = || std::env::current_dir().context("the current directory cannot be read");
+    if settings.roots.is_empty() {
+        let current = current()?;
+        if current == Path::new("/") || Some(&current) == env_vars::home().as_ref() {
+            bail!(
+                "tools would get all of {0}; name it with `--root {0}` if that is meant, or start \
+                 sinew in a project",
+                current.display()
+            );
+        }
+        return Ok(vec![current]);
+    }
+    let mut roots = Vec::new();
+    for root in &settings.roots {
+        roots.push(if root.is_absolute() { root.clone() } else { current()?.join(root) });
+    }
+    Ok(roots)
+}
+
+/// Returns the state directory, created where it is missing.
+pub(crate) fn state_dir() -> anyhow::Result<StateDir> {
+    let home = env_vars::state_home()
+        .context("there is no place for state; set XDG_STATE_HOME to an absolute directory")?;
+    let path = home.join("sinew");
+    StateDir::open(&path).with_context(|| format!("the state directory {}", path.display()))
+}
+
+/// A runtime, and its ledger where it has one.
+pub(crate) struct Wired {
+    /// The runtime.
+    pub(crate) runtime: Arc<Runtime>,
+    /// The ledger in the database.
+    pub(crate) ledger: Option<Arc<SqliteLedger>>,
+    /// The session of every call.
+    pub(crate) session: String,
+}
+
+/// Builds the runtime of a surface. `serve` is what the surface serves unless configured.
+pub(crate) fn wire(
+    loaded: &Loaded,
+    surface: &'static str,
+    serve: &[&str],
+    approver: Option<Arc<dyn Approver>>,
+) -> anyhow::Result<Wired> {
+    let settings = &loaded.settings;
+    let written = settings.serve.clone();
+    let serve = written.unwrap_or_else(|| serve.iter().map(ToString::to_string).collect());
+    let files = settings.files.clone();
+    let mut builder = Runtime::builder(settings.dialect)
+        .settings(|into| into.clone_from(&files))
+        .rules(settings.rules.clone())
+        .resolver(settings.resolver)
+        .global_ignore(ignore::gitignore::gitconfig_excludes_path())
+        .asking(Asking {
+            approvals: settings.approvals,
+            approver,
+            timeout: settings.approval_timeout,
+        })
+        .only(move |tool| serve.iter().any(|word| serves(word, tool)));
+    for root in &loaded.roots {
+        builder = builder.root(root);
+    }
+    let (builder, ledger) = with_ledger(builder, settings.ledger, surface)?;
+    let session = match &settings.session {
+        Some(session) => session.clone(),
+        None => new_session()?,
+    };
+    Ok(Wired { runtime: builder.build()?, ledger, session })
+}
+
+fn with_ledger(
+    builder: Builder,
+    mode: LedgerMode,
+    surface: &'static str,
+) -> anyhow::Result<(Builder, Option<Arc<SqliteLedger>>)> {
+    match mode {
+        LedgerMode::Off => Ok((builder.ledger(Arc::new(NoLedger)), None)),
+        LedgerMode::Sqlite(sync) => {
+            let state = state_dir().context("`ledger.mode = \"off\"` runs without records")?;
+            let ledger = Arc::new(SqliteLedger::new(&state, Recorded { surface, sync }));
+            let recorded: Arc<dyn Ledger> = Arc::clone(&ledger) as Arc<dyn Ledger>;
+            Ok((builder.deny(state.path()).ledger(recorded), Some(ledger)))
+        }
+    }
+}
+
+/// Returns whether a word of `--tools` means a tool.
+fn serves(word: &str, tool: &dyn Tool) -> bool {
+    let effects = tool.facts().effects;
+    match word {
+        "all" => true,
+        "core" => tool.core(),
+        "read" => effects.contains(Effects::OBSERVE),
+        "edit" => effects.contains(Effects::CHANGE),
+        "run" => effects.contains(Effects::EXECUTE),
+        "web" => effects.contains(Effects::NETWORK),
+        pattern => sinew_guard::name_matches(pattern, tool.name()),
+    }
+}
+
+fn new_session() -> anyhow::Result<String> {
+    let mut random = [0_u8; 8];
+    getrandom::fill(&mut random).map_err(|error| anyhow::anyhow!("no random numbers: {error}"))?;
+    Ok(format!("{:016x}", u64::from_le_bytes(random)))
+}
