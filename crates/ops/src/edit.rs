@@ -324,3 +324,6 @@ pub(crate) fn text(head: &str, diff: &str, mixes_endings: bool) -> String {
     };
     format!("{head}\n{note}{diff}")
 }
+
+#[cfg(test)]
+mod tests;

@@ -302,11 +302,19 @@ pub(crate) fn finish(
     if timed_out {
         text.push_str("[the time ran out: this is a part of the result]\n");
     }
-    if !skipped.is_empty() {
-        text.push_str(&format!("[skipped: {}]\n", skipped.words()));
+    // Once older files are not searched, what the others were depends on the order they came in.
+    let told = match skipped.older {
+        0 => skipped,
+        _ => Skipped { older: 0, binary: 0, too_large: 0, unreadable: 0, ..skipped },
+    };
+    if !told.is_empty() {
+        text.push_str(&format!("[skipped: {}]\n", told.words()));
     }
     let mut reply = Reply::text(text.trim_end_matches('\n'));
     reply.meta.truncated = truncated;
     reply.meta.skipped = (!skipped.is_empty()).then_some(skipped);
     reply
 }
+
+#[cfg(test)]
+mod tests;

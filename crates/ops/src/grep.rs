@@ -553,3 +553,6 @@ fn push_hit(text: &mut String, path: &str, hit: &Hit, numbered: bool) {
     }
     text.push('\n');
 }
+
+#[cfg(test)]
+mod tests;

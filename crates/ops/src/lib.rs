@@ -49,3 +49,6 @@ pub fn native() -> Vec<Arc<dyn Tool>> {
         list::NATIVE.tool(),
     ]
 }
+
+#[cfg(test)]
+mod tests;

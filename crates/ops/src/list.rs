@@ -251,3 +251,104 @@ fn shape(_args: &Args, out: Out, _shaping: &Shaping<'_>) -> Reply {
     }
     finish(text, n_rows < out.total || out.timed_out, out.timed_out, out.skipped)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use sinew_testkit::{MemoryWorld, call};
+    use sinew_tool::Block;
+
+    use super::*;
+
+    fn world() -> MemoryWorld {
+        let world = MemoryWorld::new();
+        world
+            .file("b.txt", "12345")
+            .modified("b.txt", 1_000_000_000)
+            .file("a/one", "1")
+            .modified("a/one", 0)
+            .directory("a")
+            .modified("a", 60)
+            .link("z", "a")
+            .modified("z", 0)
+            .special("pipe")
+            .modified("pipe", 0)
+            .file(".git/config", "x")
+            .modified(".git", 0)
+            .file(".gitignore", "*.log\n")
+            .modified(".gitignore", 0)
+            .file("a/x.log", "")
+            .modified("a/x.log", 0);
+        world
+    }
+
+    #[track_caller]
+    fn check(args: Value, expected: &[&str]) {
+        let reply = call(&world(), &NATIVE.tool(), args);
+        let Some(Block::Text { text }) = reply.content.first() else { panic!("no text") };
+        assert_eq!(text.lines().collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn a_directory_is_listed_as_it_is() {
+        check(
+            json!({}),
+            &[
+                "directory - 1970-01-01T00:00:00Z .git/",
+                "file 6 1970-01-01T00:00:00Z .gitignore",
+                "directory - 1970-01-01T00:01:00Z a/",
+                "file 5 2001-09-09T01:46:40Z b.txt",
+                "special - 1970-01-01T00:00:00Z pipe",
+                "symlink - 1970-01-01T00:00:00Z z",
+            ],
+        );
+        check(
+            json!({"path": "z"}),
+            &["file 1 1970-01-01T00:00:00Z one", "file 0 1970-01-01T00:00:00Z x.log"],
+        );
+        check(
+            json!({"limit": 1}),
+            &["directory - 1970-01-01T00:00:00Z .git/", "[1 of 6 entries, by name]"],
+        );
+    }
+
+    #[test]
+    fn a_tree_is_listed_with_what_was_passed_over() {
+        check(
+            json!({"recursive": true}),
+            &[
+                "file 6 1970-01-01T00:00:00Z .gitignore",
+                "directory - 1970-01-01T00:01:00Z a/",
+                "file 1 1970-01-01T00:00:00Z a/one",
+                "file 5 2001-09-09T01:46:40Z b.txt",
+                "special - 1970-01-01T00:00:00Z pipe",
+                "symlink - 1970-01-01T00:00:00Z z",
+                "[skipped: 1 ignored, 1 hidden]",
+            ],
+        );
+        check(
+            json!({"depth": 2, "limit": 3}),
+            &[
+                "file 6 1970-01-01T00:00:00Z .gitignore",
+                "directory - 1970-01-01T00:01:00Z a/",
+                "file 1 1970-01-01T00:00:00Z a/one",
+                "[3 of 6 entries, by name]",
+                "[skipped: 1 ignored, 1 hidden]",
+            ],
+        );
+        check(json!({"path": ".git", "recursive": true}), &["file 1 2023-11-14T22:13:25Z config"]);
+    }
+
+    #[test]
+    fn what_is_no_directory_is_refused() {
+        check(json!({"path": "b.txt"}), &["not a directory: b.txt"]);
+        check(
+            json!({"path": "none"}),
+            &[
+                "no such file: none",
+                "",
+                "check the path with Glob or List; a dangling link counts as missing",
+            ],
+        );
+    }
+}

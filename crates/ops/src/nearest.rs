@@ -63,21 +63,21 @@ pub struct Region {
 impl Region {
     /// Returns the region in words, with its text.
     pub(crate) fn words(&self) -> String {
-        let lines = if self.first_line == self.last_line {
-            format!("line {}", self.first_line)
+        let (lines, verb) = if self.first_line == self.last_line {
+            (format!("line {}", self.first_line), "differs")
         } else {
-            format!("lines {}-{}", self.first_line, self.last_line)
+            (format!("lines {}-{}", self.first_line, self.last_line), "differ")
         };
-        let differs = match self.difference {
-            Difference::Blanks => "differs only in spaces, tabs or indentation",
-            Difference::Quotes => "differs only in quotes, dashes or blanks",
-            Difference::Case => "differs only in upper and lower case",
-            Difference::Words => "is similar",
+        let what = match self.difference {
+            Difference::Blanks => " only in spaces, tabs or indentation",
+            Difference::Quotes => " only in quotes, dashes or blanks",
+            Difference::Case => " only in upper and lower case",
+            Difference::Words => " in some words",
         };
         if self.text.is_empty() {
-            format!("{lines} {differs}; read it again")
+            format!("{lines} {verb}{what}; read it again")
         } else {
-            format!("{lines} {differs}; its text is:\n{}", self.text)
+            format!("{lines} {verb}{what}; its text is:\n{}", self.text)
         }
     }
 }

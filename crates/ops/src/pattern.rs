@@ -63,7 +63,7 @@ fn compile(key: &RegexKey) -> Result<RegexMatcher, ToolError> {
         .size_limit(MAX_SIZE)
         .dfa_size_limit(MAX_SIZE);
     builder.build(&key.pattern).map_err(|error| match error.kind() {
-        grep_regex::ErrorKind::Regex(text) => regex_error(text),
+        grep_regex::ErrorKind::Regex(text) => regex_error(&key.pattern, text),
         grep_regex::ErrorKind::NotAllowed(_) => {
             ToolError::argument("pattern", "contains a line feed, which one line never does")
                 .hint("set multiline to true to match across lines")
@@ -73,12 +73,16 @@ fn compile(key: &RegexKey) -> Result<RegexMatcher, ToolError> {
 }
 
 /// Makes one line of the several lines of a syntax error: its reason, and where it points.
-fn regex_error(text: &str) -> ToolError {
+fn regex_error(pattern: &str, text: &str) -> ToolError {
     let reason = text.lines().rev().find_map(|line| line.strip_prefix("error: "));
     let reason = reason.unwrap_or_else(|| text.lines().next().unwrap_or_default());
-    // The line that points has four blanks in front, as the pattern above it has.
+    // The pattern is shown behind four blanks and in a group of the matcher's own; an error at the
+    // group is about a parenthesis that took its end.
     let points = |line: &&str| line.contains('^') && line.chars().all(|c| c == ' ' || c == '^');
-    let column = text.lines().find(points).and_then(|line| line.find('^')?.checked_sub(3));
+    let column = text.lines().find(points).and_then(|line| match line.find('^')? {
+        0..7 => unclosed_group(pattern),
+        at => Some(at - 6),
+    });
     let place = column.map_or(String::new(), |column| format!(" at character {column}"));
     let error = ToolError::argument(
         "pattern",
@@ -89,6 +93,21 @@ fn regex_error(text: &str) -> ToolError {
     } else {
         error.hint("escape ( ) [ ] { } . * + ? | ^ $ \\ with a backslash to match them literally")
     }
+}
+
+/// Returns which character opens a group that nothing closes, counted from 1.
+fn unclosed_group(pattern: &str) -> Option<usize> {
+    let mut open = Vec::new();
+    let mut chars = pattern.chars().zip(1..);
+    while let Some((c, at)) = chars.next() {
+        match c {
+            '\\' => drop(chars.next()),
+            '(' => open.push(at),
+            ')' => drop(open.pop()),
+            _ => {}
+        }
+    }
+    open.pop()
 }
 
 /// Returns a compiled file glob.

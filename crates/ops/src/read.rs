@@ -107,14 +107,9 @@ pub const NATIVE: Row<Read> = Row {
             ParamKind::Integer { min: 1, cap: None },
             "First line, from 1",
         ),
-        Param::optional(
-            "limit",
-            "limit",
-            ParamKind::Integer { min: 1, cap: Some(1_000_000) },
-            "Most lines",
-        )
-        .or(Preset::Int(DEFAULT_LIMIT as i64)),
-        Param::optional("pages", "pages", ParamKind::String, "PDF pages, e.g. 1-5"),
+        Param::optional("limit", "limit", ParamKind::Integer { min: 1, cap: Some(1_000_000) }, "")
+            .or(Preset::Int(DEFAULT_LIMIT as i64)),
+        Param::optional("pages", "pages", ParamKind::String, "For PDF"),
     ],
     presets: &[("max_line_chars", Preset::Int(2_000))],
     absolute_paths: false,
@@ -240,12 +235,12 @@ fn window(
             line_ends += lines::n_line_ends(block);
             last_byte = block.last().copied().or(last_byte);
         }
-        let counting = counted && (max_bytes.is_some() || scan.read() <= SMALL);
+        let counting = counted && (max_bytes.is_some() || scan.at() <= SMALL);
         if scan.ended() || (collector.settled() && !counting) {
             break;
         }
-        if let Some(max_bytes) = max_bytes.filter(|max| *max < scan.read()) {
-            return Ok(Out::TooLarge { bytes: scan.read(), max_bytes });
+        if let Some(max_bytes) = max_bytes.filter(|max| *max < scan.at()) {
+            return Ok(Out::TooLarge { bytes: scan.at(), max_bytes });
         }
         block = scan.block(BLOCK)?;
     }
@@ -410,3 +405,6 @@ fn shape_text(args: &Args, text: &Text) -> Reply {
     }
     reply
 }
+
+#[cfg(test)]
+mod tests;

@@ -19,12 +19,13 @@ pub(crate) struct Scan<'a> {
     file: &'a File,
     buffer: Vec<u8>,
     read: u64,
+    at: u64,
     ended: bool,
 }
 
 impl<'a> Scan<'a> {
     pub(crate) fn new(cx: &'a Context, target: &'a FileTarget, file: &'a File) -> Self {
-        Self { cx, target, file, buffer: Vec::new(), read: 0, ended: false }
+        Self { cx, target, file, buffer: Vec::new(), read: 0, at: 0, ended: false }
     }
 
     /// Returns the next `size` bytes, or fewer where the file ends before.
@@ -42,6 +43,7 @@ impl<'a> Scan<'a> {
         self.buffer.truncate(n);
         self.ended = n < size;
         self.read += n as u64;
+        self.at += n as u64;
         Ok(&self.buffer)
     }
 
@@ -55,6 +57,7 @@ impl<'a> Scan<'a> {
         let mut file = self.file;
         file.seek(SeekFrom::Start(to))
             .map_err(|error| self.cx.about(self.target, FileError::Io(error)))?;
+        self.at = to;
         self.ended = false;
         Ok(())
     }
@@ -64,9 +67,9 @@ impl<'a> Scan<'a> {
         self.ended
     }
 
-    /// Returns how many bytes were read so far.
-    pub(crate) fn read(&self) -> u64 {
-        self.read
+    /// Returns the place behind the last block.
+    pub(crate) fn at(&self) -> u64 {
+        self.at
     }
 }
 

@@ -1,0 +1,421 @@
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use sinew_testkit::{MemoryWorld, call};
+use sinew_tool::{Block, Reply};
+
+use super::*;
+use crate::{multi_edit, write};
+
+fn text(reply: &Reply) -> &str {
+    match reply.content.first() {
+        Some(Block::Text { text }) => text,
+        other => panic!("no text but {other:?}"),
+    }
+}
+
+fn edit(world: &MemoryWorld, old: &str, new: &str, all: bool) -> Reply {
+    let args = json!({"file_path": "a", "old_string": old, "new_string": new, "replace_all": all});
+    call(world, &NATIVE.tool(), args)
+}
+
+/// Edits a content once and compares all of the new content and the head of the reply.
+#[track_caller]
+fn check(content: impl AsRef<[u8]>, old: &str, new: &str, expected: impl AsRef<[u8]>, head: &str) {
+    check_with(content, old, new, false, expected, head);
+}
+
+#[track_caller]
+fn check_with(
+    content: impl AsRef<[u8]>,
+    old: &str,
+    new: &str,
+    all: bool,
+    expected: impl AsRef<[u8]>,
+    head: &str,
+) {
+    let world = MemoryWorld::new();
+    world.file("a", &content);
+    let reply = edit(&world, old, new, all);
+    let content = world.content("a").expect("the file");
+    assert_eq!(
+        String::from_utf8_lossy(&content),
+        String::from_utf8_lossy(expected.as_ref()),
+        "{}",
+        text(&reply)
+    );
+    assert_eq!(content, expected.as_ref());
+    assert_eq!(text(&reply).lines().next(), Some(head));
+}
+
+/// Edits a content in vain: the file stays, and the error is this.
+#[track_caller]
+fn check_error(content: impl AsRef<[u8]>, old: &str, new: &str, kind: Kind, expected: &str) {
+    let world = MemoryWorld::new();
+    world.file("a", &content);
+    let reply = edit(&world, old, new, false);
+    assert_eq!(world.content("a").expect("the file"), content.as_ref());
+    let error = reply.error.as_ref().expect("an error");
+    assert_eq!((error.kind, text(&reply)), (kind, expected));
+}
+
+const ONE: &str = "edited a: 1 replacement (exact)";
+const ENDINGS: &str = "edited a: 1 replacement (line endings differ)";
+
+#[test]
+fn only_the_named_bytes_change() {
+    check("one two three", "two", "2", "one 2 three", ONE);
+    check("no end", "end", "END", "no END", ONE);
+    check("a\r\nb\r\nc\n", "b", "B", "a\r\nB\r\nc\n", ONE);
+    check("a \t\nb  \n", "b  ", "b", "a \t\nb\n", ONE);
+    check(b"caf\xE9 one\n", "one", "two", b"caf\xE9 two\n", ONE);
+    check("x", "x", "", "", ONE);
+    check("price: 1", "1", "$& \\1 $$ $` {0}", "price: $& \\1 $$ $` {0}", ONE);
+    check("\u{FEFF}one\n", "one", "two", "\u{FEFF}two\n", ONE);
+    check("\u{FEFF}one\n", "\u{FEFF}one", "two", "two\n", ONE);
+    check("a\nb\nc\n", "a\nb\n", "", "c\n", ONE);
+}
+
+#[test]
+fn every_place_is_replaced_where_that_is_asked_for() {
+    check_with("a b a b a", "a", "aa", true, "aa b aa b aa", "edited a: 3 replacements (exact)");
+    check_with("aaaa", "aa", "b", true, "bb", "edited a: 2 replacements (exact)");
+    check_with("one", "one", "1", true, "1", ONE);
+    check_with("x\r\ny\nx\ny\r\n", "x\ny", "p\nq", true, "x\r\ny\np\nq\r\n", ONE);
+    check_with(
+        "x\r\ny\nx\r\ny\r\n",
+        "x\ny\n",
+        "p\nq\n",
+        true,
+        "p\r\nq\r\np\r\nq\r\n",
+        "edited a: 2 replacements (line endings differ)",
+    );
+}
+
+#[test]
+fn line_endings_may_differ_and_stay() {
+    check("a\r\nb\r\nc\r\n", "a\nb", "x\ny", "x\r\ny\r\nc\r\n", ENDINGS);
+    check("a\nb\nc\n", "a\r\nb", "x\r\ny", "x\ny\nc\n", ENDINGS);
+    check("a\r\nb\r\n", "b\n", "", "a\r\n", ENDINGS);
+    check("a\r\nb\r\n", "\nb", "\nc", "a\r\nc\r\n", "edited a: 1 replacement (exact)");
+    check("1\r\n2\n3\r\n", "1\n2\n3", "x\ny\nz", "x\r\ny\r\nz\r\n", ENDINGS);
+    check("1\n2\r\n3\n", "1\n2\n3", "x\ny\nz", "x\ny\nz\n", ENDINGS);
+    check("a\r\n\r\n\r\nb\r\n", "a\n\n\nb", "a\nb", "a\r\nb\r\n", ENDINGS);
+    check("\u{FEFF}a\r\nb\r\n", "a\nb", "c\nd", "\u{FEFF}c\r\nd\r\n", ENDINGS);
+}
+
+#[test]
+fn a_foreign_ending_is_told() {
+    let world = MemoryWorld::new();
+    world.file("a", "one\r\ntwo\r\n");
+    let reply = edit(&world, "one", "1\n1", false);
+    assert_eq!(world.content("a").expect("the file"), b"1\n1\r\ntwo\r\n");
+    assert!(text(&reply).contains("[new_string has LF line endings, the lines around it CRLF]"));
+}
+
+#[test]
+fn what_is_not_unique_is_refused_with_its_lines() {
+    check_error(
+        "a\nb\na\n",
+        "a",
+        "c",
+        Kind::NotUnique,
+        "old_string occurs 2 times in a: lines 1, 3\n\n\
+         add surrounding lines until it is unique, or set replace_all",
+    );
+    check_error(
+        "x\n".repeat(12),
+        "x\n",
+        "y\n",
+        Kind::NotUnique,
+        "old_string occurs 12 times in a: lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 …\n\n\
+         add surrounding lines until it is unique, or set replace_all",
+    );
+    check_error(
+        "a\r\nb\r\na\r\nb\r\n",
+        "a\nb",
+        "c",
+        Kind::NotUnique,
+        "old_string occurs 2 times in a: lines 1, 3\n\n\
+         add surrounding lines until it is unique, or set replace_all",
+    );
+}
+
+#[test]
+fn what_is_not_found_is_answered_with_what_is_like_it() {
+    check_error(
+        "fn main() {\n\tlet total = 1;\n}\n",
+        "fn main() {\n    let total = 1;\n}",
+        "x",
+        Kind::NoMatch,
+        "old_string was not found in a\n\nlines 1-3 differ only in spaces, tabs or \
+         indentation; its text is:\nfn main() {\n\tlet total = 1;\n}",
+    );
+    check_error(
+        "say(“hello world”)\n",
+        "say(\"hello world\")",
+        "x",
+        Kind::NoMatch,
+        "old_string was not found in a\n\nline 1 differs only in quotes, dashes or blanks; its \
+         text is:\nsay(“hello world”)",
+    );
+    check_error(
+        "one\nlet Total_Count = 5;\r\nthree\n",
+        "let total_count = 5;",
+        "x",
+        Kind::NoMatch,
+        "old_string was not found in a\n\nline 2 differs only in upper and lower case; its text \
+         is:\nlet Total_Count = 5;",
+    );
+    check_error(
+        "fn one() {}\nfn second(first: usize) {}\n",
+        "fn second(first: u64) {}\n",
+        "x",
+        Kind::NoMatch,
+        "old_string was not found in a\n\nline 2 differs in some words; its text is:\n\
+         fn second(first: usize) {}\n",
+    );
+    check_error(
+        "alpha\nbeta\n",
+        "gamma_delta",
+        "x",
+        Kind::NoMatch,
+        "old_string was not found in a\n\nnothing like it is there; read the file again",
+    );
+    check_error(
+        "let done = finish_it(1);\n",
+        "another_line_of_text",
+        "let done = finish_it(1);",
+        Kind::NoMatch,
+        "old_string was not found in a\n\nnew_string is already in the file",
+    );
+}
+
+#[test]
+fn texts_that_cannot_work_are_refused() {
+    let world = MemoryWorld::new();
+    world.file("a", "x");
+    for (old, new, message) in [
+        ("", "y", "argument `old_string` is empty\n\nuse Write to create a file"),
+        ("x", "x", "argument `new_string` is the same as old_string: nothing would change"),
+    ] {
+        let reply = edit(&world, old, new, false);
+        assert_eq!(text(&reply), message);
+        assert_eq!(reply.error.expect("an error").kind, Kind::InvalidArgs);
+    }
+}
+
+#[test]
+fn other_encodings_and_binaries_are_refused() {
+    check_error(
+        b"\xFF\xFEa\0b\0",
+        "a",
+        "b",
+        Kind::Binary,
+        "the encoding UTF-16LE cannot be edited yet: a",
+    );
+    check_error(b"a\0b", "a", "b", Kind::Binary, "binary content cannot be edited: a");
+}
+
+#[test]
+fn places_that_are_no_files_are_refused() {
+    let world = MemoryWorld::new();
+    world.directory("dir").link("link", "dir/file").file("dir/file", "x").file("fixed", "x");
+    world.mode("fixed", 0o444);
+    for (path, kind) in [
+        ("dir", Kind::NotRegularFile),
+        ("none", Kind::FileNotFound),
+        ("/etc/passwd", Kind::PathDenied),
+        ("fixed", Kind::PermissionDenied),
+    ] {
+        let args = json!({"file_path": path, "old_string": "x", "new_string": "y"});
+        let reply = call(&world, &NATIVE.tool(), args);
+        assert_eq!(reply.error.expect("an error").kind, kind, "{path}");
+    }
+    let args = json!({"file_path": "link", "old_string": "x", "new_string": "y"});
+    let reply = call(&world, &NATIVE.tool(), args);
+    assert_eq!(text(&reply).lines().next(), Some("edited dir/file: 1 replacement (exact)"));
+    assert_eq!(world.content("dir/file").expect("the file"), b"y");
+}
+
+#[test]
+fn replies_show_the_change() {
+    let world = MemoryWorld::new();
+    world.file("a", "1\n2\n3\n4\n5\n6\n7\n8\n");
+    let reply = edit(&world, "4\n5", "four", false);
+    let expected =
+        "edited a: 1 replacement (exact)\n@@ -2,6 +2,5 @@\n 2\n 3\n-4\n-5\n+four\n 6\n 7\n";
+    assert_eq!(text(&reply), expected);
+    world.file("a", "x\n1\n2\n3\n4\n5\n6\n7\nx\n");
+    let reply = edit(&world, "x", "y", true);
+    let expected = "edited a: 2 replacements (exact)\n\
+                    @@ -1,3 +1,3 @@\n-x\n+y\n 1\n 2\n@@ -7,3 +7,3 @@\n 6\n 7\n-x\n+y\n";
+    assert_eq!(text(&reply), expected);
+    world.file("a", "only");
+    let expected = "edited a: 1 replacement (exact)\n@@ -1 +1 @@\n-only\n\
+                    \\ No newline at end of file\n+changed\n\\ No newline at end of file\n";
+    assert_eq!(text(&edit(&world, "only", "changed", false)), expected);
+}
+
+#[test]
+fn long_diffs_are_bounded() {
+    let world = MemoryWorld::new();
+    world.file("a", "x\n1\n2\n3\n4\n5\n6\n".repeat(100));
+    let reply = edit(&world, "x", "y", true);
+    assert!(text(&reply).lines().count() < 30, "{}", text(&reply));
+    assert!(text(&reply).contains("more changes]"));
+}
+
+#[test]
+fn a_dry_run_and_a_preview_show_and_change_nothing() {
+    let world = MemoryWorld::new();
+    world.file("a", "one\ntwo\n");
+    let tool = NATIVE.tool();
+    let args = json!({"file_path": "a", "old_string": "two", "new_string": "2", "dry_run": true});
+    let reply = call(&world, &tool, args);
+    let expected = "would edit a: 1 replacement (exact)\n@@ -1,2 +1,2 @@\n one\n-two\n+2\n";
+    assert_eq!(text(&reply), expected);
+    let args = json!({"file_path": "a", "old_string": "two", "new_string": "2"});
+    let diff = "--- a\n+++ a\n@@ -1,2 +1,2 @@\n one\n-two\n+2\n";
+    assert_eq!(world.preview(&tool, &args).expect("a preview"), Preview::Diff(diff.to_owned()));
+    let args = json!({"file_path": "a", "old_string": "three", "new_string": "2"});
+    assert_eq!(world.preview(&tool, &args).expect("a preview"), Preview::Nothing);
+    assert_eq!(world.content("a").expect("the file"), b"one\ntwo\n");
+}
+
+fn multi_edit(world: &MemoryWorld, edits: &Value) -> Reply {
+    call(world, &multi_edit::NATIVE.tool(), json!({"file_path": "a", "edits": edits}))
+}
+
+#[test]
+fn several_edits_work_on_one_another() {
+    let world = MemoryWorld::new();
+    world.file("a", "alpha\r\nbeta\r\n");
+    let edits = json!([
+        {"old_string": "alpha", "new_string": "gamma"},
+        {"old_string": "gamma\nbeta", "new_string": "one\ntwo"},
+    ]);
+    let reply = multi_edit(&world, &edits);
+    assert_eq!(world.content("a").expect("the file"), b"one\r\ntwo\r\n");
+    assert_eq!(
+        text(&reply).lines().next(),
+        Some("edited a: 2 edits, 2 replacements (line endings differ)")
+    );
+}
+
+#[test]
+fn several_edits_are_all_or_none() {
+    let world = MemoryWorld::new();
+    world.file("a", "alpha\nbeta\nbeta\n");
+    for (second, kind, message) in [
+        (
+            json!({"old_string": "beta", "new_string": "x"}),
+            Kind::NotUnique,
+            "edit #2: edits[1].old_string occurs 2 times in a: lines 2, 3",
+        ),
+        (
+            json!({"old_string": "alpha", "new_string": "x"}),
+            Kind::NoMatch,
+            "edit #2: edits[1].old_string was not found in a",
+        ),
+        (
+            json!({"old_string": "", "new_string": "x"}),
+            Kind::InvalidArgs,
+            "argument `edits[1].old_string` is empty",
+        ),
+    ] {
+        let edits = json!([{"old_string": "alpha", "new_string": "gone"}, second]);
+        let error = multi_edit(&world, &edits).error.expect("an error");
+        assert_eq!((error.kind, error.message.as_str()), (kind, message));
+        assert_eq!(world.content("a").expect("the file"), b"alpha\nbeta\nbeta\n");
+    }
+}
+
+#[test]
+fn a_write_replaces_creates_and_shows() {
+    let world = MemoryWorld::new();
+    let tool = write::NATIVE.tool();
+    let write = |path: &str, content: &str| {
+        let reply = call(&world, &tool, json!({"file_path": path, "content": content}));
+        text(&reply).to_owned()
+    };
+    assert_eq!(write("new/deep/file", "x\n"), "created new/deep/file: 2 bytes");
+    assert_eq!(write("new/deep/file", ""), "wrote new/deep/file: 0 bytes");
+    assert_eq!(world.content("new/deep/file").expect("the file"), b"");
+    assert!(write("new/deep", "x").starts_with("not a regular file but a directory: new/deep"));
+    assert!(write("../x", "x").starts_with("path denied: ../x"));
+    world.file("old", "1\n2\n").file("binary", b"\0").link("gone", "no/where");
+    assert!(write("gone", "x").starts_with("no such file: gone"));
+    let preview = |path: &str, content: &str| {
+        let args = json!({"file_path": path, "content": content});
+        world.preview(&tool, &args).expect("a preview")
+    };
+    let diff = |text: &str| Preview::Diff(text.to_owned());
+    assert_eq!(preview("old", "1\n3\n"), diff("--- old\n+++ old\n@@ -1,2 +1,2 @@\n 1\n-2\n+3\n"));
+    assert_eq!(preview("fresh", "a\n"), diff("--- /dev/null\n+++ fresh\n@@ -0,0 +1 @@\n+a\n"));
+    assert_eq!(
+        preview("binary", "a"),
+        diff("--- binary\n+++ binary\n[1 bytes of binary content become 1 bytes]\n")
+    );
+}
+
+/// Applies an edit plainly: the reference for the fast ways.
+fn plain(text: &[u8], old: &str, new: &str, all: bool) -> Option<Vec<u8>> {
+    let text = String::from_utf8(text.to_vec()).expect("text");
+    match (text.matches(old).count(), all) {
+        (0, _) => None,
+        (1, _) | (_, true) => Some(text.replace(old, new).into_bytes()),
+        _ => None,
+    }
+}
+
+proptest! {
+    #[test]
+    fn bytes_outside_the_place_are_unchanged(
+        before in proptest::collection::vec(1_u8..=255, 0..200),
+        after in proptest::collection::vec(1_u8..=255, 0..200),
+        new in "[a-z\r\n\u{e9}]{0,20}",
+    ) {
+        let mark = "\u{1F980}needle\u{1F980}";
+        prop_assume!(!before.starts_with(b"\xFF\xFE") && !before.starts_with(b"\xFE\xFF"));
+        let world = MemoryWorld::new();
+        world.file("a", [&before, mark.as_bytes(), &after].concat());
+        prop_assert!(edit(&world, mark, &new, false).ok);
+        let expected = [&before, new.as_bytes(), &after].concat();
+        prop_assert_eq!(world.content("a").expect("the file"), expected);
+    }
+
+    #[test]
+    fn edits_at_once_are_edits_one_after_another(
+        lines in proptest::collection::vec("[ab]{0,6}", 1..60),
+        edits in proptest::collection::vec(("[ab\n]{1,5}", "[abc\n]{0,4}", any::<bool>()), 1..12),
+    ) {
+        // Large enough for the common pass, with a unique text per line to hold on to.
+        let mut content = "#".repeat(70_000);
+        for (at, line) in lines.iter().enumerate() {
+            content.push_str(&format!("\n<{at}>{line}"));
+        }
+        let mut edits: Vec<(String, String, bool)> = edits;
+        for (at, edit) in edits.iter_mut().enumerate() {
+            if at % 3 != 0 {
+                edit.0 = format!("<{}>{}", at % lines.len(), edit.0);
+                edit.1 = format!("<{}>{}", (at + 1) % lines.len(), edit.1);
+            }
+        }
+        let edits: Vec<_> = edits.into_iter().filter(|(old, new, _)| old != new).collect();
+        let mut expected = Some(content.clone().into_bytes());
+        let mut kept = Vec::new();
+        for (old, new, all) in edits {
+            let text = expected.clone().unwrap_or_default();
+            if let Some(next) = plain(&text, &old, &new, all) {
+                expected = Some(next);
+                kept.push(json!({"old_string": old, "new_string": new, "replace_all": all}));
+            }
+        }
+        prop_assume!(!kept.is_empty());
+        let world = MemoryWorld::new();
+        world.file("a", &content);
+        let reply = multi_edit(&world, &Value::Array(kept));
+        prop_assert!(reply.ok, "{}", text(&reply));
+        prop_assert_eq!(world.content("a"), expected);
+    }
+}

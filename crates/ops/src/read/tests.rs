@@ -1,0 +1,267 @@
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use sinew_testkit::{MemoryWorld, ROOT, call};
+use sinew_tool::{BinaryPolicy, Block, FileSettings, Kind, Reply};
+
+use super::*;
+
+fn text(reply: &Reply) -> &str {
+    match reply.content.first() {
+        Some(Block::Text { text }) => text,
+        other => panic!("no text but {other:?}"),
+    }
+}
+
+fn read(world: &MemoryWorld, args: Value) -> Reply {
+    call(world, &NATIVE.tool(), args)
+}
+
+/// Reads a file with this content and compares the whole text.
+#[track_caller]
+fn check(content: impl AsRef<[u8]>, args: Value, expected: &str) {
+    let world = MemoryWorld::new();
+    world.file("a.txt", content);
+    let mut wire = json!({"file_path": "a.txt"});
+    for (name, value) in args.as_object().expect("an object") {
+        wire[name] = value.clone();
+    }
+    assert_eq!(text(&read(&world, wire)), expected);
+}
+
+#[track_caller]
+fn check_error(world: &MemoryWorld, path: &str, kind: Kind, message: &str) {
+    let reply = read(world, json!({"file_path": path}));
+    assert!(!reply.ok);
+    let error = reply.error.expect("an error");
+    assert_eq!((error.kind, error.message.as_str()), (kind, message));
+}
+
+#[test]
+fn lines_are_numbered_and_endings_hidden() {
+    check("one\ntwo\n", json!({}), "     1→one\n     2→two\n");
+    check("one\ntwo", json!({}), "     1→one\n     2→two\n");
+    check("one\r\ntwo\r\n", json!({}), "     1→one\n     2→two\n");
+    check("a\n\n\nb\n", json!({}), "     1→a\n     2→\n     3→\n     4→b\n");
+    check("\u{FEFF}one\n", json!({}), "     1→one\n");
+    check(b"caf\xE9\n", json!({}), "     1→caf\u{FFFD}\n");
+    check("a\rb\n", json!({}), "     1→a\rb\n");
+    check("  x \t\n", json!({}), "     1→  x \t\n");
+}
+
+#[test]
+fn windows_name_the_next_offset() {
+    check(
+        "a\nb\nc\nd\n",
+        json!({"offset": 2, "limit": 2}),
+        "     2→b\n     3→c\n[lines 2-3 of 4; go on with offset 4]",
+    );
+    check("a\nb\nc\n", json!({"offset": 3}), "     3→c\n");
+    check("a\nb\n", json!({"limit": 2}), "     1→a\n     2→b\n");
+    check("", json!({}), "[the file is empty]");
+    check("a\nb\n", json!({"offset": 3}), "[the file has 2 lines; offset 3 is past its end]");
+    check("a\nb", json!({"offset": 9}), "[the file has 2 lines; offset 9 is past its end]");
+    check("\n", json!({}), "     1→\n");
+}
+
+#[test]
+fn meta_tells_where_to_go_on() {
+    let world = MemoryWorld::new();
+    world.file("a.txt", "a\nb\nc\n");
+    let reply = read(&world, json!({"file_path": "a.txt", "limit": 1}));
+    assert!(reply.meta.truncated && reply.bounded);
+    assert_eq!(Value::Object(reply.meta.more), json!({"next_offset": 2, "total_lines": 3}));
+    let reply = read(&world, json!({"file_path": format!("{ROOT}/a.txt")}));
+    assert!(!reply.meta.truncated);
+    assert_eq!(Value::Object(reply.meta.more), json!({"total_lines": 3}));
+}
+
+#[test]
+fn long_lines_are_cut_and_counted() {
+    let long = "é".repeat(2_500);
+    let shown = "é".repeat(2_000);
+    check(
+        format!("{long}\nb\n"),
+        json!({}),
+        &format!("     1→{shown}… [500 more characters]\n     2→b\n"),
+    );
+    check(format!("{shown}\r\n"), json!({}), &format!("     1→{shown}\n"));
+    let huge = "x".repeat(3 << 20);
+    let shown = "x".repeat(2_000);
+    check(
+        format!("{huge}\r\nb\n"),
+        json!({}),
+        &format!("     1→{shown}… [{} more characters]\n     2→b\n", huge.len() - 2_000),
+    );
+}
+
+#[test]
+fn replies_are_bounded_by_whole_lines() {
+    let line = "y".repeat(999);
+    let world = MemoryWorld::with_settings(FileSettings {
+        read_reply_bytes: 5_000,
+        ..FileSettings::default()
+    });
+    world.file("a.txt", format!("{line}\n").repeat(10));
+    let reply = read(&world, json!({"file_path": "a.txt"}));
+    assert_eq!(reply.meta.more["next_offset"], 5);
+    assert_eq!(text(&reply).lines().count(), 5);
+}
+
+#[test]
+fn what_is_no_text_is_refused_by_content() {
+    let world = MemoryWorld::new();
+    world
+        .file("nul.rs", b"fn main\0() {}")
+        .file("late.txt", [b"a\n".repeat(10_000), b"\0".to_vec()].concat())
+        .file("utf16.txt", b"\xFF\xFEa\0")
+        .file("utf32.txt", b"\xFF\xFE\0\0a\0\0\0")
+        .file("text.exe", "text")
+        .directory("dir")
+        .special("fifo")
+        .link("dangling", "nowhere")
+        .link("linked", "text.exe")
+        .link("out", "/etc/passwd")
+        .file("secret", "x")
+        .mode("secret", 0o000);
+    check_error(&world, "nul.rs", Kind::Binary, "binary content of 13 bytes: nul.rs");
+    check_error(
+        &world,
+        "utf16.txt",
+        Kind::Binary,
+        "UTF-16LE text of 4 bytes; not supported yet: utf16.txt",
+    );
+    check_error(
+        &world,
+        "utf32.txt",
+        Kind::Binary,
+        "UTF-32LE text of 8 bytes; not supported yet: utf32.txt",
+    );
+    check_error(&world, "dir", Kind::NotRegularFile, "not a regular file but a directory: dir");
+    check_error(
+        &world,
+        "fifo",
+        Kind::NotRegularFile,
+        "not a regular file but a FIFO, socket or device: fifo",
+    );
+    check_error(&world, "none", Kind::FileNotFound, "no such file: none");
+    check_error(&world, "no/ne", Kind::FileNotFound, "no such file: no/ne");
+    check_error(&world, "dangling", Kind::FileNotFound, "no such file: dangling");
+    check_error(&world, "secret", Kind::PermissionDenied, "the system denies access: secret");
+    check_error(&world, "out", Kind::PathDenied, "path denied: out");
+    check_error(&world, "../x", Kind::PathDenied, "path denied: ../x");
+    assert_eq!(text(&read(&world, json!({"file_path": "linked"}))), "     1→text\n");
+    // A NUL beyond the first 8 KiB counts only where it would be shown.
+    assert!(read(&world, json!({"file_path": "late.txt"})).ok);
+    let reply = read(&world, json!({"file_path": "late.txt", "offset": 10_000}));
+    assert_eq!(reply.error.expect("an error").kind, Kind::Binary);
+}
+
+#[test]
+fn base64_is_given_where_settings_ask() {
+    let world = MemoryWorld::with_settings(FileSettings {
+        binary_policy: BinaryPolicy::Base64,
+        ..FileSettings::default()
+    });
+    world.file("a", b"\0\x01\x02\xFF").file("b", b"\0ab");
+    assert_eq!(text(&read(&world, json!({"file_path": "a"}))), "AAEC/w==");
+    assert_eq!(text(&read(&world, json!({"file_path": "b"}))), "AGFi");
+}
+
+#[test]
+fn a_maximum_refuses_larger_files_and_counts_smaller_ones() {
+    let world = MemoryWorld::with_settings(FileSettings {
+        max_read_bytes: Some(3 << 20),
+        ..FileSettings::default()
+    });
+    world.file("large", vec![b'a'; (3 << 20) + 1]).file("small", "ab\n".repeat(1 << 20));
+    check_error(
+        &world,
+        "large",
+        Kind::TooLarge,
+        "the file has 3145729 bytes, more than 3145728: large",
+    );
+    let reply = read(&world, json!({"file_path": "small", "offset": 1_000_000, "limit": 3}));
+    assert_eq!(
+        text(&reply),
+        "1000000→ab\n1000001→ab\n1000002→ab\n\
+         [lines 1000000-1000002 of 1048576; go on with offset 1000003]"
+    );
+    let reply = read(&world, json!({"file_path": "small", "limit": 1}));
+    assert_eq!(reply.meta.more["total_lines"], 1_048_576);
+}
+
+#[test]
+fn arguments_are_checked() {
+    let world = MemoryWorld::new();
+    world.file("a", "x");
+    for (args, kind, message) in [
+        (json!({}), Kind::InvalidArgs, "argument `file_path` is missing"),
+        (
+            json!({"file_path": "a", "offset": 0}),
+            Kind::InvalidArgs,
+            "argument `offset` must be at least 1, not 0",
+        ),
+        (json!({"file_path": ""}), Kind::InvalidArgs, "argument `file_path` is empty; name a path"),
+        (
+            json!({"file_path": "a", "pages": "1-5"}),
+            Kind::Unavailable,
+            "`pages` needs PDF support, which this build does not have",
+        ),
+    ] {
+        let error = read(&world, args).error.expect("an error");
+        assert_eq!((error.kind, error.message.as_str()), (kind, message));
+    }
+}
+
+/// Every window of a file that is larger than what is read at once is the same as a naive slice.
+#[test]
+fn far_windows_agree_with_a_naive_slice() {
+    let mut content = String::new();
+    for n in 0..400_000_u32 {
+        content.push_str(&format!("line {n} {}", "x".repeat((n % 37) as usize)));
+        content.push_str(if n % 5 == 0 { "\r\n" } else { "\n" });
+    }
+    let lines: Vec<&str> = content.lines().collect();
+    let world = MemoryWorld::new();
+    world.file("log", &content);
+    let n_lines = lines.len();
+    for offset in [1, 2, 1_999, 50_000, 399_999, 400_000, 123_456, 7, 399_998, 250_000] {
+        let limit = 3;
+        let args = json!({"file_path": "log", "offset": offset, "limit": limit});
+        let reply = read(&world, args);
+        let shown: Vec<String> = lines[offset - 1..(offset - 1 + limit).min(n_lines)]
+            .iter()
+            .zip(offset..)
+            .map(|(line, number)| format!("{number:>6}→{line}\n"))
+            .collect();
+        assert!(text(&reply).starts_with(&shown.concat()), "offset {offset}: {}", text(&reply));
+    }
+    for offset in [400_001, 900_000, 400_001] {
+        let reply = read(&world, json!({"file_path": "log", "offset": offset}));
+        let expected = format!("[the file has 400000 lines; offset {offset} is past its end]");
+        assert_eq!(text(&reply), expected);
+    }
+}
+
+#[test]
+fn marks_of_a_changed_file_are_not_used() {
+    let world = MemoryWorld::new();
+    world.file("log", "a\n".repeat(2 << 20));
+    let far = json!({"file_path": "log", "offset": 2_000_000, "limit": 1});
+    assert!(text(&read(&world, far.clone())).starts_with("2000000→a\n"));
+    world.file("log", "bcd\n".repeat(2 << 20));
+    assert!(text(&read(&world, far)).starts_with("2000000→bcd\n"));
+}
+
+#[test]
+fn a_read_ends_when_nobody_waits() {
+    let mut world = MemoryWorld::new();
+    world.file("log", "a\n".repeat(4 << 20));
+    let far = json!({"file_path": "log", "offset": 4_000_000});
+    world.deadline = Some(world.now() + Duration::from_millis(3));
+    world.tick(Duration::from_millis(1));
+    assert_eq!(read(&world, far.clone()).error.expect("an error").kind, Kind::Timeout);
+    world.cancel.cancel();
+    assert_eq!(read(&world, far).error.expect("an error").kind, Kind::Cancelled);
+}

@@ -1,0 +1,24 @@
+use serde_json::json;
+
+use super::*;
+
+#[test]
+fn catalog_is_short() {
+    let tools = native();
+    let names: Vec<&str> = tools.iter().map(|tool| tool.name()).collect();
+    assert_eq!(names, ["Read", "Write", "Edit", "MultiEdit", "Glob", "Grep", "List"]);
+    let sizes: Vec<usize> = tools
+        .iter()
+        .map(|tool| {
+            let shown = json!({
+                "name": tool.name(),
+                "description": tool.description(),
+                "inputSchema": tool.parameters(),
+            });
+            shown.to_string().len()
+        })
+        .collect();
+    println!("{sizes:?}");
+    let total: usize = sizes.iter().sum();
+    assert!(total <= 450 * tools.len(), "{total} bytes: {sizes:?}");
+}
