@@ -251,7 +251,7 @@ fn shape_read(_: &read::Args, out: read::Out, shaping: &Shaping<'_>) -> Reply {
         read::Out::NotRegularFile { kind } => refused(
             "not_regular_file",
             Some(&path),
-            &format!("not a regular file but a {}", kind.as_str()),
+            &format!("not a regular file but {}", kind.words()),
             None,
             Kind::NotRegularFile,
         ),

@@ -27,6 +27,7 @@ pub(crate) fn result(reply: Reply) -> CallToolResult {
         && let Ok(serde_json::Value::Object(mut told)) = serde_json::to_value(&told)
     {
         told.shift_remove("duration_ms");
+        told.retain(|_, value| *value != serde_json::Value::Bool(false));
         meta.insert(String::from("sinew/meta"), serde_json::Value::Object(told));
     }
     result.meta = (!meta.is_empty()).then_some(meta);

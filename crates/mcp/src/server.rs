@@ -9,6 +9,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use rmcp::ServiceExt;
+use rmcp::model::ClientRequest;
 use rmcp::service::{RoleServer, RxJsonRpcMessage};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -93,6 +94,9 @@ struct Connection {
     library: Option<Library>,
     /// Whether the reply to `initialize` was written.
     shaken: Arc<AtomicBool>,
+    /// Whether the protocol library saw a request that carries its version, and so knows that this
+    /// client does without the handshake.
+    stateless: bool,
 }
 
 /// The protocol library on its thread.
@@ -111,6 +115,7 @@ impl Connection {
             owed: Owed::default(),
             library: None,
             shaken: Arc::default(),
+            stateless: false,
         }
     }
 
@@ -205,7 +210,7 @@ impl Connection {
             Some(RequestMeta { progress_token: Some(_), .. }) => None,
             Some(RequestMeta { version: Some(version), capabilities, .. }) => {
                 let complete = capabilities.is_some_and(|value| value.get().starts_with('{'));
-                (complete && version == crate::STATELESS).then_some(true)
+                (complete && self.stateless && version == crate::STATELESS).then_some(true)
             }
             Some(_) | None => self.is_shaken().then_some(false),
         }
@@ -287,14 +292,15 @@ impl Connection {
         let message: RxJsonRpcMessage<RoleServer> = match serde_json::from_slice(line) {
             Ok(message) => message,
             Err(error) if kind == Kind::Request => {
-                let method = frame.method.as_deref().unwrap_or_default();
-                let message = format!("the parameters do not fit `{method}`: {error}");
-                let fault = Fault { code: INVALID_PARAMS, message, id };
-                return frame::write_fault(&mut self.answers, &fault);
+                return self.misfit(frame, id, &error.to_string());
             }
             // Nothing answers a notification or a response.
             Err(_) => return,
         };
+        if is_misfit(&message) {
+            return self.misfit(frame, id, "a required one is missing or of another type");
+        }
+        self.stateless |= carries_version(frame);
         if frame.method.as_deref() == Some("initialize") {
             self.tell_client(frame);
         } else if kind != Kind::Request && self.library.is_none() {
@@ -312,6 +318,14 @@ impl Connection {
             // A full channel stops the reader, as a full pipe would.
             let _ = library.messages.blocking_send(message);
         }
+    }
+
+    /// Answers a request whose parameters are not those of its method.
+    fn misfit(&mut self, frame: &Frame<'_>, id: Option<String>, problem: &str) {
+        let method = frame.method.as_deref().unwrap_or_default();
+        let message = format!("the parameters do not fit `{method}`: {problem}");
+        let fault = Fault { code: INVALID_PARAMS, message, id };
+        frame::write_fault(&mut self.answers, &fault);
     }
 
     fn tell_client(&self, frame: &Frame<'_>) {
@@ -384,6 +398,37 @@ impl Connection {
 const INVALID_REQUEST: i32 = -32600;
 /// JSON-RPC: the parameters do not fit the method.
 const INVALID_PARAMS: i32 = -32602;
+
+/// Returns whether a request is one that tells the library to do without the handshake.
+fn carries_version(frame: &Frame<'_>) -> bool {
+    frame.method.as_deref() != Some("server/discover")
+        && frame
+            .params
+            .and_then(|params| serde_json::from_str::<ListParams<'_>>(params.get()).ok())
+            .and_then(|params| params.meta)
+            .is_some_and(|meta| {
+                meta.version.as_deref() == Some(crate::STATELESS)
+                    && meta.capabilities.is_some_and(|value| value.get().starts_with('{'))
+            })
+}
+
+/// Methods that this server has and whose parameters are required.
+const WITH_PARAMETERS: &[&str] =
+    &["initialize", "server/discover", "subscriptions/listen", "tools/call"];
+
+/// Returns whether the protocol library took a method that it knows for one that it does not,
+/// because the parameters do not fit.
+fn is_misfit(message: &RxJsonRpcMessage<RoleServer>) -> bool {
+    match message {
+        RxJsonRpcMessage::<RoleServer>::Request(request) => match &request.request {
+            ClientRequest::CustomRequest(custom) => {
+                WITH_PARAMETERS.contains(&custom.method.as_str())
+            }
+            _ => false,
+        },
+        _ => false,
+    }
+}
 
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

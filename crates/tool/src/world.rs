@@ -57,7 +57,17 @@ pub enum FileKind {
 }
 
 impl FileKind {
-    /// Returns the word for people and for the wire.
+    /// Returns what a sentence calls it.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::File => "a file",
+            Self::Directory => "a directory",
+            Self::Symlink => "a symbolic link",
+            Self::Special => "a FIFO, socket or device",
+        }
+    }
+
+    /// Returns the word for the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::File => "file",
@@ -329,7 +339,7 @@ impl FileError {
             }
             Self::NotRegular(kind) => error(
                 Kind::NotRegularFile,
-                format!("not a regular file but a {}: {shown}", kind.as_str()),
+                format!("not a regular file but {}: {shown}", kind.words()),
             ),
             Self::NotDirectory => error(Kind::NotRegularFile, format!("not a directory: {shown}")),
             Self::Invalid(problem) => {

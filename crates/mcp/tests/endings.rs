@@ -1,0 +1,119 @@
+//! Cancellation, progress, changes of the catalog, and how connections end.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use sinew_tool::{Kind, Tool};
+
+use crate::connection::{Client, Late};
+
+fn call(id: u32, wait_ms: u32, meta: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"Echo","arguments":{{"text":"t{id}","wait_ms":{wait_ms}}}{meta}}}}}"#
+    )
+}
+
+fn id(line: &str) -> Value {
+    serde_json::from_str::<Value>(line).expect("JSON")["id"].clone()
+}
+
+#[test]
+fn a_cancelled_call_gets_no_answer_and_is_recorded() {
+    for (inline, meta) in [(true, ""), (true, r#","_meta":{"progressToken":1}"#), (false, "")] {
+        let mut client = Client::start(inline);
+        client.shake_hands();
+        client.send(&call(1, 60_000, meta));
+        client.send(
+            r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#,
+        );
+        client.send(&call(2, 1, ""));
+        loop {
+            let line = client.receive();
+            // Progress of the first call may have been under way.
+            if !line.contains("notifications/progress") {
+                assert_eq!(id(&line), 2, "{line}");
+                break;
+            }
+        }
+        let ledger = Arc::clone(&client.ledger);
+        let began = Instant::now();
+        assert!(client.finish().is_empty());
+        assert!(began.elapsed() < Duration::from_secs(10), "the end does not wait for the nap");
+        let ends: Vec<Option<Kind>> = ledger.take().iter().map(|(_, call)| call.error).collect();
+        assert!(ends.contains(&Some(Kind::Cancelled)), "{inline} {meta}: {ends:?}");
+    }
+}
+
+#[test]
+fn progress_is_told_to_clients_that_ask() {
+    let mut client = Client::start(true);
+    client.shake_hands();
+    client.send(&call(1, 50, r#","_meta":{"progressToken":"p"}"#));
+    let told = client.receive();
+    assert!(told.contains("notifications/progress") && told.contains("\"p\""), "{told}");
+    assert!(told.contains("1 naps begun"), "{told}");
+    assert_eq!(id(&client.receive()), 1);
+    assert!(client.finish().is_empty());
+}
+
+#[test]
+fn a_change_of_the_tools_is_told_and_shown() {
+    for inline in [true, false] {
+        let mut client = Client::start(inline);
+        client.shake_hands();
+        client.send(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
+        assert!(!client.receive().contains("Late"));
+        let late: Arc<dyn Tool> = Arc::new(Late);
+        client.runtime.add_tool(&late);
+        assert!(client.receive().contains("notifications/tools/list_changed"));
+        client.send(r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#);
+        assert!(client.receive().contains("Late"));
+        assert!(client.runtime.remove_tool("Late"));
+        assert!(client.receive().contains("notifications/tools/list_changed"));
+        client.finish();
+    }
+}
+
+#[test]
+fn answers_that_are_due_come_before_the_end() {
+    for inline in [true, false] {
+        let mut client = Client::start(inline);
+        client.shake_hands();
+        for n in 1..=20 {
+            client.send(&call(n, n % 3 * 20, ""));
+        }
+        let mut ids: Vec<u64> =
+            client.finish().iter().filter_map(|line| id(line).as_u64()).collect();
+        ids.sort_unstable();
+        assert_eq!(ids, (1..=20).collect::<Vec<u64>>());
+    }
+}
+
+#[test]
+fn a_client_that_is_gone_is_not_waited_for() {
+    let mut client = Client::start(true);
+    client.shake_hands();
+    client.send(&call(1, 600_000, ""));
+    client.gone.store(true, Ordering::Relaxed);
+    let began = Instant::now();
+    client.finish();
+    assert!(began.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn a_line_that_is_too_long_names_its_request() {
+    let mut client = Client::start(true);
+    client.shake_hands();
+    let text = "x".repeat(10_000);
+    client.send(&format!(
+        r#"{{"method":"tools/call","params":{{"name":"Echo","arguments":{{"text":"{text}"}}}},"jsonrpc":"2.0","id":7}}"#
+    ));
+    let line = client.receive();
+    assert_eq!(id(&line), 7);
+    assert!(line.contains("longer than 4096 bytes"), "{line}");
+    client.send(r#"{"jsonrpc":"2.0","id":8,"method":"ping"}"#);
+    assert_eq!(id(&client.receive()), 8);
+    assert!(client.finish().is_empty());
+}

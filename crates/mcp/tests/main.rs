@@ -1,0 +1,5 @@
+//! The server as a client sees it.
+
+mod connection;
+mod endings;
+mod transcripts;
