@@ -1,0 +1,250 @@
+//! The stops of a call, seen from outside.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::{Value, json};
+use sinew_runtime::CallOptions;
+use sinew_tool::{
+    BeforeCall, BoxFuture, Cancel, Closing, Hook, Kind, Recorder, Reply, Request, ToolError,
+};
+
+use crate::deeds::{Bench, text};
+
+#[tokio::test]
+async fn a_change_is_made_recorded_and_ordered() {
+    let bench = Bench::new(|builder| builder);
+    let reply = bench.call("put", json!({"where": "a", "text": "one"})).await;
+    assert_eq!((reply.ok, text(&reply).as_str()), (true, "3 in a"));
+    assert_eq!(reply.meta.ruling.as_deref(), Some("ask (change)"));
+    assert_eq!(bench.content("a").as_deref(), Some("one"));
+    let records = bench.records();
+    let [(true, closing)] = records.as_slice() else { panic!("{records:?}") };
+    assert_eq!(closing.error, None);
+    assert_eq!((closing.verdict, closing.rule), (Some("ask"), Some("change")));
+    assert_eq!(closing.approver, Some("allow"));
+    assert_eq!(closing.path, Some(bench.path("a")));
+    assert_eq!(closing.changes.len(), 1);
+
+    let many = (0..40).map(|n| {
+        let text = if n % 2 == 0 { format!("long {n}") } else { format!("cheap {n}") };
+        bench.start("c", "put", json!({"where": "a", "text": text}))
+    });
+    let replies = futures_util::future::join_all(many).await;
+    assert!(replies.iter().all(|reply| reply.ok), "{replies:?}");
+}
+
+#[tokio::test]
+async fn refusals_say_what_to_do_and_are_recorded() {
+    let bench = Bench::new(|builder| builder);
+    for (name, args, kind, words) in [
+        ("nope", json!({}), Kind::NotFound, "known tools: put, odd, agent::unknown"),
+        ("putt", json!({}), Kind::NotFound, "did you mean: put"),
+        ("put", json!({"where": "a"}), Kind::InvalidArgs, "argument `text` is missing"),
+        (
+            "put",
+            json!({"where": 1, "text": ""}),
+            Kind::InvalidArgs,
+            "argument `where` must be a string",
+        ),
+        (
+            "put",
+            json!({"where": "a", "text": "", "x": 1}),
+            Kind::InvalidArgs,
+            "argument `x` is unknown",
+        ),
+        ("put", json!({"where": "../a", "text": "x"}), Kind::PathDenied, "`where`"),
+        ("put", json!({"where": "/etc/x", "text": "x"}), Kind::PathDenied, "`where`"),
+        ("put", json!({"where": "no/a", "text": "x"}), Kind::FileNotFound, "parent directory"),
+        ("put", json!({"where": "a", "text": "panic"}), Kind::ExecutionFailed, "failed inside"),
+        ("put", json!({"where": "", "text": "x"}), Kind::InvalidArgs, "argument `where` is empty"),
+        ("odd", json!({"lines": "many"}), Kind::InvalidArgs, "argument `lines` does not fit"),
+        ("odd", json!({"surprise": 1}), Kind::InvalidArgs, "surprise"),
+    ] {
+        let reply = bench.call(name, args.clone()).await;
+        let error = reply.error.as_ref().unwrap_or_else(|| panic!("{name} {args} went through"));
+        assert_eq!(error.kind, kind, "{name} {args}: {error:?}");
+        assert!(text(&reply).contains(words), "{name} {args}: {}", text(&reply));
+        assert!(!reply.ok);
+        let records = bench.records();
+        let [(_, closing)] = records.as_slice() else { panic!("{name} {args}: {records:?}") };
+        assert_eq!(closing.error, Some(kind), "{name} {args}");
+    }
+    assert_eq!(bench.content("a"), None, "nothing was written");
+}
+
+#[tokio::test]
+async fn names_with_colons_are_found_by_either_spelling() {
+    let bench = Bench::new(|builder| builder);
+    for name in ["agent::unknown", "agent__unknown"] {
+        assert!(bench.call(name, json!({})).await.ok, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_dropped_call_is_recorded_as_cancelled() {
+    let bench = Bench::new(|builder| builder);
+    let mut call = bench.start("c", "odd", json!({"wait": true}));
+    assert!(futures_util::poll!(call.as_mut()).is_pending());
+    drop(call);
+    assert_eq!(bench.records()[0].1.error, Some(Kind::Cancelled));
+}
+
+#[tokio::test]
+async fn a_call_ends_when_it_is_taken_back_or_late() {
+    let bench = Bench::new(|builder| builder);
+    let cancel = Cancel::default();
+    let options = CallOptions { cancel: cancel.clone(), ..CallOptions::default() };
+    let call = bench.start_with("c", "odd", json!({"wait": true}), options);
+    let (reply, ()) = futures_util::join!(call, async { cancel.cancel() });
+    assert_eq!(reply.error.expect("an error").kind, Kind::Cancelled);
+
+    let mut request = Request::new("c", "odd", json!({"wait": true}).as_object().cloned().unwrap());
+    request.deadline = Some(std::time::Instant::now() + std::time::Duration::from_millis(20));
+    let reply = bench.runtime.call(request, CallOptions::default()).await;
+    assert_eq!(reply.error.expect("an error").kind, Kind::Timeout);
+}
+
+#[tokio::test]
+async fn a_long_reply_is_cut_and_kept_whole() {
+    let bench = Bench::new(|builder| builder);
+    let reply = bench.call("odd", json!({"lines": 2_500})).await;
+    let shown = text(&reply);
+    assert!(shown.starts_with("line 1\n") && shown.contains("line 2000\n["), "{shown}");
+    assert!(!shown.contains("line 2001\n"));
+    assert!(reply.meta.truncated);
+    let path = reply.meta.output_path.expect("a path");
+    assert_eq!(path, ".sinew/tool-output/c.txt");
+    assert!(shown.contains(&path));
+    let kept = bench.content(&path).expect("the full text");
+    assert_eq!(kept.lines().count(), 2_500);
+    assert_eq!(bench.content(".sinew/.gitignore").as_deref(), Some("*\n"));
+
+    let other = Bench::new(|builder| builder.without_store());
+    let reply = other.call("odd", json!({"lines": 2_500})).await;
+    assert_eq!(reply.meta.output_path, None);
+    assert!(text(&reply).ends_with("[output cut after 2000 of 2500 lines]"));
+}
+
+/// A hook that does as it is told.
+struct Told {
+    name: &'static str,
+    priority: i32,
+    before: fn(&Request) -> Result<BeforeCall, ToolError>,
+    after: fn(&mut Reply) -> Result<(), ToolError>,
+}
+
+impl Hook for Told {
+    fn name(&self) -> &str {
+        self.name
+    }
+    fn priority(&self) -> i32 {
+        self.priority
+    }
+    fn before<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Result<BeforeCall, ToolError>> {
+        Box::pin(std::future::ready((self.before)(request)))
+    }
+    fn after<'a>(
+        &'a self,
+        _request: &'a Request,
+        reply: &'a mut Reply,
+    ) -> BoxFuture<'a, Result<(), ToolError>> {
+        Box::pin(std::future::ready((self.after)(reply)))
+    }
+}
+
+fn replaced(key: &str, value: &str) -> Result<BeforeCall, ToolError> {
+    let arguments = json!({ key: value });
+    Ok(BeforeCall::Modify(arguments.as_object().cloned().unwrap_or_default()))
+}
+
+#[tokio::test]
+async fn hooks_change_in_order_of_priority_and_are_judged_after() {
+    let low = Told {
+        name: "low",
+        priority: 1,
+        before: |request| {
+            // It sees what the stronger hook did.
+            match request.arguments["text"].as_str() {
+                Some("high") => replaced("text", "both"),
+                _ => replaced("text", "low alone"),
+            }
+        },
+        after: |_| Ok(()),
+    };
+    let high = Told {
+        name: "high",
+        priority: 9,
+        before: |_| replaced("text", "high"),
+        after: |reply| {
+            reply.meta.more.insert(String::from("seen"), json!(true));
+            Ok(())
+        },
+    };
+    let bench = Bench::new(|builder| builder.hook(Arc::new(low)).hook(Arc::new(high)));
+    let reply = bench.call("put", json!({"where": "a", "text": "model"})).await;
+    assert_eq!(bench.content("a").as_deref(), Some("both"));
+    assert_eq!(reply.meta.more.get("seen"), Some(&json!(true)));
+
+    let escaping = Told {
+        name: "escaping",
+        priority: 0,
+        before: |_| replaced("where", "/etc/x"),
+        after: |_| Ok(()),
+    };
+    let bench = Bench::new(|builder| builder.hook(Arc::new(escaping)));
+    let reply = bench.call("put", json!({"where": "a", "text": "x"})).await;
+    assert_eq!(reply.error.expect("an error").kind, Kind::PathDenied);
+}
+
+#[tokio::test]
+async fn a_hook_that_blocks_or_fails_stops_the_call() {
+    for (before, words) in [
+        (
+            (|_| Ok(BeforeCall::Block(String::from("not today"))))
+                as fn(&Request) -> Result<BeforeCall, ToolError>,
+            "blocked by the hook `h`: not today",
+        ),
+        (|_| Err(ToolError::new(Kind::Timeout, "slow")), "the hook `h` failed"),
+    ] {
+        let hook = Told { name: "h", priority: 0, before, after: |_| Ok(()) };
+        let bench = Bench::new(|builder| builder.hook(Arc::new(hook)));
+        let reply = bench.call("put", json!({"where": "a", "text": "x"})).await;
+        assert_eq!(reply.error.as_ref().expect("an error").kind, Kind::BlockedByHook);
+        assert!(text(&reply).contains(words), "{}", text(&reply));
+        assert_eq!(bench.content("a"), None);
+        assert_eq!(bench.records()[0].1.error, Some(Kind::BlockedByHook));
+    }
+}
+
+#[tokio::test]
+async fn a_hook_that_fails_after_withholds_the_reply() {
+    let hook = Told {
+        name: "h",
+        priority: 0,
+        before: |_| Ok(BeforeCall::Continue),
+        after: |_| Err(ToolError::new(Kind::ExecutionFailed, "no")),
+    };
+    let bench = Bench::new(|builder| builder.hook(Arc::new(hook)));
+    let reply = bench.call("odd", json!({})).await;
+    assert!(!reply.ok && !text(&reply).contains("line 1"), "{}", text(&reply));
+}
+
+#[tokio::test]
+async fn a_recorder_sees_every_call() {
+    #[derive(Default)]
+    struct Count(AtomicUsize, AtomicUsize);
+    impl Recorder for Count {
+        fn call(&self, closing: &Closing) {
+            let place = if closing.error.is_none() { &self.0 } else { &self.1 };
+            place.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let count = Arc::new(Count::default());
+    let counting = Arc::clone(&count);
+    let bench = Bench::new(move |builder| builder.recorder(counting));
+    bench.call("odd", json!({})).await;
+    bench.call("nope", Value::Null).await;
+    bench.call("put", json!({"where": "../x", "text": ""})).await;
+    assert_eq!((count.0.load(Ordering::Relaxed), count.1.load(Ordering::Relaxed)), (1, 2));
+}
