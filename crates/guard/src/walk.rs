@@ -321,22 +321,26 @@ impl<'w> Worker<'w> {
         }
         if directory {
             self.enter_later(place, own);
-            if !self.walk.options.directories {
-                return Flow::Continue;
-            }
+        }
+        if directory && !self.walk.options.directories {
+            return Flow::Continue;
         }
         let seen =
             Seen { dir, path: &self.path, start_at: self.walk.base.len(), name_at, name, kind };
         self.visitor.visit(&seen)
     }
 
-    /// Leaves the directory that is looked at for later, where the walk goes that deep.
+    /// Leaves the directory that is looked at for later, where the walk goes that deep and the
+    /// visitor wants it.
     fn enter_later(&mut self, place: &Where, own: bool) {
         let depth = place.depth + 1;
         if self.walk.options.max_depth.is_some_and(|max| max < depth) {
             return;
         }
         let path = self.path.get(self.walk.base.len()..).unwrap_or_default();
+        if !self.visitor.enter(Path::new(OsStr::from_bytes(path))) {
+            return;
+        }
         let level = Arc::clone(&place.level);
         let job = Job::Directory(Where { path: Arc::from(path), depth, level, own });
         self.walk.queues.push(self.at, job);

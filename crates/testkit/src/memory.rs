@@ -38,7 +38,7 @@ use sinew_tool::{
 };
 
 use crate::ignore_rules::IgnoreRules;
-use crate::tree::{Node, Place, Tree, What};
+use crate::tree::{Node, Place, Tree, What, check_spelling};
 
 /// The root and working directory of every memory world.
 pub const ROOT: &str = "/root-of-test";
@@ -188,7 +188,9 @@ impl MemoryWorld {
             Access::Write { links, .. } | Access::Edit { links } => links,
             Access::Read | Access::Search => Links::Follow,
         };
-        tree.resolve(&Path::new(ROOT).join(claim.path.as_deref().unwrap_or(".")), links)
+        let written = claim.path.as_deref().unwrap_or(".");
+        check_spelling(Path::new(written))?;
+        tree.resolve(&Path::new(ROOT).join(written), links)
     }
 
     /// Returns the context of a call with these claims. One that may not change anything is for

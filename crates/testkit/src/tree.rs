@@ -131,16 +131,16 @@ impl Tree {
             .map(|(path, node)| (path.as_path(), node))
     }
 
-    /// Follows a path as the kernel does, but never out of the root.
+    /// Follows a path as the kernel does, but never out of the root. Its spelling was checked.
     pub(crate) fn resolve(&self, path: &Path, links: Links) -> Result<Place, FileError> {
-        check_spelling(path)?;
         let directory = means_directory(path);
-        let mut steps = reversed(path);
+        // Each step knows whether it comes out of a link: what is missing there is never created.
+        let mut steps: Vec<(String, bool)> = reversed(path, false);
         let mut real = PathBuf::from("/");
         let mut n_links = 0;
         let mut dangling = false;
         let mut missing = false;
-        while let Some(step) = steps.pop() {
+        while let Some((step, from_link)) = steps.pop() {
             let last = steps.is_empty();
             match step.as_str() {
                 ".." if missing => dangling = true,
@@ -158,7 +158,7 @@ impl Tree {
             }
             match self.nodes.get(&real).map(|node| &node.what) {
                 None => {
-                    dangling |= 0 < n_links && !last;
+                    dangling |= from_link;
                     missing = true;
                     if last {
                         break;
@@ -176,7 +176,7 @@ impl Tree {
                     if target.is_absolute() {
                         real = PathBuf::from("/");
                     }
-                    steps.extend(reversed(target));
+                    steps.extend(reversed(target, true));
                 }
                 Some(What::Directory) => {}
                 Some(_) if last && !directory => {}
@@ -188,19 +188,19 @@ impl Tree {
         }
         let there = self.nodes.contains_key(&real);
         let orphan = real.parent().is_some_and(|parent| !self.nodes.contains_key(parent));
-        let gone = !there && (dangling || directory || 0 < n_links);
+        let gone = !there && (dangling || directory);
         Ok(Place { orphan: orphan && real != self.root, gone, real })
     }
 }
 
 /// Returns the names of a path, the first one last.
-fn reversed(path: &Path) -> Vec<String> {
+fn reversed(path: &Path, from_link: bool) -> Vec<(String, bool)> {
     let names = path.components().rev().filter_map(|part| match part {
         Component::Normal(name) => Some(name.to_string_lossy().into_owned()),
         Component::ParentDir => Some(String::from("..")),
         Component::CurDir | Component::RootDir | Component::Prefix(_) => None,
     });
-    names.collect()
+    names.map(|name| (name, from_link)).collect()
 }
 
 fn means_directory(path: &Path) -> bool {
@@ -208,7 +208,8 @@ fn means_directory(path: &Path) -> bool {
     text.ends_with(b"/") || text.ends_with(b"/.")
 }
 
-fn check_spelling(path: &Path) -> Result<(), FileError> {
+/// Refuses paths that no system can hold.
+pub(crate) fn check_spelling(path: &Path) -> Result<(), FileError> {
     let text = path.as_os_str().as_encoded_bytes();
     if text.is_empty() {
         return Err(FileError::Invalid("is empty"));

@@ -1,0 +1,75 @@
+//! A process that dies in the middle of a change leaves the old file or the new one, and at most
+//! the temporary file that it named before.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use sinew_guard::{Guard, GuardSettings};
+use sinew_tool::{Expect, Slot};
+
+use crate::tree::{Tree, WRITE, allow, contain};
+
+const CHILD: &str = "SINEW_GUARD_TEST_KILLED";
+const KILLS: u32 = 100;
+const SIZE: usize = 200_000;
+
+#[test]
+fn a_killed_change_leaves_one_of_the_two_versions() {
+    if let Some(root) = std::env::var_os(CHILD) {
+        change_for_ever(root.into());
+    }
+    let tree = Tree::new();
+    tree.write("a.txt", &"a".repeat(SIZE));
+    for n in 0..KILLS {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args([
+                "--exact",
+                "kill::a_killed_change_leaves_one_of_the_two_versions",
+                "--nocapture",
+            ])
+            .env(CHILD, &tree.root)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(child.stdout.take().unwrap());
+        let mut lines = String::new();
+        while !lines.contains("changing ") {
+            assert_ne!(said.read_line(&mut lines).unwrap(), 0, "the child ended: {lines}");
+        }
+        std::thread::sleep(Duration::from_micros(u64::from(n) * 37));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        said.read_to_string(&mut lines).unwrap();
+
+        let text = tree.read("a.txt");
+        let first = text.chars().next().unwrap();
+        assert!(
+            text.len() == SIZE && text.chars().all(|c| c == first),
+            "a mixture after {n} kills"
+        );
+        let guard = Guard::open(GuardSettings::new(vec![tree.root.clone()])).unwrap();
+        for line in lines.lines() {
+            if let Some(temporary) = line.strip_prefix("changing ") {
+                let _ = guard.remove_temporary(temporary.as_ref());
+            }
+        }
+        assert_eq!(fs::read_dir(&tree.root).unwrap().count(), 1, "something is left after {n}");
+    }
+}
+
+fn change_for_ever(root: PathBuf) -> ! {
+    let guard = Guard::open(GuardSettings::new(vec![root])).unwrap();
+    let out = std::io::stdout();
+    loop {
+        for letter in ["b", "c"] {
+            let content = letter.repeat(SIZE);
+            let cleared = allow(&guard, contain(&guard, "a.txt", WRITE).unwrap());
+            writeln!(out.lock(), "\nchanging {}", cleared.temporaries[0].display()).unwrap();
+            out.lock().flush().unwrap();
+            cleared.world.files.replace(Slot(0), &[content.as_bytes()], Expect::Any).unwrap();
+        }
+    }
+}

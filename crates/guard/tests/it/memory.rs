@@ -1,0 +1,223 @@
+//! The World in memory and the World of the guard give the same answers on the same small trees.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+
+use proptest::prelude::*;
+use sinew_testkit::{MemoryWorld, ROOT};
+use sinew_tool::{
+    Access, Claim, Expect, FileError, FileState, Links, Slot, Targets, ToolError, WalkOptions,
+    World,
+};
+
+use crate::tree::{Names, RESOLVERS, Tree, allow};
+
+/// One thing in a tree.
+#[derive(Debug, Clone)]
+enum Thing {
+    File(&'static str, &'static str),
+    Directory(&'static str),
+    Link(&'static str, &'static str),
+}
+
+const PATHS: &[&str] = &["a", "b", "d", "d/a", "d/e", "d/e/b", "l", "d/l", ".git", ".hidden/x"];
+const TARGETS: &[&str] =
+    &["a", "d", "nothing", "..", ".", "../a", "e", "l", "d/e", "../nothing", "ROOT/d", "d/../a"];
+const CONTENTS: &[&str] = &["", "one\n", "two"];
+const ASKED: &[&str] = &[
+    "a",
+    "b",
+    "d",
+    "d/a",
+    "d/e/b",
+    "l",
+    "l/a",
+    "l/e",
+    "d/l",
+    "d/l/a",
+    ".",
+    "./a",
+    "d/..",
+    "d/../a",
+    "l/..",
+    "l/../a",
+    "nothing",
+    "nothing/x",
+    "d/",
+    "a/",
+    "l/",
+    "a/x",
+    "../a",
+    "..",
+    "ROOT/a",
+    "ROOT/l/a",
+    "ROOT",
+    "nothing/../a",
+    "",
+    "/etc/passwd",
+    "d//e/b",
+    "new/dir/file",
+    "l/new",
+];
+
+fn things() -> impl Strategy<Value = Vec<Thing>> {
+    let path = || prop::sample::select(PATHS);
+    let thing = prop_oneof![
+        (path(), prop::sample::select(CONTENTS)).prop_map(|(path, text)| Thing::File(path, text)),
+        path().prop_map(Thing::Directory),
+        (path(), prop::sample::select(TARGETS)).prop_map(|(path, to)| Thing::Link(path, to)),
+    ];
+    prop::collection::vec(thing, 0..10)
+}
+
+/// Lays out the same tree twice. What does not fit into the real one is left out of both.
+fn lay_out(things: &[Thing]) -> (Tree, MemoryWorld) {
+    let (tree, memory) = (Tree::new(), MemoryWorld::new());
+    let real_root = tree.root.display().to_string();
+    for thing in things {
+        let (Thing::File(path, _) | Thing::Directory(path) | Thing::Link(path, _)) = thing;
+        let real = tree.root.join(path);
+        let parent = real.parent().unwrap();
+        let plain = parent
+            .ancestors()
+            .take_while(|above| *above != tree.root)
+            .all(|above| fs::symlink_metadata(above).map_or(true, |meta| meta.is_dir()));
+        if !plain || fs::symlink_metadata(&real).is_ok() {
+            continue;
+        }
+        fs::create_dir_all(parent).unwrap();
+        match thing {
+            Thing::File(path, text) => {
+                fs::write(&real, text).unwrap();
+                memory.file(path, text);
+            }
+            Thing::Directory(path) => {
+                fs::create_dir(&real).unwrap();
+                memory.directory(path);
+            }
+            Thing::Link(path, target) => {
+                symlink(target.replace("ROOT", &real_root), &real).unwrap();
+                memory.link(path, &target.replace("ROOT", ROOT));
+            }
+        }
+    }
+    (tree, memory)
+}
+
+/// What one World answers to one claim, in words that both can say.
+fn answers(
+    contained: Result<(Targets, World), ToolError>,
+    root: &str,
+    access: Access,
+) -> Vec<String> {
+    let (targets, world) = match contained {
+        Ok(contained) => contained,
+        Err(error) => return vec![format!("refused {}", error.kind)],
+    };
+    let target = &targets.files[0];
+    let word = |error: FileError| error.about("it").kind.to_string();
+    let mut said = vec![match &target.state {
+        FileState::Missing => String::from("missing"),
+        FileState::Found(meta) => {
+            format!("{} at {}", meta.kind.as_str(), target.path.display()).replace(root, "ROOT")
+        }
+    }];
+    said.push(match world.files.meta(Slot(0)) {
+        Ok(meta) => meta.kind.as_str().to_owned(),
+        Err(error) => word(error),
+    });
+    said.push(match world.files.open(Slot(0)) {
+        Ok(opened) => std::io::read_to_string(opened.file).unwrap(),
+        Err(error) => word(error),
+    });
+    match access {
+        Access::Read | Access::Search => look_beneath(&world, &mut said),
+        Access::Write { .. } | Access::Edit { .. } => {
+            said.push(match world.files.replace(Slot(0), &[b"new ", b"text"], Expect::Any) {
+                Ok(written) => format!("{written:?}"),
+                Err(error) => word(error),
+            });
+            said.push(match world.files.open(Slot(0)) {
+                Ok(opened) => std::io::read_to_string(opened.file).unwrap(),
+                Err(error) => word(error),
+            });
+            let changes = world.files.changes().into_iter();
+            said.extend(changes.map(|change| format!("{change:?}").replace(root, "ROOT")));
+        }
+    }
+    said
+}
+
+fn look_beneath(world: &World, said: &mut Vec<String>) {
+    let word = |error: FileError| error.about("it").kind.to_string();
+    said.push(match world.files.list(Slot(0), 3) {
+        Ok(listing) => {
+            let rows: Vec<_> = listing.rows.iter().map(|row| (&row.path, row.kind)).collect();
+            format!("{rows:?} of {}", listing.total)
+        }
+        Err(error) => word(error),
+    });
+    for (directories, enter_state, max_depth) in
+        [(false, false, None), (true, true, None), (true, false, Some(1))]
+    {
+        let options = WalkOptions { heed_ignore: true, enter_state, max_depth, directories };
+        let names = Names(Mutex::default());
+        let report = world.files.walk(Slot(0), &options, &names, &AtomicBool::new(false));
+        let mut names = names.0.into_inner().unwrap();
+        names.sort();
+        said.push(match report {
+            Ok(report) => format!("{names:?} {report:?}"),
+            Err(error) => word(error),
+        });
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 60,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn both_worlds_answer_the_same(
+        things in things(),
+        asked in prop::collection::vec(prop::sample::select(ASKED), 4),
+        access in prop::sample::select(vec![
+            Access::Read,
+            Access::Search,
+            Access::Edit { links: Links::Follow },
+            Access::Edit { links: Links::Refuse },
+            Access::Write { parents: true, links: Links::Follow },
+            Access::Write { parents: true, links: Links::Refuse },
+            Access::Write { parents: false, links: Links::Follow },
+        ]),
+    ) {
+        for resolver in RESOLVERS {
+            let (tree, memory) = lay_out(&things);
+            let guard = tree.guard(resolver);
+            let real_root = tree.root.display().to_string();
+            for path in &asked {
+                let claim = |root: &str| Claim {
+                    argument: "path",
+                    path: Some(path.replace("ROOT", root)),
+                    access,
+                };
+                let real = guard.contain(&[claim(&real_root)], None, None).map(|contained| {
+                    let targets = (**contained.targets()).clone();
+                    (targets, allow(&guard, contained).world)
+                });
+                let imagined = memory
+                    .context(vec![claim(ROOT)], access.changes())
+                    .map(|cx| ((*cx.targets).clone(), cx.world));
+                prop_assert_eq!(
+                    answers(real, &real_root, access),
+                    answers(imagined, ROOT, access),
+                    "{} {:?} {:?}", path, access, resolver
+                );
+            }
+        }
+    }
+}

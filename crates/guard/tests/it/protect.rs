@@ -1,0 +1,285 @@
+//! Path rules, protected names and sinew's own directory.
+
+use proptest::prelude::*;
+use sinew_guard::{Guard, GuardSettings};
+use sinew_tool::{Access, FileSettings, Kind};
+use std::sync::Arc;
+
+use crate::tree::{EDIT, OPTIONS, RESOLVERS, Tree, WRITE, contain, walk};
+
+fn settings(tree: &Tree, allow: &[&str], deny: &[&str]) -> FileSettings {
+    let full = |globs: &[&str]| {
+        globs.iter().map(|glob| format!("{}{glob}", tree.root.display())).collect()
+    };
+    FileSettings { allow_paths: full(allow), deny_paths: full(deny), ..FileSettings::default() }
+}
+
+#[test]
+fn globs_are_judged_on_the_real_path_and_deny_wins() {
+    let tree = Tree::new().with(&[
+        ("src/a.rs", ""),
+        ("src/deep/b.rs", ""),
+        ("secrets/key", ""),
+        ("secrets/deep/key", ""),
+        (".env", ""),
+        ("README.md", ""),
+    ]);
+    tree.link("src/to_secret", "../secrets/key");
+    tree.link("src/to_dir", "../secrets");
+    let read = Access::Read;
+    let search = Access::Search;
+    type Row<'a> = (&'a [&'a str], &'a [&'a str], &'a str, Access, bool);
+    let cases: &[Row<'_>] = &[
+        (&[], &[], "secrets/key", read, true),
+        (&[], &["/secrets/**"], "secrets/key", read, false),
+        (&[], &["/secrets/**"], "secrets/deep/key", read, false),
+        (&[], &["/secrets/**"], "secrets", search, false),
+        (&[], &["/secrets/**"], "secrets/new", WRITE, false),
+        (&[], &["/secrets/**"], "secrets/new/deep", WRITE, false),
+        (&[], &["/secrets/**"], "src/to_secret", read, false),
+        (&[], &["/secrets/**"], "src/to_dir/key", read, false),
+        (&[], &["/secrets/**"], "src/../secrets/key", read, false),
+        (&[], &["/secrets"], "secrets/deep/key", read, false),
+        (&[], &["/secrets/"], "secrets/key", read, false),
+        (&[], &["/secrets/*"], "secrets/key", read, false),
+        (&[], &["/secrets/*"], "secrets", search, true),
+        (&[], &["/**/.env"], ".env", read, false),
+        (&[], &["/*.md"], "README.md", EDIT, false),
+        (&[], &["/*.rs"], "src/a.rs", read, true),
+        (&["/src/**"], &[], "src/a.rs", read, true),
+        (&["/src/**"], &[], "src/new/x.rs", WRITE, true),
+        (&["/src/**"], &[], "README.md", read, false),
+        (&["/src/**"], &[], "src/to_secret", read, false),
+        (&["/src/**"], &[], ".", search, true),
+        (&["/src/**"], &[], "secrets", search, false),
+        (&["/src/**"], &["/src/deep/**"], "src/deep/b.rs", read, false),
+        (&["/src/deep/**"], &["/src/**"], "src/deep/b.rs", read, false),
+        (&["/**/*.rs"], &[], "src/deep/b.rs", read, true),
+        (&["/**/*.rs"], &[], "secrets/key", read, false),
+        (&["/new/**"], &[], "new/sub/x", WRITE, true),
+    ];
+    for (allow, deny, path, access, passes) in cases {
+        for resolver in RESOLVERS {
+            let guard = tree.guard_with(resolver, settings(&tree, allow, deny));
+            let result = contain(&guard, path, *access);
+            assert_eq!(result.is_ok(), *passes, "{allow:?} {deny:?} {path}: {result:?}");
+            if let Err(error) = result {
+                assert_eq!(error.kind, Kind::PathDenied);
+            }
+        }
+    }
+}
+
+#[test]
+fn walks_see_what_calls_may_read() {
+    let tree = Tree::new().with(&[
+        ("src/a.rs", ""),
+        ("src/deep/b.rs", ""),
+        ("secrets/key", ""),
+        ("README.md", ""),
+    ]);
+    for resolver in RESOLVERS {
+        let seen = |allow: &[&str], deny: &[&str]| {
+            let guard = tree.guard_with(resolver, settings(&tree, allow, deny));
+            let (names, report) = walk(&guard, ".", &OPTIONS);
+            (names.join(" "), report.skipped.denied)
+        };
+        assert_eq!(seen(&[], &["/secrets/**"]), ("README.md src/a.rs src/deep/b.rs".into(), 1));
+        assert_eq!(seen(&["/src/deep/**"], &[]), ("src/deep/b.rs".into(), 3));
+        assert_eq!(seen(&["/**/*.rs"], &["/src/deep"]), ("src/a.rs".into(), 3));
+    }
+}
+
+#[test]
+fn rules_that_cannot_be_read_are_errors_at_start() {
+    let tree = Tree::new();
+    for glob in ["/a/[", "secrets/**", "~/x", "$HOME/x", "", "/a/{b"] {
+        for deny in [true, false] {
+            let mut files = FileSettings::default();
+            let list = if deny { &mut files.deny_paths } else { &mut files.allow_paths };
+            list.push(glob.to_owned());
+            let settings = GuardSettings {
+                files: Arc::new(files),
+                ..GuardSettings::new(vec![tree.root.clone()])
+            };
+            let error = Guard::open(settings).unwrap_err().to_string();
+            assert!(error.contains(&format!("`{glob}`")), "{error}");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 64,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    /// The order of rules never matters, and adding a deny rule never opens anything.
+    #[test]
+    fn order_of_rules_does_not_matter(
+        allow in prop::collection::vec(prop::sample::select(GLOBS), 0..4),
+        deny in prop::collection::vec(prop::sample::select(GLOBS), 0..4),
+        more in prop::sample::select(GLOBS),
+        seed in any::<u64>(),
+    ) {
+        let tree = Tree::new().with(&[("a/b/c.rs", ""), ("a/d.md", ""), ("e/c.rs", "")]);
+        let shuffled = |globs: &[&'static str]| {
+            let mut globs = globs.to_vec();
+            let n = globs.len().max(1);
+            globs.rotate_left(usize::try_from(seed).unwrap_or(0) % n);
+            if seed.is_multiple_of(2) {
+                globs.reverse();
+            }
+            globs
+        };
+        let open = |allow: &[&str], deny: &[&str]| {
+            tree.guard_with(RESOLVERS[0], settings(&tree, allow, deny))
+        };
+        let first = open(&allow, &deny);
+        let second = open(&shuffled(&allow), &shuffled(&deny));
+        let stricter = open(&allow, &[&deny[..], &[more]].concat());
+        for path in ["a/b/c.rs", "a/d.md", "e/c.rs", "a", "new/x"] {
+            for access in [Access::Read, Access::Search, WRITE] {
+                let verdict = |guard| contain(guard, path, access).is_ok();
+                prop_assert_eq!(verdict(&first), verdict(&second));
+                prop_assert!(verdict(&first) || !verdict(&stricter));
+            }
+        }
+    }
+}
+
+const GLOBS: &[&str] = &["/a/**", "/a", "/**/*.rs", "/*/c.rs", "/a/b", "/e/**", "/**", "/new/*"];
+
+#[test]
+fn protected_names_are_reported_for_changes() {
+    let tree = Tree::new().with(&[("src/a.rs", "")]);
+    std::fs::create_dir_all(tree.root.join(".git/hooks")).unwrap();
+    tree.link("innocent", ".git/hooks");
+    let cases: &[(&str, Option<&str>)] = &[
+        ("src/a.rs", None),
+        ("src/config", None),
+        ("hooks/pre-commit", None),
+        (".git/hooks/pre-commit", Some(".git/hooks/")),
+        (".GIT/Hooks/pre-commit", Some(".git/hooks/")),
+        (".git/config", Some(".git/config")),
+        (".git/HEAD", Some(".git/")),
+        ("sub/.git/config", Some(".git/config")),
+        ("innocent/pre-commit", Some(".git/hooks/")),
+        (".gitmodules", Some(".gitmodules")),
+        (".mcp.json", Some(".mcp.json")),
+        (".MCP.json", Some(".mcp.json")),
+        ("deep/er/.vscode/tasks.json", Some(".vscode/")),
+        (".idea/x", Some(".idea/")),
+        (".envrc", Some(".envrc")),
+        (".bashrc", Some(".bashrc")),
+        (".ba\u{17f}hrc", Some(".bashrc")),
+        (".ba\u{200b}shrc", Some(".bashrc")),
+        (".npmrc", Some(".npmrc")),
+        (".github/workflows/ci.yml", Some(".github/workflows/")),
+        (".github/CODEOWNERS", None),
+        (".gitlab-ci.yml", Some(".gitlab-ci.yml")),
+        ("Jenkinsfile", Some("Jenkinsfile")),
+        ("jenkinsFILE", Some("Jenkinsfile")),
+        ("docs/AGENTS.md", Some("AGENTS.md")),
+        ("claude.md", Some("CLAUDE.md")),
+        (".cursor/rules/x.mdc", Some(".cursor/")),
+        (".claude/skills/x/SKILL.md", Some("SKILL.md")),
+        (".claude/settings.json", Some(".claude/")),
+        (".codex/config.toml", Some(".codex/")),
+        ("my.claude/x", None),
+        (".gitignore", None),
+    ];
+    for resolver in RESOLVERS {
+        let guard = tree.guard(resolver);
+        for (path, protected) in cases {
+            for (access, expected) in [(WRITE, *protected), (EDIT, *protected)] {
+                let contained = contain(&guard, path, access).unwrap();
+                assert_eq!(contained.targets().files[0].protected, expected, "{path}");
+            }
+            let contained = contain(&guard, path, Access::Read).unwrap();
+            assert_eq!(contained.targets().files[0].protected, None, "{path}");
+        }
+    }
+}
+
+#[test]
+fn a_root_inside_a_protected_directory_is_a_workspace() {
+    let tree = Tree::new().with(&[(".claude/worktrees/x/a.rs", "")]);
+    let root = tree.root.join(".claude/worktrees/x");
+    let guard = Guard::open(GuardSettings::new(vec![root])).unwrap();
+    let contained = contain(&guard, "a.rs", EDIT).unwrap();
+    assert_eq!(contained.targets().files[0].protected, None);
+}
+
+#[test]
+fn the_own_directory_is_closed_except_for_what_is_meant_to_be_read() {
+    let tree = Tree::new().with(&[
+        (".sinew/config.toml", ""),
+        (".sinew/MEMORY.md", ""),
+        (".sinew/skills/a/SKILL.md", ""),
+        (".sinew/tool-output/call.txt", ""),
+        (".sinew/trust.json", ""),
+        ("sub/.sinew/trust.json", ""),
+    ]);
+    tree.link("alias", ".sinew");
+    let cases: &[(&str, Access, bool)] = &[
+        (".sinew/config.toml", Access::Read, true),
+        (".sinew/MEMORY.md", Access::Read, true),
+        (".sinew/skills/a/SKILL.md", Access::Read, true),
+        (".sinew/tool-output/call.txt", Access::Read, true),
+        (".sinew/tool-output/call.txt", Access::Search, true),
+        (".sinew", Access::Search, true),
+        (".sinew/trust.json", Access::Read, false),
+        (".sinew/trust.json", Access::Search, false),
+        ("alias/trust.json", Access::Read, false),
+        ("sub/.sinew/trust.json", Access::Read, false),
+        (".sinew/config.toml", EDIT, false),
+        (".sinew/config.toml", WRITE, false),
+        (".SINEW/config.toml", WRITE, false),
+        // Folding is stricter here than any file system is.
+        (".s\u{131}new/config.toml", WRITE, false),
+        (".sinew/new/deep.txt", WRITE, false),
+        ("sub/.sinew/x", WRITE, false),
+        ("new/.Sinew/x", WRITE, false),
+        ("alias/x", WRITE, false),
+        (".sinew", WRITE, false),
+        (".sinewx", WRITE, true),
+    ];
+    for resolver in RESOLVERS {
+        let guard = tree.guard(resolver);
+        for (path, access, passes) in cases {
+            let result = contain(&guard, path, *access);
+            assert_eq!(result.is_ok(), *passes, "{path} {access:?}: {result:?}");
+        }
+        let options = sinew_tool::WalkOptions { enter_state: true, ..OPTIONS };
+        let (names, report) = walk(&guard, ".sinew", &options);
+        let expected = ["MEMORY.md", "config.toml", "skills/a/SKILL.md", "tool-output/call.txt"];
+        assert_eq!((names, report.skipped.denied), (expected.map(String::from).to_vec(), 1));
+        let (names, report) = walk(&guard, ".", &OPTIONS);
+        assert_eq!((names, report.skipped.hidden), (vec![String::from("alias")], 2));
+    }
+}
+
+#[test]
+fn state_directories_are_closed_for_everything() {
+    let tree = Tree::new().with(&[("state/db", ""), ("a", "")]);
+    for resolver in RESOLVERS {
+        let settings = GuardSettings {
+            resolver,
+            denied: vec![tree.root.join("state")],
+            ..GuardSettings::new(vec![tree.root.clone()])
+        };
+        let guard = Guard::open(settings).unwrap();
+        for (path, access) in [
+            ("state", Access::Search),
+            ("state/db", Access::Read),
+            ("state/db", WRITE),
+            ("state/new/x", WRITE),
+        ] {
+            assert_eq!(contain(&guard, path, access).unwrap_err().kind, Kind::PathDenied);
+        }
+        let (names, report) = walk(&guard, ".", &OPTIONS);
+        assert_eq!((names, report.skipped.denied), (vec![String::from("a")], 1));
+    }
+}

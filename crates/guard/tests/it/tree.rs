@@ -1,0 +1,181 @@
+//! Trees that vanish with their test, and short ways to make a call on them.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+
+use sinew_guard::{Clearance, Cleared, Contained, Guard, GuardSettings, Resolver};
+use sinew_tool::{
+    Access, Answer, Claim, Entry, Expect, FileSettings, Flow, Links, Ruling, Slot, ToolError,
+    Verdict, Visitor, Visitors, WalkOptions, WalkReport, World, Written,
+};
+
+/// Both ways to resolve paths.
+pub(crate) const RESOLVERS: [Resolver; 2] = [Resolver::Auto, Resolver::Walk];
+
+pub(crate) const WRITE: Access = Access::Write { parents: true, links: Links::Follow };
+pub(crate) const EDIT: Access = Access::Edit { links: Links::Follow };
+
+/// What a walk looks at unless a test says otherwise.
+pub(crate) const OPTIONS: WalkOptions =
+    WalkOptions { heed_ignore: true, enter_state: false, max_depth: None, directories: false };
+
+/// A directory `ws` for tools and a directory `outside` that no tool may reach.
+pub(crate) struct Tree {
+    _dir: tempfile::TempDir,
+    pub(crate) top: PathBuf,
+    pub(crate) root: PathBuf,
+    pub(crate) outside: PathBuf,
+}
+
+impl Tree {
+    pub(crate) fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let top = fs::canonicalize(dir.path()).unwrap();
+        let (root, outside) = (top.join("ws"), top.join("outside"));
+        fs::create_dir(&root).unwrap();
+        fs::create_dir(&outside).unwrap();
+        fs::write(outside.join("secret.txt"), "SECRET").unwrap();
+        Self { _dir: dir, top, root, outside }
+    }
+
+    /// Writes files beneath the root: `("dir/name", "content")`.
+    pub(crate) fn with(self, files: &[(&str, &str)]) -> Self {
+        for (path, content) in files {
+            self.write(path, content);
+        }
+        self
+    }
+
+    pub(crate) fn write(&self, path: &str, content: &str) {
+        let path = self.root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+
+    pub(crate) fn link(&self, name: &str, target: impl AsRef<Path>) {
+        symlink(target, self.root.join(name)).unwrap();
+    }
+
+    pub(crate) fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.root.join(path)).unwrap()
+    }
+
+    /// Opens a guard on the root.
+    pub(crate) fn guard(&self, resolver: Resolver) -> Arc<Guard> {
+        self.guard_with(resolver, FileSettings::default())
+    }
+
+    pub(crate) fn guard_with(&self, resolver: Resolver, files: FileSettings) -> Arc<Guard> {
+        Guard::open(GuardSettings {
+            resolver,
+            files: Arc::new(files),
+            ..GuardSettings::new(vec![self.root.clone()])
+        })
+        .unwrap()
+    }
+
+    /// Returns every path beneath the top, to show that a refusal changed nothing.
+    pub(crate) fn everything(&self) -> Vec<(PathBuf, Vec<u8>)> {
+        let mut all = Vec::new();
+        let mut left = vec![self.top.clone()];
+        while let Some(dir) = left.pop() {
+            for entry in fs::read_dir(dir).unwrap() {
+                let path = entry.unwrap().path();
+                let kind = fs::symlink_metadata(&path).unwrap().file_type();
+                if kind.is_dir() {
+                    left.push(path.clone());
+                }
+                let content = if kind.is_file() { fs::read(&path).unwrap() } else { Vec::new() };
+                all.push((path, content));
+            }
+        }
+        all.sort();
+        all
+    }
+}
+
+/// Contains one path.
+pub(crate) fn contain(
+    guard: &Arc<Guard>,
+    path: &str,
+    access: Access,
+) -> Result<Contained, ToolError> {
+    let claim = Claim { argument: "path", path: Some(path.to_owned()), access };
+    guard.contain(&[claim], None, None)
+}
+
+/// Clears a call as a ruling that allows does.
+pub(crate) fn allow(guard: &Arc<Guard>, contained: Contained) -> Cleared {
+    let ruling = Ruling { verdict: Verdict::Allow, rule: "test", why: "test".into() };
+    guard.clear(contained, Clearance::from_ruling(&ruling).unwrap()).unwrap()
+}
+
+/// Clears a call as a person's yes does.
+pub(crate) fn approve(guard: &Arc<Guard>, contained: Contained) -> Cleared {
+    let ruling = Ruling { verdict: Verdict::Ask, rule: "test", why: "test".into() };
+    let clearance = Clearance::from_answer(&ruling, &Answer::Yes).unwrap();
+    guard.clear(contained, clearance).unwrap()
+}
+
+/// Contains one path and clears the call.
+pub(crate) fn world(guard: &Arc<Guard>, path: &str, access: Access) -> Result<World, ToolError> {
+    contain(guard, path, access).map(|contained| allow(guard, contained).world)
+}
+
+/// Reads one file through the guard.
+pub(crate) fn read(guard: &Arc<Guard>, path: &str) -> Result<String, ToolError> {
+    let world = world(guard, path, Access::Read)?;
+    let opened = world.files.open(Slot(0)).map_err(|error| error.about(path))?;
+    Ok(std::io::read_to_string(opened.file).unwrap())
+}
+
+/// Replaces one file through the guard.
+pub(crate) fn replace(
+    guard: &Arc<Guard>,
+    path: &str,
+    access: Access,
+    content: &str,
+) -> Result<Written, ToolError> {
+    let world = world(guard, path, access)?;
+    world
+        .files
+        .replace(Slot(0), &[content.as_bytes()], Expect::Any)
+        .map_err(|error| error.about(path))
+}
+
+/// Walks a directory and returns the paths by name.
+pub(crate) fn walk(
+    guard: &Arc<Guard>,
+    path: &str,
+    options: &WalkOptions,
+) -> (Vec<String>, WalkReport) {
+    let world = world(guard, path, Access::Search).unwrap();
+    let names = Names(Mutex::default());
+    let report = world.files.walk(Slot(0), options, &names, &AtomicBool::new(false)).unwrap();
+    let mut names = names.0.into_inner().unwrap();
+    names.sort();
+    (names, report)
+}
+
+/// Notes every path.
+pub(crate) struct Names(pub(crate) Mutex<Vec<String>>);
+
+impl Visitors for Names {
+    fn visitor(&self) -> Box<dyn Visitor + '_> {
+        Box::new(Naming(&self.0))
+    }
+}
+
+struct Naming<'n>(&'n Mutex<Vec<String>>);
+
+impl Visitor for Naming<'_> {
+    fn visit(&mut self, entry: &dyn Entry) -> Flow {
+        assert_eq!(entry.path().file_name(), Some(entry.name()));
+        self.0.lock().unwrap().push(entry.path().to_string_lossy().into_owned());
+        Flow::Continue
+    }
+}
