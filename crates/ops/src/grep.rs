@@ -319,7 +319,8 @@ impl<'a> Search<'a> {
         let opened = cx.world.files.open(target.slot).map_err(|error| cx.about(target, error))?;
         let mut engine = Engine::new(self.plan.clone(), self.watch);
         let mut skipped = Skipped::default();
-        if let Some(matches) = note(engine.search(opened.file), &mut skipped) {
+        let size = opened.meta.size();
+        if let Some(matches) = note(engine.search_named(opened.file, size), &mut skipped) {
             self.keep(self.root.to_path_buf(), modified, matches);
         }
         self.skip(&skipped);

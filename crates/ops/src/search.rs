@@ -22,6 +22,10 @@ const MAX_MULTILINE: u64 = 16 << 20;
 /// The longest line that is held.
 const MAX_LINE: usize = 64 << 20;
 
+/// Files of this size that are named themselves are read whole: a line of 50 MB would otherwise be
+/// copied each time the buffer grows.
+const WHOLE: std::ops::RangeInclusive<u64> = 1 << 20..=(64 << 20) - 1;
+
 /// The most characters of a line that are shown, and how many of them before a match far in.
 const SHOWN_CHARS: usize = 500;
 const SHOWN_BEFORE: usize = 100;
@@ -93,6 +97,23 @@ impl<'a> Engine<'a> {
         Self { searcher: builder.build(), plan, watch }
     }
 
+    /// Searches a file that was named itself; its size is only a hint.
+    pub(crate) fn search_named(&mut self, file: File, size: u64) -> Searched {
+        if self.plan.multiline || !WHOLE.contains(&size) {
+            return self.search(file);
+        }
+        let mut content = Vec::with_capacity(usize::try_from(size).unwrap_or(0) + 1);
+        match (&file).take(WHOLE.end() + 1).read_to_end(&mut content) {
+            Ok(n) if n as u64 <= *WHOLE.end() => {}
+            // It grew meanwhile.
+            Ok(_) => return Searched::TooLarge,
+            Err(_) => return Searched::Unreadable,
+        }
+        let mut sink = Gather { plan: &self.plan, matches: Matches::default(), n_bytes: 0 };
+        let result = self.searcher.search_slice(&self.plan.matcher, &content, &mut sink);
+        ended(sink.matches, None, result)
+    }
+
     pub(crate) fn search(&mut self, file: File) -> Searched {
         let mut reader = Paced {
             file,
@@ -102,15 +123,19 @@ impl<'a> Engine<'a> {
         };
         let mut sink = Gather { plan: &self.plan, matches: Matches::default(), n_bytes: 0 };
         let result = self.searcher.search_reader(&self.plan.matcher, &mut reader, &mut sink);
-        let matches = sink.matches;
-        match (reader.end, result) {
-            (Some(end), _) => end,
-            // An error without a number is the searcher's own: a line does not fit.
-            (None, Err(error)) if error.raw_os_error().is_none() => Searched::TooLarge,
-            (None, Err(_)) => Searched::Unreadable,
-            (None, Ok(())) if matches.binary && matches.count == 0 => Searched::Binary,
-            (None, Ok(())) => Searched::Done(matches),
-        }
+        ended(sink.matches, reader.end, result)
+    }
+}
+
+/// Returns what became of a file that was searched; `end` is why reading stopped early.
+fn ended(matches: Matches, end: Option<Searched>, result: io::Result<()>) -> Searched {
+    match (end, result) {
+        (Some(end), _) => end,
+        // An error without a number is the searcher's own: a line does not fit.
+        (None, Err(error)) if error.raw_os_error().is_none() => Searched::TooLarge,
+        (None, Err(_)) => Searched::Unreadable,
+        (None, Ok(())) if matches.binary && matches.count == 0 => Searched::Binary,
+        (None, Ok(())) => Searched::Done(matches),
     }
 }
 

@@ -275,6 +275,24 @@ fn files_too_large_for_matches_across_lines_are_counted() {
     assert_eq!(text(&reply), "small\n[skipped: 1 too large]");
 }
 
+#[test]
+fn a_large_file_named_itself_is_searched_like_any() {
+    let world = MemoryWorld::new();
+    let line = "x".repeat(3 << 20);
+    world.file("wide", format!("one\n{line} needle\nneedle\n"));
+    world.file("utf16", {
+        let text = format!("{}needle\n", "y\n".repeat(1 << 20));
+        let units: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        [b"\xFF\xFE".to_vec(), units].concat()
+    });
+    for (path, expected) in [("wide", "wide:2"), ("utf16", "utf16:1")] {
+        let args = json!({"pattern": "needle", "path": path, "output_mode": "count"});
+        assert_eq!(text(&call(&world, &NATIVE.tool(), args)), expected);
+    }
+    let args = json!({"pattern": "^needle", "path": "wide", "output_mode": "content"});
+    assert_eq!(text(&call(&world, &NATIVE.tool(), args)), "wide:3:needle");
+}
+
 proptest! {
     /// Stopping early gives the rows of searching everything, sorting and cutting.
     #[test]
