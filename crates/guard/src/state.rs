@@ -14,6 +14,7 @@ impl StateDir {
     ///
     /// A directory of another user, or one that others can write to, is refused: whoever can change
     /// the ledger can forge it.
+    #[expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
     pub fn open(path: &Path) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(path)?;
         let meta = fs::metadata(path)?;

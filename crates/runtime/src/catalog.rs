@@ -4,8 +4,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
-use sinew_guard::{Guard, Rules};
-use sinew_tool::{Arguments, Dialect, Facts, FileSettings, Kind, Tool, ToolError};
+use sinew_guard::{Case, Guard, Rules};
+use sinew_tool::{
+    Arguments, Dialect, Facts, FileSettings, Kind, Targets, Tool, ToolError, Verdict,
+};
 
 /// A tool, as a catalog shows it.
 #[derive(Debug, Clone)]
@@ -139,10 +141,12 @@ impl Catalog {
         self.name
     }
 
-    /// Returns the tools in the order of the catalog.
+    /// Returns the tools that may be used, in the order of the catalog. A tool that the rules deny
+    /// whatever its arguments are is not shown; calling it anyway is denied.
     pub fn tools(&self) -> Vec<ToolInfo> {
         self.tools
             .iter()
+            .filter(|listed| !self.denies(&*listed.tool))
             .map(|listed| {
                 let tool = &listed.tool;
                 ToolInfo {
@@ -156,6 +160,18 @@ impl Catalog {
                 }
             })
             .collect()
+    }
+
+    fn denies(&self, tool: &dyn Tool) -> bool {
+        let facts = tool.facts();
+        let case = Case {
+            tool: tool.name(),
+            operation: tool.operation(),
+            facts: &facts,
+            effects: facts.effects,
+            targets: &Targets::default(),
+        };
+        sinew_guard::judge(&case, &self.rules).verdict == Verdict::Deny
     }
 
     /// Finds a tool by its wire name; `::` and `__` are the same, because some protocols carry only

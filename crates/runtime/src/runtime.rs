@@ -79,9 +79,8 @@ impl Runtime {
     /// Takes a tool out of every catalog; returns whether it was in one.
     pub fn remove_tool(&self, name: &str) -> bool {
         self.catalogs.send_if_modified(|catalogs| {
-            Arc::make_mut(catalogs)
-                .iter_mut()
-                .fold(false, |removed, catalog| catalog.remove(name) || removed)
+            let catalogs = Arc::make_mut(catalogs);
+            0 < catalogs.iter_mut().filter_map(|c| c.remove(name).then_some(())).count()
         })
     }
 
@@ -131,6 +130,9 @@ impl From<GuardError> for BuildError {
     }
 }
 
+/// Whether a tool is served.
+type Shown = dyn Fn(&dyn Tool) -> bool;
+
 /// Gathers what a [`Runtime`] is made of.
 pub struct Builder {
     dialects: Vec<(Dialect, FileSettings)>,
@@ -144,7 +146,7 @@ pub struct Builder {
     ledger: Arc<dyn Ledger>,
     recorder: Option<Arc<dyn Recorder>>,
     tools: Vec<Arc<dyn Tool>>,
-    shown: Box<dyn Fn(&dyn Tool) -> bool>,
+    shown: Box<Shown>,
     store: bool,
 }
 

@@ -16,15 +16,13 @@ impl Approver for Terminal {
     fn ask(&self, question: Question) -> BoxFuture<'_, Answer> {
         Box::pin(async move {
             // A thread of its own: the time-out of the question must go on while this one waits.
-            tokio::task::spawn_blocking(move || ask(&question, &mut io::stdin().lock()))
-                .await
-                .unwrap_or(Answer::No(None))
+            let ask = move || ask(&question, &mut io::stdin().lock(), &mut io::stderr().lock());
+            tokio::task::spawn_blocking(ask).await.unwrap_or(Answer::No(None))
         })
     }
 }
 
-fn ask(question: &Question, input: &mut impl BufRead) -> Answer {
-    let mut out = io::stderr().lock();
+fn ask(question: &Question, input: &mut impl BufRead, out: &mut impl Write) -> Answer {
     let shown = write!(out, "{}Run it? [y/N] ", text(question)).and_then(|()| out.flush());
     let mut line = String::new();
     match shown.and_then(|()| input.read_line(&mut line)) {
@@ -106,7 +104,9 @@ mod tests {
             ("yep\n", Answer::No(None)),
             ("", Answer::No(None)),
         ] {
-            assert_eq!(ask(&question(), &mut typed.as_bytes()), answer, "{typed:?}");
+            let mut shown = Vec::new();
+            assert_eq!(ask(&question(), &mut typed.as_bytes(), &mut shown), answer, "{typed:?}");
+            assert!(shown.ends_with(b"Run it? [y/N] "));
         }
     }
 }

@@ -11,7 +11,7 @@ use sinew_runtime::{Asking, Builder, NoLedger, Runtime};
 use sinew_tool::{Approver, Effects, Ledger, Tool};
 
 use crate::cli::Global;
-use crate::config::{Layered, Layers, LedgerMode, Origin, Settings, env_vars};
+use crate::config::{Layered, Layers, LedgerMode, LogLevel, Origin, Settings, env_vars};
 
 /// The configuration of one process, and where it came from.
 pub(crate) struct Loaded {
@@ -153,7 +153,11 @@ pub(crate) fn wire(
         Some(session) => session.clone(),
         None => new_session()?,
     };
-    Ok(Wired { runtime: builder.build()?, ledger, session })
+    let runtime = builder.build()?;
+    if LogLevel::Info <= settings.log {
+        eprintln!("sinew: session {session}, roots {:?}", runtime.roots());
+    }
+    Ok(Wired { runtime, ledger, session })
 }
 
 fn with_ledger(

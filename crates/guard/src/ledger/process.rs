@@ -23,10 +23,15 @@ impl ProcessMark {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "the guard may look at the system")]
+fn read(path: &str) -> Option<String> {
+    fs::read_to_string(path).ok()
+}
+
 /// Reads when a process started: field 22 of its `stat`, counted after the name in parentheses,
 /// which may itself hold blanks and parentheses.
 fn started(pid: i64) -> Option<i64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let stat = read(&format!("/proc/{pid}/stat"))?;
     let (_, fields) = stat.rsplit_once(") ")?;
     fields.split(' ').nth(19)?.parse().ok()
 }
@@ -34,7 +39,7 @@ fn started(pid: i64) -> Option<i64> {
 /// Returns the name of the user that runs this process, or its number.
 pub(super) fn os_user() -> String {
     let uid = rustix::process::getuid().as_raw().to_string();
-    let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let passwd = read("/etc/passwd").unwrap_or_default();
     passwd
         .lines()
         .find_map(|line| {

@@ -99,35 +99,33 @@ impl Row {
         client: Option<&str>,
     ) -> rusqlite::Result<()> {
         match self {
-            Self::Intent { ticket, at_ms, opening, effects, paths, temporaries } => {
-                transaction
-                    .prepare_cached(
-                        "INSERT INTO record (phase, at_ms, ticket, call_id, session, agent, parent,
+            Self::Intent { ticket, at_ms, opening, effects, paths, temporaries } => transaction
+                .prepare_cached(
+                    "INSERT INTO record (phase, at_ms, ticket, call_id, session, agent, parent,
                             surface, client, os_user, pid, pid_started, dialect, tool, effects,
                             file_path, temporaries)
                          VALUES ('intent', ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,
                             ?14, ?15, ?16)",
-                    )?
-                    .execute(params![
-                        *at_ms as i64,
-                        ticket.0 as i64,
-                        opening.call_id,
-                        opening.session,
-                        opening.agent,
-                        opening.parent,
-                        who.surface,
-                        client,
-                        who.user,
-                        who.mark.pid,
-                        who.mark.started,
-                        opening.dialect,
-                        opening.tool,
-                        effects.names().join("+"),
-                        paths.first().map(|path| path.to_string_lossy()),
-                        separated(temporaries),
-                    ])
-                    .map(|_| ())
-            }
+                )?
+                .execute(params![
+                    *at_ms as i64,
+                    ticket.0 as i64,
+                    opening.call_id,
+                    opening.session,
+                    opening.agent,
+                    opening.parent,
+                    who.surface,
+                    client,
+                    who.user,
+                    who.mark.pid,
+                    who.mark.started,
+                    opening.dialect,
+                    opening.tool,
+                    effects.names().join("+"),
+                    paths.first().map(|path| path.to_string_lossy()),
+                    separated(temporaries),
+                ])
+                .map(|_| ()),
             Self::Outcome { intent, closing } => {
                 insert_outcome(transaction, who, client, closing)?;
                 let Some(ticket) = intent else { return Ok(()) };

@@ -1,4 +1,5 @@
 //! The ledger on real databases.
+#![expect(clippy::disallowed_methods, reason = "the test looks at what really happened")]
 
 use std::process::Command;
 
@@ -81,8 +82,10 @@ fn an_intent_is_on_disk_before_the_change_and_settled_after() {
         ),
         ["stale ff terminal"]
     );
-    assert!(rows(dir.path(), "SELECT call_id FROM record WHERE settled = 0 AND phase = 'intent'")
-        .is_empty());
+    assert!(
+        rows(dir.path(), "SELECT call_id FROM record WHERE settled = 0 AND phase = 'intent'")
+            .is_empty()
+    );
 }
 
 #[test]
