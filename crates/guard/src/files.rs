@@ -138,7 +138,7 @@ impl Files for GuardedFiles {
         }
         drop(bound);
         self.changes.lock().unwrap_or_else(PoisonError::into_inner).push(done.change);
-        Ok(done.written)
+        done.late.map_or(Ok(done.written), Err)
     }
 
     fn walk(

@@ -87,7 +87,7 @@ impl Guard {
     pub fn open(settings: GuardSettings) -> Result<Arc<Self>, GuardError> {
         let roots =
             Roots::open_with(&settings.roots, settings.resolver).map_err(GuardError::Root)?;
-        let rules = compile(&settings.files, &settings.denied)?;
+        let rules = compile(&settings.files, &settings.denied, &roots)?;
         Ok(Arc::new(Self {
             roots: Arc::new(roots),
             rules,
@@ -101,7 +101,7 @@ impl Guard {
 
     /// Returns a guard over the same open roots with other settings, as another vocabulary has.
     pub fn with_files(&self, files: Arc<FileSettings>) -> Result<Arc<Self>, GuardError> {
-        let rules = compile(&files, &self.denied)?;
+        let rules = compile(&files, &self.denied, &self.roots)?;
         Ok(Arc::new(Self {
             roots: Arc::clone(&self.roots),
             rules,
@@ -234,8 +234,13 @@ impl Guard {
     }
 }
 
-fn compile(files: &FileSettings, denied: &[PathBuf]) -> Result<PathRules, GuardError> {
-    PathRules::compile(&files.allow_paths, &files.deny_paths, denied).map_err(GuardError::Rule)
+fn compile(
+    files: &FileSettings,
+    denied: &[PathBuf],
+    roots: &Roots,
+) -> Result<PathRules, GuardError> {
+    PathRules::compile(&files.allow_paths, &files.deny_paths, denied, roots)
+        .map_err(GuardError::Rule)
 }
 
 /// Returns the real path of the directory that relative paths start at.

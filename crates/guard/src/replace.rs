@@ -64,6 +64,8 @@ pub(crate) struct Replacement<'a> {
 pub(crate) struct Done {
     pub(crate) written: Written,
     pub(crate) change: Change,
+    /// What went wrong when it could not be taken back any more.
+    pub(crate) late: Option<FileError>,
 }
 
 /// Why an attempt did not succeed.
@@ -115,8 +117,9 @@ pub(crate) fn replace(job: &Replacement<'_>) -> Result<Done, FileError> {
         attempts(job, &dir)
     };
     match done {
-        Ok(done) => {
-            parents.keep(job.settings.sync)?;
+        Ok(mut done) => {
+            let kept = parents.keep(job.settings.sync);
+            done.late = done.late.or(kept.err());
             Ok(done)
         }
         Err(error) => {
@@ -192,8 +195,12 @@ struct Old {
 impl Old {
     fn open(job: &Replacement<'_>, dir: &OwnedFd, seen: Stat) -> Result<Self, Failure> {
         // A rename needs no right to write the file; whoever may not write it may not replace it.
-        accessat(dir, job.name, Access::WRITE_OK, AtFlags::empty())?;
-        let file = open_name(dir.as_fd(), job.name, FILE_READ)?;
+        let gone = |errno| match errno {
+            Errno::NOENT => Failure::Raced,
+            other => Failure::from(other),
+        };
+        accessat(dir, job.name, Access::WRITE_OK, AtFlags::empty()).map_err(gone)?;
+        let file = open_name(dir.as_fd(), job.name, FILE_READ).map_err(gone)?;
         let stat = fstat(&file)?;
         if identity_of(&stat) != identity_of(&seen) {
             return Err(Failure::Raced);
@@ -265,7 +272,7 @@ fn create(job: &Replacement<'_>, dir: &OwnedFd) -> Result<Done, Failure> {
         Err(errno) => return Err(errno.into()),
     }
     temporary.became_the_file();
-    finish(job, dir, None, after, true)
+    Ok(finish(job, dir, None, Some(after), true))
 }
 
 /// Replaces a file that is there.
@@ -291,7 +298,7 @@ fn overwrite(job: &Replacement<'_>, dir: &OwnedFd, old: &Old) -> Result<Done, Fa
     }
     renameat(dir, job.temporary, dir, job.name)?;
     temporary.became_the_file();
-    finish(job, dir, before, after, false)
+    Ok(finish(job, dir, before, Some(after), false))
 }
 
 /// Writes into the file that all names share. Not atomic: readers can see a mixture.
@@ -302,30 +309,43 @@ fn write_in_place(job: &Replacement<'_>, dir: &OwnedFd, old: &Old) -> Result<Don
     if identity_of(&fstat(&file)?) != identity_of(&old.stat) {
         return Err(Failure::Raced);
     }
-    let after = write_pieces(&file, job.pieces)?;
-    ftruncate(&file, length(job.pieces))?;
-    if job.settings.sync != Sync::Off {
-        fdatasync(&file)?;
+    let written = write_pieces(&file, job.pieces).and_then(|after| {
+        ftruncate(&file, length(job.pieces))?;
+        if job.settings.sync != Sync::Off {
+            fdatasync(&file)?;
+        }
+        Ok(after)
+    });
+    match written {
+        Ok(after) => Ok(finish(job, dir, before, Some(after), false)),
+        Err(errno) => {
+            // Some of the new content may be there.
+            let mut done = finish(job, dir, before, None, false);
+            done.late = Some(error_of(errno));
+            Ok(done)
+        }
     }
-    finish(job, dir, before, after, false)
 }
 
+/// Returns what happened, once the file has its name.
 fn finish(
     job: &Replacement<'_>,
     dir: &OwnedFd,
     before: Option<String>,
-    after: String,
+    after: Option<String>,
     created: bool,
-) -> Result<Done, Failure> {
-    if job.settings.sync == Sync::Full {
-        sync_directory(dir)?;
-    }
+) -> Done {
+    let synced = match job.settings.sync {
+        Sync::Full => sync_directory(dir),
+        Sync::Off | Sync::Data => Ok(()),
+    };
     let bytes = length(job.pieces);
     let path = job.place.real.clone();
-    Ok(Done {
+    Done {
         written: Written { bytes, created },
-        change: Change { path, before, after: Some(after), bytes },
-    })
+        change: Change { path, before, after, bytes },
+        late: synced.err().map(error_of),
+    }
 }
 
 fn length(pieces: &[&[u8]]) -> u64 {
@@ -334,7 +354,11 @@ fn length(pieces: &[&[u8]]) -> u64 {
 
 /// Syncs a directory whose handle may be good for opening only.
 fn sync_directory(dir: &OwnedFd) -> Result<(), Errno> {
-    fsync(open_name(dir.as_fd(), c".", DIRECTORY_READ)?)
+    match fsync(open_name(dir.as_fd(), c".", DIRECTORY_READ)?) {
+        // Some file systems have nothing to sync there.
+        Err(Errno::INVAL | Errno::NOTSUP) => Ok(()),
+        other => other,
+    }
 }
 
 /// A temporary file, removed unless it became the file.
@@ -368,16 +392,20 @@ impl<'a> Temporary<'a> {
     /// Takes owner, attributes and mode of the old file.
     fn take_after(&self, old: &Old) -> Result<(), FileError> {
         let new = fstat(&self.file).map_err(error_of)?;
+        let mut mode = old.stat.st_mode & 0o1777;
         if (new.st_uid, new.st_gid) != (old.stat.st_uid, old.stat.st_gid) {
             let owner = Some(Uid::from_raw(old.stat.st_uid));
             let group = Some(Gid::from_raw(old.stat.st_gid));
-            // Only root may give files away; the group alone may still be kept.
-            if fchown(&self.file, owner, group).is_err() {
-                let _ = fchown(&self.file, None, group);
+            // Only root may give files away; the group alone may still be kept. Another group gets
+            // no more than everybody has.
+            let kept =
+                fchown(&self.file, owner, group).or_else(|_| fchown(&self.file, None, group));
+            if kept.is_err() {
+                mode &= !0o070 | ((mode & 0o007) << 3);
             }
         }
         attributes::copy(&old.file, &self.file)?;
-        fchmod(&self.file, Mode::from_raw_mode(old.stat.st_mode & 0o1777)).map_err(error_of)
+        fchmod(&self.file, Mode::from_raw_mode(mode)).map_err(error_of)
     }
 
     fn became_the_file(&self) {

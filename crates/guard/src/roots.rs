@@ -154,6 +154,16 @@ impl Roots {
         self.roots.iter().any(|root| root.real.starts_with(real))
     }
 
+    /// Returns what a glob means that begins with a root as it was given, where that is not the
+    /// real path.
+    pub(crate) fn real_spellings(&self, glob: &str) -> impl Iterator<Item = String> {
+        self.roots.iter().filter(|root| root.given != root.real).filter_map(|root| {
+            let rest = glob.strip_prefix(root.given.to_str()?)?;
+            let whole = rest.is_empty() || rest.starts_with('/');
+            whole.then(|| Some(format!("{}{rest}", globset::escape(root.real.to_str()?))))?
+        })
+    }
+
     /// Returns the roots in words.
     pub(crate) fn words(&self) -> String {
         let paths: Vec<_> = self.paths().map(|path| path.display().to_string()).collect();

@@ -18,6 +18,8 @@ use std::path::{Path, PathBuf};
 use globset::{Candidate, Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 use sinew_tool::{Access, FileError};
 
+use crate::roots::Roots;
+
 /// Path globs and closed directories, compiled.
 #[derive(Debug)]
 pub(crate) struct PathRules {
@@ -54,15 +56,17 @@ impl fmt::Display for RuleError {
 impl std::error::Error for RuleError {}
 
 impl PathRules {
-    /// Compiles the globs; `closed` are directories that no call may touch at all.
+    /// Compiles the globs; `closed` are directories that no call may touch at all. A glob that
+    /// begins with a root as it was given also stands for its real path.
     pub(crate) fn compile(
         allow: &[String],
         deny: &[String],
         closed: &[PathBuf],
+        roots: &Roots,
     ) -> Result<Self, RuleError> {
         Ok(Self {
-            allow: Globs::compile(allow, false)?,
-            deny: Globs::compile(deny, true)?,
+            allow: Globs::compile(allow, roots, false)?,
+            deny: Globs::compile(deny, roots, true)?,
             closed: closed.to_vec(),
         })
     }
@@ -111,7 +115,7 @@ impl PathRules {
 impl Globs {
     /// Compiles a list; an empty one is no list. What `deep` globs match they match with everything
     /// beneath it.
-    fn compile(written: &[String], deep: bool) -> Result<Option<Self>, RuleError> {
+    fn compile(written: &[String], roots: &Roots, deep: bool) -> Result<Option<Self>, RuleError> {
         if written.is_empty() {
             return Ok(None);
         }
@@ -119,11 +123,13 @@ impl Globs {
         let mut names = Vec::new();
         let mut starts = Vec::new();
         for glob in written {
-            for spelling in spellings(glob, deep) {
-                set.add(parse(glob, &spelling)?);
-                names.push(glob.clone());
+            for meant in std::iter::once(glob.clone()).chain(roots.real_spellings(glob)) {
+                for spelling in spellings(&meant, deep) {
+                    set.add(parse(glob, &spelling)?);
+                    names.push(glob.clone());
+                }
+                starts.push(literal_start(&meant));
             }
-            starts.push(literal_start(glob));
         }
         let set = set.build().map_err(|error| RuleError {
             glob: written.join(", "),

@@ -11,6 +11,9 @@ use sinew_tool::{Kind, ToolError, call_id};
 use crate::guard::Guard;
 use crate::roots::{DIRECTORY_PATH, open_name};
 
+/// The longest call id that is a file name as it is.
+const MAX_ID: usize = 200;
+
 /// Where full outputs are kept: `.sinew/tool-output/` in the first root.
 #[derive(Debug, Clone)]
 pub struct Store {
@@ -28,11 +31,7 @@ impl Store {
         let id = call_id(id).ok_or_else(|| {
             ToolError::new(Kind::ExecutionFailed, "the call id cannot name a stored output")
         })?;
-        let name = format!("{id}.txt");
-        // The longest call id and the suffix do not fit into one name.
-        if 255 < name.len() {
-            return Err(ToolError::new(Kind::LimitReached, "the call id is too long to store"));
-        }
+        let name = file_name(id);
         self.write(&name, text.as_bytes()).map_err(|errno| {
             ToolError::new(Kind::ExecutionFailed, "the full output cannot be stored").source(errno)
         })?;
@@ -55,6 +54,17 @@ impl Store {
         write_all(&file, bytes).inspect_err(|_| {
             let _ = unlinkat(&outputs, &name, AtFlags::empty());
         })
+    }
+}
+
+/// Returns the file name for a call id. The longest ids do not fit and end in their hash.
+fn file_name(id: &str) -> String {
+    match id.get(..MAX_ID).filter(|_| MAX_ID < id.len()) {
+        Some(start) => {
+            let hash = blake3::hash(id.as_bytes()).to_hex();
+            format!("{start}-{}.txt", hash.get(..32).unwrap_or_default())
+        }
+        None => format!("{id}.txt"),
     }
 }
 

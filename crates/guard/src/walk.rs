@@ -18,6 +18,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Builder;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, FileType, RawDir, fstat, statat};
 use rustix::io::Errno;
@@ -45,8 +46,10 @@ const MAX_THREADS: usize = 12;
 const DIRECTORIES_ALONE: usize = 8;
 /// Entries that one thread looks at before others start.
 const ENTRIES_ALONE: usize = 64;
-/// Entries between two looks at whether somebody has nothing to do.
-const SHARE_EVERY: usize = 32;
+/// Bytes of entries that are worth giving away where a look at each is quick.
+const SHARED_BYTES: usize = 1_024;
+/// From how long on a look at an entry is slow, so that few of them are worth giving away.
+const SLOW: Duration = Duration::from_micros(100);
 /// Directories that are not entered unless that is asked for.
 const STATE: [&[u8]; 3] = [b".git", b".sinew", b".molf"];
 
@@ -151,6 +154,8 @@ struct Worker<'w> {
     skipped: Skipped,
     n_directories: usize,
     n_entries: usize,
+    /// When somebody was last looked for who has nothing to do.
+    looked_at: Option<Instant>,
     /// The absolute path of the entry that is looked at.
     path: Vec<u8>,
     buffer: Vec<MaybeUninit<u8>>,
@@ -166,6 +171,7 @@ impl<'w> Worker<'w> {
             skipped: Skipped::default(),
             n_directories: 0,
             n_entries: 0,
+            looked_at: None,
             path: walk.base.clone(),
             buffer: vec![MaybeUninit::uninit(); BUFFER],
         }
@@ -246,11 +252,12 @@ impl<'w> Worker<'w> {
             self.path.push(b'/');
         }
         let name_at = self.path.len();
+        self.looked_at = None;
         let mut left = entries;
         while let Some((kind, name, rest)) = next_entry(left) {
             left = rest;
             self.n_entries += 1;
-            if self.n_entries.is_multiple_of(SHARE_EVERY) {
+            if self.grow.is_some() || self.walk.queues.is_hungry() {
                 left = self.share(place, dir, left);
             }
             if self.walk.stop.load(Ordering::Relaxed) || self.walk.queues.is_ended() {
@@ -267,21 +274,25 @@ impl<'w> Worker<'w> {
 
     /// Gives away half of the entries that are left, where somebody has nothing to do.
     fn share<'e>(&mut self, place: &Where, dir: &Arc<OwnedFd>, left: &'e [u8]) -> &'e [u8] {
-        if ENTRIES_ALONE <= self.n_entries {
+        let now = Instant::now();
+        let slow = self.looked_at.replace(now).is_some_and(|before| SLOW <= now - before);
+        if slow || ENTRIES_ALONE <= self.n_entries {
             self.grow();
         }
         let queues = &self.walk.queues;
-        if left.len() < SHARE_EVERY * 16 || !queues.is_hungry() {
+        if !queues.is_hungry() || (left.len() < SHARED_BYTES && !slow) {
             return left;
         }
-        let middle = left.len() / 2;
-        let Some(end) = left.get(middle..).and_then(|tail| memchr::memchr(0, tail)) else {
-            return left;
-        };
-        let (mine, given) = left.split_at_checked(middle + end + 1).unwrap_or((left, &[]));
-        let (place, dir, entries) = (place.clone(), Arc::clone(dir), given.to_vec());
-        queues.push(self.at, Job::Entries { place, dir, entries });
-        mine
+        let middle = (left.len() / 2).saturating_sub(1);
+        let end = left.get(middle..).and_then(|tail| memchr::memchr(0, tail)).unwrap_or(0);
+        match left.split_at_checked(middle + end + 1) {
+            Some((mine, given)) if !given.is_empty() => {
+                let (place, dir, entries) = (place.clone(), Arc::clone(dir), given.to_vec());
+                queues.push(self.at, Job::Entries { place, dir, entries });
+                mine
+            }
+            _ => left,
+        }
     }
 
     fn grow(&mut self) {

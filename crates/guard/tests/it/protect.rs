@@ -70,6 +70,34 @@ fn globs_are_judged_on_the_real_path_and_deny_wins() {
     }
 }
 
+/// A rule that is written with the link to the root would otherwise never match.
+#[test]
+fn globs_may_begin_with_the_root_as_it_was_given() {
+    let tree = Tree::new().with(&[("secrets/key", ""), ("a.rs", "")]);
+    let given = tree.top.join("given [1]");
+    std::os::unix::fs::symlink(&tree.root, &given).unwrap();
+    for resolver in RESOLVERS {
+        let open = |allow: &str, deny: &str| {
+            let globs = |glob: &str| vec![format!("{}{glob}", given.display())];
+            let files = FileSettings {
+                allow_paths: globs(allow),
+                deny_paths: globs(deny),
+                ..FileSettings::default()
+            };
+            Guard::open(GuardSettings {
+                resolver,
+                files: Arc::new(files),
+                ..GuardSettings::new(vec![given.clone()])
+            })
+            .unwrap()
+        };
+        let guard = open("/**", "/secrets/**");
+        assert!(contain(&guard, "a.rs", Access::Read).is_ok());
+        assert!(contain(&guard, "secrets/key", Access::Read).is_err());
+        assert!(contain(&open("/*.md", "/x"), "a.rs", Access::Read).is_err());
+    }
+}
+
 #[test]
 fn walks_see_what_calls_may_read() {
     let tree = Tree::new().with(&[

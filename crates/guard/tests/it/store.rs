@@ -29,9 +29,12 @@ fn a_stored_output_can_be_read_back_and_not_written() {
 fn ids_that_could_leave_the_store_are_refused() {
     let tree = Tree::new();
     let store = Store::new(tree.guard(RESOLVERS[0]));
-    for id in ["../x", "", "a/b", &"x".repeat(256)] {
+    for id in ["../x", "", "a/b", &"x".repeat(257)] {
         assert!(store.put(id, "x").is_err(), "{id}");
     }
+    let paths = [200, 201, 256].map(|n| store.put(&"x".repeat(n), "x").unwrap());
+    assert!(paths[0] != paths[1] && paths[1] != paths[2]);
+    assert!(paths.iter().all(|path| tree.read(path) == "x"));
 }
 
 #[test]

@@ -215,6 +215,67 @@ impl Visitor for SlowOne<'_> {
     }
 }
 
+/// A search of few large files keeps every processor busy.
+#[test]
+fn few_entries_that_take_long_are_shared() {
+    struct Threads(Mutex<BTreeSet<String>>);
+    struct Thread<'t>(&'t Threads);
+    impl Visitors for Threads {
+        fn visitor(&self) -> Box<dyn Visitor + '_> {
+            Box::new(Thread(self))
+        }
+    }
+    impl Visitor for Thread<'_> {
+        fn visit(&mut self, _entry: &dyn Entry) -> Flow {
+            let thread = format!("{:?}", std::thread::current().id());
+            self.0.0.lock().unwrap().insert(thread);
+            std::thread::sleep(Duration::from_millis(20));
+            Flow::Continue
+        }
+    }
+    if std::thread::available_parallelism().unwrap().get() < 2 {
+        println!("one processor: nothing to share");
+        return;
+    }
+    let tree = Tree::new();
+    for n in 0..8 {
+        tree.write(&n.to_string(), "");
+    }
+    let world = world(&tree.guard(RESOLVERS[0]), ".", Access::Search).unwrap();
+    let threads = Threads(Mutex::default());
+    world.files.walk(Slot(0), &OPTIONS, &threads, &AtomicBool::new(false)).unwrap();
+    assert!(1 < threads.0.into_inner().unwrap().len());
+}
+
+#[test]
+fn a_visitor_that_declines_a_directory_does_not_see_what_lies_beneath() {
+    struct Shy<'n>(&'n Names);
+    struct ShyOne<'n>(Box<dyn Visitor + 'n>);
+    impl Visitors for Shy<'_> {
+        fn visitor(&self) -> Box<dyn Visitor + '_> {
+            Box::new(ShyOne(self.0.visitor()))
+        }
+    }
+    impl Visitor for ShyOne<'_> {
+        fn visit(&mut self, entry: &dyn Entry) -> Flow {
+            self.0.visit(entry)
+        }
+        fn enter(&mut self, path: &std::path::Path) -> bool {
+            path != std::path::Path::new("d/e")
+        }
+    }
+    let tree = Tree::new().with(&[("a", ""), ("d/b", ""), ("d/e/c", ""), ("e/f", "")]);
+    for resolver in RESOLVERS {
+        let world = world(&tree.guard(resolver), ".", Access::Search).unwrap();
+        let names = Names(Mutex::default());
+        let stop = AtomicBool::new(false);
+        let report = world.files.walk(Slot(0), &OPTIONS, &Shy(&names), &stop).unwrap();
+        let mut names = names.0.into_inner().unwrap();
+        names.sort();
+        assert_eq!((names.join(" ").as_str(), report.complete), ("a d/b e/f", true));
+    }
+}
+
 #[test]
 fn a_walk_that_is_taken_back_ends_at_once() {
     let tree = Tree::new();
