@@ -541,3 +541,77 @@ impl Entry for Seen<'_> {
         open(self.node)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn world() -> MemoryWorld {
+        let world = MemoryWorld::new();
+        world
+            .file("dir/file", "x")
+            .link("to-dir", "dir")
+            .link("absolute", &format!("{ROOT}/dir/file"))
+            .link("dangling", "dir/none")
+            .link("loop", "loop")
+            .link("out", "../etc");
+        world
+    }
+
+    fn claim(path: &str, access: Access) -> Vec<Claim> {
+        vec![Claim { argument: "path", path: Some(path.to_owned()), access }]
+    }
+
+    /// Contains a path for reading and compares the real path, or the kind of the error.
+    #[track_caller]
+    fn check(path: &str, expected: Result<(&str, bool), Kind>) {
+        let found = world().contain(claim(path, Access::Read)).map(|targets| {
+            let target = &targets.files[0];
+            let real = target.path.strip_prefix(ROOT).expect("beneath the root").to_owned();
+            (real, target.state != FileState::Missing)
+        });
+        let expected = expected.map(|(path, there)| (PathBuf::from(path), there));
+        assert_eq!(found.map_err(|error| error.kind), expected);
+    }
+
+    #[test]
+    fn paths_are_followed_and_stay_inside() {
+        check("dir/file", Ok(("dir/file", true)));
+        check("to-dir/file", Ok(("dir/file", true)));
+        check("absolute", Ok(("dir/file", true)));
+        check("to-dir/../dir/./file", Ok(("dir/file", true)));
+        check(&format!("{ROOT}/dir"), Ok(("dir", true)));
+        check("none/at/all", Ok(("none/at/all", false)));
+        check("dangling", Ok(("dir/none", false)));
+        check("loop", Err(Kind::InvalidPath));
+        check("a\0b", Err(Kind::InvalidPath));
+        check("dir/file/x", Err(Kind::NotRegularFile));
+        check("dir/file/", Err(Kind::NotRegularFile));
+        check("out", Err(Kind::PathDenied));
+        check("../x", Err(Kind::PathDenied));
+        check("/etc/passwd", Err(Kind::PathDenied));
+    }
+
+    /// Replaces a path and compares the error.
+    #[track_caller]
+    fn check_replace(path: &str, access: Access, expected: Option<&str>) {
+        let cx = world().context(claim(path, access), true).expect("a context");
+        let done = cx.world.files.replace(Slot(0), &[b"new"], Expect::Any);
+        let error = done.err().map(|error| error.about(path).message.into_owned());
+        assert_eq!(error.as_deref(), expected);
+    }
+
+    #[test]
+    fn replacements_need_what_their_claim_says() {
+        let write = |parents| Access::Write { parents, links: Links::Follow };
+        let edit = Access::Edit { links: Links::Follow };
+        check_replace("new", write(false), None);
+        check_replace("to-dir/new", write(false), None);
+        check_replace("a/b", write(true), None);
+        check_replace("a/b", write(false), Some("the parent directory does not exist: a/b"));
+        check_replace("new", edit, Some("no such file: new"));
+        check_replace("dangling", write(true), Some("no such file: dangling"));
+        check_replace("dir", edit, Some("not a regular file but a directory: dir"));
+        check_replace("dir/file", Access::Read, Some("path denied: dir/file"));
+    }
+}
