@@ -1,6 +1,7 @@
-//! When a search stops: its own limit of time, the caller's, or the caller's word.
+//! When a search stops: its own limit of time, the caller's, or the caller's word. It is also where
+//! a search says how far it is.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use sinew_tool::{Context, Kind, ToolError};
@@ -13,13 +14,14 @@ pub(crate) struct Watch<'a> {
     cx: &'a Context,
     until: Instant,
     out_of_time: AtomicBool,
+    n_seen: AtomicU64,
 }
 
 impl<'a> Watch<'a> {
     pub(crate) fn new(cx: &'a Context) -> Self {
         let own = cx.world.clock.now() + Duration::from_millis(cx.settings.search_timeout_ms);
         let until = cx.deadline.map_or(own, |deadline| deadline.min(own));
-        Self { cx, until, out_of_time: AtomicBool::new(false) }
+        Self { cx, until, out_of_time: AtomicBool::new(false), n_seen: AtomicU64::new(0) }
     }
 
     /// Returns whether the search must stop.
@@ -36,8 +38,16 @@ impl<'a> Watch<'a> {
 
     /// Returns the same for frequent questions; `count` is the asker's own.
     pub(crate) fn over_sometimes(&self, count: &mut u32) -> bool {
-        *count += 1;
-        (*count % EVERY == 1 && self.over()) || self.cx.cancel.is_cancelled()
+        *count = count.wrapping_add(1);
+        if *count % EVERY != 1 {
+            return self.cx.cancel.is_cancelled();
+        }
+        let every = u64::from(EVERY);
+        let before = self.n_seen.fetch_add(every, Ordering::Relaxed);
+        if 0 < before {
+            self.cx.progress.report(before, "entries looked at");
+        }
+        self.over()
     }
 
     /// Returns whether the time ran out.
@@ -51,5 +61,34 @@ impl<'a> Watch<'a> {
             true => Err(ToolError::new(Kind::Cancelled, "the call was cancelled")),
             false => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use sinew_testkit::MemoryWorld;
+    use sinew_tool::Progress;
+
+    use super::*;
+
+    #[test]
+    fn long_searches_say_how_far_they_are() {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let listening = Arc::clone(&told);
+        let mut cx = MemoryWorld::new().context(Vec::new(), false).expect("a context");
+        cx.progress = Progress::to(move |done, what| {
+            listening.lock().expect("unpoisoned").push(format!("{done} {what}"));
+        });
+        let watch = Watch::new(&cx);
+        let mut count = 0;
+        for _ in 0..200 {
+            assert!(!watch.over_sometimes(&mut count));
+        }
+        assert_eq!(
+            *told.lock().expect("unpoisoned"),
+            ["64 entries looked at", "128 entries looked at", "192 entries looked at"]
+        );
     }
 }
