@@ -15,3 +15,7 @@ tidy:
 # Format every source file.
 fmt:
     cargo xtask fmt
+
+# Speed, measured beside what people would use instead.
+bench *args:
+    cargo xtask bench {{args}}

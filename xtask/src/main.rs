@@ -9,6 +9,7 @@
     reason = "chores work on the tree and start cargo; no tool call reaches them"
 )]
 
+mod bench;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -28,13 +29,22 @@ const CHORES: &[Chore] = &[
     Chore { name: "test", about: "every test of the workspace", run: test },
     Chore { name: "tidy", about: "the house rules that no compiler knows", run: run_tidy },
     Chore { name: "fmt", about: "format every source file", run: fmt },
+    Chore {
+        name: "bench",
+        about: "speed, measured beside what people would use instead",
+        run: bench,
+    },
 ];
+
+/// Chores that chores start; no person does, and so no usage text and no recipe has them.
+const HIDDEN: &[Chore] =
+    &[Chore { name: "null-mcp", about: "the server that does nothing", run: bench::serve_null }];
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     let name = args.next().unwrap_or_default();
     let rest: Vec<String> = args.collect();
-    let Some(chore) = CHORES.iter().find(|chore| chore.name == name) else {
+    let Some(chore) = CHORES.iter().chain(HIDDEN).find(|chore| chore.name == name) else {
         eprint!("{}", usage());
         return ExitCode::from(2);
     };
@@ -81,6 +91,10 @@ fn run_tidy(args: &[String]) -> Result<()> {
         0 => Ok(()),
         n => bail!("{n} to mend"),
     }
+}
+
+fn bench(args: &[String]) -> Result<()> {
+    bench::run(&root(), args)
 }
 
 fn refuse(args: &[String]) -> Result<()> {

@@ -1,0 +1,235 @@
+//! Measures sinew beside what people would use in its place: `cargo xtask bench`.
+//!
+//! All sides of a row are measured in one run, in turns, with their answers checked, because times
+//! of different days on a shared machine say nothing about each other. Everything that the bench
+//! installs, makes and keeps is in `.bench/`, which is not under version control. Deliberately
+//! absent: profiles, and histories of runs. `docs/benchmarks.md` tells how each row is measured.
+
+mod client;
+mod null;
+mod peers;
+mod report;
+mod rows;
+mod stats;
+mod tree;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use serde_json::json;
+
+use peers::Peers;
+use report::{Judged, Report, Row, Status};
+
+const USAGE: &str = "\
+usage: cargo xtask bench [OPTIONS]
+
+  --rows GLOB    measure the rows of these names; `*` stands for anything; repeatable
+  --quick        a quarter of the rounds
+  --nightly      the rows too that take minutes and gigabytes
+  --json FILE    write the report there as well as to `.bench/last.json`
+  --bin PATH     measure this sinew instead of building one
+  --peers-only   measure the peers without sinew
+  --list         show the rows
+";
+
+/// What a row may use.
+struct Bench {
+    peers: Peers,
+    /// Where everything is kept.
+    folder: PathBuf,
+    /// The root of servers that work on single files and folders.
+    work: PathBuf,
+    /// The root of servers that search.
+    tree: PathBuf,
+    quick: bool,
+}
+
+impl Bench {
+    /// Returns how many rounds to measure where `n` are usual.
+    fn rounds(&self, n: usize) -> usize {
+        if self.quick { (n / 4).max(3).min(n) } else { n }
+    }
+
+    fn one_line(&self) -> PathBuf {
+        self.work.join("one-line.txt")
+    }
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Options {
+    rows: Vec<String>,
+    quick: bool,
+    nightly: bool,
+    json: Option<PathBuf>,
+    bin: Option<PathBuf>,
+    peers_only: bool,
+    list: bool,
+}
+
+impl Options {
+    fn parse(args: &[String]) -> Result<Self> {
+        let mut options = Self::default();
+        let mut args = args.iter();
+        while let Some(arg) = args.next() {
+            let mut value = || args.next().with_context(|| format!("give a value: `{arg}`"));
+            match arg.as_str() {
+                "--rows" => options.rows.push(value()?.clone()),
+                "--quick" => options.quick = true,
+                "--nightly" => options.nightly = true,
+                "--json" => options.json = Some(value()?.into()),
+                "--bin" => options.bin = Some(value()?.into()),
+                "--peers-only" => options.peers_only = true,
+                "--list" => options.list = true,
+                _ => bail!("no such option: `{arg}`\n\n{USAGE}"),
+            }
+        }
+        Ok(options)
+    }
+
+    /// Returns the rows that are asked for. A row that is named in full needs no other flag.
+    fn rows(&self) -> Vec<&'static Row> {
+        let is_asked_for = |row: &&Row| {
+            let by_name = self.rows.iter().any(|glob| matches(glob, row.name));
+            let in_full = self.rows.iter().any(|glob| glob == row.name);
+            (self.rows.is_empty() || by_name)
+                && (in_full || self.nightly || !row.run_in.is_nightly())
+        };
+        rows::ROWS.iter().filter(is_asked_for).collect()
+    }
+}
+
+/// Tells whether a name is matched by a glob in which `*` stands for anything.
+fn matches(glob: &str, name: &str) -> bool {
+    match glob.split_once('*') {
+        None => glob == name,
+        Some((head, rest)) => name.strip_prefix(head).is_some_and(|name| {
+            (0..=name.len()).any(|at| name.get(at..).is_some_and(|name| matches(rest, name)))
+        }),
+    }
+}
+
+/// Answers constant bytes over MCP; see [`null`].
+pub(crate) fn serve_null(args: &[String]) -> Result<()> {
+    null::serve(args)
+}
+
+pub(crate) fn run(root: &Path, args: &[String]) -> Result<()> {
+    let options = Options::parse(args)?;
+    let rows = options.rows();
+    if rows.is_empty() {
+        bail!("no such row; `--list` shows them");
+    }
+    if options.list {
+        for row in rows {
+            println!("{:<18} {}", row.name, row.about);
+        }
+        return Ok(());
+    }
+    let begun = Instant::now();
+    let (bench, n_files) = set_up(root, &options)?;
+    let mut report = Report::default();
+    for row in rows {
+        let judged = Judged::measure(&bench, row);
+        println!("{judged}");
+        report.push(judged);
+    }
+    let versions: serde_json::Map<_, _> =
+        bench.peers.versions().into_iter().map(|(name, it)| (name.to_owned(), it.into())).collect();
+    let conditions = json!({
+        "versions": versions,
+        "processors": std::thread::available_parallelism()?.get(),
+        "kernel": fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim(),
+        "load": load(),
+        "files_in_tree": n_files,
+        "quick": options.quick,
+        "seconds": begun.elapsed().as_secs(),
+    });
+    let text = format!("{:#}\n", report.to_json(&conditions));
+    fs::write(bench.folder.join("last.json"), &text)?;
+    if let Some(path) = &options.json {
+        fs::write(path, &text).with_context(|| path.display().to_string())?;
+    }
+    println!("{} ({} s)", report.total(), begun.elapsed().as_secs());
+    match report.n(Status::Fail) {
+        0 => Ok(()),
+        n => bail!("{n} rows miss a gate"),
+    }
+}
+
+/// Makes ready everything that rows use; returns the number of files of the tree as well.
+fn set_up(root: &Path, options: &Options) -> Result<(Bench, usize)> {
+    let folder = root.join(".bench");
+    let work = folder.join("work");
+    fs::create_dir_all(work.join("empty"))?;
+    let ours = match &options.bin {
+        _ if options.peers_only => None,
+        None => Some(peers::build_ours(root)?),
+        Some(path) => Some(path.canonicalize().with_context(|| path.display().to_string())?),
+    };
+    let peers = Peers::obtain(root, &folder, ours)?;
+    let (tree, n_files) = tree::obtain(root, &folder)?;
+    // What sinew has kept of earlier runs.
+    for kept in [folder.join("state"), work.join(".sinew"), tree.join(".sinew")] {
+        if kept.exists() {
+            fs::remove_dir_all(&kept)?;
+        }
+    }
+    fs::create_dir_all(folder.join("config"))?;
+    let bench = Bench { peers, folder, work, tree, quick: options.quick };
+    fs::write(bench.one_line(), "the only line\n")?;
+    println!("{n_files} files in the tree, load {}", load());
+    Ok((bench, n_files))
+}
+
+/// Returns the load of the machine over the last minute.
+fn load() -> String {
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    load.split(' ').next().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn globs_match_whole_names() {
+        let check = |glob: &str, name: &str, expected: bool| {
+            assert_eq!(matches(glob, name), expected, "{glob} {name}");
+        };
+        check("read-1k", "read-1k", true);
+        check("read", "read-1k", false);
+        check("read*", "read-1k", true);
+        check("*-1?", "read-1k", false);
+        check("*e*1*", "read-1k", true);
+        check("*-1m", "read-1k", false);
+    }
+
+    #[test]
+    fn options_say_what_is_wrong() {
+        let parse = |line: &str| {
+            let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            Options::parse(&args).map_err(|error| error.to_string())
+        };
+        assert_eq!(parse(""), Ok(Options::default()));
+        let expected =
+            Options { rows: vec![String::from("a*")], quick: true, ..Options::default() };
+        assert_eq!(parse("--rows a* --quick"), Ok(expected));
+        assert_eq!(parse("--rows"), Err(String::from("give a value: `--rows`")));
+        assert!(parse("--fast").is_err_and(|error| error.starts_with("no such option: `--fast`")));
+    }
+
+    #[test]
+    fn nightly_rows_are_asked_for() {
+        let n = |rows: &[&str], nightly| {
+            let rows = rows.iter().map(|&row| String::from(row)).collect();
+            Options { rows, nightly, ..Options::default() }.rows().len()
+        };
+        assert!(n(&[], false) < n(&[], true));
+        assert_eq!(n(&["grep-1g"], false), 1);
+        assert_eq!(n(&["grep-1*"], false), 0);
+        assert_eq!(n(&["grep-1*"], true), 2);
+    }
+}

@@ -1,0 +1,340 @@
+//! What is measured: sinew, the servers and programs it is measured against, and how each is
+//! obtained and started.
+//!
+//! Peers are installed once, in fixed versions, beneath the folder of the bench. A peer that cannot
+//! be had on this machine (Node is not there) leaves its part of a row out.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use super::client::{Client, Link};
+
+const RIPGREP: &str = "ripgrep@15.2.0";
+const RUST_FS: &str = "rust-mcp-filesystem@0.4.5";
+const NODE_FS: &str = "@modelcontextprotocol/server-filesystem@2026.8.31";
+const NODE_FS_ENTRY: &str = "npm/node_modules/@modelcontextprotocol/server-filesystem";
+
+/// A server of MCP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Server {
+    Null,
+    Ours,
+    RustFs,
+    NodeFs,
+}
+
+impl Server {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Ours => "sinew",
+            Self::RustFs => "rust-fs",
+            Self::NodeFs => "node-fs",
+        }
+    }
+}
+
+/// Where every side of a row is found.
+pub(super) struct Peers {
+    folder: PathBuf,
+    null: PathBuf,
+    ours: Option<PathBuf>,
+    rust_fs: PathBuf,
+    node_fs: Option<PathBuf>,
+    rg: PathBuf,
+}
+
+impl Peers {
+    /// Installs what is missing. `ours` is the sinew to measure, `None` where only peers are.
+    pub(super) fn obtain(root: &Path, folder: &Path, ours: Option<PathBuf>) -> Result<Self> {
+        let rg = installed(root, folder, "rg", RIPGREP)?;
+        let rust_fs = installed(root, folder, "rust-mcp-filesystem", RUST_FS)?;
+        let node_fs = match node_fs(folder) {
+            Ok(entry) => Some(entry),
+            Err(error) => {
+                println!("node-fs is left out: {error:#}");
+                None
+            }
+        };
+        let null = std::env::current_exe()?;
+        Ok(Self { folder: folder.to_owned(), null, ours, rust_fs, node_fs, rg })
+    }
+
+    /// Prepares a server over `root`, if the server is there.
+    pub(super) fn launch(&self, server: Server, root: &Path) -> Option<Launch> {
+        let (program, args): (&Path, Vec<OsString>) = match server {
+            Server::Null => (&self.null, vec!["null-mcp".into()]),
+            Server::Ours => (self.ours.as_deref()?, vec!["--root".into(), root.into()]),
+            Server::RustFs => (&self.rust_fs, vec!["--allow-write".into(), root.into()]),
+            Server::NodeFs => {
+                (Path::new("node"), vec![self.node_fs.clone()?.into(), root.to_owned().into()])
+            }
+        };
+        Some(Launch {
+            server,
+            program: program.to_owned(),
+            args,
+            tools: &["--tools", "all"],
+            root: root.to_owned(),
+            folder: self.folder.clone(),
+            link: Link::Pipes,
+            max_descriptors: None,
+        })
+    }
+
+    /// Returns ripgrep as every row runs it: over what sinew searches, deaf to the configuration of
+    /// whoever runs the bench.
+    pub(super) fn rg(&self, folder: &Path, args: &[&str]) -> Run {
+        Run::new(&self.rg, folder)
+            .args(&["--no-config", "--no-ignore-global", "--hidden", "--glob", "!.git"])
+            .args(args)
+    }
+
+    /// Returns the versions of all sides, for the report.
+    pub(super) fn versions(&self) -> Vec<(&'static str, String)> {
+        let first_line = |program: &Path| {
+            let said = Run::new(program, &self.folder).args(&["--version"]).output();
+            let text = said.map(|(_, text)| text).unwrap_or_default();
+            text.lines().next().unwrap_or_default().to_owned()
+        };
+        let ours = self.ours.as_deref().map_or_else(|| String::from("left out"), first_line);
+        let node_fs = if self.node_fs.is_some() { NODE_FS } else { "left out" };
+        vec![
+            ("sinew", ours),
+            ("rust-fs", String::from(RUST_FS)),
+            ("node-fs", String::from(node_fs)),
+            ("node", first_line(Path::new("node"))),
+            ("rg", first_line(&self.rg)),
+        ]
+    }
+}
+
+/// A server that is ready to start.
+#[derive(Debug, Clone)]
+pub(super) struct Launch {
+    server: Server,
+    program: PathBuf,
+    args: Vec<OsString>,
+    tools: &'static [&'static str],
+    root: PathBuf,
+    folder: PathBuf,
+    link: Link,
+    max_descriptors: Option<u32>,
+}
+
+impl Launch {
+    pub(super) fn link(mut self, link: Link) -> Self {
+        self.link = link;
+        self
+    }
+
+    /// Adds global options of sinew.
+    pub(super) fn options(mut self, options: &[&str]) -> Self {
+        self.args.extend(options.iter().map(OsString::from));
+        self
+    }
+
+    /// Serves the whole table of a dialect instead of every native tool.
+    pub(super) fn dialect(mut self, name: &str) -> Self {
+        self.tools = &[];
+        self.options(&["--dialect", name])
+    }
+
+    /// Starts the server by a shell that lowers the limit on open files.
+    pub(super) fn max_descriptors(mut self, n: u32) -> Self {
+        self.max_descriptors = Some(n);
+        self
+    }
+
+    pub(super) fn start(&self) -> Result<Client> {
+        let mut command = match self.max_descriptors {
+            None => Command::new(&self.program),
+            Some(n) => {
+                let mut shell = Command::new("sh");
+                shell.arg("-c").arg(format!("ulimit -n {n} && exec \"$0\" \"$@\""));
+                shell.arg(&self.program);
+                shell
+            }
+        };
+        command.args(&self.args);
+        if self.server == Server::Ours {
+            command.arg("mcp").args(self.tools).args(["--approvals", "allow"]);
+        }
+        // Nothing that the person has configured takes part, and all that is kept is kept here.
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("SINEW_") {
+                command.env_remove(name);
+            }
+        }
+        command
+            .env("XDG_STATE_HOME", self.folder.join("state"))
+            .env("XDG_CONFIG_HOME", self.folder.join("config"))
+            .current_dir(&self.root);
+        let log = self.folder.join(format!("{}.log", self.server.name()));
+        Client::start(command, self.link, log)
+            .with_context(|| format!("{} over {}", self.server.name(), self.root.display()))
+    }
+}
+
+/// A program that is run to its end, its output read to its end.
+pub(super) struct Run {
+    command: Command,
+    head: Option<Command>,
+}
+
+impl Run {
+    pub(super) fn new(program: impl AsRef<Path>, folder: &Path) -> Self {
+        let mut command = Command::new(program.as_ref());
+        command.current_dir(folder).stdin(Stdio::null());
+        Self { command, head: None }
+    }
+
+    pub(super) fn args(mut self, args: &[&str]) -> Self {
+        self.command.args(args);
+        self
+    }
+
+    pub(super) fn arg(mut self, arg: impl Into<OsString>) -> Self {
+        self.command.arg(arg.into());
+        self
+    }
+
+    /// Passes the output through `head`, which ends the program once it has enough.
+    pub(super) fn head(mut self, n_lines: usize) -> Self {
+        let mut head = Command::new("head");
+        head.arg("-n").arg(n_lines.to_string());
+        self.head = Some(head);
+        self
+    }
+
+    /// Runs; returns the seconds it took and the output.
+    ///
+    /// A status other than success means nothing found in some programs and is taken as that. What
+    /// a program says on its standard error is a failure, since then the answer may not be whole.
+    pub(super) fn output(mut self) -> Result<(f64, String)> {
+        self.command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let begun = Instant::now();
+        let mut program = self.command.spawn().context("a program does not start")?;
+        let (output, errors) = match self.head {
+            None => {
+                let output = program.wait_with_output()?;
+                (output.stdout, output.stderr)
+            }
+            Some(mut head) => {
+                head.stdin(program.stdout.take().context("no output")?).stdout(Stdio::piped());
+                let running = head.spawn()?;
+                // It holds the stream between the two, without which gone the program goes on.
+                drop(head);
+                let output = running.wait_with_output()?;
+                program.wait()?;
+                (output.stdout, Vec::new())
+            }
+        };
+        let seconds = begun.elapsed().as_secs_f64();
+        if !errors.is_empty() {
+            bail!("a program complains: {}", String::from_utf8_lossy(&errors));
+        }
+        Ok((seconds, String::from_utf8_lossy(&output).into_owned()))
+    }
+
+    /// Runs; returns the seconds it took.
+    pub(super) fn seconds(self) -> Result<f64> {
+        Ok(self.output()?.0)
+    }
+}
+
+/// Builds sinew as users get it, and returns the binary.
+pub(super) fn build_ours(root: &Path) -> Result<PathBuf> {
+    println!("building sinew");
+    let output = Command::new("cargo")
+        .args(["build", "--release", "--package", "sinew", "--bin", "sinew"])
+        .args(["--message-format", "json-render-diagnostics"])
+        .current_dir(root)
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cargo does not start")?;
+    if !output.status.success() {
+        bail!("sinew does not build");
+    }
+    let lines = output.stdout.split(|byte| *byte == b'\n');
+    let messages = lines.filter_map(|line| serde_json::from_slice::<Value>(line).ok());
+    let mut binaries = messages.filter_map(|message| {
+        let name = message.get("target")?.get("name")?.as_str()?;
+        let binary = message.get("executable")?.as_str()?;
+        (name == "sinew").then(|| PathBuf::from(binary))
+    });
+    binaries.next_back().context("cargo names no binary of sinew")
+}
+
+/// Returns a binary of a crate, which is installed unless it is there in this version.
+fn installed(root: &Path, folder: &Path, binary: &str, package: &str) -> Result<PathBuf> {
+    let path = folder.join("bin").join(binary);
+    let version = package.rsplit('@').next().unwrap_or_default();
+    let said = Command::new(&path).arg("--version").output();
+    if said.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains(version)) {
+        return Ok(path);
+    }
+    println!("installing {package}");
+    let status = Command::new("cargo")
+        .args(["install", "--locked", "--force", "--root"])
+        .arg(folder)
+        .arg(package)
+        .current_dir(root)
+        .status()
+        .context("cargo does not start")?;
+    if !status.success() {
+        bail!("`{package}` cannot be installed: {status}");
+    }
+    Ok(path)
+}
+
+/// Returns the entry of the npm server, which is installed unless it is there.
+fn node_fs(folder: &Path) -> Result<PathBuf> {
+    let entry = folder.join(NODE_FS_ENTRY).join("dist/index.js");
+    let manifest = fs::read_to_string(folder.join(NODE_FS_ENTRY).join("package.json"));
+    let version = NODE_FS.rsplit('@').next().unwrap_or_default();
+    let is_there = manifest.is_ok_and(|text| text.contains(&format!("\"version\": \"{version}\"")));
+    Command::new("node").arg("--version").output().context("`node` does not start")?;
+    if is_there {
+        return Ok(entry);
+    }
+    println!("installing {NODE_FS}");
+    let status = Command::new("npm")
+        .args(["install", "--no-audit", "--no-fund", "--prefix"])
+        .arg(folder.join("npm"))
+        .arg(NODE_FS)
+        .status()
+        .context("`npm` does not start")?;
+    if !status.success() {
+        bail!("`{NODE_FS}` cannot be installed: {status}");
+    }
+    Ok(entry)
+}
+
+/// Returns the value of a line of `/proc/PID/status` in bytes.
+pub(super) fn memory(pid: u32, line: &str) -> Result<f64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let value = status.lines().find_map(|found| found.strip_prefix(line)?.strip_prefix(':'));
+    let digits = value.and_then(|value| value.split_whitespace().next());
+    let kib: f64 = digits.with_context(|| format!("no line in status: `{line}`"))?.parse()?;
+    Ok(kib * 1024.0)
+}
+
+/// Returns the seconds that all threads of a process have run, to the nanosecond. It is asked while
+/// the process waits, as a running thread is counted up to its last tick only.
+pub(super) fn cpu_seconds(pid: u32) -> Result<f64> {
+    std::thread::sleep(Duration::from_millis(5));
+    let mut nanoseconds = 0.0;
+    for task in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let schedstat = fs::read_to_string(task?.path().join("schedstat"))?;
+        let ran = schedstat.split_whitespace().next().context("`schedstat` is empty")?;
+        nanoseconds += ran.parse::<f64>()?;
+    }
+    Ok(nanoseconds / 1e9)
+}
