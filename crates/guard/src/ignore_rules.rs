@@ -18,11 +18,12 @@ use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
-use rustix::fs::{AtFlags, CWD, FileType, fstat, statat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, openat, statat};
+use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 use sinew_tool::{FileKind, Identity};
 
@@ -57,20 +58,38 @@ impl IgnoreCache {
         Self { global, kept: Mutex::default() }
     }
 
-    /// Returns the rules of one file, or nothing where there are none.
+    /// Returns the rules of one file, or nothing where there are none. A link is not followed.
     fn file(&self, dir: BorrowedFd<'_>, name: &CStr) -> Option<Arc<Gitignore>> {
         let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-        if kind_of(FileType::from_raw_mode(stat.st_mode)) != FileKind::File {
+        self.rules(&stat, || open_name(dir, name, FILE_READ))
+    }
+
+    /// Returns the rules of the person's own file, which may well be a link.
+    fn global(&self) -> Option<Arc<Gitignore>> {
+        let path = self.global.as_ref()?;
+        let stat = statat(CWD, path, AtFlags::empty()).ok()?;
+        let flags = FILE_READ.difference(OFlags::NOFOLLOW);
+        self.rules(&stat, || openat(CWD, path, flags, Mode::empty()))
+    }
+
+    /// Returns the rules of a file with this status, opened where they are not known.
+    fn rules(
+        &self,
+        stat: &Stat,
+        open: impl FnOnce() -> Result<OwnedFd, Errno>,
+    ) -> Option<Arc<Gitignore>> {
+        let is_regular =
+            |stat: &Stat| kind_of(FileType::from_raw_mode(stat.st_mode)) == FileKind::File;
+        if !is_regular(stat) {
             return None;
         }
-        if let Some(rules) = self.kept().files.get(&identity_of(&stat)) {
+        if let Some(rules) = self.kept().files.get(&identity_of(stat)) {
             return (!rules.is_empty()).then(|| Arc::clone(rules));
         }
-        let file = open_name(dir, name, FILE_READ).ok()?;
+        let file = open().ok()?;
         let stat = fstat(&file).ok()?;
         let identity = identity_of(&stat);
-        let regular = kind_of(FileType::from_raw_mode(stat.st_mode)) == FileKind::File;
-        if !regular || MAX_BYTES < identity.size {
+        if !is_regular(&stat) || MAX_BYTES < identity.size {
             return None;
         }
         let mut text = Vec::new();
@@ -78,13 +97,6 @@ impl IgnoreCache {
         let rules = Arc::new(compile(&text));
         self.keep(identity, &rules);
         (!rules.is_empty()).then_some(rules)
-    }
-
-    /// Returns the rules of the person's own file.
-    fn global(&self) -> Option<Arc<Gitignore>> {
-        let path = self.global.as_ref()?;
-        let name = std::ffi::CString::new(path.as_os_str().as_bytes()).ok()?;
-        self.file(CWD, &name)
     }
 
     fn keep(&self, identity: Identity, rules: &Arc<Gitignore>) {
@@ -99,7 +111,7 @@ impl IgnoreCache {
         kept.files.insert(identity, Arc::clone(rules));
     }
 
-    fn kept(&self) -> std::sync::MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -361,3 +361,68 @@ fn a_preview_and_a_call_that_looks_change_nothing() {
         assert_eq!(tree.read("a.txt"), "a");
     }
 }
+
+const PARTS: &[&str] = &["a", "b", "c", "l", "m", "..", "..", ".", "a/b", "l/m"];
+const LINK_TARGETS: &[&str] = &[
+    "a", "b/c", "..", "../b", ".", "l", "m", "../..", "ROOT/a", "ROOT/l", "ROOT", "a/../b",
+    "../ws/a",
+];
+const PLACES: &[&str] = &["a", "b", "c", "a/b", "a/c", "b/c", "l", "m", "a/l", "b/m", "a/b/m"];
+
+proptest::proptest! {
+    #![proptest_config(proptest::test_runner::Config {
+        cases: 300,
+        failure_persistence: None,
+        ..proptest::test_runner::Config::default()
+    })]
+
+    /// The kernel's own answer, `realpath`, is the oracle: where it leads into the root, the guard
+    /// finds the same file; where it leads out, the guard refuses.
+    #[test]
+    fn random_paths_lead_where_realpath_says(
+        directories in proptest::collection::vec(proptest::sample::select(PLACES), 0..6),
+        links in proptest::collection::vec(
+            (proptest::sample::select(PLACES), proptest::sample::select(LINK_TARGETS)), 0..6),
+        link_out in proptest::option::of(proptest::sample::select(PLACES)),
+        paths in proptest::collection::vec(
+            proptest::collection::vec(proptest::sample::select(PARTS), 1..7), 12),
+    ) {
+        let tree = Tree::new();
+        for place in directories {
+            let _ = fs::create_dir_all(tree.root.join(place));
+        }
+        let link = |place: &str, target: &str| {
+            let target = target.replace("ROOT", &tree.root.display().to_string());
+            std::os::unix::fs::symlink(target, tree.root.join(place))
+        };
+        for (place, target) in links {
+            let _ = link(place, target);
+        }
+        let leaves = link_out.is_some_and(|place| link(place, "../outside").is_ok());
+        for resolver in RESOLVERS {
+            let guard = tree.guard(resolver);
+            for parts in &paths {
+                let path = parts.join("/");
+                let ours = contain(&guard, &path, Access::Read);
+                match (fs::canonicalize(tree.root.join(&path)), ours) {
+                    (Ok(real), Ok(contained)) => {
+                        let target = &contained.targets().files[0];
+                        proptest::prop_assert!(real.starts_with(&tree.root), "{} leaks", path);
+                        proptest::prop_assert_eq!(&target.path, &real);
+                        proptest::prop_assert!(target.state != FileState::Missing);
+                    }
+                    // Only what passes through the outside on its way back in is refused.
+                    (Ok(real), Err(error)) => {
+                        proptest::prop_assert_eq!(error.kind, Kind::PathDenied);
+                        proptest::prop_assert!(leaves || !real.starts_with(&tree.root), "{}", path);
+                    }
+                    (Err(_), Ok(contained)) => proptest::prop_assert_eq!(
+                        &contained.targets().files[0].state,
+                        &FileState::Missing
+                    ),
+                    (Err(_), Err(_)) => {}
+                }
+            }
+        }
+    }
+}

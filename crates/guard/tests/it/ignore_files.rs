@@ -189,7 +189,8 @@ fn a_changed_ignore_file_counts_at_once() {
 #[test]
 fn the_persons_own_file_counts_last_and_only_in_repositories() {
     let tree = Tree::new().with(&[("a", ""), ("b", ""), (".gitignore", "!a\n")]);
-    fs::write(tree.top.join("global"), "a\nb\n").unwrap();
+    fs::write(tree.top.join("dotfiles"), "a\nb\n").unwrap();
+    std::os::unix::fs::symlink("dotfiles", tree.top.join("global")).unwrap();
     let seen = || {
         let settings = GuardSettings {
             global_ignore: Some(tree.top.join("global")),
