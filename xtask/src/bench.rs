@@ -53,6 +53,16 @@ impl Bench {
         if self.quick { (n / 4).max(3).min(n) } else { n }
     }
 
+    /// Returns how much sinew has written of what it keeps beside the files.
+    fn state_bytes(&self) -> Result<u64> {
+        let folder = self.folder.join("state/sinew");
+        let mut n_bytes = 0;
+        for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
+            n_bytes += entry?.metadata()?.len();
+        }
+        Ok(n_bytes)
+    }
+
     fn one_line(&self) -> PathBuf {
         self.work.join("one-line.txt")
     }

@@ -264,7 +264,14 @@ pub(in super::super) fn ledger(bench: &Bench, sheet: &mut Sheet) -> Result<()> {
             Ok(())
         }));
     }
+    if sides.is_empty() {
+        return Ok(());
+    }
+    let before = bench.state_bytes()?;
     let measured = in_turns(bench.rounds(30), sides)?;
+    if bench.state_bytes()? <= before {
+        bail!("the ledger has not grown, so it was not on");
+    }
     sheet.times(&measured);
     let share = || {
         let (on, off) = (measured.median("ledger on")?, measured.median("ledger off")?);
