@@ -1,0 +1,251 @@
+"""What every suite shares: one printed line a check, a home of its own, and a clean end."""
+
+import contextlib
+import ctypes
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+TOOLS = ["Read", "Write", "Edit", "MultiEdit", "Glob", "Grep", "List"]
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+
+suite = Path(sys.argv[0]).stem
+failed = 0
+
+
+class Skip(Exception):
+    """Raised inside a check that cannot be made here; its text is the reason."""
+
+
+def line(mark, claim):
+    print(f"{mark:<4} {suite}: {claim}", flush=True)
+
+
+@contextlib.contextmanager
+def check(claim):
+    """Counts its block as one check: an exception fails it, and what follows goes on."""
+    global failed
+    try:
+        yield
+    except Skip as reason:
+        line("skip", f"{claim}: {reason}")
+    except Exception as error:
+        failed += 1
+        line("FAIL", f"{claim}: {told(error)}")
+        if not isinstance(error, AssertionError):
+            traceback.print_exc()
+    else:
+        line("ok", claim)
+
+
+def told(error):
+    """Returns an error as one line; a group of errors as its first."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    text = " ".join(str(error).split())
+    return text if isinstance(error, AssertionError) else f"{type(error).__name__}: {text}"
+
+
+def equal(got, expected, what=""):
+    if got != expected:
+        raise AssertionError(f"{what or 'value'} is {short(got)}, expected {short(expected)}")
+
+
+def contains(text, *parts):
+    for part in parts:
+        if part not in text:
+            raise AssertionError(f"{short(part)} is not in {short(text)}")
+
+
+def true(value, what):
+    if not value:
+        raise AssertionError(what)
+
+
+def short(value, limit=500):
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"
+
+
+def run(body):
+    """Runs a suite: `body` gets an empty directory, and nothing of it stays behind."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
+    directory = Path(tempfile.mkdtemp(prefix=f"sinew-e2e-{suite}-")).resolve()
+    try:
+        at_home(directory / "home")
+        with check("the suite runs to its end"):
+            body(directory)
+        with check("no process is left behind"):
+            left = wait_for_no_sinew()
+            equal(left, [], "what still runs")
+    finally:
+        end_descendants()
+        shutil.rmtree(directory, onerror=make_removable)
+    sys.exit(1 if failed else 0)
+
+
+def at_home(home):
+    """Gives this process and its children a home of their own."""
+    for name in [name for name in os.environ if name.startswith(("XDG_", "SINEW_", "GIT_"))]:
+        if name not in ("SINEW_BIN", "SINEW_E2E"):
+            del os.environ[name]
+    os.environ["HOME"] = str(home)
+    for name, place in [
+        ("CONFIG", ".config"),
+        ("STATE", ".local/state"),
+        ("CACHE", ".cache"),
+        ("DATA", ".local/share"),
+    ]:
+        os.environ[f"XDG_{name}_HOME"] = str(home / place)
+        (home / place).mkdir(parents=True)
+    (home / ".gitconfig").write_text(
+        "[safe]\n\tdirectory = *\n[user]\n\tname = e2e\n\temail = e2e@example.invalid\n"
+    )
+
+
+def make_removable(function, path, _):
+    os.chmod(os.path.dirname(path), 0o700)
+    function(path)
+
+
+def descendants():
+    """Returns the processes below this one as (number, name), orphans of children included."""
+    children = {}
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                name, fields = Path(entry, "stat").read_text().rsplit(") ", 1)
+                state, parent = fields.split()[:2]
+                if state != "Z":
+                    name = name.partition("(")[2]
+                    children.setdefault(int(parent), []).append((int(entry.name), name))
+    found, todo = [], [os.getpid()]
+    while todo:
+        below = children.get(todo.pop(), [])
+        found += below
+        todo += [number for number, _ in below]
+    return found
+
+
+def wait_for_no_sinew(seconds=3):
+    """Returns the processes of sinew that are still there after a while."""
+    until = time.monotonic() + seconds
+    while left := [name for _, name in descendants() if name == "sinew"]:
+        if until < time.monotonic():
+            break
+        time.sleep(0.02)
+    return left
+
+
+def end_descendants():
+    while left := descendants():
+        for number, _ in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(number, signal.SIGKILL)
+        time.sleep(0.02)
+
+
+def binary():
+    return os.environ["SINEW_BIN"]
+
+
+def sinew(*args, cwd=None, stdin=b"", timeout=60, env=None):
+    """Runs the command line to its end, and returns (exit code, standard output, errors)."""
+    if isinstance(stdin, str):
+        stdin = stdin.encode()
+    done = subprocess.run(
+        [binary(), *map(os.fspath, args)],
+        cwd=cwd,
+        input=stdin,
+        capture_output=True,
+        timeout=timeout,
+        env={**os.environ, **(env or {})},
+    )
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def call(root, tool, arguments, *options, cwd=None, dialect="native", approvals="allow"):
+    """Calls one tool on the command line, and returns (exit code, the result object)."""
+    code, out, errors = sinew(
+        "--root", root, "--dialect", dialect, "--approvals", approvals, *options,
+        "call", tool, "-", "--json",
+        cwd=cwd or root,
+        stdin=json.dumps(arguments),
+    )
+    if not out:
+        raise AssertionError(f"no result, exit {code}: {short(errors)}")
+    return code, json.loads(out)
+
+
+def text(result):
+    """Returns the text of a result, of `--json` or of MCP."""
+    return "".join(block.get("text", "") for block in result["content"])
+
+
+def unnumbered(shown):
+    """Turns the lines of Read back into what the file holds, and into the note after them."""
+    lines, note = [], ""
+    for row in shown.splitlines(keepends=True):
+        number, arrow, rest = row.partition("→")
+        if arrow and number.strip().isdigit():
+            lines.append(rest)
+        else:
+            note += row
+    return "".join(lines), note
+
+
+def records(where="1", *values):
+    """Returns the outcomes in the ledger, in order, as dictionaries."""
+    import sqlite3
+
+    path = Path(os.environ["XDG_STATE_HOME"]) / "sinew/sinew.db"
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.row_factory = sqlite3.Row
+        rows = database.execute(
+            f"SELECT * FROM record WHERE phase = 'outcome' AND {where} ORDER BY seq", values
+        )
+        return [dict(row) for row in rows]
+
+
+def write(path, content):
+    """Writes a file of a test, with its directories, and returns its path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def clone(into):
+    """Clones the repository that this script lies in."""
+    subprocess.run(
+        ["git", "clone", "--quiet", "--no-hardlinks", REPOSITORY, into], check=True, timeout=120
+    )
+    return into
+
+
+def tracked(repository, *patterns):
+    out = subprocess.run(
+        ["git", "ls-files", "-z", *patterns], cwd=repository, check=True, capture_output=True
+    ).stdout
+    return [name for name in out.decode().split("\0") if name]
+
+
+def hard_to_search(directory, n_files=400):
+    """Makes a tree that takes long to search and little space: one text under many names."""
+    words = "".join(f"{n:07d} the quick brown fox jumps over a lazy dog\n" for n in range(80_000))
+    first = write(directory / "0.txt", words)
+    for n in range(1, n_files):
+        os.link(first, directory / f"{n}.txt")
+    return directory
