@@ -126,6 +126,12 @@ pub(crate) fn serve_null(args: &[String]) -> Result<()> {
     null::serve(args)
 }
 
+/// Installs ripgrep into the ignored folder unless it is there: the tests of the searches compare
+/// with it.
+pub(crate) fn ripgrep(root: &Path) -> Result<()> {
+    peers::ripgrep(root, &root.join(".bench")).map(drop)
+}
+
 pub(crate) fn run(root: &Path, args: &[String]) -> Result<()> {
     let options = Options::parse(args)?;
     let rows = options.rows();

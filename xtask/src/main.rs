@@ -73,6 +73,7 @@ fn check(args: &[String]) -> Result<()> {
 }
 
 fn test(args: &[String]) -> Result<()> {
+    bench::ripgrep(&root())?;
     cargo(&["test", "--workspace"], args)
 }
 

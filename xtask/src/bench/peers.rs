@@ -53,7 +53,7 @@ pub(super) struct Peers {
 impl Peers {
     /// Installs what is missing. `ours` is the sinew to measure, `None` where only peers are.
     pub(super) fn obtain(root: &Path, folder: &Path, ours: Option<PathBuf>) -> Result<Self> {
-        let rg = installed(root, folder, "rg", RIPGREP)?;
+        let rg = ripgrep(root, folder)?;
         let rust_fs = installed(root, folder, "rust-mcp-filesystem", RUST_FS)?;
         let node_fs = match node_fs(folder) {
             Ok(entry) => Some(entry),
@@ -270,6 +270,11 @@ pub(super) fn build_ours(root: &Path) -> Result<PathBuf> {
         (name == "sinew").then(|| PathBuf::from(binary))
     });
     binaries.next_back().context("cargo names no binary of sinew")
+}
+
+/// Returns ripgrep, which is installed unless it is there.
+pub(super) fn ripgrep(root: &Path, folder: &Path) -> Result<PathBuf> {
+    installed(root, folder, "rg", RIPGREP)
 }
 
 /// Returns a binary of a crate, which is installed unless it is there in this version.
