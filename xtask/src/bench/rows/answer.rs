@@ -21,8 +21,16 @@ pub(super) fn whole(root: &Path, text: &str) -> Result<String> {
 
 /// Returns the lines of an answer that are no notes.
 pub(super) fn lines(text: &str) -> Vec<&str> {
-    let is_note = |line: &str| line.starts_with('[') && line.ends_with(']');
     text.lines().filter(|line| !line.is_empty() && !is_note(line)).collect()
+}
+
+fn is_note(line: &str) -> bool {
+    line.starts_with('[') && line.ends_with(']')
+}
+
+/// Returns the notes of an answer, which often tell why it is not what it should be.
+fn notes(text: &str) -> String {
+    text.lines().filter(|line| is_note(line)).collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the lines of the answer of ripgrep.
@@ -42,9 +50,10 @@ pub(super) fn same(text: &str, expected: &BTreeSet<&str>) -> Result<()> {
     let missing = expected.difference(&found).next();
     let extra = found.difference(expected).next();
     bail!(
-        "the answer is wrong: {} lines, expected {}; first missing {missing:?}, first extra {extra:?}",
+        "the answer is wrong: {} lines, expected {}; first missing {missing:?}, first extra {extra:?} {}",
         found.len(),
-        expected.len()
+        expected.len(),
+        notes(text)
     )
 }
 
@@ -56,12 +65,13 @@ pub(super) fn same_order(text: &str, expected: &[&str]) -> Result<()> {
     }
     let at = found.iter().zip(expected).take_while(|(a, b)| a == b).count();
     bail!(
-        "the answer is wrong: {} lines, expected {}; line {} is {:?}, expected {:?}",
+        "the answer is wrong: {} lines, expected {}; line {} is {:?}, expected {:?} {}",
         found.len(),
         expected.len(),
         at + 1,
         found.get(at),
-        expected.get(at)
+        expected.get(at),
+        notes(text)
     )
 }
 

@@ -308,7 +308,7 @@ fn check_first(text: &str, whole: &BTreeSet<&str>, n: usize) -> Result<()> {
 }
 
 pub(in super::super) fn grep_long_line(bench: &Bench, sheet: &mut Sheet) -> Result<()> {
-    const PATTERN: &str = "[a-f]+[0-9]q";
+    const PATTERN: &str = "[0-9]{4}";
     let path = tree::long_line(&bench.work, 50_000_000)?;
     let path = path.to_string_lossy();
     let search = Search {
