@@ -242,9 +242,13 @@ def tracked(repository, *patterns):
     return [name for name in out.decode().split("\0") if name]
 
 
-def hard_to_search(directory, n_files=400):
-    """Makes a tree that takes long to search and little space: one text under many names."""
-    words = "".join(f"{n:07d} the quick brown fox jumps over a lazy dog\n" for n in range(80_000))
+# A pattern that is slow to look for in what `hard_to_search` makes, and found nowhere.
+SLOW = r"(?i)(\w+ )+lazy (cat|cow|\w{9,})$"
+
+
+def hard_to_search(directory, n_files=400, n_lines=80_000):
+    """Makes a directory that takes long to search and little space: one text, many names."""
+    words = "".join(f"{n:07d} the quick brown fox jumps over a lazy dog\n" for n in range(n_lines))
     first = write(directory / "0.txt", words)
     for n in range(1, n_files):
         os.link(first, directory / f"{n}.txt")

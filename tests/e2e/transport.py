@@ -236,7 +236,7 @@ def recorded(where, n=1, seconds=5):
 
 
 def slow(root):
-    return {"pattern": r"(?i)(\w+ )+lazy (cat|cow|\w{9,})$", "path": "slow"}
+    return {"pattern": checks.SLOW, "path": str(root / "slow")}
 
 
 def ends(root):
