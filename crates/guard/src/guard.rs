@@ -22,6 +22,18 @@ use crate::resolve::{self, Place, Resolver, Spot};
 use crate::roots::{DIRECTORY_PATH, Root, RootError, Roots};
 use crate::rules::{self, PathRules, RuleError};
 
+/// Where the person's own ignore file for every repository lies.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum GlobalIgnore {
+    /// Nowhere.
+    #[default]
+    None,
+    /// At this path.
+    At(PathBuf),
+    /// Where git's configuration says; it is read when the first walk needs it, not at start.
+    FromGit,
+}
+
 /// What a guard is opened with.
 #[derive(Debug, Clone)]
 pub struct GuardSettings {
@@ -34,7 +46,7 @@ pub struct GuardSettings {
     /// Real absolute directories that no call may touch, such as the state directory.
     pub denied: Vec<PathBuf>,
     /// The person's own ignore file for every repository, where there is one.
-    pub global_ignore: Option<PathBuf>,
+    pub global_ignore: GlobalIgnore,
 }
 
 impl GuardSettings {
@@ -45,7 +57,7 @@ impl GuardSettings {
             resolver: Resolver::Auto,
             files: Arc::new(FileSettings::default()),
             denied: Vec::new(),
-            global_ignore: None,
+            global_ignore: GlobalIgnore::None,
         }
     }
 }

@@ -18,7 +18,7 @@ use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
@@ -27,6 +27,7 @@ use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 use sinew_tool::{FileKind, Identity};
 
+use crate::guard::GlobalIgnore;
 use crate::roots::{DIRECTORY_PATH, FILE_READ, open_name};
 use crate::stat::{identity_of, kind_of};
 
@@ -42,7 +43,8 @@ const YOUNG_SECONDS: i64 = 2;
 /// Compiled ignore files of all walks.
 #[derive(Debug)]
 pub(crate) struct IgnoreCache {
-    global: Option<PathBuf>,
+    global: GlobalIgnore,
+    from_git: OnceLock<Option<PathBuf>>,
     kept: Mutex<Kept>,
 }
 
@@ -53,9 +55,9 @@ struct Kept {
 }
 
 impl IgnoreCache {
-    /// Returns a cache; `global` is the person's own ignore file, where there is one.
-    pub(crate) fn new(global: Option<PathBuf>) -> Self {
-        Self { global, kept: Mutex::default() }
+    /// Returns a cache; `global` says where the person's own ignore file lies.
+    pub(crate) fn new(global: GlobalIgnore) -> Self {
+        Self { global, from_git: OnceLock::new(), kept: Mutex::default() }
     }
 
     /// Returns the rules of one file, or nothing where there are none. A link is not followed.
@@ -66,7 +68,13 @@ impl IgnoreCache {
 
     /// Returns the rules of the person's own file, which may well be a link.
     fn global(&self) -> Option<Arc<Gitignore>> {
-        let path = self.global.as_ref()?;
+        let path = match &self.global {
+            GlobalIgnore::None => return None,
+            GlobalIgnore::At(path) => path,
+            GlobalIgnore::FromGit => {
+                self.from_git.get_or_init(ignore::gitignore::gitconfig_excludes_path).as_ref()?
+            }
+        };
         let stat = statat(CWD, path, AtFlags::empty()).ok()?;
         let flags = FILE_READ.difference(OFlags::NOFOLLOW);
         self.rules(&stat, || openat(CWD, path, flags, Mode::empty()))

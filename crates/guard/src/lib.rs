@@ -26,7 +26,7 @@ mod walk;
 
 pub use clear::{Cleared, Contained};
 pub use clock::SystemClock;
-pub use guard::{Guard, GuardError, GuardSettings};
+pub use guard::{GlobalIgnore, Guard, GuardError, GuardSettings};
 pub use judge::{Case, Clearance, Profile, Rules, judge, name_matches};
 pub use ledger::{LedgerSync, Recorded, SqliteLedger};
 pub use resolve::Resolver;

@@ -23,7 +23,7 @@ pub(crate) struct Frame<'a> {
 }
 
 /// What kind of message a frame is.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Request,
     Notification,

@@ -17,6 +17,7 @@ use sinew_runtime::{CallOptions, Runtime};
 use sinew_tool::{Arguments, BoxFuture, Cancel, Reply};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
 use crate::engine::Engine;
 use crate::frame::{self, Fault, Frame, Kind};
@@ -99,11 +100,44 @@ struct Connection {
     stateless: bool,
 }
 
-/// The protocol library on its thread.
+/// The protocol library and its runtime.
 struct Library {
     handle: Handle,
     messages: mpsc::Sender<RxJsonRpcMessage<RoleServer>>,
+    /// The runtime before it has a thread of its own, and the task that serves.
+    parked: Option<(tokio::runtime::Runtime, JoinHandle<()>)>,
 }
+
+impl Library {
+    /// Answers a first request on this thread: nobody else has to wake up for it. A request that is
+    /// not the first comes back.
+    fn answer_first(
+        &mut self,
+        message: RxJsonRpcMessage<RoleServer>,
+        id: &str,
+        owed: &Owed,
+    ) -> Option<RxJsonRpcMessage<RoleServer>> {
+        let Some((runtime, _)) = &self.parked else { return Some(message) };
+        if let Err(error) = self.messages.try_send(message) {
+            return Some(error.into_inner());
+        }
+        // One that takes longer goes on when the runtime gets its thread.
+        let _ = runtime.block_on(async { tokio::time::timeout(FIRST, owed.settled(id)).await });
+        None
+    }
+
+    /// Gives the runtime a thread of its own, unless it has one.
+    fn run(&mut self) {
+        if let Some((runtime, task)) = self.parked.take() {
+            let run = move || drop(runtime.block_on(task));
+            // Without a thread nothing would ever be answered; then the end of the input ends it.
+            let _ = std::thread::Builder::new().name(String::from("mcp")).spawn(run);
+        }
+    }
+}
+
+/// How long a first request may occupy the reading thread.
+const FIRST: Duration = Duration::from_millis(100);
 
 impl Connection {
     fn new(engine: Engine, output: Output) -> Self {
@@ -223,9 +257,11 @@ impl Connection {
             return false;
         }
         let Some(stateless) = self.shape(params.meta.as_ref()) else { return false };
-        let Some(handle) = self.library().map(|library| library.handle.clone()) else {
-            return false;
-        };
+        let handle = self.library().map(|library| {
+            library.run();
+            library.handle.clone()
+        });
+        let Some(handle) = handle else { return false };
         let cancel = Cancel::default();
         let options = CallOptions { cancel: cancel.clone(), ..CallOptions::default() };
         let mut call =
@@ -311,10 +347,17 @@ impl Connection {
         if self.flush().is_err() {
             return;
         }
-        if let (Kind::Request, Some(id)) = (kind, id) {
-            self.owed.add(id);
+        let owed = self.owed.clone();
+        if let (Kind::Request, Some(id)) = (kind, &id) {
+            owed.add(id.clone());
         }
-        if let Some(library) = self.library() {
+        let Some(library) = self.library() else { return };
+        let left = match id.filter(|_| kind == Kind::Request) {
+            Some(id) => library.answer_first(message, &id, &owed),
+            None => Some(message),
+        };
+        library.run();
+        if let Some(message) = left {
             // A full channel stops the reader, as a full pipe would.
             let _ = library.messages.blocking_send(message);
         }
@@ -339,11 +382,11 @@ impl Connection {
     }
 
     /// Returns the protocol library, started with its runtime the first time it is needed.
-    fn library(&mut self) -> Option<&Library> {
+    fn library(&mut self) -> Option<&mut Library> {
         if self.library.is_none() {
             self.library = self.start().ok();
         }
-        self.library.as_ref()
+        self.library.as_mut()
     }
 
     fn start(&self) -> io::Result<Library> {
@@ -356,38 +399,34 @@ impl Connection {
         let shaken = Arc::clone(&self.shaken);
         let shaken: Arc<dyn Fn() + Send + Sync> =
             Arc::new(move || shaken.store(true, Ordering::Release));
-        std::thread::Builder::new().name(String::from("mcp")).spawn(move || {
-            runtime.block_on(async {
-                tokio::spawn(tell_changes(Arc::clone(&engine)));
-                // A client whose handshake failed may try again.
-                while !receiver.lock().await.is_closed() {
-                    let transport = Channel {
-                        messages: Arc::clone(&receiver),
-                        output: output.clone(),
-                        owed: owed.clone(),
-                        shaken: Arc::clone(&shaken),
-                    };
-                    if let Ok(service) = Handler(Arc::clone(&engine)).serve(transport).await {
-                        let told = tokio::spawn(tell_client_changes(
-                            Arc::clone(&engine),
-                            service.peer().clone(),
-                        ));
-                        let _ = service.waiting().await;
-                        told.abort();
-                    }
+        let task = runtime.spawn(async move {
+            tokio::spawn(tell_changes(Arc::clone(&engine)));
+            // A client whose handshake failed may try again.
+            while !receiver.lock().await.is_closed() {
+                let transport = Channel {
+                    messages: Arc::clone(&receiver),
+                    output: output.clone(),
+                    owed: owed.clone(),
+                    shaken: Arc::clone(&shaken),
+                };
+                if let Ok(service) = Handler(Arc::clone(&engine)).serve(transport).await {
+                    let told = tokio::spawn(tell_client_changes(
+                        Arc::clone(&engine),
+                        service.peer().clone(),
+                    ));
+                    let _ = service.waiting().await;
+                    told.abort();
                 }
-            });
-        })?;
-        Ok(Library { handle, messages })
+            }
+        });
+        Ok(Library { handle, messages, parked: Some((runtime, task)) })
     }
 
     /// Waits for the answers that are still due, unless nobody is there to read them.
     fn drain(&mut self, gone: &dyn Fn() -> bool) {
         let until = Instant::now() + DRAIN;
-        while !(locked(&self.moved).is_empty() && self.owed.is_empty()) && !gone() {
-            if until < Instant::now() {
-                break;
-            }
+        let due = || !locked(&self.moved).is_empty() || !self.owed.is_empty();
+        while due() && !gone() && Instant::now() < until {
             std::thread::sleep(DRAIN_STEP);
         }
         locked(&self.moved).values().for_each(Cancel::cancel);

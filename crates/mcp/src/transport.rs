@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rmcp::model::ServerResult;
 use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 /// The output, shared: one message is written whole before the next.
 #[derive(Clone)]
@@ -28,7 +28,7 @@ impl Output {
 
 /// What the protocol library owes the client, by request id as JSON.
 #[derive(Clone, Default)]
-pub(crate) struct Owed(Arc<Mutex<HashSet<String>>>);
+pub(crate) struct Owed(Arc<Mutex<HashSet<String>>>, Arc<Notify>);
 
 impl Owed {
     pub(crate) fn add(&self, id: String) {
@@ -37,6 +37,14 @@ impl Owed {
 
     pub(crate) fn settle(&self, id: &str) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        self.1.notify_one();
+    }
+
+    /// Waits until one request is answered. One waiter at a time.
+    pub(crate) async fn settled(&self, id: &str) {
+        while self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(id) {
+            self.1.notified().await;
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {

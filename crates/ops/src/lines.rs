@@ -121,8 +121,8 @@ fn push_number(out: &mut String, number: u64) {
             break;
         }
     }
-    (width..6).for_each(|_| out.push(' '));
-    out.extend(digits.iter().skip(20 - width).map(|digit| char::from(*digit)));
+    let shown = digits.get(20 - usize::max(width, 6)..).unwrap_or_default();
+    out.push_str(std::str::from_utf8(shown).unwrap_or_default());
 }
 
 /// What a window may hold.

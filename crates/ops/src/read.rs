@@ -164,7 +164,7 @@ fn read(args: &Args, cx: &Context, target: &FileTarget, opened: &Opened) -> Resu
     }
     let mut scan = Scan::new(cx, target, &opened.file);
     let head = match usize::try_from(size) {
-        Ok(n) if 0 < n && size <= SMALL => scan.block(n + 1)?,
+        Ok(n) if 0 < n && n < BLOCK => scan.block(n + 1)?,
         _ => scan.block(BLOCK)?,
     };
     let encoding = match source::sniff(head) {

@@ -4,7 +4,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sinew_guard::{Guard, GuardError, GuardSettings, Resolver, Rules, Store, SystemClock};
+use sinew_guard::{
+    GlobalIgnore, Guard, GuardError, GuardSettings, Resolver, Rules, Store, SystemClock,
+};
 use sinew_tool::{
     BoxFuture, Cancel, Clock, Dialect, FileSettings, Hook, Ledger, Memo, Progress, Recorder, Reply,
     Request, Tool,
@@ -138,7 +140,7 @@ pub struct Builder {
     dialects: Vec<(Dialect, FileSettings)>,
     roots: Vec<PathBuf>,
     denied: Vec<PathBuf>,
-    global_ignore: Option<PathBuf>,
+    global_ignore: GlobalIgnore,
     resolver: Resolver,
     rules: Rules,
     asking: Asking,
@@ -156,7 +158,7 @@ impl Builder {
             dialects: vec![(dialect, (dialect.settings)())],
             roots: Vec::new(),
             denied: Vec::new(),
-            global_ignore: None,
+            global_ignore: GlobalIgnore::None,
             resolver: Resolver::Auto,
             rules: Rules::default(),
             asking: Asking::default(),
@@ -197,10 +199,10 @@ impl Builder {
         self
     }
 
-    /// Sets the person's own ignore file for every repository.
+    /// Sets where the person's own ignore file for every repository lies.
     #[must_use]
-    pub fn global_ignore(mut self, path: Option<PathBuf>) -> Self {
-        self.global_ignore = path;
+    pub fn global_ignore(mut self, at: GlobalIgnore) -> Self {
+        self.global_ignore = at;
         self
     }
 

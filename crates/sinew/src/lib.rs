@@ -49,7 +49,9 @@ pub mod dialects {
     pub use sinew_dialects::{ALL, MOLTIS, NATIVE, dialect};
 }
 
-pub use sinew_guard::{LedgerSync, Profile, Recorded, Resolver, Rules, SqliteLedger, StateDir};
+pub use sinew_guard::{
+    GlobalIgnore, LedgerSync, Profile, Recorded, Resolver, Rules, SqliteLedger, StateDir,
+};
 pub use sinew_runtime::{
     Approvals, Asking, BuildError, Builder, CallOptions, Catalog, MemoryLedger, NoLedger, Runtime,
     ToolInfo,

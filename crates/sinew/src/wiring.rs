@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
-use sinew_guard::{Recorded, SqliteLedger, StateDir};
+use sinew_guard::{GlobalIgnore, Recorded, SqliteLedger, StateDir};
 use sinew_runtime::{Asking, Builder, NoLedger, Runtime};
 use sinew_tool::{Approver, Effects, Ledger, Tool};
 
@@ -138,7 +138,7 @@ pub(crate) fn wire(
         .settings(|into| into.clone_from(&files))
         .rules(settings.rules.clone())
         .resolver(settings.resolver)
-        .global_ignore(ignore::gitignore::gitconfig_excludes_path())
+        .global_ignore(GlobalIgnore::FromGit)
         .asking(Asking {
             approvals: settings.approvals,
             approver,

@@ -12,7 +12,7 @@ use crate::clock::SystemClock;
 /// The table. A call that changes nothing has one row, its outcome; a change has its intent first.
 pub(super) const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS record (
-        seq          INTEGER PRIMARY KEY AUTOINCREMENT,
+        seq          INTEGER PRIMARY KEY,
         phase        TEXT NOT NULL CHECK (phase IN ('intent', 'outcome')),
         at_ms        INTEGER NOT NULL,
         ticket       INTEGER,
@@ -43,7 +43,6 @@ pub(super) const SCHEMA: &str = "
     ) STRICT;
     CREATE INDEX IF NOT EXISTS unsettled ON record (settled)
         WHERE phase = 'intent' AND settled = 0;
-    CREATE INDEX IF NOT EXISTS by_call ON record (call_id);
     PRAGMA user_version = 1;
 ";
 

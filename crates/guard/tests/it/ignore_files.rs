@@ -193,7 +193,7 @@ fn the_persons_own_file_counts_last_and_only_in_repositories() {
     std::os::unix::fs::symlink("dotfiles", tree.top.join("global")).unwrap();
     let seen = || {
         let settings = GuardSettings {
-            global_ignore: Some(tree.top.join("global")),
+            global_ignore: sinew_guard::GlobalIgnore::At(tree.top.join("global")),
             ..GuardSettings::new(vec![tree.root.clone()])
         };
         walk(&Guard::open(settings).unwrap(), ".", &OPTIONS).0.join(" ")

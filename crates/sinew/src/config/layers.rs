@@ -65,8 +65,9 @@ impl Layers {
     /// Returns the built-in defaults.
     pub fn with_defaults() -> Result<Self, ConfigError> {
         let mut layers = Self::default();
-        let text = include_str!("default.toml");
-        layers.add_toml(text, Path::new("default.toml"), |_| Origin::Default, Tighten::No)?;
+        let tree: Value = toml_edit::de::from_str(include_str!("default.toml"))
+            .map_err(|error| ConfigError(format!("default.toml: {error}")))?;
+        layers.add_tree(tree, &|_| Origin::Default, Tighten::No);
         Ok(layers)
     }
 
