@@ -1,0 +1,247 @@
+"""Claude Code at work with the tools of sinew alone: its own are denied, its model is scripted.
+
+With root the suite moves into a network namespace that has loopback only.
+"""
+
+import contextlib
+import fcntl
+import http.server
+import json
+import os
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+
+import checks
+from checks import Skip, check, contains, equal, true
+
+TASK = "E2E-TASK: make the greeting polite"
+FINAL = "FINAL: the greeting is polite now"
+SOURCE = 'fn greet(name: &str) {\r\n    println!("hey {name}");\n}\n\nfn main() {\n    greet("you");\n}'
+GREETING = ('    println!("hey {name}");', '    println!("good day, {name}");')
+
+# The tools of Claude Code that reach files or run commands.
+DENIED = ["Bash", "Edit", "Glob", "Grep", "NotebookEdit", "Read", "Write"]
+
+# What the model says turn by turn: (text, tool, arguments), and what it must have been answered.
+TURNS = [
+    ("Looking.", "Grep", {"pattern": "fn greet", "output_mode": "content", "-n": True},
+     "src/greet.rs:1:fn greet(name: &str) {"),
+    ("Reading.", "Read", {"file_path": "src/greet.rs"}, '     2→    println!("hey {name}");\n'),
+    ("Editing.", "Edit",
+     {"file_path": "src/greet.rs", "old_string": GREETING[0], "new_string": GREETING[1]},
+     "src/greet.rs"),
+    ("Reading again.", "Read", {"file_path": "src/greet.rs", "offset": 2, "limit": 1},
+     '     2→    println!("good day, {name}");\n'),
+    ("Trying outside.", "Read", {"file_path": "/etc/passwd"}, "path denied: /etc/passwd"),
+    ("Trying its own.", None, None, None),
+]
+
+
+def fixtures():
+    turns = []
+    for n, (text, tool, arguments, _) in enumerate(TURNS):
+        name = f"mcp__sinew__{tool}" if tool else "Bash"
+        arguments = arguments or {"command": "touch ran", "description": "runs"}
+        call = {"name": name, "arguments": arguments}
+        turns.append((n, {"content": text, "toolCalls": [call]}))
+    turns.append((len(turns), {"content": FINAL}))
+    return {
+        "fixtures": [
+            {"match": {"userMessage": "E2E-TASK", "turnIndex": n}, "response": response}
+            for n, response in turns
+        ]
+    }
+
+
+def loopback_up():
+    request = struct.pack("16sh", b"lo", 1 | 64)
+    with socket.socket() as any_socket:
+        fcntl.ioctl(any_socket, 0x8914, request)
+
+
+def free_port():
+    with socket.socket() as any_socket:
+        any_socket.bind(("127.0.0.1", 0))
+        return any_socket.getsockname()[1]
+
+
+@contextlib.contextmanager
+def model(directory):
+    """Starts the scripted model, and hands out its address and the requests it got."""
+    port = free_port()
+    script = checks.write(directory / "fixtures.json", json.dumps(fixtures()))
+    process = subprocess.Popen(
+        ["llmock", "-p", str(port), "-f", script, "--strict", "--validate-on-load"],
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        stderr=(directory / "llmock.log").open("wb"),
+        env={**os.environ, "AIMOCK_STRICT_TURN_INDEX": "1"},
+    )
+    for _ in range(200):
+        with contextlib.suppress(OSError):
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            break
+        time.sleep(0.1)
+    requests = []
+    between = listener(f"http://127.0.0.1:{port}", requests)
+    try:
+        yield f"http://127.0.0.1:{between.server_address[1]}", requests
+    finally:
+        between.shutdown()
+        process.send_signal(signal.SIGTERM)
+        process.wait(10)
+
+
+def listener(to, requests):
+    """Stands between a client and its model, and keeps what the client asks."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers.get("content-length", 0)))
+            with contextlib.suppress(ValueError):
+                requests.append(json.loads(body))
+            headers = {
+                name: value
+                for name, value in self.headers.items()
+                if name.lower() not in ("host", "content-length", "accept-encoding", "connection")
+            }
+            asked = urllib.request.Request(to + self.path, body, headers)
+            try:
+                answer = urllib.request.urlopen(asked, timeout=60)
+            except urllib.error.HTTPError as error:
+                answer = error
+            with answer:
+                content = answer.read()
+            self.send_response(answer.status)
+            self.send_header("content-type", answer.headers.get("content-type", ""))
+            self.send_header("content-length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server
+
+
+def project(directory):
+    """Makes a project that a person set up for sinew and trusts."""
+    root = directory / "project"
+    checks.write(root / "src/greet.rs", SOURCE)
+    server = {
+        "command": checks.binary(),
+        "args": ["--approvals", "trust-client", "mcp"],
+        "alwaysLoad": True,
+    }
+    checks.write(root / ".mcp.json", json.dumps({"mcpServers": {"sinew": server}}))
+    settings = {
+        "permissions": {"allow": ["mcp__sinew"], "deny": DENIED},
+        "enabledMcpjsonServers": ["sinew"],
+    }
+    checks.write(root / ".claude/settings.json", json.dumps(settings))
+    trusted = {"projects": {str(root): {"hasTrustDialogAccepted": True}}}
+    checks.write(checks.Path(os.environ["HOME"]) / ".claude.json", json.dumps(trusted))
+    return root
+
+
+def claude(root, address):
+    """Lets Claude Code do the task, and returns its events."""
+    kept = {name: os.environ[name] for name in os.environ if not name.startswith("CLAUDE")}
+    done = subprocess.run(
+        ["claude", "-p", TASK, "--model", "claude-sonnet-4-5", "--output-format", "stream-json",
+         "--verbose"],
+        cwd=root, stdin=subprocess.DEVNULL, capture_output=True, timeout=180,
+        env={
+            **kept,
+            "ANTHROPIC_BASE_URL": address,
+            "ANTHROPIC_API_KEY": "none",
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "DISABLE_AUTOUPDATER": "1",
+            "MAX_THINKING_TOKENS": "0",
+            "IS_SANDBOX": "1",
+        },
+    )
+    if done.returncode:
+        said = (done.stderr + done.stdout[-2000:]).decode()
+        raise AssertionError(f"exit {done.returncode}: {checks.short(said, 3000)}")
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def results(events):
+    """Returns what each tool call was answered, in order, as (text, whether it failed)."""
+    found = []
+    for event in events:
+        if event["type"] != "user":
+            continue
+        for block in event["message"]["content"]:
+            if block["type"] == "tool_result":
+                content = block["content"]
+                text = content if isinstance(content, str) else checks.text(block)
+                found.append((text, block.get("is_error", False)))
+    return found
+
+
+def body(directory):
+    with check("Claude Code and the scripted model are installed"):
+        missing = [name for name in ["claude", "llmock"] if not shutil.which(name)]
+        if missing:
+            raise Skip(f"{missing} missing; tests/e2e/run installs them")
+    if missing:
+        return
+    root = project(directory)
+    with model(directory) as (address, requests):
+        events = claude(root, address)
+    start = next(event for event in events if event.get("subtype") == "init")
+    with check("its own tools are gone, and those of sinew are there"):
+        equal([server["status"] for server in start["mcp_servers"]], ["connected"])
+        equal(sorted(set(start["tools"]) & set(DENIED)), [])
+        ours = [name for name in start["tools"] if name.startswith("mcp__sinew__")]
+        true({f"mcp__sinew__{tool}" for _, tool, *_ in TURNS if tool} <= set(ours), str(ours))
+    with check("the model is shown them from the first turn"):
+        asked = next(request for request in requests if "E2E-TASK" in json.dumps(request))
+        shown = {tool["name"]: tool for tool in asked["tools"]}
+        equal(sorted(set(shown) & set(DENIED)), [])
+        for name in ours:
+            true(name in shown and not shown[name].get("defer_loading"), f"{name} is deferred")
+            contains(shown[name]["input_schema"]["type"], "object")
+    for n, ((text, failed), (_, tool, _, said)) in enumerate(zip(results(events), TURNS), 1):
+        with check(f"turn {n}: the model gets the answer of {tool or 'no other tool'}"):
+            if tool:
+                equal(failed, "denied" in said, text)
+                contains(text, said)
+            else:
+                equal(failed, True, "whether it failed")
+                true(not (root / "ran").exists(), "the command ran")
+    with check("every turn was taken, to the last word"):
+        equal(len(results(events)), len(TURNS))
+        last = events[-1]
+        equal((last["type"], last["result"], last["num_turns"]), ("result", FINAL, len(TURNS) + 1))
+    with check("the file changed exactly as it was told to"):
+        equal((root / "src/greet.rs").read_bytes(), SOURCE.replace(*GREETING).encode())
+        names = sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
+        equal(names, [".claude/settings.json", ".mcp.json", "src/greet.rs"])
+    with check("the ledger holds every one of these calls"):
+        rows = [(row["tool"], row["outcome"], row["surface"]) for row in checks.records()]
+        expected = [
+            (tool, "path_denied" if "denied" in said else "ok", "mcp")
+            for _, tool, _, said in TURNS
+            if tool
+        ]
+        equal(rows, expected)
+
+
+if os.getuid() == 0 and not os.environ.get("E2E_LOOPBACK_ONLY"):
+    os.environ["E2E_LOOPBACK_ONLY"] = "1"
+    os.execvp("unshare", ["unshare", "--net", sys.executable, *sys.argv])
+if os.environ.get("E2E_LOOPBACK_ONLY"):
+    loopback_up()
+checks.run(body)

@@ -1,0 +1,72 @@
+"""The inspector's command line: the list of tools, and a call of each."""
+
+import json
+import shutil
+import subprocess
+
+import checks
+from checks import Skip, check, contains, equal
+
+# (tool, arguments as the inspector takes them, what the text must say)
+CALLS = [
+    ("Read", ["file_path=f.txt"], "     1→hello\n"),
+    ("Read", ["file_path=f.txt", "offset=2", "limit=1"], "     2→there\n"),
+    ("Write", ["file_path=new/w.txt", "content=written"], "w.txt"),
+    ("Edit", ["file_path=f.txt", "old_string=hello", "new_string=hullo"], "f.txt"),
+    (
+        "MultiEdit",
+        ["file_path=f.txt", 'edits=[{"old_string":"there","new_string":"here"}]'],
+        "f.txt",
+    ),
+    ("Glob", ["pattern=**/*.txt"], "new/w.txt"),
+    ("Grep", ["pattern=^h", "output_mode=content", "-n=true"], "f.txt:2:here"),
+    ("List", ["path=."], "f.txt"),
+]
+
+
+def inspect(root, *args):
+    """Returns what the inspector printed."""
+    command = ["mcp-inspector", "--cli", checks.binary(), "--root", str(root), "--tools", "all"]
+    command += ["--approvals", "trust-client", "mcp", *args]
+    done = subprocess.run(
+        command, cwd=root, stdin=subprocess.DEVNULL, capture_output=True, timeout=120
+    )
+    try:
+        return done.returncode, json.loads(done.stdout)
+    except ValueError:
+        said = (done.stdout + done.stderr).decode()
+        raise AssertionError(f"exit {done.returncode}: {checks.short(said)}") from None
+
+
+def body(directory):
+    root = directory / "project"
+    checks.write(root / "f.txt", "hello\nthere\n")
+    with check("the inspector is installed"):
+        if not shutil.which("mcp-inspector"):
+            raise Skip("there is no mcp-inspector; tests/e2e/run installs it")
+    with check("tools/list shows the seven tools"):
+        code, listed = inspect(root, "--method", "tools/list")
+        equal((code, [tool["name"] for tool in listed["tools"]]), (0, checks.TOOLS))
+    for tool, arguments, said in CALLS:
+        with check(f"tools/call {tool} {' '.join(arguments)}"):
+            flags = [part for argument in arguments for part in ("--tool-arg", argument)]
+            code, result = inspect(root, "--method", "tools/call", "--tool-name", tool, *flags)
+            equal((code, result.get("isError", False)), (0, False), checks.text(result))
+            contains(checks.text(result), said)
+    with check("tools/call of what is refused is an error"):
+        _, result = inspect(
+            root, "--method", "tools/call", "--tool-name", "Read",
+            "--tool-arg", "file_path=/etc/passwd",
+        )
+        equal(result["isError"], True)
+        contains(checks.text(result), "path denied: /etc/passwd")
+    with check("the files are as they were written and edited"):
+        equal((root / "f.txt").read_text(), "hullo\nhere\n")
+        equal((root / "new/w.txt").read_text(), "written")
+    with check("the ledger names the inspector"):
+        rows = checks.records("outcome = 'ok'")
+        equal(sorted({row["tool"] for row in rows}), sorted(checks.TOOLS))
+        equal({row["client"] is not None for row in rows}, {True})
+
+
+checks.run(body)
