@@ -54,7 +54,7 @@ pub(crate) fn list(
 ) -> Result<Listing, FileError> {
     let beneath = target.path.strip_prefix(&target.root).unwrap_or(&target.path);
     let own = beneath.iter().any(rules::is_own);
-    let judged = own || !guard.rules.is_empty();
+    let judged = own || guard.rules.judge_beneath(&target.path);
     let mut listing = Listing::default();
     let mut kept: BinaryHeap<Kept> = BinaryHeap::new();
     let mut path = target.path.clone();

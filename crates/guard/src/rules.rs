@@ -76,6 +76,13 @@ impl PathRules {
         self.allow.is_none() && self.deny.is_none() && self.closed.is_empty()
     }
 
+    /// Returns whether a path beneath a directory may fail, so that entries of a walk must be judged
+    /// one by one. Closed directories elsewhere say nothing of them.
+    pub(crate) fn judge_beneath(&self, dir: &Path) -> bool {
+        let near = |closed: &PathBuf| closed.starts_with(dir) || dir.starts_with(closed);
+        self.allow.is_some() || self.deny.is_some() || self.closed.iter().any(near)
+    }
+
     /// Refuses a real path that no call may touch.
     pub(crate) fn check(&self, real: &Path) -> Result<(), FileError> {
         self.check_denied(real)?;

@@ -119,7 +119,7 @@ pub(crate) fn walk(
         stop,
         start: Arc::new(start),
         base,
-        judged: !guard.rules.is_empty(),
+        judged: guard.rules.judge_beneath(&target.path),
         kernel: guard.roots.kernel_resolves(),
         n_threads,
         queues: Queues::new(n_threads),

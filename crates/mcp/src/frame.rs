@@ -97,10 +97,15 @@ pub(crate) fn write_fault(out: &mut Vec<u8>, fault: &Fault) {
 
 /// Writes a response around a result that is already JSON.
 pub(crate) fn write_result(out: &mut Vec<u8>, id: &str, result: &[u8]) {
+    write_result_with(out, id, |out| out.extend_from_slice(result));
+}
+
+/// Writes a response around a result that is written in place.
+pub(crate) fn write_result_with(out: &mut Vec<u8>, id: &str, result: impl FnOnce(&mut Vec<u8>)) {
     out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
     out.extend_from_slice(id.as_bytes());
     out.extend_from_slice(b",\"result\":");
-    out.extend_from_slice(result);
+    result(out);
     out.extend_from_slice(b"}\n");
 }
 

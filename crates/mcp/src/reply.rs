@@ -3,6 +3,8 @@
 use rmcp::model::{CallToolResult, ContentBlock, MetaObject, ServerResult};
 use sinew_tool::{Block, Meta, Reply};
 
+use crate::frame;
+
 /// Turns a reply into a result. What the model may use is in the content; what a program may use
 /// beside it is in `_meta`.
 pub(crate) fn result(reply: Reply) -> CallToolResult {
@@ -34,11 +36,17 @@ pub(crate) fn result(reply: Reply) -> CallToolResult {
     result
 }
 
-/// Returns the bytes of a result in the shape of a revision.
-pub(crate) fn bytes(result: CallToolResult, stateless: bool) -> Vec<u8> {
+/// Writes the response to a call in the shape of a revision.
+pub(crate) fn write(out: &mut Vec<u8>, id: &str, result: CallToolResult, stateless: bool) {
     let mut result = ServerResult::CallToolResult(result);
     if !stateless {
         result.strip_result_type_for_legacy_peer();
     }
-    serde_json::to_vec(&result).unwrap_or_else(|_| b"{}".to_vec())
+    frame::write_result_with(out, id, |out| {
+        let start = out.len();
+        if serde_json::to_writer(&mut *out, &result).is_err() {
+            out.truncate(start);
+            out.extend_from_slice(b"{}");
+        }
+    });
 }

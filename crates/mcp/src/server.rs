@@ -269,8 +269,7 @@ impl Connection {
         let entered = handle.enter();
         match call.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(reply) => {
-                let result = reply::bytes(reply::result(reply), stateless);
-                frame::write_result(&mut self.answers, id, &result);
+                reply::write(&mut self.answers, id, reply::result(reply), stateless);
             }
             Poll::Pending => {
                 drop(entered);
@@ -296,8 +295,7 @@ impl Connection {
             // A request that the client took back gets no answer.
             if !cancel.is_cancelled() {
                 let mut answer = Vec::new();
-                let result = reply::bytes(reply::result(reply), stateless);
-                frame::write_result(&mut answer, &id, &result);
+                reply::write(&mut answer, &id, reply::result(reply), stateless);
                 // A client that is gone is noticed by the reading thread.
                 let _ = output.write(&answer);
             }

@@ -5,6 +5,8 @@
 //! cut without ever being held whole. The ending of each line is kept beside it, for vocabularies
 //! that show the content as it is.
 
+use std::borrow::Cow;
+
 use memchr::{memchr, memchr_iter};
 
 /// How a line ends.
@@ -254,7 +256,10 @@ impl Collector {
             (Ending::Lf, Some(line)) => (line, Ending::CrLf),
             _ => (line, ending),
         };
-        let decoded = String::from_utf8_lossy(line);
+        let decoded = match std::str::from_utf8(line) {
+            Ok(text) => Cow::Borrowed(text),
+            Err(_) => String::from_utf8_lossy(line),
+        };
         let (shown, cut) = match self.limits.max_chars {
             Some(max) => clip(&decoded, max),
             None => clip_bytes(&decoded, self.limits.max_bytes),

@@ -57,10 +57,11 @@ struct Cut {
 /// Returns where to cut a text, or nothing where it fits. A first line that alone is too long is
 /// cut inside, between two characters.
 fn cut(text: &str, limit: Bound) -> Option<Cut> {
-    let max_lines = limit.max_lines.unwrap_or(usize::MAX);
-    if text.len() <= limit.max_bytes && text.lines().nth(max_lines).is_none() {
+    let many = |max_lines: usize| text.lines().nth(max_lines).is_some();
+    if text.len() <= limit.max_bytes && !limit.max_lines.is_some_and(many) {
         return None;
     }
+    let max_lines = limit.max_lines.unwrap_or(usize::MAX);
     let mut kept_bytes = 0;
     let mut kept_lines = 0;
     for line in text.split_inclusive('\n').take(max_lines) {
