@@ -24,7 +24,10 @@ from checks import Skip, check, contains, equal, true
 
 TASK = "E2E-TASK: make the greeting polite"
 FINAL = "FINAL: the greeting is polite now"
-SOURCE = 'fn greet(name: &str) {\r\n    println!("hey {name}");\n}\n\nfn main() {\n    greet("you");\n}'
+SOURCE = (
+    'fn greet(name: &str) {\r\n    println!("hey {name}");\n}\n\n'
+    'fn main() {\n    greet("you");\n}'
+)
 GREETING = ('    println!("hey {name}");', '    println!("good day, {name}");')
 
 # The tools of Claude Code that reach files or run commands.

@@ -31,6 +31,11 @@ def tool_call(id, name, arguments, meta=None):
     return request(id, "tools/call", params)
 
 
+def cancelled(id):
+    params = {"requestId": id, "reason": "enough"}
+    return {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
+
+
 def stateless(**more):
     """Returns what a request of the stateless revision carries about its client."""
     return {
