@@ -34,6 +34,11 @@ const CHORES: &[Chore] = &[
         about: "speed, measured beside what people would use instead",
         run: bench,
     },
+    Chore {
+        name: "nightly",
+        about: "what takes long: every test with more rounds, every row of the bench",
+        run: nightly,
+    },
 ];
 
 /// Chores that chores start; no person does, and so no usage text and no recipe has them.
@@ -97,6 +102,34 @@ fn run_tidy(args: &[String]) -> Result<()> {
 fn bench(args: &[String]) -> Result<()> {
     bench::run(&root(), args)
 }
+
+/// Runs what is too long for every change, and keeps the figures of the bench under their date.
+fn nightly(args: &[String]) -> Result<()> {
+    refuse(args)?;
+    bench::ripgrep(&root())?;
+    let date =
+        Command::new("date").args(["-u", "+%F"]).output().context("`date` does not start")?;
+    let date = String::from_utf8_lossy(&date.stdout).trim().to_owned();
+    let results = root().join("nightly");
+    std::fs::create_dir_all(&results)?;
+    let status = Command::new("cargo")
+        .args(["test", "--workspace"])
+        .env("SINEW_TEST_ROUNDS", NIGHTLY_ROUNDS)
+        .current_dir(root())
+        .status()
+        .context("cargo does not start")?;
+    if !status.success() {
+        bail!("the tests ended with {status}");
+    }
+    let file = results.join(format!("bench-{date}.json"));
+    bench::run(
+        &root(),
+        &[String::from("--nightly"), String::from("--json"), file.display().to_string()],
+    )
+}
+
+/// How many times as long the tests that repeat themselves (races, kills) go on at night.
+const NIGHTLY_ROUNDS: &str = "10";
 
 fn refuse(args: &[String]) -> Result<()> {
     match args.first() {

@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::pipe::fcntl_setpipe_size;
 
 /// The two ends that a client holds.
 pub struct Streams {
@@ -20,9 +21,15 @@ pub struct Streams {
 #[derive(Debug)]
 pub struct BlockingFile(File);
 
+/// What a pipe to the client holds: the most that Linux gives to anybody.
+const PIPE_BYTES: usize = 1024 * 1024;
+
 /// Returns the standard streams without buffers in between.
 pub fn standard_streams() -> io::Result<Streams> {
     let output = rustix::stdio::stdout().try_clone_to_owned()?;
+    // A large answer then needs no turn of the client in the middle of it. Sockets and files have
+    // no such size, and a system that allows less keeps what it has.
+    let _ = fcntl_setpipe_size(&output, PIPE_BYTES);
     let watched = File::from(output.try_clone()?);
     Ok(Streams {
         input: BlockingFile(File::from(rustix::stdio::stdin().try_clone_to_owned()?)),

@@ -2,7 +2,6 @@
 //! answer itself.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use rmcp::ServerHandler;
 use rmcp::model::{
@@ -15,10 +14,8 @@ use sinew_runtime::CallOptions;
 use sinew_tool::{Cancel, Progress};
 
 use crate::engine::Engine;
+use crate::progress::Pace;
 use crate::{catalog, reply};
-
-/// Progress is told at most this often.
-const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
 pub(crate) struct Handler(pub(crate) Arc<Engine>);
 
@@ -88,13 +85,11 @@ impl ServerHandler for Handler {
 /// Returns a progress that tells the client, at most every 100 ms, from whatever thread works.
 fn progress(peer: Peer<RoleServer>, token: ProgressToken) -> Progress {
     let handle = tokio::runtime::Handle::current();
-    let last = std::sync::Mutex::new(None::<Instant>);
+    let pace = Pace::default();
     Progress::to(move |done, what| {
-        let Ok(mut last) = last.lock() else { return };
-        if last.is_some_and(|at| at.elapsed() < PROGRESS_EVERY) {
+        if !pace.is_due() {
             return;
         }
-        *last = Some(Instant::now());
         let told = ProgressNotificationParam::new(token.clone(), done as f64)
             .with_message(format!("{done} {what}"));
         let peer = peer.clone();

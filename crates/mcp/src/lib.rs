@@ -14,6 +14,7 @@ mod engine;
 mod frame;
 mod handler;
 mod line;
+mod progress;
 mod reply;
 mod server;
 mod transport;

@@ -14,7 +14,7 @@ use rmcp::service::{RoleServer, RxJsonRpcMessage};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use sinew_runtime::{CallOptions, Runtime};
-use sinew_tool::{Arguments, BoxFuture, Cancel, Reply};
+use sinew_tool::{Arguments, BoxFuture, Cancel, Progress, Reply};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -23,6 +23,7 @@ use crate::engine::Engine;
 use crate::frame::{self, Fault, Frame, Kind};
 use crate::handler::Handler;
 use crate::line::{Line, Lines};
+use crate::progress;
 use crate::reply;
 use crate::transport::{Channel, Output, Owed};
 
@@ -55,6 +56,8 @@ pub struct Stream {
 
 /// How long answers that are still due are waited for after the input ended.
 const DRAIN: Duration = Duration::from_secs(60);
+/// How long calls that are taken back at the end get to end by themselves.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 /// How often the end of the client is looked for meanwhile.
 const DRAIN_STEP: Duration = Duration::from_millis(2);
 
@@ -241,7 +244,6 @@ impl Connection {
     /// that the session agreed on; nothing where the library must decide.
     fn shape(&self, meta: Option<&RequestMeta<'_>>) -> Option<bool> {
         match meta {
-            Some(RequestMeta { progress_token: Some(_), .. }) => None,
             Some(RequestMeta { version: Some(version), capabilities, .. }) => {
                 let complete = capabilities.is_some_and(|value| value.get().starts_with('{'));
                 (complete && self.stateless && version == crate::STATELESS).then_some(true)
@@ -263,7 +265,12 @@ impl Connection {
         });
         let Some(handle) = handle else { return false };
         let cancel = Cancel::default();
-        let options = CallOptions { cancel: cancel.clone(), ..CallOptions::default() };
+        let token = params.meta.as_ref().and_then(|meta| meta.progress_token);
+        let progress = match token {
+            Some(token) => progress::to(self.output.clone(), token.get().to_owned()),
+            None => Progress::default(),
+        };
+        let options = CallOptions { cancel: cancel.clone(), progress };
         let mut call =
             self.engine.call(&params.name, params.arguments.unwrap_or_default(), options);
         let entered = handle.enter();
@@ -334,9 +341,12 @@ impl Connection {
         if is_misfit(&message) {
             return self.misfit(frame, id, "a required one is missing or of another type");
         }
-        self.stateless |= carries_version(frame);
+        if !self.stateless && carries_version(frame) {
+            self.stateless = true;
+            self.tell_client(frame, "/_meta/io.modelcontextprotocol~1clientInfo/name");
+        }
         if frame.method.as_deref() == Some("initialize") {
-            self.tell_client(frame);
+            self.tell_client(frame, "/clientInfo/name");
         } else if kind != Kind::Request && self.library.is_none() {
             // Before its first request the library takes a notification for a broken client.
             return;
@@ -369,11 +379,12 @@ impl Connection {
         frame::write_fault(&mut self.answers, &fault);
     }
 
-    fn tell_client(&self, frame: &Frame<'_>) {
+    /// Tells the name of the client, which stands at a place of the parameters.
+    fn tell_client(&self, frame: &Frame<'_>, place: &str) {
         let name = frame
             .params
             .and_then(|params| serde_json::from_str::<serde_json::Value>(params.get()).ok())
-            .and_then(|params| Some(params.pointer("/clientInfo/name")?.as_str()?.to_owned()));
+            .and_then(|params| Some(params.pointer(place)?.as_str()?.to_owned()));
         if let Some(name) = name {
             (self.engine.options.on_client)(name);
         }
@@ -423,11 +434,16 @@ impl Connection {
     /// Waits for the answers that are still due, unless nobody is there to read them.
     fn drain(&mut self, gone: &dyn Fn() -> bool) {
         let until = Instant::now() + DRAIN;
-        let due = || !locked(&self.moved).is_empty() || !self.owed.is_empty();
+        let due = || self.engine.is_busy() || !self.owed.is_empty();
         while due() && !gone() && Instant::now() < until {
             std::thread::sleep(DRAIN_STEP);
         }
-        locked(&self.moved).values().for_each(Cancel::cancel);
+        // What still runs is taken back, and its end is recorded.
+        self.engine.cancel_all();
+        let until = Instant::now() + LAST_WORDS;
+        while self.engine.is_busy() && Instant::now() < until {
+            std::thread::sleep(DRAIN_STEP);
+        }
     }
 }
 

@@ -75,10 +75,12 @@ impl Transport<RoleServer> for Channel {
         async move {
             let mut bytes = serde_json::to_vec(&message)?;
             bytes.push(b'\n');
-            output.write(&bytes)?;
+            let written = output.write(&bytes);
+            // What cannot be written is not owed any longer either.
             match &message {
                 TxJsonRpcMessage::<RoleServer>::Response(response) => {
-                    if matches!(response.result, ServerResult::InitializeResult(_)) {
+                    let shakes = matches!(response.result, ServerResult::InitializeResult(_));
+                    if shakes && written.is_ok() {
                         shaken();
                     }
                     settle(&owed, &response.id);
@@ -90,7 +92,7 @@ impl Transport<RoleServer> for Channel {
                 }
                 _ => {}
             }
-            Ok(())
+            written
         }
     }
 

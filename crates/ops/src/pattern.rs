@@ -80,7 +80,8 @@ fn regex_error(pattern: &str, text: &str) -> ToolError {
     // group is about a parenthesis that took its end.
     let points = |line: &&str| line.contains('^') && line.chars().all(|c| c == ' ' || c == '^');
     let column = text.lines().find(points).and_then(|line| match line.find('^')? {
-        0..7 => unclosed_group(pattern),
+        0..7 => stray_parenthesis(pattern),
+        at if pattern.chars().count() < at - 6 => stray_parenthesis(pattern),
         at => Some(at - 6),
     });
     let place = column.map_or(String::new(), |column| format!(" at character {column}"));
@@ -95,15 +96,16 @@ fn regex_error(pattern: &str, text: &str) -> ToolError {
     }
 }
 
-/// Returns which character opens a group that nothing closes, counted from 1.
-fn unclosed_group(pattern: &str) -> Option<usize> {
+/// Returns which parenthesis has no partner, counted from 1: the first that closes nothing, else the
+/// last that nothing closes.
+fn stray_parenthesis(pattern: &str) -> Option<usize> {
     let mut open = Vec::new();
     let mut chars = pattern.chars().zip(1..);
     while let Some((c, at)) = chars.next() {
         match c {
             '\\' => drop(chars.next()),
             '(' => open.push(at),
-            ')' => drop(open.pop()),
+            ')' if open.pop().is_none() => return Some(at),
             _ => {}
         }
     }

@@ -2,7 +2,6 @@
 #![expect(
     clippy::expect_used,
     clippy::panic,
-    clippy::indexing_slicing,
     reason = "a test that cannot go on says so by failing"
 )]
 

@@ -46,7 +46,7 @@ pub(crate) fn load(global: &Global) -> anyhow::Result<Loaded> {
     }
     add_flags(&mut layers, global);
     let layered = layers.merge()?;
-    let settings = Settings::resolve(&layered.options)?;
+    let settings = Settings::resolve(&layered.options).map_err(|error| layered.located(error))?;
     let roots = roots(&settings)?;
     Ok(Loaded { layered, settings, roots })
 }
@@ -89,7 +89,8 @@ fn roots(settings: &Settings) -> anyhow::Result<Vec<PathBuf>> {
     let current = || std::env::current_dir().context("the current directory cannot be read");
     if settings.roots.is_empty() {
         let current = current()?;
-        if current == Path::new("/") || Some(&current) == env_vars::home().as_ref() {
+        let home = env_vars::home().map(|home| std::fs::canonicalize(&home).unwrap_or(home));
+        if current == Path::new("/") || Some(&current) == home.as_ref() {
             bail!(
                 "tools would get all of {0}; name it with `--root {0}` if that is meant, or start \
                  sinew in a project",
@@ -132,7 +133,7 @@ pub(crate) fn wire(
 ) -> anyhow::Result<Wired> {
     let settings = &loaded.settings;
     let written = settings.serve.clone();
-    let serve = written.unwrap_or_else(|| serve.iter().map(ToString::to_string).collect());
+    let serve = written.clone().unwrap_or_else(|| serve.iter().map(ToString::to_string).collect());
     let files = settings.files.clone();
     let mut builder = Runtime::builder(settings.dialect)
         .settings(|into| into.clone_from(&files))
@@ -154,6 +155,11 @@ pub(crate) fn wire(
         None => new_session()?,
     };
     let runtime = builder.build()?;
+    if written.is_some_and(|words| !words.is_empty())
+        && runtime.catalogs().iter().all(|catalog| catalog.tools().is_empty())
+    {
+        bail!("no tool is left to serve; `sinew tools` without `--tools` lists them");
+    }
     if LogLevel::Info <= settings.log {
         eprintln!("sinew: session {session}, roots {:?}", runtime.roots());
     }

@@ -5,6 +5,7 @@
 //! and native walks, so that no virtual call happens per line or per byte. `testkit` has a World in
 //! memory; one differential test holds both to the same behaviour.
 
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -327,6 +328,7 @@ pub enum FileError {
 impl FileError {
     /// Returns the error of a call about a path, in the words for the model.
     pub fn about(self, shown: &str) -> ToolError {
+        let shown = &clipped(shown);
         let error = |kind, message: String| ToolError::new(kind, message);
         match self {
             Self::Missing => error(Kind::FileNotFound, format!("no such file: {shown}"))
@@ -373,6 +375,18 @@ impl FileError {
             }
         }
     }
+}
+
+/// Returns a path that is too long to be one with its middle left out.
+fn clipped(shown: &str) -> Cow<'_, str> {
+    const MAX: usize = 1_024;
+    if shown.len() <= MAX {
+        return Cow::Borrowed(shown);
+    }
+    let head = shown.get(..shown.floor_char_boundary(MAX / 2)).unwrap_or_default();
+    let tail = shown.get(shown.ceil_char_boundary(shown.len() - MAX / 2)..).unwrap_or_default();
+    let n_left_out = shown.len() - head.len() - tail.len();
+    Cow::Owned(format!("{head}[{n_left_out} more bytes]{tail}"))
 }
 
 /// Returns the words of an I/O error without its number.

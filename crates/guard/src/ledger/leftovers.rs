@@ -7,23 +7,33 @@ use std::path::Path;
 use rusqlite::{Connection, params};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags};
 
+use sinew_tool::Clock;
+
 use super::process::ProcessMark;
 use crate::clear::is_temporary;
+use crate::clock::SystemClock;
+
+/// After this time a change of a process in another namespace, of which nothing can be known, counts
+/// as given up.
+const GIVEN_UP_MS: i64 = 60 * 60 * 1_000;
 
 /// Removes what dead processes left behind, and marks their intents as settled.
 pub(super) fn remove(connection: &Connection) -> rusqlite::Result<()> {
     let mut open = connection.prepare(
-        "SELECT seq, pid, pid_started, temporaries FROM record
+        "SELECT seq, pid, pid_started, temporaries, pid_namespace, at_ms FROM record
          WHERE phase = 'intent' AND settled = 0",
     )?;
     let rows = open
         .query_map([], |row| {
-            let mark = ProcessMark { pid: row.get(1)?, started: row.get(2)? };
-            Ok((row.get::<_, i64>(0)?, mark, row.get::<_, Vec<u8>>(3)?))
+            let mark =
+                ProcessMark { pid: row.get(1)?, started: row.get(2)?, namespace: row.get(4)? };
+            Ok((row.get::<_, i64>(0)?, mark, row.get::<_, Vec<u8>>(3)?, row.get::<_, i64>(5)?))
         })?
         .collect::<rusqlite::Result<Vec<_>>>()?;
-    for (seq, mark, temporaries) in rows {
-        if !mark.is_alive() {
+    let own = ProcessMark::own().namespace;
+    let now = SystemClock.wall_ms() as i64;
+    for (seq, mark, temporaries, at_ms) in rows {
+        if !mark.may_be_alive() || at_ms + GIVEN_UP_MS < now && mark.namespace != own {
             temporaries
                 .split(|byte| *byte == 0)
                 .for_each(|path| remove_file(Path::new(OsStr::from_bytes(path))));

@@ -2,9 +2,11 @@
 
 use std::fs;
 
-/// A process, by number and start.
+/// A process, by namespace, number and start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ProcessMark {
+    /// The namespace that the number counts in, or 0 where it cannot be told.
+    pub(super) namespace: i64,
     pub(super) pid: i64,
     /// Clock ticks since boot, or 0 where it cannot be told.
     pub(super) started: i64,
@@ -14,11 +16,15 @@ impl ProcessMark {
     /// Returns the mark of this process.
     pub(super) fn own() -> Self {
         let pid = i64::from(std::process::id());
-        Self { pid, started: started(pid).unwrap_or(0) }
+        let namespace = rustix::fs::stat("/proc/self/ns/pid").map_or(0, |stat| stat.st_ino as i64);
+        Self { namespace, pid, started: started(pid).unwrap_or(0) }
     }
 
-    /// Returns whether the process still runs.
-    pub(super) fn is_alive(self) -> bool {
+    /// Returns whether the process may still run. Nothing can be known of one in another namespace.
+    pub(super) fn may_be_alive(self) -> bool {
+        if self.namespace != Self::own().namespace {
+            return true;
+        }
         started(self.pid).is_some_and(|started| self.started == 0 || started == self.started)
     }
 }

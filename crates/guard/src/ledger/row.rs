@@ -26,6 +26,7 @@ pub(super) const SCHEMA: &str = "
         os_user      TEXT NOT NULL,
         pid          INTEGER NOT NULL,
         pid_started  INTEGER NOT NULL,
+        pid_namespace INTEGER NOT NULL,
         dialect      TEXT NOT NULL,
         tool         TEXT NOT NULL,
         effects      TEXT,
@@ -101,10 +102,10 @@ impl Row {
             Self::Intent { ticket, at_ms, opening, effects, paths, temporaries } => transaction
                 .prepare_cached(
                     "INSERT INTO record (phase, at_ms, ticket, call_id, session, agent, parent,
-                            surface, client, os_user, pid, pid_started, dialect, tool, effects,
-                            file_path, temporaries)
+                            surface, client, os_user, pid, pid_started, pid_namespace, dialect, tool,
+                            effects, file_path, temporaries)
                          VALUES ('intent', ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,
-                            ?14, ?15, ?16)",
+                            ?14, ?15, ?16, ?17)",
                 )?
                 .execute(params![
                     *at_ms as i64,
@@ -118,6 +119,7 @@ impl Row {
                     who.user,
                     who.mark.pid,
                     who.mark.started,
+                    who.mark.namespace,
                     opening.dialect,
                     opening.tool,
                     effects.names().join("+"),
@@ -152,10 +154,10 @@ fn insert_outcome(
     transaction
         .prepare_cached(
             "INSERT INTO record (phase, at_ms, call_id, session, agent, parent, surface, client,
-                os_user, pid, pid_started, dialect, tool, effects, file_path, verdict, rule,
-                approver, outcome, duration_ms, bytes, before_hash, after_hash, reply_bytes)
+                os_user, pid, pid_started, pid_namespace, dialect, tool, effects, file_path,
+                verdict, rule, approver, outcome, duration_ms, bytes, before_hash, after_hash, reply_bytes)
              VALUES ('outcome', ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,
-                ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23)",
+                ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24)",
         )?
         .execute(params![
             closing.opened_at_ms as i64,
@@ -168,6 +170,7 @@ fn insert_outcome(
             who.user,
             who.mark.pid,
             who.mark.started,
+            who.mark.namespace,
             opening.dialect,
             opening.tool,
             closing.effects.map(|effects| effects.names().join("+")),

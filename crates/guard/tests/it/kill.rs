@@ -10,10 +10,10 @@ use std::time::Duration;
 use sinew_guard::{Guard, GuardSettings};
 use sinew_tool::{Expect, Slot};
 
-use crate::tree::{Tree, WRITE, allow, contain};
+use crate::tree::{Tree, WRITE, allow, contain, rounds};
 
 const CHILD: &str = "SINEW_GUARD_TEST_KILLED";
-const KILLS: u32 = 100;
+const KILLS: usize = 100;
 const SIZE: usize = 200_000;
 
 #[test]
@@ -23,7 +23,7 @@ fn a_killed_change_leaves_one_of_the_two_versions() {
     }
     let tree = Tree::new();
     tree.write("a.txt", &"a".repeat(SIZE));
-    for n in 0..KILLS {
+    for n in 0..rounds(KILLS) {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args([
                 "--exact",
@@ -39,7 +39,7 @@ fn a_killed_change_leaves_one_of_the_two_versions() {
         while !lines.contains("changing ") {
             assert_ne!(said.read_line(&mut lines).unwrap(), 0, "the child ended: {lines}");
         }
-        std::thread::sleep(Duration::from_micros(u64::from(n) * 37));
+        std::thread::sleep(Duration::from_micros(n as u64 % 100 * 37));
         child.kill().unwrap();
         child.wait().unwrap();
         said.read_to_string(&mut lines).unwrap();

@@ -179,3 +179,10 @@ impl Visitor for Naming<'_> {
         Flow::Continue
     }
 }
+
+/// Returns how often a test that repeats itself goes on: `n` times, or as many times more as
+/// `SINEW_TEST_ROUNDS` says.
+pub(crate) fn rounds(n: usize) -> usize {
+    let more = std::env::var("SINEW_TEST_ROUNDS").ok().and_then(|text| text.parse::<usize>().ok());
+    n * more.unwrap_or(1)
+}

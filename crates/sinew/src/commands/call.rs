@@ -38,7 +38,8 @@ async fn single(wired: &Wired, args: &CallArgs) -> anyhow::Result<ExitCode> {
         Ok(arguments) => arguments,
         Err(problem) => {
             let reply = refused(Kind::InvalidArgs, problem);
-            return print(&mut out, args, "1", args.tool.as_deref().unwrap_or_default(), &reply);
+            let id = format!("{}-1", wired.session);
+            return print(&mut out, args, &id, args.tool.as_deref().unwrap_or_default(), &reply);
         }
     };
     let tool = args.tool.clone().unwrap_or_default();

@@ -58,6 +58,18 @@ pub struct Layered {
     pub warnings: Vec<String>,
 }
 
+impl Layered {
+    /// Puts before an error where the value of the key that it names came from.
+    pub fn located(&self, error: ConfigError) -> ConfigError {
+        let named = |key: &&String| error.0.contains(&format!("`{key}"));
+        let longest = self.origins.keys().filter(named).max_by_key(|key| key.len());
+        match longest.and_then(|key| self.origins.get(key)) {
+            Some((_, origin)) => ConfigError(format!("{origin}: {error}")),
+            None => error,
+        }
+    }
+}
+
 /// A configuration file larger than this is a mistake.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
@@ -87,6 +99,16 @@ impl Layers {
         self.values.insert(key.to_owned(), (value, origin));
     }
 
+    /// Adds one value after a look at whether there is such a key and whether it takes the value.
+    fn set_checked(&mut self, key: &str, value: Value, origin: Origin) -> Result<(), ConfigError> {
+        let mut tree = Map::new();
+        insert(&mut tree, key, value.clone());
+        check(Value::Object(tree))
+            .map_err(|error| ConfigError(format!("{origin}: `{key}`: {error}")))?;
+        self.set(key, value, origin);
+        Ok(())
+    }
+
     /// Adds `key=value` as written after `--set`; the value is TOML, or a text where it is not.
     pub fn set_written(&mut self, written: &str, origin: Origin) -> Result<(), ConfigError> {
         let (key, value) = written.split_once('=').ok_or_else(|| {
@@ -97,8 +119,7 @@ impl Layers {
             .ok()
             .and_then(|mut table| table.remove("value"))
             .unwrap_or_else(|| Value::from(value));
-        self.set(key.trim(), value, origin);
-        Ok(())
+        self.set_checked(key.trim(), value, origin)
     }
 
     /// Returns the merged configuration, checked as a whole.
@@ -107,26 +128,15 @@ impl Layers {
         for (key, (value, _)) in &self.values {
             insert(&mut tree, key, value.clone());
         }
-        let options = serde_json::from_value(Value::Object(tree)).map_err(|error| {
-            let named = error.to_string();
-            let origin = self
-                .values
-                .iter()
-                .find(|(key, _)| {
-                    let last = key.rsplit('.').next().unwrap_or(key);
-                    named.contains(&format!("`{last}`"))
-                })
-                .map(|(key, (_, origin))| format!("{origin}: `{key}`: "))
-                .unwrap_or_default();
-            ConfigError(format!("{origin}{named}"))
-        })?;
+        let options = serde_json::from_value(Value::Object(tree))
+            .map_err(|error| ConfigError(error.to_string()))?;
         Ok(Layered { options, origins: self.values, warnings: self.warnings })
     }
 
     fn read(&mut self, path: &Path, required: bool, tighten: Tighten) -> Result<(), ConfigError> {
         let text = match read(path) {
             Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound && !required => return Ok(()),
+            Err(error) if is_absent(&error) && !required => return Ok(()),
             Err(error) => return Err(ConfigError(format!("{}: {error}", path.display()))),
         };
         if path.extension().is_some_and(|extension| extension == "json") {
@@ -224,6 +234,11 @@ fn tightened(key: &str, old: Option<&Value>, new: Value) -> Option<Value> {
         "dialect" | "serve" | "tools.fs.binary_policy" => Some(new),
         _ => (old == Some(&new)).then_some(new),
     }
+}
+
+/// Returns whether an error says that there is no such file, also where a part of its path is a file.
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 /// Reads a configuration file: regular, and not larger than it may be.

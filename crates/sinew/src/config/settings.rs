@@ -58,6 +58,9 @@ pub struct Settings {
     pub max_line_bytes: usize,
 }
 
+/// No client says what it is in less.
+const MIN_LINE_BYTES: usize = 4_096;
+
 /// Reads one of a few words.
 fn word<T: Copy>(
     key: &str,
@@ -111,6 +114,12 @@ impl Settings {
         let sync = word("ledger.sync", ledger.sync.as_ref(), &sync)?.unwrap_or(LedgerSync::Normal);
         let modes = [("sqlite", LedgerMode::Sqlite(sync)), ("off", LedgerMode::Off)];
         let logs = [("error", LogLevel::Error), ("warn", LogLevel::Warn), ("info", LogLevel::Info)];
+        let max_line_bytes = options.mcp.as_ref().and_then(|mcp| mcp.max_line_bytes);
+        if let Some(small) = max_line_bytes.filter(|bytes| *bytes < MIN_LINE_BYTES) {
+            return Err(ConfigError(format!(
+                "`mcp.max_line_bytes` must be at least {MIN_LINE_BYTES}, not `{small}`"
+            )));
+        }
         let files = files(options, &dialect)?;
         let mut roots = options.roots.clone().unwrap_or_default();
         roots.extend(files.workspace_root.clone());
@@ -125,11 +134,7 @@ impl Settings {
             resolver: resolver(options)?,
             ledger: word("ledger.mode", ledger.mode.as_ref(), &modes)?
                 .unwrap_or(LedgerMode::Sqlite(sync)),
-            max_line_bytes: options
-                .mcp
-                .as_ref()
-                .and_then(|mcp| mcp.max_line_bytes)
-                .unwrap_or(8 * 1024 * 1024),
+            max_line_bytes: max_line_bytes.unwrap_or(8 * 1024 * 1024),
             dialect,
             files,
         })
@@ -162,11 +167,12 @@ fn files(options: &Options, dialect: &Dialect) -> Result<FileSettings, ConfigErr
     if fs.workspace_root.as_ref().is_some_and(|root| !root.is_absolute()) {
         return Err(ConfigError(String::from("`tools.fs.workspace_root` must be absolute")));
     }
-    let globs = fs.allow_paths.iter().chain(&fs.deny_paths).flatten();
-    if let Some(relative) = globs.into_iter().find(|glob| !glob.starts_with('/')) {
-        return Err(ConfigError(format!(
-            "`tools.fs` path globs must be absolute, not `{relative}`"
-        )));
+    for (key, globs) in [("allow_paths", &fs.allow_paths), ("deny_paths", &fs.deny_paths)] {
+        if let Some(relative) = globs.iter().flatten().find(|glob| !glob.starts_with(['/', '*'])) {
+            return Err(ConfigError(format!(
+                "`tools.fs.{key}` globs must begin with `/` or `**`, not `{relative}`"
+            )));
+        }
     }
     let binary = [("reject", BinaryPolicy::Reject), ("base64", BinaryPolicy::Base64)];
     let syncs = [("off", Sync::Off), ("data", Sync::Data), ("full", Sync::Full)];
@@ -236,7 +242,8 @@ mod tests {
             ("[tools.fs]\ntrack_reads = true", "`tools.fs.track_reads = true`"),
             ("[tools.fs]\nbinary_policy = \"hex\"", "`tools.fs.binary_policy`"),
             ("[tools.fs]\nworkspace_root = \"here\"", "`tools.fs.workspace_root`"),
-            ("[tools.fs]\ndeny_paths = [\"x/**\"]", "`tools.fs` path globs"),
+            ("[tools.fs]\ndeny_paths = [\"x/**\"]", "`tools.fs.deny_paths`"),
+            ("[mcp]\nmax_line_bytes = 0", "`mcp.max_line_bytes`"),
         ] {
             let error = resolve(toml).expect_err(toml).to_string();
             assert!(error.contains(named), "{toml}: {error}");
