@@ -1,11 +1,11 @@
 //! clear: a ruling, and an answer where it asks, become a World.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sinew_guard::{Clearance, Contained};
+use sinew_guard::Clearance;
 use sinew_tool::{
-    Answer, Context, Cost, Kind, Preview, Question, Ruling, ToolError, Verdict, World,
+    Answer, Context, Cost, Kind, Preview, Question, Ruling, Targets, ToolError, Verdict, World,
 };
 
 use super::contain::Held;
@@ -42,37 +42,36 @@ pub(super) async fn clear(
     let Judged { held, ruling } = judged;
     let asked = match ruling.verdict {
         Verdict::Allow => Clearance::from_ruling(&ruling).map(Asked::Answered),
-        Verdict::Ask => Some(ask(runtime, &held, &ruling, open, options).await?),
+        // Most calls never ask: what asking needs to remember is kept apart.
+        Verdict::Ask => Some(Box::pin(ask(runtime, &held, &ruling, open, options)).await?),
         Verdict::Deny => None,
     };
     let Held { decoded, effects, contained } = held;
-    let looking = decoded.guard.looking(&contained);
-    let mut context = context(runtime, &decoded, &contained, looking, open, options);
-    let mut temporaries = Vec::new();
-    match asked {
+    let (targets, cwd) = (Arc::clone(contained.targets()), Arc::clone(contained.cwd()));
+    let (world, temporaries) = match asked {
         Some(Asked::Answered(clearance)) => {
             let cleared = decoded.guard.clear(contained, clearance)?;
-            context.world = cleared.world;
-            temporaries = cleared.temporaries;
+            (cleared.world, cleared.temporaries)
         }
-        Some(Asked::Looking) => {}
+        Some(Asked::Looking) => (decoded.guard.looking(&contained), Vec::new()),
         None => return Err(denied_by_rule(&ruling)),
-    }
+    };
+    let context = context(runtime, &decoded, (targets, cwd), world, open, options);
     Ok(Clear { decoded, effects, context, temporaries, ruling })
 }
 
 fn context(
     runtime: &Runtime,
     decoded: &Decoded,
-    contained: &Contained,
+    (targets, cwd): (Arc<Targets>, Arc<Path>),
     world: World,
     open: &Open,
     options: &CallOptions,
 ) -> Context {
     Context {
         world,
-        targets: Arc::clone(contained.targets()),
-        cwd: Arc::clone(contained.cwd()),
+        targets,
+        cwd,
         settings: Arc::clone(&decoded.settings),
         memo: Arc::clone(&runtime.memo),
         cancel: options.cancel.clone(),
@@ -147,8 +146,10 @@ async fn ask(
 
 /// Works out what a call would change, on a thread for long work where the call is long.
 async fn preview(runtime: &Runtime, held: &Held, open: &Open, options: &CallOptions) -> Preview {
-    let looking = held.decoded.guard.looking(&held.contained);
-    let context = context(runtime, &held.decoded, &held.contained, looking, open, options);
+    let contained = &held.contained;
+    let looking = held.decoded.guard.looking(contained);
+    let places = (Arc::clone(contained.targets()), Arc::clone(contained.cwd()));
+    let context = context(runtime, &held.decoded, places, looking, open, options);
     match held.decoded.prepared.cost(&context.targets) {
         Cost::Waits => Preview::Unknown,
         // Whoever answers is slower than any preview, and nothing else waits for this thread: the

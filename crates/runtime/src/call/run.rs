@@ -42,8 +42,8 @@ pub(super) async fn run(
     let notes = prepared.notes().to_vec();
     let result = match cost {
         Cost::Cheap => prepared.run(context.clone()).await,
-        Cost::Long => on_thread(prepared, context.clone()).await,
-        Cost::Waits => waiting(prepared, &context, options).await,
+        Cost::Long => Box::pin(on_thread(prepared, context.clone())).await,
+        Cost::Waits => Box::pin(waiting(prepared, &context, options)).await,
     };
     open.entry.changed(context.world.files.changes());
     drop(turns);
