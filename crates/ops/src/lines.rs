@@ -173,6 +173,15 @@ impl Collector {
         }
     }
 
+    /// Makes room for what a file of this size can fill, so that nothing is copied as it grows.
+    pub(crate) fn with_room(mut self, size: u64) -> Self {
+        let bytes = usize::try_from(size).unwrap_or(usize::MAX).min(self.limits.max_bytes);
+        self.text.reserve(bytes);
+        let lines = usize::try_from(self.limits.max_lines).unwrap_or(usize::MAX);
+        self.spans.reserve(lines.min(bytes / 32));
+        self
+    }
+
     /// Takes the next bytes of the file.
     pub(crate) fn feed(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {

@@ -217,7 +217,8 @@ fn window(
             max_bytes: cx.settings.read_reply_bytes,
             max_chars: args.max_line_chars.and_then(|max| usize::try_from(max).ok()),
         },
-    );
+    )
+    .with_room(size);
     let (start, known) = find_start(args.offset, cx, opened, scan)?;
     let start = match start {
         Start::Here(start) => start,
