@@ -1,0 +1,35 @@
+//! A short way to call a runtime: one thread, one call after the other.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use sinew::{Block, CallOptions, Reply, Request, Runtime};
+
+/// Who calls a runtime from one thread.
+pub(crate) struct Caller {
+    tokio: tokio::runtime::Runtime,
+    runtime: Arc<Runtime>,
+}
+
+impl Caller {
+    pub(crate) fn new(runtime: &Arc<Runtime>) -> Self {
+        let tokio = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        Self { tokio, runtime: Arc::clone(runtime) }
+    }
+
+    /// Calls a tool and waits for its reply.
+    #[track_caller]
+    pub(crate) fn call(&self, tool: &str, arguments: Value) -> Reply {
+        let Value::Object(arguments) = arguments else { panic!("no object: {arguments}") };
+        let request = Request::new("call", tool, arguments);
+        self.tokio.block_on(self.runtime.call(request, CallOptions::default()))
+    }
+}
+
+/// Returns the text of a reply.
+pub(crate) fn text(reply: &Reply) -> &str {
+    match reply.content.first() {
+        Some(Block::Text { text }) => text,
+        _ => "",
+    }
+}

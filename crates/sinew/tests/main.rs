@@ -1,0 +1,13 @@
+//! The library and the command as their users have them, against real trees and real programs.
+
+#![expect(clippy::disallowed_methods, reason = "tests lay out real trees and start programs")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails loudly"
+)]
+
+mod caller;
+mod differential;
