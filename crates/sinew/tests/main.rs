@@ -11,3 +11,5 @@
 
 mod caller;
 mod differential;
+mod fidelity;
+mod snapshot;
