@@ -12,4 +12,5 @@
 mod caller;
 mod differential;
 mod fidelity;
+mod race;
 mod snapshot;
