@@ -12,5 +12,7 @@
 mod caller;
 mod differential;
 mod fidelity;
+mod limits;
 mod race;
+mod served;
 mod snapshot;

@@ -1,0 +1,76 @@
+//! The command `sinew` as a process that answers one call after the other.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
+use serde_json::{Value, json};
+
+/// Returns the command in an environment of its own: nothing of the person who runs the tests.
+pub(crate) fn command(home: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sinew"));
+    command
+        .env_clear()
+        .env("HOME", home)
+        .env("XDG_CONFIG_HOME", home.join("config"))
+        .env("XDG_STATE_HOME", home.join("state"))
+        .current_dir(home);
+    command
+}
+
+/// A running `sinew call --batch`.
+pub(crate) struct Served {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+}
+
+impl Served {
+    /// Starts the command over roots; changes are allowed. No more than so many descriptors may be
+    /// open in it.
+    pub(crate) fn start(home: &Path, roots: &[&Path], more: &[&str], max_files: u64) -> Self {
+        let mut command = command(home);
+        command.args(["--approvals", "allow"]).args(more);
+        for root in roots {
+            command.arg("--root").arg(root);
+        }
+        command.args(["call", "--batch"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let limit = Rlimit { current: Some(max_files), maximum: Some(max_files) };
+        prlimit(Pid::from_raw(child.id().cast_signed()), Resource::Nofile, limit).unwrap();
+        let input = child.stdin.take();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        Self { child, input, output }
+    }
+
+    /// Calls a tool and returns the result object.
+    pub(crate) fn call(&mut self, tool: &str, arguments: &Value) -> Value {
+        let line = json!({ "name": tool, "arguments": arguments });
+        let input = self.input.as_mut().unwrap();
+        writeln!(input, "{line}").unwrap();
+        input.flush().unwrap();
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{tool}: {error}: {line:?}"))
+    }
+
+    /// Returns the most memory that the process ever had, in MiB.
+    pub(crate) fn peak_mib(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        let kib: u64 = line.trim().trim_end_matches(" kB").parse().unwrap();
+        kib.div_ceil(1_024)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        drop(self.input.take());
+        let ended = self.child.wait();
+        if !std::thread::panicking() {
+            assert!(ended.unwrap().success());
+        }
+    }
+}
