@@ -10,6 +10,7 @@
 )]
 
 mod caller;
+mod cli;
 mod differential;
 mod fidelity;
 mod limits;

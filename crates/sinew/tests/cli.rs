@@ -1,0 +1,664 @@
+//! The command as a shell has it: words, variables and files in, text, JSON and exit codes out.
+//!
+//! Every run has a home, a configuration and a state of its own. The tables of keys and variables
+//! are compared with what the code knows, so that a new one needs its row here.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::served::command;
+
+/// A home, a root and another directory that vanish with their test.
+struct Place {
+    _dir: tempfile::TempDir,
+    home: PathBuf,
+    root: PathBuf,
+    other: PathBuf,
+}
+
+impl Place {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let top = fs::canonicalize(dir.path()).unwrap();
+        let [home, root, other] = ["home", "ws", "other"].map(|name| top.join(name));
+        for path in [&home, &root.join("dir"), &root.join(".git"), &other] {
+            fs::create_dir_all(path).unwrap();
+        }
+        let line = format!("{}\n", "x".repeat(99));
+        for (path, content) in [
+            ("a.txt", b"one\ntwo\n".as_slice()),
+            ("b.txt", b"one\n"),
+            ("dir/c.txt", b"one\n"),
+            ("ignored.log", b"one\n"),
+            (".gitignore", b"*.log\n"),
+            ("binary.bin", b"a\0b"),
+            ("large.txt", line.repeat(2_000).as_bytes()),
+            ("linked.txt", b"one\n"),
+        ] {
+            fs::write(root.join(path), content).unwrap();
+        }
+        fs::hard_link(root.join("linked.txt"), root.join("dir/second.txt")).unwrap();
+        fs::write(other.join("elsewhere.txt"), "one\n").unwrap();
+        Self { _dir: dir, home, root, other }
+    }
+
+    /// Puts the directories of this place into a text.
+    fn fill(&self, text: &str) -> String {
+        text.replace("{root}", self.root.to_str().unwrap())
+            .replace("{other}", self.other.to_str().unwrap())
+            .replace("{home}", self.home.to_str().unwrap())
+    }
+
+    /// Returns the command in the root, with arguments.
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = command(&self.home);
+        command.current_dir(&self.root).args(args.iter().map(|arg| self.fill(arg)));
+        command
+    }
+
+    fn run(&self, args: &[&str], input: &str) -> Ran {
+        Ran::of(&mut self.command(args), input)
+    }
+}
+
+/// What a run left.
+#[derive(Debug)]
+struct Ran {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+impl Ran {
+    fn of(command: &mut Command, input: &str) -> Self {
+        let streams = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = streams.spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        // Whoever does not read its input closes it.
+        let _ = stdin.write_all(input.as_bytes());
+        drop(stdin);
+        let done = child.wait_with_output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Self { code: done.status.code().unwrap(), out: text(done.stdout), err: text(done.stderr) }
+    }
+
+    #[track_caller]
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// Returns everything that can be seen of the run.
+    fn transcript(&self) -> String {
+        format!("exit {}\n{}{}", self.code, self.out, self.err)
+    }
+}
+
+#[track_caller]
+fn check_exit(args: &[&str], input: &str, code: i32, out: &str, err: &str) {
+    let ran = Place::new().run(args, input);
+    assert_eq!(ran.code, code, "{args:?}: {ran:?}");
+    assert!(ran.out.contains(out), "{args:?}: {ran:?}");
+    assert!(ran.err.contains(err), "{args:?}: {ran:?}");
+    assert!(code == 0 || ran.out.is_empty(), "what failed says so on standard error: {ran:?}");
+    assert!(code != 0 || ran.err.is_empty(), "what succeeded is quiet: {ran:?}");
+}
+
+#[test]
+fn exit_codes_tell_what_happened() {
+    let write = r#"{"file_path": "new.txt", "content": "x"}"#;
+    for (args, input, code, out, err) in [
+        (&["call", "Read", r#"{"file_path": "a.txt"}"#][..], "", 0, "2→two", ""),
+        (&["call", "List"], "", 0, "a.txt", ""),
+        (&["call", "Read", "-"], r#"{"file_path": "b.txt"}"#, 0, "1→one", ""),
+        (&["call", "Grep", r#"{"pattern": "nowhere"}"#], "", 0, "no matches", ""),
+        (&["--approvals", "allow", "call", "Write", write], "", 0, "created new.txt", ""),
+        (&["--approvals", "trust-client", "call", "Write", write], "", 0, "created", ""),
+        (&["call", "Read", r#"{"file_path": "none"}"#], "", 1, "", "no such file: none"),
+        (&["call", "Read", r#"{"file_path": "dir"}"#], "", 1, "", "use List"),
+        (&["call", "Read", r#"{"file_path": "binary.bin"}"#], "", 1, "", "binary"),
+        (&["call", "Nope"], "", 2, "", "known tools: Read, Write"),
+        (&["call", "Read"], "", 2, "", "`file_path` is missing"),
+        (&["call", "Read", "{}"], "", 2, "", "`file_path` is missing"),
+        (&["call", "Read", r#"{"file_path": "a.txt", "x": 1}"#], "", 2, "", "x"),
+        (&["call", "Read", "[]"], "", 2, "", "one JSON object"),
+        (&["call", "Read", "{"], "", 2, "", "not JSON"),
+        (&["call", "Read", "-"], "", 2, "", "not JSON"),
+        (&["call", "Grep", r#"{"pattern": "("}"#], "", 2, "", "unclosed group"),
+        (&["call"], "", 2, "", "<TOOL>"),
+        (&["call", "--batch", "Read"], "", 2, "", "cannot be used with"),
+        (&["nope"], "", 2, "", "unrecognized subcommand"),
+        (&["--nope", "tools"], "", 2, "", "unexpected argument"),
+        (&["--dialect", "klingon", "tools"], "", 2, "", "`dialect` must be one of"),
+        (&["--config", "{root}/none.toml", "tools"], "", 2, "", "none.toml"),
+        (&["--set", "files.nope=1", "tools"], "", 2, "", "nope"),
+        (&["--set", "files", "tools"], "", 2, "", "key=value"),
+        (&["--root", "{root}/none", "tools"], "", 2, "", "does not exist"),
+        (&["--root", "{root}/a.txt", "tools"], "", 2, "", "not a directory"),
+        (&["call", "Read", r#"{"file_path": "../other/elsewhere.txt"}"#], "", 3, "", "denied"),
+        (&["call", "Write", write], "", 3, "", "needs approval"),
+        (&["--approvals", "deny", "call", "Write", write], "", 3, "", "needs approval"),
+        (&["--read-only", "--approvals", "allow", "call", "Write", write], "", 3, "", "read-only"),
+        (&["--set", r#"tools.policy.deny=["Read"]"#, "call", "Read", "{}"], "", 2, "", "missing"),
+        (
+            &["--set", r#"tools.policy.deny=["List"]"#, "call", "List"],
+            "",
+            3,
+            "",
+            "denied by the rule",
+        ),
+        (&["--tools", "none", "tools"], "", 2, "", "no tool is left"),
+        (&["--version"], "", 0, "sinew ", ""),
+        (&["--help"], "", 0, "Usage: sinew", ""),
+        (&["tools"], "", 0, "MultiEdit", ""),
+        (&["config", "show"], "", 0, "dialect = \"native\"", ""),
+        (&["doctor"], "", 0, "roots", ""),
+    ] {
+        check_exit(args, input, code, out, err);
+    }
+}
+
+#[test]
+fn a_home_or_the_whole_machine_is_no_root_by_accident() {
+    let place = Place::new();
+    for dir in [place.home.as_path(), std::path::Path::new("/")] {
+        let ran = Ran::of(place.command(&["tools"]).current_dir(dir), "");
+        assert!(ran.code == 2 && ran.err.contains("--root"), "{ran:?}");
+        let named = ["--root", dir.to_str().unwrap(), "tools"];
+        assert_eq!(Ran::of(place.command(&named).current_dir(dir), "").code, 0);
+    }
+}
+
+fn keys(value: &Value) -> Vec<&str> {
+    value.as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+#[test]
+fn a_result_object_has_the_same_fields_whatever_happened() {
+    const RESULT: [&str; 7] = ["id", "tool", "ok", "content", "structured", "error", "meta"];
+    let write = r#"{"file_path": "new.txt", "content": "x"}"#;
+    for (args, tool, kind) in [
+        (&["call", "--json", "List"][..], "List", None),
+        (&["--dialect", "moltis", "call", "--json", "Glob"], "Glob", Some("invalid_args")),
+        (&["call", "--json", "Read", "{\"file_path\": \"none\"}"], "Read", Some("file_not_found")),
+        (&["call", "--json", "Read", "nonsense"], "Read", Some("invalid_args")),
+        (&["call", "--json", "Nope"], "Nope", Some("not_found")),
+        (&["call", "--json", "Write", write], "Write", Some("approval_denied")),
+        (&["--read-only", "call", "--json", "Write", write], "Write", Some("policy_denied")),
+    ] {
+        let ran = Place::new().run(args, "");
+        let result = ran.json();
+        assert_eq!(keys(&result), RESULT, "{args:?}");
+        assert_eq!(result["tool"], tool);
+        assert_eq!(result["ok"], kind.is_none(), "{result}");
+        assert_eq!(result["error"]["kind"].as_str(), kind, "{result}");
+        assert!(result["id"].as_str().is_some_and(|id| !id.is_empty()), "{result}");
+        assert_eq!(result["content"][0]["type"], "text", "{result}");
+        assert!(result["meta"]["duration_ms"].is_number(), "{result}");
+        assert!(result["meta"]["truncated"].is_boolean(), "{result}");
+        if kind.is_some() {
+            assert_eq!(keys(&result["error"]), ["kind", "message", "hint"]);
+        }
+        assert_eq!(ran.out.lines().count(), 1, "one line");
+        assert_eq!(ran.err, "", "with --json nothing is told twice");
+    }
+    // A dialect may have results of its own.
+    let moltis = r#"{"file_path": "{root}/a.txt"}"#;
+    let place = Place::new();
+    let result = place.run(&["--dialect", "moltis", "call", "--json", "Read", moltis], "").json();
+    assert_eq!(result["structured"]["kind"], "text", "{result}");
+}
+
+const TOOLS: [&str; 7] = ["Read", "Write", "Edit", "MultiEdit", "Glob", "Grep", "List"];
+
+#[test]
+fn every_form_of_the_list_holds_every_tool() {
+    for (args, list, name, schema) in [
+        (&["tools", "--json"][..], "", "/name", "/inputSchema"),
+        (&["tools", "--format", "mcp"], "", "/name", "/inputSchema"),
+        (&["tools", "--format", "anthropic"], "", "/name", "/input_schema"),
+        (&["tools", "--format", "openai"], "", "/function/name", "/function/parameters"),
+        (
+            &["tools", "--format", "gemini"],
+            "/0/functionDeclarations",
+            "/name",
+            "/parametersJsonSchema",
+        ),
+    ] {
+        let ran = Place::new().run(args, "");
+        let value = ran.json();
+        let tools = value.pointer(list).and_then(Value::as_array).unwrap();
+        let names: Vec<&str> =
+            tools.iter().filter_map(|tool| tool.pointer(name)?.as_str()).collect();
+        assert_eq!(names, TOOLS, "{args:?}");
+        for tool in tools {
+            let schema = tool.pointer(schema).unwrap();
+            assert_eq!(schema["type"], "object", "{args:?}: {tool}");
+            assert!(schema["properties"].is_object(), "{args:?}: {tool}");
+        }
+    }
+    let names: Vec<String> = Place::new()
+        .run(&["tools"], "")
+        .out
+        .lines()
+        .map(|line| line.split_whitespace().next().unwrap().to_owned())
+        .collect();
+    assert_eq!(names, TOOLS);
+}
+
+#[test]
+fn what_is_not_served_is_unknown() {
+    for (words, served) in [
+        ("read", &["Read", "Glob", "Grep", "List"][..]),
+        ("edit", &["Write", "Edit", "MultiEdit"]),
+        ("core", &["Read", "Write", "Edit", "Glob", "Grep", "List"]),
+        ("all", &TOOLS),
+        ("*Edit", &["Edit", "MultiEdit"]),
+        ("List,G*", &["Glob", "Grep", "List"]),
+    ] {
+        let place = Place::new();
+        let list = place.run(&["--tools", words, "tools", "--json"], "").json();
+        let names: Vec<&str> =
+            list.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+        assert_eq!(names, served, "{words}");
+        for tool in TOOLS {
+            let result = place.run(&["--tools", words, "call", "--json", tool], "");
+            let unknown = result.json()["error"]["kind"] == "not_found";
+            assert_eq!(unknown, !served.contains(&tool), "{words} {tool}: {result:?}");
+            assert!(!unknown || result.code == 2, "{words} {tool}: {result:?}");
+        }
+    }
+}
+
+#[test]
+fn a_batch_answers_every_line_in_order() {
+    let place = Place::new();
+    let input = [
+        r#"{"id": "first", "name": "Read", "arguments": {"file_path": "a.txt"}}"#,
+        "",
+        r#"{"id": 7, "name": "List"}"#,
+        "nonsense",
+        r#"{"name": "Nope"}"#,
+        r#"{"id": "../x", "name": "Write", "arguments": {"file_path": "n", "content": "x"}}"#,
+        r#"{"name": "Edit", "arguments": {"file_path": "a.txt", "old_string": "two", "new_string": "2"}}"#,
+        r#"{"name": "Read", "arguments": {"file_path": "a.txt"}}"#,
+        r#"{"name": "Read", "more": 1}"#,
+        r#"{"name": "Read", "arguments": []}"#,
+        r#"{"id": [], "name": "Read"}"#,
+    ]
+    .join("\n");
+    let ran = place.run(&["--approvals", "allow", "--session", "s", "call", "--batch"], &input);
+    let rows: Vec<(String, Value)> = ran
+        .out
+        .lines()
+        .map(|line| {
+            let result: Value = serde_json::from_str(line).unwrap();
+            (result["id"].as_str().unwrap().to_owned(), result["error"]["kind"].clone())
+        })
+        .collect();
+    let expected = [
+        ("first", Value::Null),
+        ("7", Value::Null),
+        ("s-4", json!("invalid_args")),
+        ("s-5", json!("not_found")),
+        ("../x", Value::Null),
+        ("s-7", Value::Null),
+        ("s-8", Value::Null),
+        ("s-9", json!("invalid_args")),
+        ("s-10", json!("invalid_args")),
+        ("s-11", json!("invalid_args")),
+    ];
+    let expected = expected.map(|(id, kind)| (id.to_owned(), kind));
+    assert_eq!(rows, expected);
+    assert!(ran.out.contains("2→2"), "later calls see what earlier ones did: {}", ran.out);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    assert_eq!(place.run(&["call", "--batch"], "").out, "");
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_failure() {
+    let call = format!("{}\n", json!({ "name": "List" })).repeat(500);
+    for (args, input) in [
+        (&["tools"][..], ""),
+        (&["tools", "--json"], ""),
+        (&["call", "List"], ""),
+        (&["call", "--json", "List"], ""),
+        (&["call", "--batch"], call.as_str()),
+        (&["config", "show"], ""),
+        (&["config", "show", "--json"], ""),
+        (&["doctor"], ""),
+        (&["doctor", "--json"], ""),
+    ] {
+        let place = Place::new();
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = place.command(args);
+        command.stdin(Stdio::piped()).stdout(writer).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+        let done = child.wait_with_output().unwrap();
+        let err = String::from_utf8_lossy(&done.stderr);
+        assert_eq!((done.status.code(), &*err), (Some(0), ""), "{args:?}");
+    }
+}
+
+#[test]
+fn every_value_tells_where_it_came_from() {
+    let place = Place::new();
+    let person = place.home.join("config/sinew/config.toml");
+    let project = place.root.join(".sinew/config.toml");
+    let named = place.root.join("named.json");
+    for (path, text) in [
+        (&person, "# mine\nlog = \"info\"\n\n[files]\nglob_limit = 11\ngrep_limit = 12\n"),
+        (&project, "read_only = true\n[files]\ngrep_limit = 10\n[ledger]\nmode = \"off\"\n"),
+        (&named, "{\"files\": {\"list_limit\": 13, \"sync\": \"data\"}}"),
+    ] {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    let mut command = place.command(&[
+        "--set",
+        "files.sync=\"full\"",
+        "--session",
+        "s",
+        "config",
+        "show",
+        "--json",
+        "--config",
+        named.to_str().unwrap(),
+    ]);
+    let ran = Ran::of(command.env("SINEW_APPROVALS", "deny"), "");
+    let shown = ran.json();
+    for (key, value, origin) in [
+        ("dialect", json!("native"), String::from("default")),
+        ("log", json!("info"), format!("{}:2", person.display())),
+        ("files.glob_limit", json!(11), format!("{}:5", person.display())),
+        ("read_only", json!(true), format!("{}:1", project.display())),
+        ("files.grep_limit", json!(10), format!("{}:3", project.display())),
+        ("files.list_limit", json!(13), named.display().to_string()),
+        ("files.sync", json!("full"), String::from("flag --set")),
+        ("session", json!("s"), String::from("flag --session")),
+        ("approvals", json!("deny"), String::from("variable SINEW_APPROVALS")),
+        ("approval_timeout_s", json!(300), String::from("dialect native")),
+        ("roots", json!([place.root]), String::from("current directory")),
+        // A project's own file cannot switch the record off.
+        ("ledger.mode", json!("sqlite"), String::from("default")),
+    ] {
+        assert_eq!(shown[key], json!({ "value": value, "origin": origin }), "{key}");
+    }
+    assert!(ran.err.contains("`ledger.mode` is left out"), "{}", ran.err);
+}
+
+#[test]
+fn the_doctor_says_what_is_missing() {
+    for (args, state, code, missing) in [
+        (&["doctor", "--json"][..], "state", 0, &[][..]),
+        (&["doctor", "--json"], "ws/a.txt", 1, &["roots", "state", "ledger"]),
+        (&["--set", "ledger.mode=\"off\"", "doctor", "--json"], "state", 0, &[]),
+        (&["--root", "{root}/none", "doctor", "--json"], "state", 1, &["roots", "ledger"]),
+    ] {
+        let place = Place::new();
+        let state = place.root.parent().unwrap().join(state);
+        let ran = Ran::of(place.command(args).env("XDG_STATE_HOME", state), "");
+        let shown = ran.json();
+        let findings = shown["findings"].as_array().unwrap();
+        let names: Vec<&str> =
+            findings.iter().map(|finding| finding["name"].as_str().unwrap()).collect();
+        assert_eq!(names, ["roots", "state", "ledger", "openat2", "approvals"]);
+        let found: Vec<&str> = findings
+            .iter()
+            .filter(|finding| finding["needed"] == true && finding["ok"] == false)
+            .map(|finding| finding["name"].as_str().unwrap())
+            .collect();
+        assert_eq!((ran.code, &found[..]), (code, missing), "{shown}");
+        assert_eq!(shown["ok"], missing.is_empty());
+    }
+}
+
+/// How the effect of a value is seen.
+#[derive(Debug, Clone, Copy)]
+enum Seen {
+    /// The run shows this with the value and not without, and that without and not with.
+    Shows(&'static str, &'static str),
+    /// The run makes these system calls more or less often.
+    Traced(&'static str),
+    /// Nothing but the configuration itself shows it.
+    Resolved(&'static str),
+}
+
+/// One key or variable: a value, a run, and how the effect is seen in it.
+type Row = (&'static str, &'static str, &'static [&'static str], &'static str, Seen);
+
+const READ: &[&str] = &["call", "Read", r#"{"file_path": "a.txt"}"#];
+const READ_BINARY: &[&str] = &["call", "Read", r#"{"file_path": "binary.bin"}"#];
+const READ_LARGE: &[&str] = &["call", "Read", r#"{"file_path": "large.txt"}"#];
+const READ_DEEP: &[&str] = &["call", "Read", r#"{"file_path": "dir/c.txt"}"#];
+const GLOB: &[&str] = &["call", "Glob", r#"{"pattern": "**"}"#];
+const GREP: &[&str] = &["call", "Grep", r#"{"pattern": "one"}"#];
+const LIST: &[&str] = &["call", "List"];
+const TOOL_LIST: &[&str] = &["tools"];
+const WRITE: &[&str] =
+    &["--approvals", "allow", "call", "Write", r#"{"file_path": "b.txt", "content": "x"}"#];
+const WRITE_UNRECORDED: &[&str] = &[
+    "--approvals",
+    "allow",
+    "--set",
+    "ledger.mode=\"off\"",
+    "call",
+    "Write",
+    r#"{"file_path": "b.txt", "content": "x"}"#,
+];
+const WRITE_LINKED: &[&str] =
+    &["--approvals", "allow", "call", "Write", r#"{"file_path": "linked.txt", "content": "x"}"#];
+const WRITE_ASKING: &[&str] = &["call", "Write", r#"{"file_path": "b.txt", "content": "x"}"#];
+const JSON: &[&str] = &["call", "--json", "List"];
+const SHOW: &[&str] = &["config", "show"];
+const REFUSED: &str = "needs a feature that this version does not have";
+
+/// Every key of the configuration.
+const KEYS: &[Row] = &[
+    ("roots", r#"["{other}"]"#, LIST, "", Seen::Shows("elsewhere.txt", "a.txt")),
+    ("dialect", "moltis", TOOL_LIST, "", Seen::Shows("exit 0", "List ")),
+    ("serve", r#"["read"]"#, TOOL_LIST, "", Seen::Shows("exit 0", "MultiEdit")),
+    ("read_only", "true", WRITE, "", Seen::Shows("exit 3", "wrote b.txt")),
+    ("approvals", "allow", WRITE_ASKING, "", Seen::Shows("wrote b.txt", "needs approval")),
+    ("approval_timeout_s", "7", SHOW, "", Seen::Resolved("approval_timeout_s = 7")),
+    ("session", "mine", JSON, "", Seen::Shows("\"mine-1\"", "")),
+    ("log", "error", LIST, "", Seen::Shows("exit 0", "is left out")),
+    ("files.sync", "data", WRITE_UNRECORDED, "", Seen::Traced("fsync,fdatasync")),
+    ("files.hard_links", "break", WRITE_LINKED, "", Seen::Shows("wrote", "2 hard links")),
+    ("files.resolver", "walk", READ_DEEP, "", Seen::Traced("openat2")),
+    ("files.glob_limit", "1", GLOB, "", Seen::Shows("[1 of ", "")),
+    ("files.grep_limit", "1", GREP, "", Seen::Shows("[stopped after 1 rows", "")),
+    ("files.list_limit", "1", LIST, "", Seen::Shows("[1 of ", "a.txt")),
+    ("files.search_timeout_ms", "0", GLOB, "", Seen::Shows("the time ran out", "a.txt")),
+    ("tools.fs.workspace_root", "{other}", LIST, "", Seen::Shows("elsewhere.txt", "a.txt")),
+    ("tools.fs.allow_paths", r#"["{root}/dir/**"]"#, READ, "", Seen::Shows("allow_paths", "two")),
+    ("tools.fs.deny_paths", r#"["**/a.txt"]"#, READ, "", Seen::Shows("deny_paths", "two")),
+    ("tools.fs.track_reads", "true", READ, "", Seen::Shows(REFUSED, "two")),
+    ("tools.fs.must_read_before_write", "true", READ, "", Seen::Shows(REFUSED, "two")),
+    // Changes ask anyway, as long as nothing else can be configured.
+    (
+        "tools.fs.require_approval",
+        "true",
+        SHOW,
+        "",
+        Seen::Resolved("tools.fs.require_approval = true"),
+    ),
+    ("tools.fs.max_read_bytes", "3", READ, "", Seen::Shows("more than 3", "two")),
+    ("tools.fs.binary_policy", "base64", READ_BINARY, "", Seen::Shows("YQBi", "exit 1")),
+    ("tools.fs.respect_gitignore", "false", GLOB, "", Seen::Shows("ignored.log", "1 ignored")),
+    ("tools.fs.checkpoint_before_mutation", "true", READ, "", Seen::Shows(REFUSED, "two")),
+    (
+        "tools.fs.context_window_tokens",
+        "1000",
+        READ_LARGE,
+        "",
+        Seen::Shows("go on with offset", "\n  2000→"),
+    ),
+    ("tools.policy.allow", r#"["Glob"]"#, READ, "", Seen::Shows("exit 3", "two")),
+    ("tools.policy.deny", r#"["Read"]"#, READ, "", Seen::Shows("exit 3", "two")),
+    ("ledger.mode", "off", READ, "", Seen::Shows("no record", "a record")),
+    ("ledger.sync", "full", WRITE, "", Seen::Traced("fsync,fdatasync")),
+    ("mcp.max_line_bytes", "4096", &["mcp"], "{ping}", Seen::Shows("4096 bytes", "\"result\"")),
+];
+
+/// Every variable.
+const VARIABLES: &[Row] = &[
+    ("SINEW_ROOT", "{other}:{root}", LIST, "", Seen::Shows("elsewhere.txt", "a.txt")),
+    ("SINEW_DIALECT", "moltis", TOOL_LIST, "", Seen::Shows("exit 0", "List ")),
+    ("SINEW_TOOLS", "Read,G*", TOOL_LIST, "", Seen::Shows("exit 0", "MultiEdit")),
+    ("SINEW_READ_ONLY", "true", WRITE, "", Seen::Shows("exit 3", "wrote b.txt")),
+    ("SINEW_CONFIG", "{other}/named.toml", GLOB, "", Seen::Shows("[1 of ", "")),
+    ("SINEW_SET", "files.list_limit=1", LIST, "", Seen::Shows("[1 of ", "a.txt")),
+    ("SINEW_SESSION", "mine", JSON, "", Seen::Shows("\"mine-1\"", "")),
+    ("SINEW_LOG", "error", LIST, "", Seen::Shows("exit 0", "is left out")),
+    ("SINEW_APPROVALS", "allow", WRITE_ASKING, "", Seen::Shows("wrote b.txt", "needs approval")),
+];
+
+/// What became of a row.
+#[derive(Debug, PartialEq, Eq)]
+enum Effect {
+    Seen,
+    /// Only the configuration shows it.
+    Resolved,
+    /// This machine has no `strace`.
+    Skipped,
+}
+
+/// Runs a row with and without its value and checks that the runs differ as it says.
+fn check_effect(row: &Row, set: impl Fn(&Place, &mut Command)) -> Effect {
+    let (name, _, args, input, seen) = row;
+    let ping = json!({ "jsonrpc": "2.0", "id": 1, "method": "ping", "params": { "x": "x".repeat(5_000) } });
+    let input = input.replace("{ping}", &format!("{ping}\n"));
+    let run = |with: bool| -> Option<String> {
+        let place = Place::new();
+        fs::write(place.other.join("named.toml"), "[files]\nglob_limit = 1\n").unwrap();
+        // What a project may not say is told as a warning.
+        fs::create_dir(place.root.join(".sinew")).unwrap();
+        fs::write(place.root.join(".sinew/config.toml"), "approvals = \"allow\"\n").unwrap();
+        let trace = place.home.join("trace");
+        let mut command = place.command(&[]);
+        if let Seen::Traced(calls) = seen {
+            let program = command.get_program().to_owned();
+            let mut traced = Command::new("strace");
+            traced.args(["-f", "-qq", "-e", &format!("trace={calls}"), "-o"]).arg(&trace);
+            traced.arg(program).current_dir(&place.root);
+            traced.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+            traced.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+            command = traced;
+            // It may be there and may not be allowed to work.
+            let probe = Command::new("strace").args(["-o", "/dev/null", "true"]).output();
+            if !probe.is_ok_and(|done| done.status.success()) {
+                return None;
+            }
+        }
+        if with {
+            set(&place, &mut command);
+        }
+        command.args(args.iter().map(|arg| place.fill(arg)));
+        let ran = Ran::of(&mut command, &input);
+        if let Seen::Traced(_) = seen {
+            assert_eq!(ran.code, 0, "{name}: {ran:?}");
+            let n = fs::read_to_string(trace).unwrap().lines().count();
+            return Some(format!("{n} calls"));
+        }
+        let record = place.home.join("state/sinew").is_dir();
+        let record = if record { "a record" } else { "no record" };
+        Some(format!("{}{record}\n", ran.transcript()))
+    };
+    let (Some(with), Some(without)) = (run(true), run(false)) else { return Effect::Skipped };
+    match seen {
+        Seen::Shows(shown, hidden) => {
+            let right = with.contains(shown) && (shown == &"exit 0" || !without.contains(shown));
+            assert!(right, "{name}: {shown:?}\n--- with\n{with}\n--- without\n{without}");
+            let right = hidden.is_empty() || (without.contains(hidden) && !with.contains(hidden));
+            assert!(right, "{name}: {hidden:?}\n--- with\n{with}\n--- without\n{without}");
+            Effect::Seen
+        }
+        Seen::Traced(calls) => {
+            assert_ne!(with, without, "{name}: {calls}");
+            Effect::Seen
+        }
+        Seen::Resolved(shown) => {
+            assert!(with.contains(shown) && !without.contains(shown), "{name}: {with}");
+            Effect::Resolved
+        }
+    }
+}
+
+/// Checks all rows and tells what could not be seen.
+fn check_rows(rows: &[Row], set: impl Fn(&Row, &Place, &mut Command)) {
+    let mut unseen = Vec::new();
+    for row in rows {
+        match check_effect(row, |place, command| set(row, place, command)) {
+            Effect::Seen => {}
+            other => unseen.push(format!("{}: {other:?}", row.0)),
+        }
+    }
+    println!("{} rows, {} not seen from outside: {unseen:?}", rows.len(), unseen.len());
+}
+
+/// Returns every key of the configuration that the code knows.
+fn known_keys(schema: &Value, object: &Value, prefix: &str, keys: &mut BTreeSet<String>) {
+    for (name, property) in object["properties"].as_object().unwrap() {
+        let key = format!("{prefix}{name}");
+        let choices = property["anyOf"].as_array();
+        let table = choices.and_then(|choices| choices.iter().find_map(|c| c["$ref"].as_str()));
+        match table.and_then(|table| schema.pointer(table.trim_start_matches('#'))) {
+            Some(table) => known_keys(schema, table, &format!("{key}."), keys),
+            None => drop(keys.insert(key)),
+        }
+    }
+}
+
+#[test]
+fn every_key_of_the_configuration_has_an_effect() {
+    let schema = schemars::schema_for!(sinew::config::Options).to_value();
+    let mut known = BTreeSet::new();
+    known_keys(&schema, &schema, "", &mut known);
+    let tested: BTreeSet<String> = KEYS.iter().map(|row| row.0.to_owned()).collect();
+    assert_eq!(tested, known);
+    check_rows(KEYS, |(key, value, ..), place, command| {
+        command.arg("--set").arg(place.fill(&format!("{key}={value}")));
+    });
+}
+
+#[test]
+fn every_variable_has_an_effect() {
+    let source = include_str!("../src/config/env_vars.rs");
+    let known: BTreeSet<&str> =
+        source.split('"').filter(|word| word.starts_with("SINEW_")).collect();
+    let tested: BTreeSet<&str> = VARIABLES.iter().map(|row| row.0).collect();
+    assert_eq!(tested, known);
+    check_rows(VARIABLES, |(name, value, ..), place, command| {
+        command.env(name, place.fill(value));
+    });
+}
+
+#[test]
+fn xdg_directories_count_where_they_are_absolute() {
+    let place = Place::new();
+    let config = place.home.join(".config/sinew/config.toml");
+    fs::create_dir_all(config.parent().unwrap()).unwrap();
+    fs::write(&config, "dialect = \"moltis\"\n").unwrap();
+    for (variable, dialect) in
+        [(None, "moltis"), (Some("relative"), "moltis"), (Some("/none"), "native")]
+    {
+        let mut command = place.command(&["config", "show", "--json"]);
+        command.env_remove("XDG_CONFIG_HOME").env_remove("XDG_STATE_HOME");
+        if let Some(value) = variable {
+            command.env("XDG_CONFIG_HOME", value);
+        }
+        let ran = Ran::of(&mut command, "");
+        assert_eq!(ran.json()["dialect"]["value"], dialect, "{variable:?}");
+    }
+    let mut command = place.command(&["call", "List"]);
+    let ran = Ran::of(command.env_remove("XDG_STATE_HOME"), "");
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(place.home.join(".local/state/sinew/sinew.db").is_file());
+}
