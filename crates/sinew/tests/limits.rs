@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 use serde_json::{Value, json};
+use sinew::dialects::NATIVE;
+use sinew::{CallOptions, Kind, Request, Runtime};
 
 use crate::differential::tree::Tree;
 use crate::served::Served;
@@ -371,4 +373,24 @@ fn a_sparse_file_of_a_tebibyte_costs_little() {
         assert!(served.peak_mib() < MAX_MIB, "{tool} {arguments}: {} MiB", served.peak_mib());
     }
     println!("at most {} MiB", served.peak_mib());
+}
+
+#[test]
+fn a_caller_who_stops_waiting_ends_a_read_without_end() {
+    let place = Place::new();
+    place.write("text.txt", &b"a line of text\n".repeat(10_000));
+    let file = fs::OpenOptions::new().write(true).open(place.root.join("text.txt")).unwrap();
+    if let Err(error) = file.set_len(1 << 40) {
+        println!("skipped: no file of a tebibyte here: {error}");
+        return;
+    }
+    let runtime = Runtime::builder(NATIVE).root(&place.root).without_store().build().unwrap();
+    let tokio = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let began = Instant::now();
+    let arguments = json!({ "path": "text.txt", "offset": 20_000 });
+    let mut request = Request::new("call", "Read", arguments.as_object().unwrap().clone());
+    request.deadline = Some(began + Duration::from_secs(1));
+    let reply = tokio.block_on(runtime.call(request, CallOptions::default()));
+    assert_eq!(reply.error.map(|error| error.kind), Some(Kind::Timeout));
+    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
 }
