@@ -30,6 +30,10 @@ use row::{Row, Who};
 const MAX_WAIT: Duration = Duration::from_millis(50);
 /// The most records that may wait.
 const MAX_WAITING: usize = 256;
+/// The most records that wait for a database that cannot be written.
+const MAX_KEPT: usize = 65_536;
+/// How long the helper thread waits after a failure.
+const RETRY: Duration = Duration::from_millis(500);
 /// After this many pages the write-ahead log is moved into the database.
 const CHECKPOINT_PAGES: i64 = 1_000;
 
@@ -65,6 +69,8 @@ struct Shared {
     queue: Mutex<Queue>,
     wake: Condvar,
     database: Mutex<Database>,
+    /// Why the last attempt to write failed, if it did.
+    problem: Mutex<Option<String>>,
     next_ticket: AtomicU64,
 }
 
@@ -77,7 +83,6 @@ struct Queue {
 enum Database {
     Closed,
     Open(Connection),
-    Broken(String),
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -96,6 +101,7 @@ impl SqliteLedger {
                 queue: Mutex::default(),
                 wake: Condvar::new(),
                 database: Mutex::new(Database::Closed),
+                problem: Mutex::new(None),
                 next_ticket: AtomicU64::new(1),
             }),
             helper: Mutex::new(None),
@@ -129,14 +135,16 @@ impl Shared {
     /// Returns the open connection, opening it where it is not.
     fn connection<'a>(&self, database: &'a mut Database) -> Result<&'a mut Connection, ToolError> {
         if matches!(database, Database::Closed) {
-            *database = match self.open() {
-                Ok(connection) => Database::Open(connection),
-                Err(error) => Database::Broken(error.to_string()),
-            };
+            match self.open() {
+                Ok(connection) => *database = Database::Open(connection),
+                Err(error) => {
+                    *lock(&self.problem) = Some(error.to_string());
+                    return Err(unavailable(&error.to_string()));
+                }
+            }
         }
         match database {
             Database::Open(connection) => Ok(connection),
-            Database::Broken(problem) => Err(unavailable(problem)),
             Database::Closed => Err(unavailable("it is closed")),
         }
     }
@@ -170,7 +178,13 @@ impl Shared {
         if rows.is_empty() && more.is_none() {
             return Ok(());
         }
-        let connection = self.connection(&mut database)?;
+        let connection = match self.connection(&mut database) {
+            Ok(connection) => connection,
+            Err(error) => {
+                self.put_back(rows);
+                return Err(error);
+            }
+        };
         let client = lock(&self.client).clone();
         let who = self.who.get_or_init(|| Who {
             surface: self.recorded.surface,
@@ -185,19 +199,34 @@ impl Shared {
             }
             transaction.commit()
         };
-        write(connection).map_err(|error| {
-            let problem = error.to_string();
-            *database = Database::Broken(problem.clone());
-            unavailable(&problem)
-        })
+        let written = write(connection);
+        if let Err(error) = &written {
+            self.put_back(rows);
+            // Whatever is wrong may pass: the next record opens the database again.
+            *database = Database::Closed;
+            *lock(&self.problem) = Some(error.to_string());
+        } else {
+            *lock(&self.problem) = None;
+        }
+        written.map_err(|error| unavailable(&error.to_string()))
+    }
+
+    /// Keeps records that could not be written for the next attempt, as many as may wait.
+    fn put_back(&self, mut rows: Vec<Row>) {
+        let mut queue = lock(&self.queue);
+        rows.append(&mut queue.rows);
+        rows.truncate(MAX_KEPT);
+        queue.rows = rows;
     }
 
     /// The helper thread: waits for records, writes them in batches, keeps the log short.
     fn write_batches(&self) {
         loop {
             let closed = self.wait_for_batch();
-            // A failure is kept in `database`, and the next change is refused with it.
-            let _ = self.write(None);
+            // What could not be written waits for the next batch; changes are refused meanwhile.
+            if self.write(None).is_err() && !closed {
+                std::thread::sleep(RETRY);
+            }
             self.shorten_log();
             if closed {
                 return;
@@ -272,11 +301,7 @@ impl Ledger for SqliteLedger {
     }
 
     fn broken(&self) -> Option<String> {
-        // A writer that holds the lock has the database open.
-        match self.shared.database.try_lock().as_deref() {
-            Ok(Database::Broken(problem)) => Some(problem.clone()),
-            _ => None,
-        }
+        lock(&self.shared.problem).clone()
     }
 }
 

@@ -58,6 +58,8 @@ pub struct Stream {
 const DRAIN: Duration = Duration::from_secs(60);
 /// How long calls that are taken back at the end get to end by themselves.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+/// The most memory that answers take between two writes, and keep after one, in bytes.
+const KEPT_ANSWERS: usize = 1024 * 1024;
 /// How often the end of the client is looked for meanwhile.
 const DRAIN_STEP: Duration = Duration::from_millis(2);
 
@@ -163,6 +165,8 @@ impl Connection {
         }
         let written = self.output.write(&self.answers);
         self.answers.clear();
+        // One large answer must not stay in memory for the rest of the session.
+        self.answers.shrink_to(KEPT_ANSWERS);
         match written {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             written => written,
@@ -191,6 +195,10 @@ impl Connection {
     }
 
     fn frame(&mut self, frame: &Frame<'_>, kind: Kind, line: &[u8]) {
+        if KEPT_ANSWERS < self.answers.len() {
+            // A client that is gone is noticed at the next read.
+            let _ = self.flush();
+        }
         let answered = match kind {
             Kind::Request => self.answer(frame),
             Kind::Notification => self.cancel(frame),
@@ -499,6 +507,8 @@ async fn tell_changes(engine: Arc<Engine>) {
 async fn tell_client_changes(engine: Arc<Engine>, peer: rmcp::service::Peer<RoleServer>) {
     let mut catalogs = engine.runtime.watch_catalogs();
     while catalogs.changed().await.is_ok() {
+        // Whoever is told asks at once, and must not get the old list.
+        engine.show();
         if peer.peer_info().is_some() && peer.notify_tool_list_changed().await.is_err() {
             return;
         }

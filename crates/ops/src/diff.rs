@@ -49,7 +49,15 @@ pub(crate) fn of_changes(old: &[u8], changes: &[Change<'_>], limits: DiffLimits)
     while let Some(first) = rest.first() {
         let mut stretch = stretch(old, first, limits.context);
         let mut n_taken = 1;
+        let mut line_end = end_of_line(old, first.range.end);
         for next in rest.iter().skip(1) {
+            // Another change of the same line shows nothing more of the file. A line may be all of
+            // it, so it is not looked through again for each.
+            if next.range.end < line_end {
+                n_taken += 1;
+                continue;
+            }
+            line_end = end_of_line(old, next.range.end);
             let more = self::stretch(old, next, limits.context);
             if stretch.1 < more.0 {
                 break;
@@ -88,6 +96,12 @@ pub(crate) fn titled(shown: &str, created: bool, diff: &str) -> String {
     format!("--- {before}\n+++ {shown}\n{diff}")
 }
 
+/// Returns where the line ends that a place lies in, with its line feed.
+fn end_of_line(old: &[u8], at: usize) -> usize {
+    let tail = old.get(at..).unwrap_or_default();
+    at + memchr(b'\n', tail).map_or(tail.len(), |at| at + 1)
+}
+
 /// Returns the whole lines around a change: where they begin and end.
 fn stretch(old: &[u8], change: &Change<'_>, context: usize) -> (usize, usize) {
     let mut start = change.range.start;
@@ -98,8 +112,7 @@ fn stretch(old: &[u8], change: &Change<'_>, context: usize) -> (usize, usize) {
     }
     let mut end = change.range.end;
     for _ in 0..=context {
-        let tail = old.get(end..).unwrap_or_default();
-        end += memchr(b'\n', tail).map_or(tail.len(), |at| at + 1);
+        end = end_of_line(old, end);
     }
     (start, end)
 }

@@ -28,8 +28,8 @@ const SMALL: u64 = 1 << 20;
 /// How much is read at once on the way to a line far in.
 const STRIDE: usize = 1 << 20;
 
-/// The largest file that is answered in base64 where no other limit is set.
-const MAX_BASE64: u64 = 10 << 20;
+/// The largest file that is answered in base64: with its text around it, it fits into a reply.
+const MAX_BASE64: u64 = 700 << 10;
 
 /// Reads a window of lines.
 #[derive(Debug)]
@@ -181,7 +181,7 @@ fn binary(
     size: u64,
     encoding: Option<&'static str>,
 ) -> Result<Out, ToolError> {
-    let max = cx.settings.max_read_bytes.unwrap_or(MAX_BASE64);
+    let max = cx.settings.max_read_bytes.unwrap_or(MAX_BASE64).min(MAX_BASE64);
     let wanted = cx.settings.binary_policy == BinaryPolicy::Base64 && size <= max;
     let base64 = match usize::try_from(size) {
         Ok(size) if wanted => {

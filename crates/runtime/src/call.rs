@@ -70,7 +70,7 @@ async fn way(
     let judged = judge::judge(contained, open);
     let cleared = clear::clear(runtime, judged, open, options).await?;
     let kept = keep::keep(runtime, cleared, open).await?;
-    let ran = run::run(kept, open, options).await?;
+    let ran = run::run(runtime, kept, open, options).await?;
     Ok(shape::shape(ran))
 }
 

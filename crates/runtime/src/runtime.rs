@@ -12,7 +12,7 @@ use sinew_tool::{
     Request, Tool,
 };
 
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use crate::approvals::Asking;
 use crate::catalog::Catalog;
@@ -31,7 +31,12 @@ pub struct Runtime {
     pub(crate) store: Option<Store>,
     pub(crate) memo: Arc<Memo>,
     pub(crate) order: Order,
+    /// How many long calls run at once; the others wait.
+    pub(crate) long: Arc<Semaphore>,
 }
+
+/// Long calls use every processor themselves, and each holds descriptors.
+const MAX_LONG: usize = 8;
 
 /// What a surface says of one call beside the request.
 #[derive(Debug, Clone, Default)]
@@ -299,6 +304,7 @@ impl Builder {
             recorder: self.recorder,
             memo: Arc::default(),
             order: Order::default(),
+            long: Arc::new(Semaphore::new(MAX_LONG)),
         }))
     }
 }

@@ -28,16 +28,29 @@ const SYSTEM_FILE: &str = "/etc/sinew/config.toml";
 
 /// Reads every layer.
 pub(crate) fn load(global: &Global) -> anyhow::Result<Loaded> {
+    // The project is the first root, which the other layers name.
+    let without = layered(global, None)?;
+    let settings = Settings::resolve(&without.options).map_err(|error| without.located(error))?;
+    let project = match settings.roots.first() {
+        Some(root) => root.clone(),
+        None => std::env::current_dir().context("the current directory cannot be read")?,
+    };
+    let layered = layered(global, Some(&project))?;
+    let settings = Settings::resolve(&layered.options).map_err(|error| layered.located(error))?;
+    let roots = roots(&settings)?;
+    Ok(Loaded { layered, settings, roots })
+}
+
+/// Merges every layer, the project's own file among them where one is named.
+fn layered(global: &Global, project: Option<&Path>) -> anyhow::Result<Layered> {
     let mut layers = Layers::with_defaults()?;
     layers.add_file(Path::new(SYSTEM_FILE), false)?;
     if let Some(home) = env_vars::config_home() {
         layers.add_file(&home.join("sinew/config.toml"), false)?;
     }
-    let first = match global.root.first() {
-        Some(root) => root.clone(),
-        None => std::env::current_dir().context("the current directory cannot be read")?,
-    };
-    layers.add_project_file(&first.join(".sinew/config.toml"))?;
+    if let Some(project) = project {
+        layers.add_project_file(&project.join(".sinew/config.toml"))?;
+    }
     if let Some(path) = &global.config {
         layers.add_file(path, true)?;
     }
@@ -45,10 +58,7 @@ pub(crate) fn load(global: &Global) -> anyhow::Result<Loaded> {
         layers.set_written(written, origin(env_vars::SET, "--set"))?;
     }
     add_flags(&mut layers, global);
-    let layered = layers.merge()?;
-    let settings = Settings::resolve(&layered.options).map_err(|error| layered.located(error))?;
-    let roots = roots(&settings)?;
-    Ok(Loaded { layered, settings, roots })
+    Ok(layers.merge()?)
 }
 
 /// A value of an option came from its variable where the flag was not written.
@@ -172,7 +182,14 @@ fn with_ledger(
     surface: &'static str,
 ) -> anyhow::Result<(Builder, Option<Arc<SqliteLedger>>)> {
     match mode {
-        LedgerMode::Off => Ok((builder.ledger(Arc::new(NoLedger)), None)),
+        // What earlier sessions recorded stays out of reach.
+        LedgerMode::Off => {
+            let builder = match state_dir() {
+                Ok(state) => builder.deny(state.path()),
+                Err(_) => builder,
+            };
+            Ok((builder.ledger(Arc::new(NoLedger)), None))
+        }
         LedgerMode::Sqlite(sync) => {
             let state = state_dir().context("`ledger.mode = \"off\"` runs without records")?;
             let ledger = Arc::new(SqliteLedger::new(&state, Recorded { surface, sync }));

@@ -182,6 +182,10 @@ impl Param {
             )),
             (ParamKind::Integer { min, cap }, got) => match whole(&got) {
                 Some(n) => self.bounded(path, n, min, cap, notes),
+                None if got.is_number() => Err(ToolError::argument(
+                    path,
+                    format!("must be a whole number of at most 15 digits, not {got}"),
+                )),
                 None => Err(wrong("a whole number", &got)),
             },
             (ParamKind::Number { min, cap }, got) => match (whole(&got), got.as_f64()) {
@@ -272,6 +276,7 @@ pub(crate) fn decode(
     mut wire: Arguments,
     notes: &mut Vec<String>,
 ) -> Result<Arguments, ToolError> {
+    refuse_unknown(params, prefix, &wire)?;
     let mut canonical = Arguments::new();
     for param in params {
         let written = std::iter::once(param.name)
@@ -293,9 +298,22 @@ pub(crate) fn decode(
             }
         }
     }
-    wire.retain(|name, value| !value.is_null() || !params.iter().any(|p| p.name == name));
-    match wire.keys().next() {
+    // What is left are other names of arguments that were given twice.
+    match wire.iter().find(|(_, value)| !value.is_null()) {
         None => Ok(canonical),
+        Some((twice, _)) => Err(ToolError::argument(
+            &format!("{prefix}{twice}"),
+            "stands for an argument that is there already",
+        )),
+    }
+}
+
+/// Refuses names that no parameter has.
+fn refuse_unknown(params: &[Param], prefix: &str, wire: &Arguments) -> Result<(), ToolError> {
+    let is_known =
+        |name: &str| params.iter().any(|param| param.name == name || param.aliases.contains(&name));
+    match wire.keys().find(|name| !is_known(name)) {
+        None => Ok(()),
         Some(unknown) => {
             let known: Vec<&str> = params.iter().map(|param| param.name).collect();
             Err(ToolError::argument(&format!("{prefix}{unknown}"), "is unknown")
@@ -362,7 +380,7 @@ mod tests {
         check(json!({"file": "a", "line": -1}), Err("argument `line` must be at least 0, not -1"));
         check(
             json!({"file": "a", "line": 1.5}),
-            Err("argument `line` must be a whole number, not a number"),
+            Err("argument `line` must be a whole number of at most 15 digits, not 1.5"),
         );
         check(
             json!({"file": "a", "mode": "c"}),

@@ -10,7 +10,7 @@ use sinew_tool::{Context, Cost, Kind, Prepared, Ran, Ruling, Targets, ToolError}
 
 use super::keep::Kept;
 use super::open::Open;
-use crate::runtime::CallOptions;
+use crate::runtime::{CallOptions, Runtime};
 
 /// A call that ran.
 pub(super) struct Done {
@@ -34,6 +34,7 @@ pub(super) async fn caught<T>(
 /// Runs a call: a cheap one in place, a long one on a thread for blocking work, one that waits as
 /// part of this task.
 pub(super) async fn run(
+    runtime: &Runtime,
     kept: Kept,
     open: &mut Open,
     options: &CallOptions,
@@ -42,7 +43,7 @@ pub(super) async fn run(
     let notes = prepared.notes().to_vec();
     let result = match cost {
         Cost::Cheap => prepared.run(context.clone()).await,
-        Cost::Long => Box::pin(on_thread(prepared, context.clone())).await,
+        Cost::Long => Box::pin(on_thread(runtime, prepared, context.clone(), options)).await,
         Cost::Waits => Box::pin(waiting(prepared, &context, options)).await,
     };
     open.entry.changed(context.world.files.changes());
@@ -53,9 +54,17 @@ pub(super) async fn run(
 
 /// Runs on a thread for blocking work. Such work looks at the cancel flag itself.
 async fn on_thread(
+    runtime: &Runtime,
     prepared: Box<dyn Prepared>,
     context: Context,
+    options: &CallOptions,
 ) -> Result<Box<dyn Ran>, ToolError> {
+    let _turn = tokio::select! {
+        turn = runtime.long.acquire() => turn,
+        () = options.cancel.cancelled() => {
+            return Err(ToolError::new(Kind::Cancelled, "the call was cancelled"));
+        }
+    };
     let handle = tokio::runtime::Handle::current();
     tokio::task::spawn_blocking(move || handle.block_on(prepared.run(context)))
         .await

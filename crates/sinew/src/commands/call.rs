@@ -21,6 +21,8 @@ pub(crate) fn run(loaded: &Loaded, args: &CallArgs) -> anyhow::Result<ExitCode> 
     let code = runtime.block_on(async {
         if args.batch { batch(&wired).await } else { single(&wired, args).await }
     });
+    // A question that nobody answered in time leaves a thread that waits for the terminal.
+    runtime.shutdown_background();
     wired.runtime.flush().map_err(|error| anyhow::anyhow!("{error}"))?;
     code
 }

@@ -31,8 +31,9 @@ pub(crate) fn run(loaded: &Loaded) -> anyhow::Result<ExitCode> {
         output: Box::new(ends.output),
         gone: Box::new(ends.gone),
     };
-    sinew_mcp::serve(std::sync::Arc::clone(&wired.runtime), options, stream)?;
+    let served = sinew_mcp::serve(std::sync::Arc::clone(&wired.runtime), options, stream);
     wired.runtime.flush().map_err(|error| anyhow::anyhow!("{error}"))?;
+    served?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -224,16 +224,44 @@ fn tightened(key: &str, old: Option<&Value>, new: Value) -> Option<Value> {
         | "files.search_timeout_ms"
         | "tools.fs.max_read_bytes"
         | "tools.fs.context_window_tokens"
-        | "mcp.max_line_bytes" => match (old.and_then(number), number(&new)) {
-            (Some(old), Some(new_number)) if old < new_number => None,
-            _ => Some(new),
-        },
+        | "mcp.max_line_bytes" => {
+            // Where nothing is set the limit is that of the dialect, so a number is only taken where
+            // it is smaller than every dialect's.
+            let old = old.and_then(number).or(smallest_default(key));
+            match (old, number(&new)) {
+                (Some(old), Some(new_number)) if old < new_number => None,
+                _ => Some(new),
+            }
+        }
         "files.hard_links" => (new.as_str() == Some("refuse")).then_some(new),
-        "files.sync" => (new.as_str() != Some("off")).then_some(new),
-        // The vocabulary and what is served change nothing that is allowed.
-        "dialect" | "serve" | "tools.fs.binary_policy" => Some(new),
+        "files.sync" => {
+            let strength = |value: &Value| {
+                ["off", "data", "full"].iter().position(|word| Some(*word) == value.as_str())
+            };
+            (old.and_then(strength) <= strength(&new)).then_some(new)
+        }
+        "serve" => (old.is_none() || old == Some(&new)).then_some(new),
+        // The vocabulary changes nothing that is allowed.
+        "dialect" | "tools.fs.binary_policy" => Some(new),
         _ => (old == Some(&new)).then_some(new),
     }
+}
+
+/// Returns the smallest limit that a dialect gives where nothing is configured.
+fn smallest_default(key: &str) -> Option<u64> {
+    let defaults = sinew_dialects::ALL.iter().map(|dialect| (dialect.settings)());
+    defaults
+        .filter_map(|files| {
+            Some(match key {
+                "files.glob_limit" => files.glob_limit as u64,
+                "files.grep_limit" => files.grep_limit as u64,
+                "files.list_limit" => files.list_limit as u64,
+                "files.search_timeout_ms" => files.search_timeout_ms,
+                "tools.fs.max_read_bytes" => files.max_read_bytes?,
+                _ => return None,
+            })
+        })
+        .min()
 }
 
 /// Returns whether an error says that there is no such file, also where a part of its path is a file.
@@ -349,6 +377,10 @@ mod tests {
         check_project("approvals = \"deny\"", "/approvals", json!("deny"), &[]);
         check_project("approvals = \"allow\"", "/approvals", json!("auto"), &["approvals"]);
         check_project("roots = [\"/\"]", "/roots", Value::Null, &["roots"]);
+        let limit = "/files/glob_limit";
+        check_project("[files]\nglob_limit = 9999", limit, Value::Null, &["files.glob_limit"]);
+        check_project("[files]\nglob_limit = 50", limit, json!(50), &[]);
+        check_project("[files]\nsync = \"full\"", "/files/sync", json!("full"), &[]);
         check_project(
             "[tools.fs]\ndeny_paths = [\"/b\"]",
             "/tools/fs/deny_paths",
