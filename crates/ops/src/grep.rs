@@ -119,6 +119,8 @@ pub struct Out {
     pub rows: u64,
     /// Whether rows follow that are not shown.
     pub truncated: bool,
+    /// Whether the search ended at 4 MiB of text, so that what follows cannot be had by an offset.
+    pub too_much_text: bool,
     /// What to pass over to go on, where rows follow.
     pub next_offset: Option<u64>,
     /// What was passed over.
@@ -346,6 +348,7 @@ impl<'a> Search<'a> {
         let mut skipped = self.skipped.into_inner().unwrap_or_else(PoisonError::into_inner);
         skipped.add(&walked);
         let mut page = Page { pass: args.offset, left: limit, n_bytes: 0, more: false };
+        let too_much_text = kept.is_cut_by_text();
         let files: Vec<FileHits> =
             kept.into_files().filter_map(|file| page.take(file, &self.plan)).collect();
         let rows = files.iter().map(FileHits::rows).sum();
@@ -353,7 +356,8 @@ impl<'a> Search<'a> {
             root: self.root.to_path_buf(),
             files,
             rows,
-            truncated: page.more || self.watch.out_of_time(),
+            truncated: page.more || too_much_text || self.watch.out_of_time(),
+            too_much_text,
             next_offset: (page.more && 0 < rows).then_some(args.offset + rows),
             skipped,
             timed_out: self.watch.out_of_time(),
@@ -526,6 +530,9 @@ fn shape(args: &Args, out: Out, shaping: &Shaping<'_>) -> Reply {
     }
     if out.files.is_empty() {
         text.push_str(if args.offset == 0 { "no matches\n" } else { "no more matches\n" });
+    }
+    if out.too_much_text {
+        text.push_str("[the search ended at 4 MiB of text: matches are missing; narrow it]\n");
     }
     if let Some(next) = out.next_offset {
         text.push_str(&format!(

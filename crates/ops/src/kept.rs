@@ -66,6 +66,11 @@ impl Kept {
         }
     }
 
+    /// Returns whether results were left out because of their text, not their number.
+    pub(crate) fn is_cut_by_text(&self) -> bool {
+        MAX_BYTES <= self.n_bytes
+    }
+
     /// Returns the results in order.
     pub(crate) fn into_files(self) -> impl Iterator<Item = FileHits> {
         self.files.into_values()

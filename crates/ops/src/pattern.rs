@@ -62,6 +62,7 @@ fn compile(key: &RegexKey) -> Result<RegexMatcher, ToolError> {
         .line_terminator((!key.multiline).then_some(b'\n'))
         .size_limit(MAX_SIZE)
         .dfa_size_limit(MAX_SIZE);
+    short_enough("pattern", &key.pattern, MAX_REGEX_BYTES)?;
     builder.build(&key.pattern).map_err(|error| match error.kind() {
         grep_regex::ErrorKind::Regex(text) => regex_error(&key.pattern, text),
         grep_regex::ErrorKind::NotAllowed(_) => {
@@ -112,8 +113,22 @@ fn stray_parenthesis(pattern: &str) -> Option<usize> {
     open.pop()
 }
 
+/// The longest regular expression, in bytes: what takes seconds to compile is none that was meant.
+const MAX_REGEX_BYTES: usize = 32 * 1024;
+/// The longest glob, in bytes: as long as the longest path.
+const MAX_GLOB_BYTES: usize = 4 * 1024;
+
+fn short_enough(argument: &str, pattern: &str, max: usize) -> Result<(), ToolError> {
+    if pattern.len() <= max {
+        return Ok(());
+    }
+    let n = pattern.len();
+    Err(ToolError::argument(argument, format!("is longer than {max} bytes: {n} bytes")))
+}
+
 /// Returns a compiled file glob.
 pub(crate) fn glob(pattern: &str, star_crosses: bool) -> Result<GlobSet, ToolError> {
+    short_enough("pattern", pattern, MAX_GLOB_BYTES)?;
     let glob = GlobBuilder::new(pattern).literal_separator(!star_crosses).build();
     // A set of one: it recognises plain suffixes and names without a regular expression.
     let set = glob.and_then(|glob| GlobSetBuilder::new().add(glob).build());
@@ -150,6 +165,7 @@ impl Filter {
         file_type: Option<&str>,
     ) -> Result<Self, ToolError> {
         let mut globs = OverrideBuilder::new(root);
+        short_enough("glob", glob.unwrap_or_default(), MAX_GLOB_BYTES)?;
         if let Some(glob) = glob {
             globs.add(glob).map_err(|error| glob_words(&error))?;
         }

@@ -16,7 +16,8 @@ impl Approver for Terminal {
     fn ask(&self, question: Question) -> BoxFuture<'_, Answer> {
         Box::pin(async move {
             // A thread of its own: the time-out of the question must go on while this one waits.
-            let ask = move || ask(&question, &mut io::stdin().lock(), &mut io::stderr().lock());
+            // Standard error is not locked, so that others can speak meanwhile.
+            let ask = move || ask(&question, &mut io::stdin().lock(), &mut io::stderr());
             tokio::task::spawn_blocking(ask).await.unwrap_or(Answer::No(None))
         })
     }

@@ -184,9 +184,10 @@ fn with_ledger(
     match mode {
         // What earlier sessions recorded stays out of reach.
         LedgerMode::Off => {
-            let builder = match state_dir() {
-                Ok(state) => builder.deny(state.path()),
-                Err(_) => builder,
+            let path = env_vars::state_home().map(|home| home.join("sinew"));
+            let builder = match path {
+                Some(path) => builder.deny(std::fs::canonicalize(&path).unwrap_or(path)),
+                None => builder,
             };
             Ok((builder.ledger(Arc::new(NoLedger)), None))
         }
