@@ -15,7 +15,7 @@ mod tree;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
 use serde_json::json;
@@ -53,14 +53,15 @@ impl Bench {
         if self.quick { (n / 4).max(3).min(n) } else { n }
     }
 
-    /// Returns how much sinew has written of what it keeps beside the files.
-    fn state_bytes(&self) -> Result<u64> {
+    /// Returns when sinew wrote last into what it keeps beside the files. Sizes say nothing: the
+    /// write-ahead log is used again from its start.
+    fn state_written_at(&self) -> Result<SystemTime> {
         let folder = self.folder.join("state/sinew");
-        let mut n_bytes = 0;
+        let mut last = SystemTime::UNIX_EPOCH;
         for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
-            n_bytes += entry?.metadata()?.len();
+            last = last.max(entry?.metadata()?.modified()?);
         }
-        Ok(n_bytes)
+        Ok(last)
     }
 
     fn one_line(&self) -> PathBuf {

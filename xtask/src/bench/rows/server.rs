@@ -267,10 +267,10 @@ pub(in super::super) fn ledger(bench: &Bench, sheet: &mut Sheet) -> Result<()> {
     if sides.is_empty() {
         return Ok(());
     }
-    let before = bench.state_bytes()?;
+    let before = bench.state_written_at()?;
     let measured = in_turns(bench.rounds(30), sides)?;
-    if bench.state_bytes()? <= before {
-        bail!("the ledger has not grown, so it was not on");
+    if bench.state_written_at()? <= before {
+        bail!("nothing was written to the ledger, so it was not on");
     }
     sheet.times(&measured);
     let share = || {
