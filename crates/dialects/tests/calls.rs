@@ -18,6 +18,7 @@ fn world(dialect: &Dialect) -> MemoryWorld {
         .file("b/twice.txt", "same\nsame\n")
         .file("b/bytes.bin", b"a\0b")
         .file("b/empty", "")
+        .file("b/picture.png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR")
         .file("b/long.txt", format!("{}\nend\n", "x".repeat(2_100)))
         .file("b/big.txt", "0123456789\n".repeat(300))
         .file("ignored/c.rs", "fn ignored() {}\n")
@@ -57,6 +58,7 @@ fn deeds() -> Vec<(&'static str, &'static str, Value)> {
         ("CRLF is shown without CR", "Read", read("b/dos.txt")),
         ("an empty file", "Read", read("b/empty")),
         ("binary", "Read", read("b/bytes.bin")),
+        ("a picture", "Read", read("b/picture.png")),
         ("nothing there", "Read", read("nope")),
         ("a directory", "Read", read("b")),
         ("a pipe", "Read", read("pipe")),
@@ -96,6 +98,7 @@ fn deeds() -> Vec<(&'static str, &'static str, Value)> {
         ("newest first", "Glob", json!({ "pattern": "**/*", "path": "." })),
         ("nothing found", "Glob", json!({ "pattern": "*.zig", "path": "." })),
         ("a pattern that is none", "Glob", json!({ "pattern": "[", "path": "." })),
+        ("a pattern that leads out", "Glob", json!({ "pattern": "../*", "path": "." })),
         ("a missing directory", "Glob", json!({ "pattern": "*", "path": "nope" })),
         ("files", "Grep", json!({ "pattern": "e", "path": "." })),
         (

@@ -101,6 +101,10 @@ impl Operation for Glob {
         if args.pattern.is_empty() {
             return Err(ToolError::argument("pattern", "is empty; `**` names every file"));
         }
+        if args.pattern.split('/').any(|part| part == "..") {
+            return Err(ToolError::argument("pattern", "holds `..`, which matches nothing")
+                .hint("name the directory to search in `path`"));
+        }
         pattern::glob(&args.pattern, args.star_crosses).map(drop)
     }
 

@@ -167,6 +167,12 @@ fn read(args: &Args, cx: &Context, target: &FileTarget, opened: &Opened) -> Resu
         Ok(n) if 0 < n && n < BLOCK => scan.block(n + 1)?,
         _ => scan.block(BLOCK)?,
     };
+    if let Some(what) = source::media(head) {
+        return Err(ToolError::new(
+            Kind::Unavailable,
+            format!("{what} cannot be shown: this build has no support for it"),
+        ));
+    }
     let encoding = match source::sniff(head) {
         Content::Text => return window(args, cx, opened, &mut scan),
         Content::Binary => None,

@@ -101,3 +101,16 @@ fn too_large(cx: &Context, target: &FileTarget, size: u64) -> ToolError {
         ),
     )
 }
+/// Returns what a file is that is meant to be looked at, not read: by its first bytes, whatever its
+/// name.
+pub(crate) fn media(head: &[u8]) -> Option<&'static str> {
+    let is_webp = head.starts_with(b"RIFF") && head.get(8..12) == Some(b"WEBP");
+    Some(match head {
+        _ if head.starts_with(b"\x89PNG\r\n\x1a\n") => "a PNG picture",
+        _ if head.starts_with(b"\xff\xd8\xff") => "a JPEG picture",
+        _ if head.starts_with(b"GIF87a") || head.starts_with(b"GIF89a") => "a GIF picture",
+        _ if is_webp => "a WebP picture",
+        _ if head.starts_with(b"%PDF-") => "a PDF document",
+        _ => return None,
+    })
+}

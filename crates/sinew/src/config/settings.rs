@@ -181,6 +181,15 @@ fn files(options: &Options, dialect: &Dialect) -> Result<FileSettings, ConfigErr
         ("break", HardLinks::Break),
         ("in_place", HardLinks::InPlace),
     ];
+    let limits = [
+        ("glob_limit", files.glob_limit),
+        ("grep_limit", files.grep_limit),
+        ("list_limit", files.list_limit),
+        ("search_timeout_ms", files.search_timeout_ms.map(|ms| usize::from(0 < ms))),
+    ];
+    if let Some((key, _)) = limits.iter().find(|(_, limit)| *limit == Some(0)) {
+        return Err(ConfigError(format!("`files.{key}` must be at least 1, not `0`")));
+    }
     let base = (dialect.settings)();
     Ok(FileSettings {
         workspace_root: fs.workspace_root.or(base.workspace_root),
@@ -244,6 +253,7 @@ mod tests {
             ("[tools.fs]\nworkspace_root = \"here\"", "`tools.fs.workspace_root`"),
             ("[tools.fs]\ndeny_paths = [\"x/**\"]", "`tools.fs.deny_paths`"),
             ("[mcp]\nmax_line_bytes = 0", "`mcp.max_line_bytes`"),
+            ("[files]\nglob_limit = 0", "`files.glob_limit`"),
         ] {
             let error = resolve(toml).expect_err(toml).to_string();
             assert!(error.contains(named), "{toml}: {error}");
