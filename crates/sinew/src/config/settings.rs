@@ -185,7 +185,6 @@ fn files(options: &Options, dialect: &Dialect) -> Result<FileSettings, ConfigErr
         ("glob_limit", files.glob_limit),
         ("grep_limit", files.grep_limit),
         ("list_limit", files.list_limit),
-        ("search_timeout_ms", files.search_timeout_ms.map(|ms| usize::from(0 < ms))),
     ];
     if let Some((key, _)) = limits.iter().find(|(_, limit)| *limit == Some(0)) {
         return Err(ConfigError(format!("`files.{key}` must be at least 1, not `0`")));
