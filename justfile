@@ -16,10 +16,10 @@ tidy:
 fmt:
     cargo xtask fmt
 
-# What takes long: every test with more rounds, every row of the bench.
-nightly:
-    cargo xtask nightly
-
 # Speed, measured beside what people would use instead.
 bench *args:
     cargo xtask bench {{args}}
+
+# What takes long: every test with more rounds, every row of the bench.
+nightly:
+    cargo xtask nightly
