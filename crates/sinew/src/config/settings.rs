@@ -170,7 +170,7 @@ fn files(options: &Options, dialect: &Dialect) -> Result<FileSettings, ConfigErr
     for (key, globs) in [("allow_paths", &fs.allow_paths), ("deny_paths", &fs.deny_paths)] {
         if let Some(relative) = globs.iter().flatten().find(|glob| !glob.starts_with(['/', '*'])) {
             return Err(ConfigError(format!(
-                "`tools.fs.{key}` globs must begin with `/` or `**`, not `{relative}`"
+                "`tools.fs.{key}` globs must be absolute (begin with `/` or `**`), not `{relative}`"
             )));
         }
     }
