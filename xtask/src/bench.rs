@@ -187,7 +187,7 @@ fn set_up(root: &Path, options: &Options) -> Result<(Bench, usize)> {
         Some(path) => Some(path.canonicalize().with_context(|| path.display().to_string())?),
     };
     let peers = Peers::obtain(root, &folder, ours)?;
-    let (tree, n_files) = tree::obtain(root, &folder)?;
+    let (tree, n_files) = tree::obtain(&folder)?;
     // What sinew has kept of earlier runs.
     for kept in [folder.join("state"), work.join(".sinew"), tree.join(".sinew")] {
         if kept.exists() {

@@ -1,9 +1,8 @@
 //! The files that rows work on.
 //!
-//! The tree is made of real sources: the crates that cargo has fetched, copied in the order of
-//! their names until there are enough files. It carries ignore rules, a `.git` and times of change
-//! that no two files share, so that "newest first" has one right answer. Large files and folders
-//! are made on first use and kept. Nothing is ever linked.
+//! The tree is made of real sources: crates in fixed versions, which cargo fetches. It carries
+//! ignore rules, a `.git` and times of change that no two files share, so that "newest first" has
+//! one right answer. Large files and folders are made on first use and kept. Nothing is ever linked.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fs::{self, File};
@@ -18,8 +17,19 @@ use anyhow::{Context, Result, bail};
 /// The fewest files of the tree.
 const N_FILES: usize = 20_000;
 
+/// The crates that the tree is made of, with their versions: together more than [`N_FILES`] files
+/// of Rust, C, C++, build files and documents.
+const CRATES: &[(&str, &str)] = &[
+    ("aws-sdk-ec2", "1.100.0"),
+    ("grpcio-sys", "0.13.0"),
+    ("libgit2-sys", "0.18.2"),
+    ("librocksdb-sys", "6.20.3"),
+    ("openssl-src", "400.0.2"),
+    ("web-sys", "0.3.107"),
+];
+
 /// Changes when the tree is made in another way, so that one made before is made anew.
-const EDITION: &str = "1";
+const EDITION: &str = "2";
 
 /// Rules that leave out folders and kinds of files which crates do carry.
 const IGNORED: &str = "\
@@ -33,7 +43,7 @@ const IGNORED: &str = "\
 ";
 
 /// Returns the tree, which is made if it is not there, and the number of its files.
-pub(super) fn obtain(root: &Path, folder: &Path) -> Result<(PathBuf, usize)> {
+pub(super) fn obtain(folder: &Path) -> Result<(PathBuf, usize)> {
     let tree = folder.join("tree");
     let stamp = folder.join("tree.stamp");
     let made = fs::read_to_string(&stamp).unwrap_or_default();
@@ -47,67 +57,53 @@ pub(super) fn obtain(root: &Path, folder: &Path) -> Result<(PathBuf, usize)> {
         fs::remove_dir_all(&tree)?;
     }
     println!("making the tree");
-    let n = make(root, &tree)?;
+    let n = make(folder, &tree)?;
     fs::write(&stamp, format!("{EDITION} {n}\n"))?;
     Ok((tree, n))
 }
 
-fn make(root: &Path, tree: &Path) -> Result<usize> {
-    let mut crates = fetched()?;
-    if n_files_in(&crates) < N_FILES {
-        let fetch = Command::new("cargo").args(["fetch", "--locked"]).current_dir(root).status();
-        if !fetch.is_ok_and(|status| status.success()) {
-            println!("`cargo fetch` failed; what is there is used");
-        }
-        crates = fetched()?;
-    }
+fn make(folder: &Path, tree: &Path) -> Result<usize> {
+    let sources = fetch(&folder.join("sources"))?;
     fs::create_dir_all(tree.join(".git"))?;
     fs::write(tree.join(".git/HEAD"), "ref: refs/heads/main\n")?;
     fs::write(tree.join(".gitignore"), IGNORED)?;
     let mut n = 0;
-    let mut copies = String::new();
-    while n < N_FILES {
-        for (name, files) in &crates {
-            if n < N_FILES {
-                n = copy(files, &tree.join(format!("{name}{copies}")), n)?;
-            }
-        }
-        if n == 0 {
-            bail!("cargo has fetched no crates to make a tree of");
-        }
-        if n < N_FILES {
-            println!("{n} files of crates; folders are copied again under other names");
-            copies.push_str("-again");
-        }
+    for (name, _) in CRATES {
+        let mut files = Vec::new();
+        collect(&sources.join(name), Path::new(""), &mut files)?;
+        files.sort();
+        n = copy(&files, &tree.join(name), n)?;
     }
+    if n < N_FILES {
+        bail!("the crates of the tree have only {n} files");
+    }
+    fs::remove_dir_all(folder.join("sources"))?;
     Ok(n)
 }
 
-/// A crate: its name, and its files by their paths on disk and within it.
-type Crate = (String, Vec<(PathBuf, PathBuf)>);
-
-/// Returns the crates whose sources cargo holds, sorted by name.
-fn fetched() -> Result<Vec<Crate>> {
-    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
-    let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
-    let sources = home.context("neither CARGO_HOME nor HOME is set")?.join("registry/src");
-    let mut crates = Vec::new();
-    for registry in fs::read_dir(&sources).with_context(|| sources.display().to_string())? {
-        for package in fs::read_dir(registry?.path())? {
-            let package = package?;
-            let name = package.file_name().to_string_lossy().into_owned();
-            let mut files = Vec::new();
-            collect(&package.path(), Path::new(""), &mut files)?;
-            files.sort();
-            crates.push((name, files));
-        }
+/// Lets cargo fetch the crates, and returns the folder that holds them by name.
+fn fetch(package: &Path) -> Result<PathBuf> {
+    let dependencies: String = CRATES
+        .iter()
+        .map(|(name, version)| {
+            format!("{name} = {{ version = \"={version}\", default-features = false }}\n")
+        })
+        .collect();
+    let manifest = format!(
+        "[package]\nname = \"sources\"\nedition = \"2024\"\n\n[lib]\npath = \"lib.rs\"\n\n\
+         [workspace]\n\n[dependencies]\n{dependencies}"
+    );
+    fs::create_dir_all(package)?;
+    fs::write(package.join("lib.rs"), "")?;
+    fs::write(package.join("Cargo.toml"), manifest)?;
+    let status = Command::new("cargo")
+        .args(["vendor", "--quiet", "vendor"])
+        .current_dir(package)
+        .status()?;
+    if !status.success() {
+        bail!("`cargo vendor` in {} failed", package.display());
     }
-    crates.sort();
-    Ok(crates)
-}
-
-fn n_files_in(crates: &[Crate]) -> usize {
-    crates.iter().map(|(_, files)| files.len()).sum()
+    Ok(package.join("vendor"))
 }
 
 fn collect(folder: &Path, within: &Path, files: &mut Vec<(PathBuf, PathBuf)>) -> Result<()> {
