@@ -1,11 +1,12 @@
 //! What both ways of answering share: the runtime, the catalog, and how a call becomes a request.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use sinew_runtime::{CallOptions, Runtime};
-use sinew_tool::{Arguments, BoxFuture, Cancel, Reply, Request};
+use sinew_tool::{Arguments, Cancel, Reply, Request};
 
 use crate::catalog::Shown;
 use crate::server::Options;
@@ -57,19 +58,21 @@ impl Engine {
         name: &str,
         arguments: Arguments,
         options: CallOptions,
-    ) -> BoxFuture<'static, Reply> {
+    ) -> impl Future<Output = Reply> + Send + use<> {
         let n = self.next.fetch_add(1, Ordering::Relaxed);
-        let mut request = Request::new(format!("{}-{n}", self.options.session), name, arguments);
+        let mut call_id = String::with_capacity(self.options.session.len() + 21);
+        let _ = write!(call_id, "{}-{n}", self.options.session);
+        let mut request = Request::new(call_id, name, arguments);
         request.session.clone_from(&self.options.session);
         request.dialect.clone_from(&self.options.dialect);
         locked(&self.running).insert(n, options.cancel.clone());
         let ended = Ended { running: Arc::clone(&self.running), n };
         let call = self.runtime.call(request, options);
-        Box::pin(async move {
+        async move {
             let reply = call.await;
             drop(ended);
             reply
-        })
+        }
     }
 
     /// Returns whether a call runs.

@@ -1,6 +1,7 @@
 //! The server as the protocol library calls it: for every message that the reading thread does not
 //! answer itself.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use rmcp::ServerHandler;
@@ -49,7 +50,8 @@ impl ServerHandler for Handler {
             None => Progress::default(),
         };
         let options = CallOptions { cancel: cancel.clone(), progress };
-        let mut call = self.0.call(&request.name, request.arguments.unwrap_or_default(), options);
+        let arguments = request.arguments.unwrap_or_default();
+        let mut call = pin!(self.0.call(&request.name, arguments, options));
         let reply = tokio::select! {
             reply = &mut call => reply,
             () = context.ct.cancelled() => {

@@ -14,10 +14,11 @@ use rmcp::service::{RoleServer, RxJsonRpcMessage};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use sinew_runtime::{CallOptions, Runtime};
-use sinew_tool::{Arguments, BoxFuture, Cancel, Progress, Reply};
+use sinew_tool::{Arguments, Cancel, Progress, Reply};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use tokio_util::sync::ReusableBoxFuture;
 
 use crate::engine::Engine;
 use crate::frame::{self, Fault, Frame, Kind};
@@ -95,6 +96,8 @@ struct Connection {
     output: Output,
     /// What the reading thread answered since the last write.
     answers: Vec<u8>,
+    /// Where the future of the last call was, for the next one.
+    place: Option<ReusableBoxFuture<'static, Reply>>,
     moved: Moved,
     owed: Owed,
     library: Option<Library>,
@@ -150,6 +153,7 @@ impl Connection {
             engine: Arc::new(engine),
             output,
             answers: Vec::new(),
+            place: None,
             moved: Moved::default(),
             owed: Owed::default(),
             library: None,
@@ -279,12 +283,19 @@ impl Connection {
             None => Progress::default(),
         };
         let options = CallOptions { cancel: cancel.clone(), progress };
-        let mut call =
-            self.engine.call(&params.name, params.arguments.unwrap_or_default(), options);
+        let call = self.engine.call(&params.name, params.arguments.unwrap_or_default(), options);
+        let mut call = match self.place.take() {
+            Some(mut place) => {
+                place.set(call);
+                place
+            }
+            None => ReusableBoxFuture::new(call),
+        };
         let entered = handle.enter();
-        match call.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        match call.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(reply) => {
                 reply::write(&mut self.answers, id, reply::result(reply), stateless);
+                self.place = Some(call);
             }
             Poll::Pending => {
                 drop(entered);
@@ -301,7 +312,7 @@ impl Connection {
         id: String,
         stateless: bool,
         cancel: Cancel,
-        call: BoxFuture<'static, Reply>,
+        call: ReusableBoxFuture<'static, Reply>,
     ) {
         let (moved, output) = (Arc::clone(&self.moved), self.output.clone());
         locked(&moved).insert(id.clone(), cancel.clone());

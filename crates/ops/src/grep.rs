@@ -542,7 +542,7 @@ fn shape(args: &Args, out: Out, shaping: &Shaping<'_>) -> Reply {
     }
     let mut reply = finish(text, out.truncated, out.timed_out, out.skipped);
     if let Some(next) = out.next_offset {
-        reply.meta.more.insert(String::from("next_offset"), serde_json::Value::from(next));
+        reply.meta.more.insert("next_offset", next);
     }
     reply
 }

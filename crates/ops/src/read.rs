@@ -7,7 +7,6 @@
 //! are not rendered here.
 
 use serde::Deserialize;
-use serde_json::Value;
 use sinew_tool::{
     Access, BinaryPolicy, Bound, Claim, Context, Cost, Facts, FileError, FileKind, FileSettings,
     FileTarget, Kind, Opened, Operation, Param, ParamKind, Preset, Reply, Row, Shaping, Targets,
@@ -162,7 +161,7 @@ fn read(args: &Args, cx: &Context, target: &FileTarget, opened: &Opened) -> Resu
     if let Some(max_bytes) = max_bytes.filter(|max| *max < size) {
         return Ok(Out::TooLarge { bytes: size, max_bytes });
     }
-    let mut scan = Scan::new(cx, target, &opened.file);
+    let mut scan = Scan::new(cx, target, opened);
     let head = match usize::try_from(size) {
         Ok(n) if 0 < n && n < BLOCK => scan.block(n + 1)?,
         _ => scan.block(BLOCK)?,
@@ -352,8 +351,8 @@ fn shape(args: &Args, out: Out, _shaping: &Shaping<'_>) -> Reply {
         Out::Text(text) => return shape_text(args, &text),
         Out::Binary { base64: Some(base64), bytes, .. } => {
             let mut reply = Reply::text(base64);
-            reply.meta.more.insert(String::from("encoding"), Value::from("base64"));
-            reply.meta.more.insert(String::from("bytes"), Value::from(bytes));
+            reply.meta.more.insert("encoding", "base64");
+            reply.meta.more.insert("bytes", bytes);
             return reply;
         }
         Out::Binary { bytes, encoding: Some(encoding), .. } => ToolError::new(
@@ -407,7 +406,7 @@ fn shape_text(args: &Args, text: &Text) -> Reply {
     let numbers = [("next_offset", text.next_offset), ("total_lines", total)];
     for (name, value) in numbers {
         if let Some(value) = value {
-            reply.meta.more.insert(String::from(name), Value::from(value));
+            reply.meta.more.insert(name, value);
         }
     }
     reply

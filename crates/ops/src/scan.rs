@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
-use sinew_tool::{Context, FileError, FileTarget, Kind, ToolError};
+use sinew_tool::{Context, FileError, FileTarget, Kind, Opened, ToolError};
 
 /// No scan reads more than this.
 const MAX_BYTES: u64 = 64 << 30;
@@ -17,6 +17,7 @@ pub(crate) struct Scan<'a> {
     cx: &'a Context,
     target: &'a FileTarget,
     file: &'a File,
+    size: u64,
     buffer: Vec<u8>,
     read: u64,
     at: u64,
@@ -24,8 +25,9 @@ pub(crate) struct Scan<'a> {
 }
 
 impl<'a> Scan<'a> {
-    pub(crate) fn new(cx: &'a Context, target: &'a FileTarget, file: &'a File) -> Self {
-        Self { cx, target, file, buffer: Vec::new(), read: 0, at: 0, ended: false }
+    pub(crate) fn new(cx: &'a Context, target: &'a FileTarget, opened: &'a Opened) -> Self {
+        let (file, size) = (&opened.file, opened.meta.size());
+        Self { cx, target, file, size, buffer: Vec::new(), read: 0, at: 0, ended: false }
     }
 
     /// Returns the next `size` bytes, or fewer where the file ends before.
@@ -38,7 +40,8 @@ impl<'a> Scan<'a> {
             ));
         }
         self.buffer.resize(size, 0);
-        let n = fill(self.file, &mut self.buffer)
+        let left = self.size.saturating_sub(self.at);
+        let n = fill(self.file, &mut self.buffer, left)
             .map_err(|error| self.cx.about(self.target, FileError::Io(error)))?;
         self.buffer.truncate(n);
         self.ended = n < size;
@@ -86,13 +89,19 @@ pub(crate) fn still_wanted(cx: &Context) -> Result<(), ToolError> {
     }
 }
 
-/// Reads until the buffer is full or the file ends; returns how many bytes are there.
-fn fill(mut file: &File, buffer: &mut [u8]) -> io::Result<usize> {
+/// Reads until the buffer is full or the file ends; returns how many bytes are there. A read that
+/// gives less than was asked for, and just what is `left` by the size of the file, reached its end.
+fn fill(mut file: &File, buffer: &mut [u8], left: u64) -> io::Result<usize> {
     let mut n = 0;
     while let Some(rest) = buffer.get_mut(n..).filter(|rest| !rest.is_empty()) {
         match file.read(rest) {
             Ok(0) => break,
-            Ok(more) => n += more,
+            Ok(more) => {
+                n += more;
+                if n as u64 == left {
+                    break;
+                }
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }

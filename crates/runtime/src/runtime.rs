@@ -8,8 +8,8 @@ use sinew_guard::{
     GlobalIgnore, Guard, GuardError, GuardSettings, Resolver, Rules, Store, SystemClock,
 };
 use sinew_tool::{
-    BoxFuture, Cancel, Clock, Dialect, FileSettings, Hook, Ledger, Memo, Progress, Recorder, Reply,
-    Request, Tool,
+    Cancel, Clock, Dialect, FileSettings, Hook, Ledger, Memo, Progress, Recorder, Reply, Request,
+    Tool,
 };
 
 use tokio::sync::{Semaphore, watch};
@@ -60,8 +60,8 @@ impl Runtime {
         self: &Arc<Self>,
         request: Request,
         options: CallOptions,
-    ) -> BoxFuture<'static, Reply> {
-        Box::pin(crate::call::call(Arc::clone(self), request, options))
+    ) -> impl Future<Output = Reply> + Send + use<> {
+        crate::call::call(Arc::clone(self), request, options)
     }
 
     /// Returns the catalogs that are served now, the first of which is meant by requests that name

@@ -176,7 +176,7 @@ impl Bench {
         options: CallOptions,
     ) -> BoxFuture<'static, Reply> {
         let args = args.as_object().cloned().unwrap_or_default();
-        self.runtime.call(Request::new(id, name, args), options)
+        Box::pin(self.runtime.call(Request::new(id, name, args), options))
     }
 
     pub(crate) async fn call(&self, name: &str, args: Value) -> Reply {

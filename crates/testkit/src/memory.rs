@@ -218,7 +218,7 @@ impl MemoryWorld {
 
     /// Returns what a call would change.
     pub fn preview(&self, tool: &Arc<dyn Tool>, args: &Value) -> Result<Preview, ToolError> {
-        let prepared = self.prepare(tool, args)?;
+        let mut prepared = self.prepare(tool, args)?;
         let cx = self.context(prepared.claims(), false)?;
         Ok(prepared.preview(&cx))
     }
@@ -253,7 +253,7 @@ pub fn call(world: &MemoryWorld, tool: &Arc<dyn Tool>, args: Value) -> Reply {
     reply.unwrap_or_else(|error| tool.fail(&error, path.as_deref()))
 }
 
-fn run(world: &MemoryWorld, prepared: Box<dyn Prepared>) -> Result<Reply, ToolError> {
+fn run(world: &MemoryWorld, mut prepared: Box<dyn Prepared>) -> Result<Reply, ToolError> {
     let cx = world.context(prepared.claims(), true)?;
     let targets = Arc::clone(&cx.targets);
     let cwd = Arc::clone(&cx.cwd);

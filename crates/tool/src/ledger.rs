@@ -1,5 +1,6 @@
 //! The record of every call.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 use crate::{BoxFuture, Change, Effects, Kind, ToolError};
@@ -16,7 +17,7 @@ pub struct Opening {
     /// The call that caused it.
     pub parent: Option<String>,
     /// The dialect whose name was used.
-    pub dialect: String,
+    pub dialect: Cow<'static, str>,
     /// The wire name of the tool.
     pub tool: String,
 }

@@ -35,10 +35,10 @@ pub use ledger::{Closing, Ledger, Opening, Recorder, Ticket};
 pub use memo::Memo;
 pub use operation::{Context, Operation, Preview, Progress};
 pub use param::{Param, ParamKind, Preset, Scale};
-pub use reply::{Block, ErrorBody, Meta, Reply, Skipped};
+pub use reply::{Block, ErrorBody, Meta, More, Reply, Skipped};
 pub use request::{Arguments, Request, call_id};
 pub use row::{Bound, Row, Shaping};
-pub use ruling::{Ruling, Verdict};
+pub use ruling::{Ruled, Ruling, Verdict};
 pub use settings::{BinaryPolicy, FileSettings, HardLinks, Sync};
 pub use tools::{BoxFuture, Prepared, Ran, Tool};
 pub use world::{

@@ -1,5 +1,7 @@
 //! The parameters of a row: names, types, units, defaults and limits of one vocabulary.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value, json};
 
 use crate::{Arguments, ToolError};
@@ -213,8 +215,9 @@ impl Param {
                     .enumerate()
                     .map(|(at, item)| match item {
                         Value::Object(fields) => {
-                            decode(params, &format!("{path}[{at}]."), fields, notes)
-                                .map(Value::Object)
+                            let fields = decode(params, &format!("{path}[{at}]."), fields, notes)?;
+                            let named = |(name, value): (&str, Value)| (name.to_owned(), value);
+                            Ok(Value::Object(fields.into_iter().map(named).collect()))
                         }
                         got => Err(ToolError::argument(
                             &format!("{path}[{at}]"),
@@ -250,6 +253,9 @@ impl Param {
     }
 }
 
+/// Canonical fields with their values.
+pub(crate) type Canonical = Vec<(&'static str, Value)>;
+
 /// Returns the JSON schema of a list of parameters.
 pub(crate) fn schema(params: &[Param]) -> Value {
     let properties: Map<String, Value> =
@@ -271,29 +277,32 @@ pub(crate) fn schema(params: &[Param]) -> Value {
 /// An explicit `null` counts as absent. Unknown names and wrong types are refused with the name of
 /// the argument; what was cut to a maximum is added to `notes`.
 pub(crate) fn decode(
-    params: &[Param],
+    params: &'static [Param],
     prefix: &str,
     mut wire: Arguments,
     notes: &mut Vec<String>,
-) -> Result<Arguments, ToolError> {
+) -> Result<Canonical, ToolError> {
     refuse_unknown(params, prefix, &wire)?;
-    let mut canonical = Arguments::new();
+    let mut canonical = Canonical::with_capacity(params.len());
     for param in params {
         let written = std::iter::once(param.name)
             .chain(param.aliases.iter().copied())
             .find_map(|name| Some((name, wire.shift_remove(name).filter(|v| !v.is_null())?)));
-        let path = |name: &str| format!("{prefix}{name}");
+        let path = |name: &'static str| match prefix {
+            "" => Cow::Borrowed(name),
+            prefix => Cow::Owned(format!("{prefix}{name}")),
+        };
         match written {
             Some((name, value)) => {
                 let value = param.decode(&path(name), value, notes)?;
-                canonical.insert(param.field.to_owned(), value);
+                canonical.push((param.field, value));
             }
             None if param.required => {
                 return Err(ToolError::argument(&path(param.name), "is missing"));
             }
             None => {
                 if let Some(default) = param.default {
-                    canonical.insert(param.field.to_owned(), default.value());
+                    canonical.push((param.field, default.value()));
                 }
             }
         }
@@ -362,7 +371,10 @@ mod tests {
         let wire = wire.as_object().expect("an object").clone();
         let decoded = decode(PARAMS, "", wire, &mut notes);
         match (decoded, expected) {
-            (Ok(decoded), Ok(expected)) => assert_eq!(Value::Object(decoded), expected),
+            (Ok(decoded), Ok(expected)) => {
+                let decoded = decoded.into_iter().map(|(name, value)| (name.to_owned(), value));
+                assert_eq!(decoded.collect::<Value>(), expected);
+            }
             (Err(error), Err(expected)) => assert_eq!(error.to_string(), expected),
             (decoded, expected) => panic!("{decoded:?} instead of {expected:?}"),
         }

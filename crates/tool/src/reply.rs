@@ -1,9 +1,11 @@
 //! What leaves to a surface.
 
-use serde::Serialize;
-use serde_json::{Map, Value};
+use std::borrow::Cow;
 
-use crate::{Kind, ToolError};
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+
+use crate::{Kind, Ruled, ToolError};
 
 /// One block of content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -127,13 +129,39 @@ pub struct Meta {
     pub output_path: Option<String>,
     /// The verdict, and the rule that decided.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub ruling: Option<String>,
+    pub ruling: Option<Ruled>,
     /// What was passed over.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skipped: Option<Skipped>,
     /// What an operation or dialect adds: `next_offset`, `total_lines` …
     #[serde(flatten)]
-    pub more: Map<String, Value>,
+    pub more: More,
+}
+
+/// Values by name, in the order they were added. Most replies have one or two.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct More(Vec<(Cow<'static, str>, Value)>);
+
+impl More {
+    /// Adds a value, in the place of one of the same name.
+    pub fn insert(&mut self, name: impl Into<Cow<'static, str>>, value: impl Into<Value>) {
+        let (name, value) = (name.into(), value.into());
+        match self.0.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, old)) => *old = value,
+            None => self.0.push((name, value)),
+        }
+    }
+
+    /// Returns the value of a name.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value)
+    }
+}
+
+impl Serialize for More {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        out.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+    }
 }
 
 /// What leaves to a surface.

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use serde::Deserialize;
+use serde::de::value::MapDeserializer;
 use serde_json::Value;
 
 use crate::param::{self, Preset};
@@ -165,9 +167,12 @@ impl<O: Operation> Tool for Row<O> {
         let mut notes = Vec::new();
         let mut canonical = param::decode(self.params, "", args, &mut notes)?;
         for (field, preset) in self.presets {
-            canonical.entry(*field).or_insert_with(|| preset.value());
+            if canonical.iter().all(|(name, _)| name != field) {
+                canonical.push((field, preset.value()));
+            }
         }
-        let args: O::Args = serde_json::from_value(Value::Object(canonical)).map_err(|error| {
+        let canonical = MapDeserializer::new(canonical.into_iter());
+        let args = O::Args::deserialize(canonical).map_err(|error: serde_json::Error| {
             ToolError::new(Kind::InvalidArgs, format!("arguments do not fit: {error}"))
         })?;
         O::check(&args)?;
@@ -194,8 +199,8 @@ impl<O: Operation> Prepared for Decoded<O> {
         O::effects(&self.args)
     }
 
-    fn claims(&self) -> Vec<Claim> {
-        self.claims.clone()
+    fn claims(&mut self) -> Vec<Claim> {
+        std::mem::take(&mut self.claims)
     }
 
     fn cost(&self, targets: &Targets) -> Cost {

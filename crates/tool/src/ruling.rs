@@ -1,6 +1,9 @@
 //! What the rules say of a call.
 
 use std::borrow::Cow;
+use std::fmt;
+
+use serde::{Serialize, Serializer};
 
 /// Allow, ask or deny. The order is the order of strength: deny beats ask beats allow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,4 +36,25 @@ pub struct Ruling {
     pub rule: &'static str,
     /// Why, in words for people.
     pub why: Cow<'static, str>,
+}
+
+/// What a reply tells of a ruling: `ask (change)`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ruled {
+    /// What was decided.
+    pub verdict: Verdict,
+    /// The name of the rule that decided.
+    pub rule: &'static str,
+}
+
+impl fmt::Display for Ruled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.verdict.as_str(), self.rule)
+    }
+}
+
+impl Serialize for Ruled {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        out.collect_str(self)
+    }
 }

@@ -135,8 +135,8 @@ pub trait Prepared: Send + Sync {
     /// Returns what this call can do to the outside.
     fn effects(&self) -> Effects;
 
-    /// Returns the paths it names, with the wire names of their arguments.
-    fn claims(&self) -> Vec<Claim>;
+    /// Hands out the paths it names, with the wire names of their arguments. Asked once.
+    fn claims(&mut self) -> Vec<Claim>;
 
     /// Returns how long it may occupy a thread.
     fn cost(&self, targets: &Targets) -> Cost;
@@ -174,7 +174,7 @@ impl<T: Tool + ?Sized> Prepared for Executed<T> {
         self.tool.facts().effects
     }
 
-    fn claims(&self) -> Vec<Claim> {
+    fn claims(&mut self) -> Vec<Claim> {
         Vec::new()
     }
 

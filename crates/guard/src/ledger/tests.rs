@@ -13,7 +13,7 @@ fn opening(call_id: &str) -> Opening {
         session: String::from("s"),
         agent: None,
         parent: None,
-        dialect: String::from("native"),
+        dialect: "native".into(),
         tool: String::from("Write"),
     }
 }

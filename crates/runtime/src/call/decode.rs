@@ -23,7 +23,7 @@ pub(super) fn decode(found: Found, request: &mut Request) -> Result<Decoded, Too
     let args = std::mem::take(&mut request.arguments);
     let args = found.listed.check(args)?;
     let tool = Arc::clone(&found.listed.tool);
-    let prepared = Arc::clone(&tool).prepare(args, &found.settings)?;
+    let mut prepared = Arc::clone(&tool).prepare(args, &found.settings)?;
     Ok(Decoded {
         facts: tool.facts(),
         settings: found.settings,

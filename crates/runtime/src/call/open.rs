@@ -30,7 +30,7 @@ pub(super) struct Entry {
 /// Opens the entry of a call.
 pub(super) fn open(runtime: &Runtime, request: Request) -> Open {
     let dialect = super::find::catalog(&runtime.catalogs(), &request)
-        .map_or_else(|| request.dialect.clone().unwrap_or_default(), |c| c.name.to_owned());
+        .map_or_else(|| request.dialect.clone().unwrap_or_default().into(), |c| c.name.into());
     let opening = Opening {
         call_id: request.call_id.clone(),
         session: request.session.clone(),

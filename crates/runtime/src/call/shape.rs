@@ -1,6 +1,6 @@
 //! shape: an outcome gets the words of its dialect.
 
-use sinew_tool::{Block, Reply, Shaping};
+use sinew_tool::{Block, Reply, Ruled, Shaping};
 
 use super::run::Done;
 
@@ -9,7 +9,7 @@ pub(super) fn shape(done: Done) -> Reply {
     let Done { ran, ruling, notes, context, targets } = done;
     let mut reply =
         ran.shape(&Shaping { targets: &targets, cwd: &context.cwd, settings: &context.settings });
-    reply.meta.ruling = Some(format!("{} ({})", ruling.verdict.as_str(), ruling.rule));
+    reply.meta.ruling = Some(Ruled { verdict: ruling.verdict, rule: ruling.rule });
     if !notes.is_empty() {
         let text = notes.join("\n");
         reply.content.push(Block::Text { text: format!("[{text}]") });
