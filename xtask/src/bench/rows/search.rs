@@ -213,7 +213,7 @@ pub(in super::super) fn grep_icase(bench: &Bench, sheet: &mut Sheet) -> Result<(
 }
 
 pub(in super::super) fn grep_multiline(bench: &Bench, sheet: &mut Sheet) -> Result<()> {
-    const PATTERN: &str = r"unsafe \{\n\s+libc::";
+    const PATTERN: &str = r"return NULL;\n\}";
     let search = Search {
         root: &bench.tree,
         tool: "Grep",
