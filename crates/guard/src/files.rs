@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::fs::fstat;
 use sinew_tool::{
     Access, Change, Expect, FileError, FileKind, FileMeta, FileState, FileTarget, Files, Identity,
-    Listing, Opened, Slot, Targets, Visitors, WalkOptions, WalkReport, Written,
+    Listing, Opened, Slot, Stamp, Targets, Visitors, WalkOptions, WalkReport, Written,
 };
 
 use crate::guard::Guard;
@@ -17,7 +17,7 @@ use crate::list;
 use crate::replace::{self, Replacement};
 use crate::resolve::{Place, Spot};
 use crate::roots::{DIRECTORY_READ, FILE_READ, open_name};
-use crate::stat::{error_of, meta_of};
+use crate::stat::{error_of, meta_of, now};
 use crate::walk;
 
 /// What a target needs to be changed.
@@ -45,6 +45,8 @@ pub(crate) struct GuardedFiles {
     /// What each target needs to be changed; `None` where it may not be.
     armed: Vec<Option<Armed>>,
     changes: Mutex<Vec<Change>>,
+    /// When the call could read its first file.
+    since: Stamp,
 }
 
 impl GuardedFiles {
@@ -54,7 +56,7 @@ impl GuardedFiles {
         places: Arc<[Place]>,
         armed: Vec<Option<Armed>>,
     ) -> Self {
-        Self { guard, targets, places, armed, changes: Mutex::new(Vec::new()) }
+        Self { guard, targets, places, armed, changes: Mutex::new(Vec::new()), since: now() }
     }
 
     fn at(&self, slot: Slot) -> Result<(&FileTarget, &Place), FileError> {
@@ -132,6 +134,8 @@ impl Files for GuardedFiles {
             may_create,
             settings: &self.guard.files,
             locks: &self.guard.locks,
+            turns: self.guard.turns,
+            since: self.since,
         })?;
         if let Some(before) = bound.as_mut() {
             *before = place.meta_now().ok().map(|meta| meta.identity);

@@ -21,6 +21,7 @@ use crate::replace::Locks;
 use crate::resolve::{self, Place, Resolver, Spot};
 use crate::roots::{DIRECTORY_PATH, Root, RootError, Roots};
 use crate::rules::{self, PathRules, RuleError};
+use crate::turn::Turns;
 
 /// Where the person's own ignore file for every repository lies.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -47,6 +48,8 @@ pub struct GuardSettings {
     pub denied: Vec<PathBuf>,
     /// The person's own ignore file for every repository, where there is one.
     pub global_ignore: GlobalIgnore,
+    /// How changes by several processes are kept apart.
+    pub turns: Turns,
 }
 
 impl GuardSettings {
@@ -58,6 +61,7 @@ impl GuardSettings {
             files: Arc::new(FileSettings::default()),
             denied: Vec::new(),
             global_ignore: GlobalIgnore::None,
+            turns: Turns::Auto,
         }
     }
 }
@@ -90,6 +94,7 @@ pub struct Guard {
     pub(crate) files: Arc<FileSettings>,
     pub(crate) locks: Arc<Locks>,
     pub(crate) ignores: Arc<IgnoreCache>,
+    pub(crate) turns: Turns,
     denied: Vec<PathBuf>,
     n_threads: OnceLock<usize>,
 }
@@ -106,6 +111,7 @@ impl Guard {
             files: settings.files,
             locks: Arc::default(),
             ignores: Arc::new(IgnoreCache::new(settings.global_ignore)),
+            turns: settings.turns,
             denied: settings.denied,
             n_threads: OnceLock::new(),
         }))
@@ -120,6 +126,7 @@ impl Guard {
             files,
             locks: Arc::clone(&self.locks),
             ignores: Arc::clone(&self.ignores),
+            turns: self.turns,
             denied: self.denied.clone(),
             n_threads: self.n_threads.clone(),
         }))

@@ -22,6 +22,7 @@ mod stat;
 mod state;
 mod store;
 mod streams;
+mod turn;
 mod walk;
 
 pub use clear::{Cleared, Contained};
@@ -35,6 +36,7 @@ pub use rules::RuleError;
 pub use state::StateDir;
 pub use store::Store;
 pub use streams::{BlockingFile, Streams, standard_streams};
+pub use turn::Turns;
 
 /// Returns whether the kernel resolves paths beneath a handle by itself.
 pub fn has_openat2() -> bool {

@@ -2,9 +2,9 @@
 //!
 //! The new content goes into a temporary file beside the old one, gets its owner, mode, extended
 //! attributes and access lists, and takes its name by one rename, all on the handle of the
-//! directory. Just before the rename the old file is looked at again. What cannot be kept is
-//! refused, and the old file is untouched; set-id bits and capabilities are dropped, as the kernel
-//! does when a file is written.
+//! directory. Just before the rename the old file is looked at again, and from this look on other
+//! processes wait for their turn. What cannot be kept is refused, and the old file is untouched;
+//! set-id bits and capabilities are dropped, as the kernel does when a file is written.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -19,15 +19,15 @@ use rustix::fs::{
     unlinkat,
 };
 use rustix::io::Errno;
-use rustix::time::{ClockId, clock_gettime};
 use sinew_tool::{
-    Change, Expect, FileError, FileKind, FileSettings, HardLinks, Identity, Sync, Written,
+    Change, Expect, FileError, FileKind, FileSettings, HardLinks, Identity, Stamp, Sync, Written,
 };
 
 use crate::attributes;
 use crate::resolve::{Place, Spot};
 use crate::roots::{DIRECTORY_PATH, DIRECTORY_READ, Dir, FILE_READ, open_name};
 use crate::stat::{error_of, identity_of, kind_of, meta_of};
+use crate::turn::{self, Turn, Turns};
 
 /// The largest old content that is read only to be hashed.
 const MAX_HASHED: u64 = 64 * 1024 * 1024;
@@ -58,6 +58,10 @@ pub(crate) struct Replacement<'a> {
     pub(crate) settings: &'a FileSettings,
     /// Keeps changes of one file apart.
     pub(crate) locks: &'a Locks,
+    /// Keeps changes of one file by several processes apart.
+    pub(crate) turns: Turns,
+    /// When the caller could read the old file first.
+    pub(crate) since: Stamp,
 }
 
 /// A change that happened.
@@ -130,8 +134,10 @@ pub(crate) fn replace(job: &Replacement<'_>) -> Result<Done, FileError> {
 }
 
 fn attempts(job: &Replacement<'_>, dir: &OwnedFd) -> Result<Done, FileError> {
+    // An attempt that lost a race leaves its turn to the next one, which cannot lose it again.
+    let mut turn = None;
     for _ in 0..MAX_ATTEMPTS {
-        match attempt(job, dir) {
+        match attempt(job, dir, &mut turn) {
             Ok(done) => return Ok(done),
             Err(Failure::Error(error)) => return Err(error),
             // Where nothing was expected of the old file, the new one simply comes later.
@@ -146,12 +152,12 @@ fn expects_nothing(job: &Replacement<'_>) -> bool {
     job.bound.is_none() && matches!(job.expect, Expect::Any)
 }
 
-fn attempt(job: &Replacement<'_>, dir: &OwnedFd) -> Result<Done, Failure> {
+fn attempt(job: &Replacement<'_>, dir: &OwnedFd, turn: &mut Option<Turn>) -> Result<Done, Failure> {
     match look(dir, job.name)? {
         Some(stat) => {
             let old = Old::open(job, dir, stat)?;
             check_expected(job, Some(identity_of(&old.stat)))?;
-            overwrite(job, dir, &old)
+            overwrite(job, dir, &old, turn)
         }
         None if job.may_create => {
             check_expected(job, None)?;
@@ -212,7 +218,9 @@ impl Old {
     fn hash(&self, job: &Replacement<'_>) -> Result<Option<String>, FileError> {
         match job.expect {
             Expect::Same(_, content) => {
-                if self.may_hide_a_change() && !self.holds(content).map_err(FileError::Io)? {
+                if self.may_hide_a_change(job.since)
+                    && !self.holds(content).map_err(FileError::Io)?
+                {
                     return Err(FileError::Changed);
                 }
                 Ok(Some(blake3::hash(content).to_hex().to_string()))
@@ -226,12 +234,12 @@ impl Old {
         }
     }
 
-    /// Returns whether the file is so young that a second change could carry the same time.
-    fn may_hide_a_change(&self) -> bool {
+    /// Returns whether the file was so young when it was read that a second change could carry the
+    /// same time. How old it has become since says nothing.
+    fn may_hide_a_change(&self, since: Stamp) -> bool {
         let changed = identity_of(&self.stat).changed;
-        let now = clock_gettime(ClockId::Realtime);
-        let ns = |seconds: i64, nanos: i64| i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
-        let age = ns(now.tv_sec, now.tv_nsec) - ns(changed.seconds, i64::from(changed.nanos));
+        let ns = |at: Stamp| i128::from(at.seconds) * 1_000_000_000 + i128::from(at.nanos);
+        let age = ns(since) - ns(changed);
         // Some file systems keep whole seconds, or two of them.
         let tick = if changed.nanos == 0 { 2_000_000_000 } else { TICK_NS };
         age < tick
@@ -276,12 +284,17 @@ fn create(job: &Replacement<'_>, dir: &OwnedFd) -> Result<Done, Failure> {
 }
 
 /// Replaces a file that is there.
-fn overwrite(job: &Replacement<'_>, dir: &OwnedFd, old: &Old) -> Result<Done, Failure> {
+fn overwrite(
+    job: &Replacement<'_>,
+    dir: &OwnedFd,
+    old: &Old,
+    turn: &mut Option<Turn>,
+) -> Result<Done, Failure> {
     let n_links = meta_of(&old.stat).links;
     if 1 < n_links {
         match job.settings.hard_links {
             HardLinks::Refuse => return Err(FileError::ManyLinks(n_links).into()),
-            HardLinks::InPlace => return write_in_place(job, dir, old),
+            HardLinks::InPlace => return write_in_place(job, dir, old, turn),
             HardLinks::Break => {}
         }
     }
@@ -292,23 +305,33 @@ fn overwrite(job: &Replacement<'_>, dir: &OwnedFd, old: &Old) -> Result<Done, Fa
     if job.settings.sync != Sync::Off {
         fdatasync(&temporary.file)?;
     }
+    take(turn, job, dir)?;
     match look(dir, job.name)? {
         Some(now) if identity_of(&now) == identity_of(&old.stat) => {}
         _ => return Err(Failure::Raced),
     }
     renameat(dir, job.temporary, dir, job.name)?;
+    // Syncing the directory is nobody else's time.
+    drop(turn.take());
     temporary.became_the_file();
     Ok(finish(job, dir, before, Some(after), false))
 }
 
 /// Writes into the file that all names share. Not atomic: readers can see a mixture.
-fn write_in_place(job: &Replacement<'_>, dir: &OwnedFd, old: &Old) -> Result<Done, Failure> {
-    let before = old.hash(job)?;
+fn write_in_place(
+    job: &Replacement<'_>,
+    dir: &OwnedFd,
+    old: &Old,
+    turn: &mut Option<Turn>,
+) -> Result<Done, Failure> {
+    take(turn, job, dir)?;
     let flags = OFlags::WRONLY.union(FILE_READ.difference(OFlags::RDONLY));
     let file = open_name(dir.as_fd(), job.name, flags)?;
+    turn::at_file(&file, job.turns)?;
     if identity_of(&fstat(&file)?) != identity_of(&old.stat) {
         return Err(Failure::Raced);
     }
+    let before = old.hash(job)?;
     let written = write_pieces(&file, job.pieces).and_then(|after| {
         ftruncate(&file, length(job.pieces))?;
         if job.settings.sync != Sync::Off {
@@ -316,6 +339,7 @@ fn write_in_place(job: &Replacement<'_>, dir: &OwnedFd, old: &Old) -> Result<Don
         }
         Ok(after)
     });
+    drop((file, turn.take()));
     match written {
         Ok(after) => Ok(finish(job, dir, before, Some(after), false)),
         Err(errno) => {
@@ -325,6 +349,14 @@ fn write_in_place(job: &Replacement<'_>, dir: &OwnedFd, old: &Old) -> Result<Don
             Ok(done)
         }
     }
+}
+
+/// Waits for the turn at the directory, unless it was taken before.
+fn take(turn: &mut Option<Turn>, job: &Replacement<'_>, dir: &OwnedFd) -> Result<(), FileError> {
+    if turn.is_none() {
+        *turn = Some(Turn::at(dir, job.turns)?);
+    }
+    Ok(())
 }
 
 /// Returns what happened, once the file has its name.

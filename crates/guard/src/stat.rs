@@ -6,6 +6,7 @@ use std::io;
 
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
 use sinew_tool::{FileError, FileKind, FileMeta, Identity, Stamp};
 
 /// Returns what is known of a file from its status.
@@ -27,6 +28,12 @@ pub(crate) fn identity_of(stat: &Stat) -> Identity {
         modified: Stamp { seconds: stat.st_mtime as i64, nanos: stat.st_mtime_nsec as u32 },
         changed: Stamp { seconds: stat.st_ctime as i64, nanos: stat.st_ctime_nsec as u32 },
     }
+}
+
+/// Returns the time by the clock that files are stamped with.
+pub(crate) fn now() -> Stamp {
+    let now = clock_gettime(ClockId::Realtime);
+    Stamp { seconds: now.tv_sec, nanos: now.tv_nsec as u32 }
 }
 
 /// Returns the kind of thing that a type of the kernel stands for.

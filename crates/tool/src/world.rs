@@ -315,6 +315,8 @@ pub enum FileError {
     ManyLinks(u64),
     /// The file changed meanwhile.
     Changed,
+    /// Others were changing the same directory for too long.
+    Busy,
     /// No space, a quota or a size limit.
     Full(io::Error),
     /// The file system is read-only.
@@ -363,6 +365,11 @@ impl FileError {
             .hint("set `files.hard_links` to \"break\" (replace this name) or \"in_place\""),
             Self::Changed => error(Kind::Stale, format!("the file changed meanwhile: {shown}"))
                 .hint("read it again and repeat the call"),
+            Self::Busy => error(
+                Kind::Timeout,
+                format!("another process keeps changes away, so nothing was changed: {shown}"),
+            )
+            .hint("repeat the call; if it fails again, something holds a lock on the directory"),
             Self::Full(source) => {
                 error(Kind::LimitReached, format!("no space left for: {shown}")).source(source)
             }

@@ -17,6 +17,7 @@ mod race;
 mod special;
 mod store;
 mod tree;
+mod turn;
 mod walk;
 
 /// A file that nobody names in `main.rs` would never run.

@@ -78,6 +78,27 @@ impl Tree {
         .unwrap()
     }
 
+    /// Gives the whole tree to a user, and does something on a thread with the rights of this user.
+    /// Says so where that cannot be tried: it needs root.
+    pub(crate) fn as_user(&self, uid: u32, gid: u32, deed: impl FnOnce() + Send) {
+        if !rustix::process::geteuid().is_root() {
+            println!("SKIPPED: only root can become another user");
+            return;
+        }
+        for path in self.everything().into_iter().map(|(path, _)| path).chain([self.top.clone()]) {
+            std::os::unix::fs::lchown(path, Some(uid), Some(gid)).unwrap();
+        }
+        std::thread::scope(|scope| {
+            let done = scope.spawn(|| {
+                rustix::thread::set_thread_groups(&[]).unwrap();
+                rustix::thread::set_thread_gid(rustix::thread::Gid::from_raw(gid)).unwrap();
+                rustix::thread::set_thread_uid(rustix::thread::Uid::from_raw(uid)).unwrap();
+                deed();
+            });
+            done.join().unwrap();
+        });
+    }
+
     /// Returns every path beneath the top, to show that a refusal changed nothing.
     pub(crate) fn everything(&self) -> Vec<(PathBuf, Vec<u8>)> {
         let mut all = Vec::new();
