@@ -11,8 +11,8 @@ use std::io::Read;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sinew_guard::{Clearance, Guard, GuardSettings};
-use sinew_tool::{Access, Claim, Expect, Links, Ruling, Slot, Verdict, World};
+use sinew_guard::{Case, Guard, GuardSettings, Profile, Rules};
+use sinew_tool::{Access, Claim, Expect, Facts, Links, Slot, World};
 
 fn main() {
     let dir = tempfile::tempdir().unwrap();
@@ -44,8 +44,9 @@ fn main() {
 fn world(guard: &Arc<Guard>, access: Access) -> World {
     let claim = Claim { argument: "path", path: Some("a/b/c/d/file.txt".into()), access };
     let contained = guard.contain(&[claim], None, None).unwrap();
-    let ruling = Ruling { verdict: Verdict::Allow, rule: "bench", why: "bench".into() };
-    guard.clear(contained, Clearance::from_ruling(&ruling).unwrap()).unwrap().world
+    let (facts, rules) = (&Facts::CHANGES, Rules { profile: Profile::Full, ..Rules::default() });
+    let case = Case { tool: "bench", operation: "Bench", facts, effects: facts.effects };
+    Guard::clear(contained.judge(&case, &rules).by_ruling().unwrap()).unwrap().world
 }
 
 fn read(guard: &Arc<Guard>) -> Vec<u8> {

@@ -14,9 +14,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use sinew_guard::{Guard, GuardSettings};
+use sinew_guard::{Case, Guard, GuardSettings, Rules};
 use sinew_tool::{
-    Access, Claim, Entry, FileKind, Flow, Slot, Visitor, Visitors, WalkOptions, World,
+    Access, Claim, Entry, Facts, FileKind, Flow, Slot, Visitor, Visitors, WalkOptions, World,
 };
 
 const ROUNDS: usize = 15;
@@ -31,7 +31,9 @@ fn main() {
     let guard = Guard::open(GuardSettings::new(vec![PathBuf::from(&directory)])).unwrap();
     let claim = Claim { argument: "path", path: None, access: Access::Search };
     let contained = guard.contain(&[claim], None, None).unwrap();
-    let world = guard.looking(&contained);
+    let (facts, rules) = (&Facts::OBSERVES, Rules::default());
+    let case = Case { tool: "bench", operation: "Bench", facts, effects: facts.effects };
+    let world = contained.judge(&case, &rules).looking().unwrap();
 
     let (mut walks, mut searches, mut lists) = (Vec::new(), Vec::new(), Vec::new());
     let mut n_files = 0;

@@ -1,20 +1,56 @@
 //! From a contained call to a World: the only door.
 //!
-//! [`Contained`] knows what a call names and holds the handles, and lets nobody use them. With a
-//! [`Clearance`] it becomes a [`World`] of exactly those targets. For a preview it becomes a World
-//! that can only look.
+//! [`Contained`] knows what a call names and holds the handles, and lets nobody use them. Judging
+//! makes it [`Judged`], which the ruling decides over: as it is, it lends at most a [`World`] that
+//! can only look, for previews. Where the ruling allows the call, or an answer does, it becomes a
+//! [`Clearance`], and this becomes a World of exactly those targets. Each of them is made of the one
+//! before it and of nothing else, so a clearance is neither written by hand nor used twice, and
+//! never for other paths than those that were judged.
+//!
+//! ```compile_fail,E0451
+//! fn forged(contained: sinew_guard::Contained) -> sinew_guard::Clearance {
+//!     sinew_guard::Clearance { contained, bound: false }
+//! }
+//! ```
+//!
+//! ```compile_fail,E0382
+//! fn used_twice(judged: sinew_guard::Judged) {
+//!     let first = judged.by_ruling();
+//!     let second = judged.by_ruling();
+//! }
+//! ```
+//!
+//! ```compile_fail,E0451
+//! fn ruled_by_hand(contained: sinew_guard::Contained, ruling: sinew_tool::Ruling) {
+//!     let effects = sinew_tool::Effects::OBSERVE;
+//!     let judged = sinew_guard::Judged { contained, effects, ruling };
+//! }
+//! ```
+//!
+//! What compiles goes through a ruling:
+//!
+//! ```
+//! use sinew_guard::{Case, Cleared, Contained, Guard, Rules};
+//!
+//! fn by_the_rules(contained: Contained, case: &Case<'_>, rules: &Rules) -> Option<Cleared> {
+//!     Guard::clear(contained.judge(case, rules).by_ruling()?).ok()
+//! }
+//! ```
 
 use std::ffi::{CString, OsStr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use sinew_tool::{Access, FileState, FileTarget, Kind, Targets, ToolError, World};
+use sinew_tool::{
+    Access, Answer, Effects, FileState, FileTarget, Kind, Ruling, Targets, ToolError, Verdict,
+    World,
+};
 
 use crate::clock::SystemClock;
 use crate::files::{Armed, GuardedFiles};
 use crate::guard::Guard;
-use crate::judge::Clearance;
+use crate::judge::{Case, Rules, judge};
 use crate::resolve::Place;
 
 /// A call whose paths are resolved to open handles that nobody can use yet.
@@ -24,6 +60,22 @@ pub struct Contained {
     cwd: Arc<Path>,
     targets: Arc<Targets>,
     places: Arc<[Place]>,
+}
+
+/// A contained call with what the rules say of it.
+#[derive(Debug)]
+pub struct Judged {
+    contained: Contained,
+    effects: Effects,
+    ruling: Ruling,
+}
+
+/// The right to run one call, made only from its own ruling or from an answer to it.
+#[derive(Debug)]
+pub struct Clearance {
+    contained: Contained,
+    /// Whether the answer was given for the files as they were, so that they must still be so.
+    bound: bool,
 }
 
 /// A call that may run.
@@ -54,51 +106,94 @@ impl Contained {
     pub fn cwd(&self) -> &Arc<Path> {
         &self.cwd
     }
-}
 
-impl Guard {
-    /// Returns a World on the targets of a call that can look and change nothing, for previews.
-    pub fn looking(self: &Arc<Self>, contained: &Contained) -> World {
-        self.world(contained, contained.places.iter().map(|_| None).collect())
+    /// Judges the call by the rules. A call that claims a path to change counts as one that changes
+    /// files, whatever the case says of it.
+    pub fn judge(self, case: &Case<'_>, rules: &Rules) -> Judged {
+        let changes = self.targets.files.iter().any(|target| target.claim.access.changes());
+        let effects = if changes { case.effects | Effects::CHANGE } else { case.effects };
+        let ruling = judge(&Case { effects, ..*case }, &self.targets, rules);
+        Judged { contained: self, effects, ruling }
     }
 
-    /// Returns the World that a cleared call runs with.
-    pub fn clear(
-        self: &Arc<Self>,
-        contained: Contained,
-        clearance: Clearance,
-    ) -> Result<Cleared, ToolError> {
-        if !Arc::ptr_eq(self, &contained.guard) {
-            return Err(ToolError::new(
-                Kind::ExecutionFailed,
-                "the call was contained by another guard",
-            ));
-        }
-        let mut armed = Vec::with_capacity(contained.places.len());
-        let mut temporaries = Vec::new();
-        for target in &contained.targets.files {
-            let arm = arm(target, &clearance)?;
-            if let (Some(arm), Some(parent)) = (&arm, target.path.parent()) {
-                temporaries.push(parent.join(file_name(&arm.temporary)));
-            }
-            armed.push(arm);
-        }
-        Ok(Cleared { world: self.world(&contained, armed), temporaries })
-    }
-
-    fn world(self: &Arc<Self>, contained: &Contained, armed: Vec<Option<Armed>>) -> World {
+    fn world(&self, armed: Vec<Option<Armed>>) -> World {
         let files = GuardedFiles::new(
-            Arc::clone(self),
-            Arc::clone(&contained.targets),
-            Arc::clone(&contained.places),
+            Arc::clone(&self.guard),
+            Arc::clone(&self.targets),
+            Arc::clone(&self.places),
             armed,
         );
         World { files: Arc::new(files), clock: Arc::new(SystemClock) }
     }
 }
 
+impl Judged {
+    /// Returns the call.
+    pub fn contained(&self) -> &Contained {
+        &self.contained
+    }
+
+    /// Returns what the call can do to the outside.
+    pub fn effects(&self) -> Effects {
+        self.effects
+    }
+
+    /// Returns what the rules say.
+    pub fn ruling(&self) -> &Ruling {
+        &self.ruling
+    }
+
+    /// Returns a World on the targets that can look and change nothing, for previews. A call that is
+    /// denied may not even look.
+    pub fn looking(&self) -> Option<World> {
+        let armed = || self.contained.places.iter().map(|_| None).collect();
+        (self.ruling.verdict != Verdict::Deny).then(|| self.contained.world(armed()))
+    }
+
+    /// Clears the call where the ruling allows it.
+    pub fn by_ruling(self) -> Option<Clearance> {
+        self.cleared(Verdict::Allow, false)
+    }
+
+    /// Clears the call where the ruling asks, and the answer was given for every call without
+    /// looking at this one. It holds for the files as they are when the call runs.
+    pub fn by_standing_answer(self) -> Option<Clearance> {
+        self.cleared(Verdict::Ask, false)
+    }
+
+    /// Clears the call where the ruling asks, once the answer is yes. It holds only for the files as
+    /// they were when the call was contained.
+    pub fn by_answer(self, answer: &Answer) -> Option<Clearance> {
+        match answer {
+            Answer::Yes => self.cleared(Verdict::Ask, true),
+            Answer::No(_) | Answer::TimedOut => None,
+        }
+    }
+
+    fn cleared(self, verdict: Verdict, bound: bool) -> Option<Clearance> {
+        (self.ruling.verdict == verdict).then_some(Clearance { contained: self.contained, bound })
+    }
+}
+
+impl Guard {
+    /// Returns the World that a cleared call runs with.
+    pub fn clear(clearance: Clearance) -> Result<Cleared, ToolError> {
+        let Clearance { contained, bound } = clearance;
+        let mut armed = Vec::with_capacity(contained.places.len());
+        let mut temporaries = Vec::new();
+        for target in &contained.targets.files {
+            let arm = arm(target, bound)?;
+            if let (Some(arm), Some(parent)) = (&arm, target.path.parent()) {
+                temporaries.push(parent.join(file_name(&arm.temporary)));
+            }
+            armed.push(arm);
+        }
+        Ok(Cleared { world: contained.world(armed), temporaries })
+    }
+}
+
 /// Returns what a target needs to be changed, where it may be.
-fn arm(target: &FileTarget, clearance: &Clearance) -> Result<Option<Armed>, ToolError> {
+fn arm(target: &FileTarget, bound: bool) -> Result<Option<Armed>, ToolError> {
     if !matches!(target.claim.access, Access::Write { .. } | Access::Edit { .. }) {
         return Ok(None);
     }
@@ -109,7 +204,7 @@ fn arm(target: &FileTarget, clearance: &Clearance) -> Result<Option<Armed>, Tool
     let temporary = temporary_name().map_err(|errno| {
         ToolError::new(Kind::Unavailable, "the system gives no random numbers").source(errno)
     })?;
-    Ok(Some(Armed::new(temporary, clearance.bound.then_some(before))))
+    Ok(Some(Armed::new(temporary, bound.then_some(before))))
 }
 
 fn file_name(name: &CString) -> &OsStr {

@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use sinew_tool::{Answer, Effects, Facts, FileTarget, Ruling, Targets, Verdict};
+use sinew_tool::{Effects, Facts, FileTarget, Ruling, Targets, Verdict};
 
 /// How much is allowed without asking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -47,13 +47,12 @@ pub struct Case<'a> {
     pub facts: &'a Facts,
     /// What this call can do to the outside.
     pub effects: Effects,
-    /// What it names.
-    pub targets: &'a Targets,
 }
 
-/// Returns what the rules say of a call.
-pub fn judge(case: &Case<'_>, rules: &Rules) -> Ruling {
-    let mut strongest = built_in(case, rules);
+/// Returns what the rules say of a call that names these targets. To run the call, its paths must be
+/// judged where they are held: [`Contained::judge`](crate::Contained::judge).
+pub fn judge(case: &Case<'_>, targets: &Targets, rules: &Rules) -> Ruling {
+    let mut strongest = built_in(case, targets, rules);
     for ruling in [named(case, rules), by_profile(case, rules), by_setting(case, rules)] {
         if let Some(ruling) = ruling
             && strongest.verdict < ruling.verdict
@@ -101,8 +100,8 @@ fn by_setting(case: &Case<'_>, rules: &Rules) -> Option<Ruling> {
 }
 
 /// Returns what the built-in rules say.
-fn built_in(case: &Case<'_>, rules: &Rules) -> Ruling {
-    if let Some(target) = case.targets.files.iter().find(|target| asks_always(target)) {
+fn built_in(case: &Case<'_>, targets: &Targets, rules: &Rules) -> Ruling {
+    if let Some(target) = targets.files.iter().find(|target| asks_always(target)) {
         let name = target.protected.unwrap_or_default();
         return ruling(
             Verdict::Ask,
@@ -162,31 +161,4 @@ pub fn name_matches(pattern: &str, name: &str) -> bool {
         }
     }
     true
-}
-
-/// The right to run one call, made only from a ruling that allows it or from a person's yes.
-#[derive(Debug)]
-pub struct Clearance {
-    /// Whether the answer was given for the files as they were, so that they must still be so.
-    pub(crate) bound: bool,
-}
-
-impl Clearance {
-    /// Returns the clearance of a ruling that allows the call.
-    pub fn from_ruling(ruling: &Ruling) -> Option<Self> {
-        (ruling.verdict == Verdict::Allow).then_some(Self { bound: false })
-    }
-
-    /// Returns the clearance of a ruling that asks, where the answer was given for every call
-    /// without looking at this one. It holds for the files as they are when the call runs.
-    pub fn from_standing_answer(ruling: &Ruling) -> Option<Self> {
-        (ruling.verdict == Verdict::Ask).then_some(Self { bound: false })
-    }
-
-    /// Returns the clearance of a ruling that asks, once the answer is yes. It holds only for the
-    /// files as they were when the call was contained.
-    pub fn from_answer(ruling: &Ruling, answer: &Answer) -> Option<Self> {
-        let yes = *answer == Answer::Yes;
-        (ruling.verdict == Verdict::Ask && yes).then_some(Self { bound: true })
-    }
 }

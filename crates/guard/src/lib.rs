@@ -1,7 +1,7 @@
 //! Authority: the only code that touches the system.
 //!
-//! A call is contained ([`Guard::contain`]), judged ([`judge`]) and cleared ([`Guard::clear`]), in
-//! this order; only the last gives out a World. This is a crate of its own so that the compiler
+//! A call is contained ([`Guard::contain`]), judged ([`Contained::judge`]) and cleared
+//! ([`Guard::clear`]), in this order; only the last gives out a World that can change something. This is a crate of its own so that the compiler
 //! keeps everything else away from files, processes and the network.
 
 mod attributes;
@@ -25,10 +25,10 @@ mod streams;
 mod turn;
 mod walk;
 
-pub use clear::{Cleared, Contained};
+pub use clear::{Clearance, Cleared, Contained, Judged};
 pub use clock::SystemClock;
 pub use guard::{GlobalIgnore, Guard, GuardError, GuardSettings};
-pub use judge::{Case, Clearance, Profile, Rules, judge, name_matches};
+pub use judge::{Case, Profile, Rules, judge, name_matches};
 pub use ledger::{LedgerSync, Recorded, SqliteLedger};
 pub use resolve::Resolver;
 pub use roots::{RootError, Roots};

@@ -169,9 +169,8 @@ impl Catalog {
             operation: tool.operation(),
             facts: &facts,
             effects: facts.effects,
-            targets: &Targets::default(),
         };
-        sinew_guard::judge(&case, &self.rules).verdict == Verdict::Deny
+        sinew_guard::judge(&case, &Targets::default(), &self.rules).verdict == Verdict::Deny
     }
 
     /// Finds a tool by its wire name; `::` and `__` are the same, because some protocols carry only

@@ -239,26 +239,26 @@ fn an_approval_holds_only_for_the_files_as_they_were() {
         let change = |cleared: &sinew_guard::Cleared| {
             cleared.world.files.replace(Slot(0), &[b"new"], Expect::Any)
         };
-        let cleared = approve(&guard, contain(&guard, "a.txt", WRITE).unwrap());
+        let cleared = approve(contain(&guard, "a.txt", WRITE).unwrap());
         fs::write(tree.root.join("a.txt"), "changed meanwhile").unwrap();
         assert!(matches!(change(&cleared), Err(FileError::Changed)));
 
-        let cleared = approve(&guard, contain(&guard, "b.txt", WRITE).unwrap());
+        let cleared = approve(contain(&guard, "b.txt", WRITE).unwrap());
         fs::write(tree.root.join("b.txt"), "appeared").unwrap();
         assert!(matches!(change(&cleared), Err(FileError::Changed)));
         assert_eq!(tree.read("b.txt"), "appeared");
 
-        let cleared = approve(&guard, contain(&guard, "a.txt", WRITE).unwrap());
+        let cleared = approve(contain(&guard, "a.txt", WRITE).unwrap());
         fs::remove_file(tree.root.join("a.txt")).unwrap();
         assert!(matches!(change(&cleared), Err(FileError::Changed)));
 
         // The call's own changes are not held against it.
-        let cleared = approve(&guard, contain(&guard, "c.txt", WRITE).unwrap());
+        let cleared = approve(contain(&guard, "c.txt", WRITE).unwrap());
         assert!(change(&cleared).unwrap().created);
         assert!(!change(&cleared).unwrap().created);
 
         // A ruling that allows does not depend on what was there.
-        let cleared = allow(&guard, contain(&guard, "b.txt", WRITE).unwrap());
+        let cleared = allow(contain(&guard, "b.txt", WRITE).unwrap());
         fs::write(tree.root.join("b.txt"), "changed meanwhile").unwrap();
         change(&cleared).unwrap();
     }

@@ -3,10 +3,10 @@
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 
-use sinew_guard::{Guard, GuardSettings};
+use sinew_guard::{Guard, GuardSettings, Profile};
 use sinew_tool::{Access, Claim, FileKind, FileState, Kind, Links};
 
-use crate::tree::{EDIT, RESOLVERS, Tree, WRITE, contain, read, replace};
+use crate::tree::{EDIT, RESOLVERS, Tree, WRITE, contain, judged, read, replace};
 
 /// What a path leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -350,7 +350,7 @@ fn a_preview_and_a_call_that_looks_change_nothing() {
     for resolver in RESOLVERS {
         let guard = tree.guard(resolver);
         let contained = contain(&guard, "a.txt", EDIT).unwrap();
-        let world = guard.looking(&contained);
+        let world = judged(contained, Profile::Workspace).looking().unwrap();
         let error = world.files.replace(sinew_tool::Slot(0), &[b"x"], sinew_tool::Expect::Any);
         assert!(error.is_err());
         assert_eq!(

@@ -1,9 +1,11 @@
 //! Rulings as a table.
 
-use sinew_guard::{Case, Clearance, Profile, Rules, judge};
+use sinew_guard::{Case, Profile, Rules, judge};
 use sinew_tool::{
     Access, Answer, Claim, Effects, Facts, FileState, FileTarget, Links, Slot, Targets, Verdict,
 };
+
+use crate::tree::{EDIT, RESOLVERS, Tree, WRITE, contain, judged};
 
 fn targets(protected: Option<&'static str>) -> Targets {
     let access = Access::Edit { links: Links::Follow };
@@ -23,9 +25,8 @@ fn targets(protected: Option<&'static str>) -> Targets {
 fn check(rules: &Rules, effects: Effects, protected: bool, expected: (Verdict, &str)) {
     let facts = if effects == Facts::UNKNOWN.effects { Facts::UNKNOWN } else { Facts::CHANGES };
     let targets = targets(protected.then_some(".git/hooks/"));
-    let case =
-        Case { tool: "write_file", operation: "Write", facts: &facts, effects, targets: &targets };
-    let ruling = judge(&case, rules);
+    let case = Case { tool: "write_file", operation: "Write", facts: &facts, effects };
+    let ruling = judge(&case, &targets, rules);
     assert_eq!((ruling.verdict, ruling.rule), expected, "{rules:?} {effects:?} {protected}");
 }
 
@@ -69,19 +70,44 @@ fn deny_beats_ask_beats_allow() {
 }
 
 #[test]
-fn only_the_right_answer_to_a_question_clears() {
-    let ruling = |verdict| sinew_tool::Ruling { verdict, rule: "test", why: "test".into() };
-    assert!(Clearance::from_ruling(&ruling(Verdict::Allow)).is_some());
-    for verdict in [Verdict::Ask, Verdict::Deny] {
-        assert!(Clearance::from_ruling(&ruling(verdict)).is_none());
+fn only_the_right_ruling_and_answer_clear() {
+    use Verdict::{Allow, Ask, Deny};
+    let tree = Tree::new().with(&[("a.txt", "a")]);
+    let guard = tree.guard(RESOLVERS[0]);
+    for (profile, verdict) in
+        [(Profile::Full, Allow), (Profile::Workspace, Ask), (Profile::ReadOnly, Deny)]
+    {
+        let judged = || {
+            let judged = judged(contain(&guard, "a.txt", EDIT).unwrap(), profile);
+            assert_eq!(judged.ruling().verdict, verdict);
+            judged
+        };
+        assert_eq!(judged().by_ruling().is_some(), verdict == Allow, "{profile:?}");
+        assert_eq!(judged().by_standing_answer().is_some(), verdict == Ask, "{profile:?}");
+        assert_eq!(judged().by_answer(&Answer::Yes).is_some(), verdict == Ask, "{profile:?}");
+        for answer in [Answer::No(None), Answer::TimedOut] {
+            assert!(judged().by_answer(&answer).is_none(), "{profile:?} {answer:?}");
+        }
+        // A call that is denied may not even look.
+        assert_eq!(judged().looking().is_some(), verdict != Deny, "{profile:?}");
     }
-    for (verdict, answer, cleared) in [
-        (Verdict::Ask, Answer::Yes, true),
-        (Verdict::Ask, Answer::No(None), false),
-        (Verdict::Ask, Answer::TimedOut, false),
-        (Verdict::Deny, Answer::Yes, false),
+}
+
+/// A call that says of itself that it only looks, and claims a path to change, would otherwise be
+/// allowed to change it.
+#[test]
+fn a_claim_to_change_counts_as_a_change() {
+    let tree = Tree::new().with(&[("a.txt", "a")]);
+    let guard = tree.guard(RESOLVERS[0]);
+    let facts = Facts::OBSERVES;
+    let case = Case { tool: "x", operation: "X", facts: &facts, effects: facts.effects };
+    for (access, expected) in [
+        (EDIT, (Verdict::Ask, "change")),
+        (WRITE, (Verdict::Ask, "change")),
+        (Access::Read, (Verdict::Allow, "observe")),
     ] {
-        let clearance = Clearance::from_answer(&ruling(verdict), &answer);
-        assert_eq!(clearance.is_some(), cleared, "{verdict:?} {answer:?}");
+        let judged = contain(&guard, "a.txt", access).unwrap().judge(&case, &Rules::default());
+        assert_eq!((judged.ruling().verdict, judged.ruling().rule), expected);
+        assert_eq!(judged.effects().contains(Effects::CHANGE), access.changes());
     }
 }

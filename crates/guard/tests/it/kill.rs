@@ -66,7 +66,7 @@ fn change_for_ever(root: PathBuf) -> ! {
     loop {
         for letter in ["b", "c"] {
             let content = letter.repeat(SIZE);
-            let cleared = allow(&guard, contain(&guard, "a.txt", WRITE).unwrap());
+            let cleared = allow(contain(&guard, "a.txt", WRITE).unwrap());
             writeln!(out.lock(), "\nchanging {}", cleared.temporaries[0].display()).unwrap();
             out.lock().flush().unwrap();
             cleared.world.files.replace(Slot(0), &[content.as_bytes()], Expect::Any).unwrap();

@@ -207,7 +207,7 @@ proptest! {
                 };
                 let real = guard.contain(&[claim(&real_root)], None, None).map(|contained| {
                     let targets = (**contained.targets()).clone();
-                    (targets, allow(&guard, contained).world)
+                    (targets, allow(contained).world)
                 });
                 let imagined = memory
                     .context(vec![claim(ROOT)], access.changes())

@@ -7,9 +7,11 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
-use sinew_guard::{Clearance, Cleared, Contained, Guard, GuardSettings, Resolver};
+use sinew_guard::{
+    Case, Cleared, Contained, Guard, GuardSettings, Judged, Profile, Resolver, Rules,
+};
 use sinew_tool::{
-    Access, Answer, Claim, Entry, Expect, FileSettings, Flow, Links, Ruling, Slot, ToolError,
+    Access, Answer, Claim, Entry, Expect, Facts, FileSettings, Flow, Links, Slot, ToolError,
     Verdict, Visitor, Visitors, WalkOptions, WalkReport, World, Written,
 };
 
@@ -129,22 +131,32 @@ pub(crate) fn contain(
     guard.contain(&[claim], None, None)
 }
 
-/// Clears a call as a ruling that allows does.
-pub(crate) fn allow(guard: &Arc<Guard>, contained: Contained) -> Cleared {
-    let ruling = Ruling { verdict: Verdict::Allow, rule: "test", why: "test".into() };
-    guard.clear(contained, Clearance::from_ruling(&ruling).unwrap()).unwrap()
+/// Judges a call under a profile.
+pub(crate) fn judged(contained: Contained, profile: Profile) -> Judged {
+    let (facts, rules) = (&Facts::CHANGES, Rules { profile, ..Rules::default() });
+    let case = Case { tool: "test", operation: "Test", facts, effects: facts.effects };
+    contained.judge(&case, &rules)
+}
+
+/// Clears a call that no person looked at.
+pub(crate) fn allow(contained: Contained) -> Cleared {
+    let judged = judged(contained, Profile::Full);
+    let clearance = match judged.ruling().verdict {
+        Verdict::Allow => judged.by_ruling(),
+        Verdict::Ask | Verdict::Deny => judged.by_standing_answer(),
+    };
+    Guard::clear(clearance.unwrap()).unwrap()
 }
 
 /// Clears a call as a person's yes does.
-pub(crate) fn approve(guard: &Arc<Guard>, contained: Contained) -> Cleared {
-    let ruling = Ruling { verdict: Verdict::Ask, rule: "test", why: "test".into() };
-    let clearance = Clearance::from_answer(&ruling, &Answer::Yes).unwrap();
-    guard.clear(contained, clearance).unwrap()
+pub(crate) fn approve(contained: Contained) -> Cleared {
+    let judged = judged(contained, Profile::Workspace);
+    Guard::clear(judged.by_answer(&Answer::Yes).unwrap()).unwrap()
 }
 
 /// Contains one path and clears the call.
 pub(crate) fn world(guard: &Arc<Guard>, path: &str, access: Access) -> Result<World, ToolError> {
-    contain(guard, path, access).map(|contained| allow(guard, contained).world)
+    contain(guard, path, access).map(|contained| allow(contained).world)
 }
 
 /// Reads one file through the guard.

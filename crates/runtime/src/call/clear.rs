@@ -3,12 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sinew_guard::Clearance;
+use sinew_guard::Guard;
 use sinew_tool::{
     Answer, Context, Cost, Kind, Preview, Question, Ruling, Targets, ToolError, Verdict, World,
 };
 
-use super::contain::Held;
 use super::decode::Decoded;
 use super::judge::Judged;
 use super::open::Open;
@@ -27,7 +26,10 @@ pub(super) struct Clear {
 
 /// What the question about a call came to.
 enum Asked {
-    Answered(Clearance),
+    /// Somebody answered for this call.
+    Answered(Answer),
+    /// An answer stands for every call.
+    Standing,
     /// Nothing would change, so the call runs on a World that can only look.
     Looking,
 }
@@ -39,25 +41,33 @@ pub(super) async fn clear(
     open: &mut Open,
     options: &CallOptions,
 ) -> Result<Clear, ToolError> {
-    let Judged { held, ruling } = judged;
-    let asked = match ruling.verdict {
-        Verdict::Allow => Clearance::from_ruling(&ruling).map(Asked::Answered),
+    let asked = match judged.call.ruling().verdict {
         // Most calls never ask: what asking needs to remember is kept apart.
-        Verdict::Ask => Some(Box::pin(ask(runtime, &held, &ruling, open, options)).await?),
-        Verdict::Deny => None,
+        Verdict::Ask => Some(Box::pin(ask(runtime, &judged, open, options)).await?),
+        Verdict::Allow | Verdict::Deny => None,
     };
-    let Held { decoded, effects, contained } = held;
-    let (targets, cwd) = (Arc::clone(contained.targets()), Arc::clone(contained.cwd()));
-    let (world, temporaries) = match asked {
-        Some(Asked::Answered(clearance)) => {
-            let cleared = decoded.guard.clear(contained, clearance)?;
-            (cleared.world, cleared.temporaries)
+    let Judged { decoded, call } = judged;
+    let (effects, ruling) = (call.effects(), call.ruling().clone());
+    let places = places(&call);
+    let clearance = match asked {
+        Some(Asked::Looking) => {
+            let world = call.looking().ok_or_else(|| denied_by_rule(&ruling))?;
+            let context = context(runtime, &decoded, places, world, open, options);
+            return Ok(Clear { decoded, effects, context, temporaries: Vec::new(), ruling });
         }
-        Some(Asked::Looking) => (decoded.guard.looking(&contained), Vec::new()),
-        None => return Err(denied_by_rule(&ruling)),
+        Some(Asked::Answered(answer)) => call.by_answer(&answer),
+        Some(Asked::Standing) => call.by_standing_answer(),
+        None => call.by_ruling(),
     };
-    let context = context(runtime, &decoded, (targets, cwd), world, open, options);
-    Ok(Clear { decoded, effects, context, temporaries, ruling })
+    let cleared = Guard::clear(clearance.ok_or_else(|| denied_by_rule(&ruling))?)?;
+    let context = context(runtime, &decoded, places, cleared.world, open, options);
+    Ok(Clear { decoded, effects, context, temporaries: cleared.temporaries, ruling })
+}
+
+/// Returns what a call names, and where relative paths start.
+fn places(call: &sinew_guard::Judged) -> (Arc<Targets>, Arc<Path>) {
+    let contained = call.contained();
+    (Arc::clone(contained.targets()), Arc::clone(contained.cwd()))
 }
 
 fn context(
@@ -82,18 +92,16 @@ fn context(
 
 async fn ask(
     runtime: &Runtime,
-    held: &Held,
-    ruling: &Ruling,
+    judged: &Judged,
     open: &mut Open,
     options: &CallOptions,
 ) -> Result<Asked, ToolError> {
-    let cleared = |clearance: Option<Clearance>| {
-        clearance.map(Asked::Answered).ok_or_else(|| denied_by_rule(ruling))
-    };
+    let Judged { decoded, call } = judged;
+    let ruling = call.ruling();
     match runtime.asking.approvals {
         Approvals::Allow | Approvals::TrustClient => {
             open.entry.answered(runtime.asking.approvals.as_str());
-            return cleared(Clearance::from_standing_answer(ruling));
+            return Ok(Asked::Standing);
         }
         Approvals::Deny => return Err(nobody(ruling, "`--approvals deny` is set")),
         Approvals::Auto | Approvals::Ask => {}
@@ -101,7 +109,7 @@ async fn ask(
     let Some(approver) = &runtime.asking.approver else {
         return Err(nobody(ruling, "nobody can be asked here"));
     };
-    let diff = match preview(runtime, held, open, options).await {
+    let diff = match preview(runtime, judged, open, options).await {
         Preview::Nothing => return Ok(Asked::Looking),
         Preview::Diff(diff) => Some(diff),
         Preview::Unknown => None,
@@ -109,9 +117,9 @@ async fn ask(
     let question = Question {
         call_id: open.request.call_id.clone(),
         session: open.request.session.clone(),
-        tool: held.decoded.tool.name().to_owned(),
-        effects: held.effects.names(),
-        targets: held.contained.targets().as_ref().clone(),
+        tool: decoded.tool.name().to_owned(),
+        effects: call.effects().names(),
+        targets: call.contained().targets().as_ref().clone(),
         diff,
         rule: ruling.rule,
         why: ruling.why.to_string(),
@@ -126,7 +134,7 @@ async fn ask(
         }
     };
     match answer {
-        Answer::Yes => cleared(Clearance::from_answer(ruling, &answer)),
+        Answer::Yes => Ok(Asked::Answered(answer)),
         Answer::No(words) => Err(ToolError::new(
             Kind::ApprovalDenied,
             match words {
@@ -145,16 +153,20 @@ async fn ask(
 }
 
 /// Works out what a call would change, on a thread for long work where the call is long.
-async fn preview(runtime: &Runtime, held: &Held, open: &Open, options: &CallOptions) -> Preview {
-    let contained = &held.contained;
-    let looking = held.decoded.guard.looking(contained);
-    let places = (Arc::clone(contained.targets()), Arc::clone(contained.cwd()));
-    let context = context(runtime, &held.decoded, places, looking, open, options);
-    match held.decoded.prepared.cost(&context.targets) {
+async fn preview(
+    runtime: &Runtime,
+    judged: &Judged,
+    open: &Open,
+    options: &CallOptions,
+) -> Preview {
+    let Judged { decoded, call } = judged;
+    let Some(looking) = call.looking() else { return Preview::Unknown };
+    let context = context(runtime, decoded, places(call), looking, open, options);
+    match decoded.prepared.cost(&context.targets) {
         Cost::Waits => Preview::Unknown,
         // Whoever answers is slower than any preview, and nothing else waits for this thread: the
         // question is about to move the call off it.
-        Cost::Cheap | Cost::Long => held.decoded.prepared.preview(&context),
+        Cost::Cheap | Cost::Long => decoded.prepared.preview(&context),
     }
 }
 
