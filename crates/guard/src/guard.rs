@@ -196,10 +196,11 @@ impl Guard {
             None => resolve::resolve(roots, cwd, links)?,
         };
         let root = roots.holding(&place.real).ok_or(FileError::Missing)?.real.clone();
-        let beneath = place.real.strip_prefix(&root).unwrap_or(&place.real);
-        self.check_rules(&place, beneath, claim.access)?;
+        // The roots of the session decide what a name means, not what one call was narrowed to.
+        let named = self.roots.named(&place.real);
+        self.check_rules(&place, named, claim.access)?;
         let protected = match claim.access.changes() {
-            true => rules::protected(beneath),
+            true => rules::protected(&place.real, named),
             false => None,
         };
         let may_create = matches!(claim.access, Access::Write { parents: true, .. });
@@ -215,8 +216,8 @@ impl Guard {
     }
 
     /// Applies the path rules to a resolved path, and to each directory that would be created.
-    fn check_rules(&self, place: &Place, beneath: &Path, access: Access) -> Result<(), FileError> {
-        rules::check_own(beneath, access)?;
+    fn check_rules(&self, place: &Place, named: &Path, access: Access) -> Result<(), FileError> {
+        rules::check_own(named, access)?;
         if self.rules.is_empty() {
             return Ok(());
         }

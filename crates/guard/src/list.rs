@@ -52,8 +52,7 @@ pub(crate) fn list(
     dir: &OwnedFd,
     limit: usize,
 ) -> Result<Listing, FileError> {
-    let beneath = target.path.strip_prefix(&target.root).unwrap_or(&target.path);
-    let own = beneath.iter().any(rules::is_own);
+    let own = guard.roots.named(&target.path).iter().any(rules::is_own);
     let judged = own || guard.rules.judge_beneath(&target.path);
     let mut listing = Listing::default();
     let mut kept: BinaryHeap<Kept> = BinaryHeap::new();
@@ -75,7 +74,7 @@ pub(crate) fn list(
         }
         if judged {
             path.push(OsStr::from_bytes(name.to_bytes()));
-            let allowed = may_see(guard, target, &path, entry.file_type());
+            let allowed = may_see(guard, &path, entry.file_type());
             path.pop();
             if !allowed {
                 listing.skipped.denied += 1;
@@ -97,12 +96,11 @@ pub(crate) fn list(
 }
 
 /// Returns whether the path rules let an entry be seen.
-fn may_see(guard: &Guard, target: &FileTarget, path: &Path, kind: FileType) -> bool {
-    let beneath = path.strip_prefix(&target.root).unwrap_or(path);
+fn may_see(guard: &Guard, path: &Path, kind: FileType) -> bool {
     let directory = kind == FileType::Directory;
     let access = if directory { Access::Search } else { Access::Read };
     let rule = if directory { guard.rules.check_search(path) } else { guard.rules.check(path) };
-    rule.is_ok() && rules::check_own(beneath, access).is_ok()
+    rule.is_ok() && rules::check_own(guard.roots.named(path), access).is_ok()
 }
 
 /// Returns the row of a name, looked at now.

@@ -144,6 +144,13 @@ impl Roots {
             .max_by_key(|root| root.real.as_os_str().len())
     }
 
+    /// Returns the part of a real path that rules about names judge: from the name of the root that
+    /// holds it on.
+    pub(crate) fn named<'p>(&self, real: &'p Path) -> &'p Path {
+        let above = self.holding(real).and_then(|root| root.real.parent());
+        above.and_then(|above| real.strip_prefix(above).ok()).unwrap_or(real)
+    }
+
     /// Returns the root whose real path this is.
     pub(crate) fn at(&self, real: &Path) -> Option<usize> {
         self.roots.iter().position(|root| root.real == real)

@@ -8,6 +8,11 @@
 //! files of shells, build pipelines. They are reported for every change, so that the ruling asks;
 //! also when they do not exist yet, in any case, at any depth. sinew's own directory is closed
 //! except for what is meant to be read.
+//!
+//! Names are looked for in the real path, and count where they end at the root or beneath it. A root
+//! that is `.github` or `.git/hooks` itself is thus no way around them. A root that lies deeper in
+//! such a directory is a workspace that somebody put there, as agents put worktrees in `.claude`,
+//! and counts from its own name on.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -206,20 +211,38 @@ const OWN_READABLE: &[&str] = &["config.toml", "memory.md", "skills/", "tool-out
 
 /// Protected names: one component, several with `/`, and `/` at the end for everything beneath.
 /// The first that matches is reported.
+///
+/// Absent on purpose: `.gitattributes`, whose filters must be configured elsewhere to run, and
+/// `.editorconfig`, which runs nothing.
 const PROTECTED: &[&str] = &[
     ".git/hooks/",
     ".git/config",
     ".git/",
     ".gitmodules",
     ".gitconfig",
+    ".config/git/",
+    ".husky/",
+    ".pre-commit-config.yaml",
     ".mcp.json",
     ".vscode/",
     ".idea/",
+    ".zed/",
+    ".devcontainer/",
+    ".devcontainer.json",
+    ".vimrc",
+    ".exrc",
+    ".vim/",
+    ".config/nvim/",
     ".envrc",
+    ".tool-versions",
+    "mise.toml",
+    ".mise.toml",
+    ".ssh/",
     ".bashrc",
     ".bash_profile",
     ".bash_login",
     ".bash_logout",
+    ".bash_aliases",
     ".profile",
     ".zshrc",
     ".zprofile",
@@ -229,13 +252,20 @@ const PROTECTED: &[&str] = &[
     ".login",
     ".cshrc",
     ".tcshrc",
+    ".config/fish/",
     ".inputrc",
     ".ripgreprc",
     ".npmrc",
+    ".yarnrc",
+    ".yarnrc.yml",
+    ".cargo/config.toml",
+    ".cargo/config",
     ".github/workflows/",
     ".github/actions/",
     ".gitlab-ci.yml",
     ".circleci/",
+    ".travis.yml",
+    "azure-pipelines.yml",
     "Jenkinsfile",
     "AGENTS.md",
     "CLAUDE.md",
@@ -245,25 +275,32 @@ const PROTECTED: &[&str] = &[
     ".cursor/",
     ".claude/",
     ".codex/",
+    ".gemini/",
+    ".config/sinew/",
+    "sinew/config.toml",
 ];
 
-/// Returns the protected name that a path beneath a root falls under.
-pub(crate) fn protected(beneath: &Path) -> Option<&'static str> {
-    let names: Vec<String> = beneath.iter().map(fold).collect();
+/// Returns the protected name that a real path falls under. `named` is its end, from the name of the
+/// root on.
+pub(crate) fn protected(real: &Path, named: &Path) -> Option<&'static str> {
+    let names: Vec<String> = real.iter().map(fold).collect();
+    let n_above = names.len() - named.iter().count();
     PROTECTED.iter().copied().find(|rule| {
-        let parts: Vec<&str> = rule.split('/').filter(|part| !part.is_empty()).collect();
-        let deep = rule.ends_with('/');
-        names.windows(parts.len()).enumerate().any(|(at, window)| {
-            let last = at + parts.len() == names.len();
-            (deep || last)
-                && window.iter().zip(&parts).all(|(name, part)| name.eq_ignore_ascii_case(part))
+        let whole = rule.trim_end_matches('/');
+        let n_parts = whole.split('/').count();
+        names.windows(n_parts).enumerate().any(|(at, window)| {
+            let end = at + n_parts;
+            n_above < end
+                && (whole.len() < rule.len() || end == names.len())
+                && window.iter().zip(whole.split('/')).all(|(a, b)| a.eq_ignore_ascii_case(b))
         })
     })
 }
 
-/// Refuses what a call may not do in sinew's own directory, at any depth beneath a root.
-pub(crate) fn check_own(beneath: &Path, access: Access) -> Result<(), FileError> {
-    let names: Vec<String> = beneath.iter().map(fold).collect();
+/// Refuses what a call may not do in sinew's own directory, at any depth beneath a root. `named` is
+/// the end of a real path, from the name of the root on.
+pub(crate) fn check_own(named: &Path, access: Access) -> Result<(), FileError> {
+    let names: Vec<String> = named.iter().map(fold).collect();
     let Some(at) = names.iter().position(|name| name == OWN) else { return Ok(()) };
     if access.changes() {
         return Err(FileError::Denied(String::from(
@@ -311,4 +348,18 @@ fn is_ignorable(c: char) -> bool {
         | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
         | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}' | '\u{1bca0}'..='\u{1bca3}'
         | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn protected_names_stand_in_the_document_about_security() {
+        let document = include_str!("../../../SECURITY.md");
+        for rule in PROTECTED {
+            let covered = document.contains(&format!("`{rule}`")) || rule.starts_with(".git/");
+            assert!(covered, "SECURITY.md does not name {rule}");
+        }
+    }
 }

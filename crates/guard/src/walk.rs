@@ -56,7 +56,6 @@ const STATE: [&[u8]; 3] = [b".git", b".sinew", b".molf"];
 /// A walk that all its threads share.
 struct Walk<'w> {
     guard: &'w Guard,
-    target: &'w FileTarget,
     options: &'w WalkOptions,
     visitors: &'w dyn Visitors,
     stop: &'w AtomicBool,
@@ -104,16 +103,14 @@ pub(crate) fn walk(
     if !base.ends_with(b"/") {
         base.push(b'/');
     }
-    let beneath = target.path.strip_prefix(&target.root).unwrap_or(&target.path);
     let level = match options.heed_ignore {
         true => Level::above(&guard.ignores, &start, &target.path),
         false => Arc::default(),
     };
-    let own = beneath.iter().any(rules::is_own);
+    let own = guard.roots.named(&target.path).iter().any(rules::is_own);
     let n_threads = guard.n_threads().min(MAX_THREADS);
     let walk = Walk {
         guard,
-        target,
         options,
         visitors,
         stop,
@@ -366,8 +363,7 @@ impl<'w> Worker<'w> {
             return false;
         }
         let access = if directory { Access::Search } else { Access::Read };
-        let beneath = path.strip_prefix(&self.walk.target.root).unwrap_or(path);
-        !own || rules::check_own(beneath, access).is_ok()
+        !own || rules::check_own(self.walk.guard.roots.named(path), access).is_ok()
     }
 }
 

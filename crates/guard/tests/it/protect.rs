@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use sinew_guard::{Guard, GuardSettings};
-use sinew_tool::{Access, FileSettings, Kind};
+use sinew_tool::{Access, Claim, FileSettings, Kind};
 use std::sync::Arc;
 
 use crate::tree::{EDIT, OPTIONS, RESOLVERS, Tree, WRITE, contain, walk};
@@ -179,48 +179,87 @@ proptest! {
 
 const GLOBS: &[&str] = &["/a/**", "/a", "/**/*.rs", "/*/c.rs", "/a/b", "/e/**", "/**", "/new/*"];
 
+/// Paths, and the name that protects them.
+const PROTECTED: &[(&str, Option<&str>)] = &[
+    ("src/a.rs", None),
+    ("src/config", None),
+    ("hooks/pre-commit", None),
+    (".git/hooks/pre-commit", Some(".git/hooks/")),
+    (".GIT/Hooks/pre-commit", Some(".git/hooks/")),
+    (".git/config", Some(".git/config")),
+    (".git/HEAD", Some(".git/")),
+    ("sub/.git/config", Some(".git/config")),
+    ("innocent/pre-commit", Some(".git/hooks/")),
+    (".gitmodules", Some(".gitmodules")),
+    (".mcp.json", Some(".mcp.json")),
+    (".MCP.json", Some(".mcp.json")),
+    ("deep/er/.vscode/tasks.json", Some(".vscode/")),
+    (".idea/x", Some(".idea/")),
+    (".envrc", Some(".envrc")),
+    (".bashrc", Some(".bashrc")),
+    (".ba\u{17f}hrc", Some(".bashrc")),
+    (".ba\u{200b}shrc", Some(".bashrc")),
+    (".npmrc", Some(".npmrc")),
+    (".github/workflows/ci.yml", Some(".github/workflows/")),
+    (".github/CODEOWNERS", None),
+    (".gitlab-ci.yml", Some(".gitlab-ci.yml")),
+    ("Jenkinsfile", Some("Jenkinsfile")),
+    ("jenkinsFILE", Some("Jenkinsfile")),
+    ("docs/AGENTS.md", Some("AGENTS.md")),
+    ("claude.md", Some("CLAUDE.md")),
+    (".cursor/rules/x.mdc", Some(".cursor/")),
+    (".claude/skills/x/SKILL.md", Some("SKILL.md")),
+    (".claude/settings.json", Some(".claude/")),
+    (".codex/config.toml", Some(".codex/")),
+    ("my.claude/x", None),
+    (".gitignore", None),
+    (".gitattributes", None),
+    (".editorconfig", None),
+    (".husky/pre-push", Some(".husky/")),
+    ("web/.husky/_/husky.sh", Some(".husky/")),
+    (".pre-commit-config.yaml", Some(".pre-commit-config.yaml")),
+    (".cargo/config.toml", Some(".cargo/config.toml")),
+    ("crates/x/.cargo/config", Some(".cargo/config")),
+    (".cargo/registry/config.toml", None),
+    ("config.toml", None),
+    (".ssh/authorized_keys", Some(".ssh/")),
+    (".bash_aliases", Some(".bash_aliases")),
+    (".bash_login", Some(".bash_login")),
+    (".bash_logout", Some(".bash_logout")),
+    (".zshenv", Some(".zshenv")),
+    (".zprofile", Some(".zprofile")),
+    (".zlogin", Some(".zlogin")),
+    (".config/fish/functions/ls.fish", Some(".config/fish/")),
+    (".config/fishy", None),
+    (".vimrc", Some(".vimrc")),
+    (".exrc", Some(".exrc")),
+    (".vim/plugin/x.vim", Some(".vim/")),
+    (".config/nvim/init.lua", Some(".config/nvim/")),
+    ("nvim/init.lua", None),
+    (".config/git/config", Some(".config/git/")),
+    (".devcontainer/devcontainer.json", Some(".devcontainer/")),
+    (".devcontainer.json", Some(".devcontainer.json")),
+    (".zed/tasks.json", Some(".zed/")),
+    (".travis.yml", Some(".travis.yml")),
+    ("azure-pipelines.yml", Some("azure-pipelines.yml")),
+    (".circleci/config.yml", Some(".circleci/")),
+    (".tool-versions", Some(".tool-versions")),
+    ("mise.toml", Some("mise.toml")),
+    (".mise.toml", Some(".mise.toml")),
+    (".yarnrc.yml", Some(".yarnrc.yml")),
+    (".gemini/settings.json", Some(".gemini/")),
+    (".config/sinew/config.toml", Some(".config/sinew/")),
+    ("elsewhere/sinew/config.toml", Some("sinew/config.toml")),
+];
+
 #[test]
 fn protected_names_are_reported_for_changes() {
     let tree = Tree::new().with(&[("src/a.rs", "")]);
     std::fs::create_dir_all(tree.root.join(".git/hooks")).unwrap();
     tree.link("innocent", ".git/hooks");
-    let cases: &[(&str, Option<&str>)] = &[
-        ("src/a.rs", None),
-        ("src/config", None),
-        ("hooks/pre-commit", None),
-        (".git/hooks/pre-commit", Some(".git/hooks/")),
-        (".GIT/Hooks/pre-commit", Some(".git/hooks/")),
-        (".git/config", Some(".git/config")),
-        (".git/HEAD", Some(".git/")),
-        ("sub/.git/config", Some(".git/config")),
-        ("innocent/pre-commit", Some(".git/hooks/")),
-        (".gitmodules", Some(".gitmodules")),
-        (".mcp.json", Some(".mcp.json")),
-        (".MCP.json", Some(".mcp.json")),
-        ("deep/er/.vscode/tasks.json", Some(".vscode/")),
-        (".idea/x", Some(".idea/")),
-        (".envrc", Some(".envrc")),
-        (".bashrc", Some(".bashrc")),
-        (".ba\u{17f}hrc", Some(".bashrc")),
-        (".ba\u{200b}shrc", Some(".bashrc")),
-        (".npmrc", Some(".npmrc")),
-        (".github/workflows/ci.yml", Some(".github/workflows/")),
-        (".github/CODEOWNERS", None),
-        (".gitlab-ci.yml", Some(".gitlab-ci.yml")),
-        ("Jenkinsfile", Some("Jenkinsfile")),
-        ("jenkinsFILE", Some("Jenkinsfile")),
-        ("docs/AGENTS.md", Some("AGENTS.md")),
-        ("claude.md", Some("CLAUDE.md")),
-        (".cursor/rules/x.mdc", Some(".cursor/")),
-        (".claude/skills/x/SKILL.md", Some("SKILL.md")),
-        (".claude/settings.json", Some(".claude/")),
-        (".codex/config.toml", Some(".codex/")),
-        ("my.claude/x", None),
-        (".gitignore", None),
-    ];
     for resolver in RESOLVERS {
         let guard = tree.guard(resolver);
-        for (path, protected) in cases {
+        for (path, protected) in PROTECTED {
             for (access, expected) in [(WRITE, *protected), (EDIT, *protected)] {
                 let contained = contain(&guard, path, access).unwrap();
                 assert_eq!(contained.targets().files[0].protected, expected, "{path}");
@@ -231,13 +270,76 @@ fn protected_names_are_reported_for_changes() {
     }
 }
 
+/// A root that was the protected directory itself, or a part of it, once lifted the protection.
 #[test]
-fn a_root_inside_a_protected_directory_is_a_workspace() {
-    let tree = Tree::new().with(&[(".claude/worktrees/x/a.rs", "")]);
-    let root = tree.root.join(".claude/worktrees/x");
-    let guard = Guard::open(GuardSettings::new(vec![root])).unwrap();
-    let contained = contain(&guard, "a.rs", EDIT).unwrap();
-    assert_eq!(contained.targets().files[0].protected, None);
+fn protected_names_count_where_they_end_at_the_root_or_beneath_it() {
+    let cases: &[(&[&str], &str, Option<&str>)] = &[
+        (&[".github"], "workflows/ci.yml", Some(".github/workflows/")),
+        (&[".github"], "CODEOWNERS", None),
+        (&[".github/workflows"], "ci.yml", Some(".github/workflows/")),
+        (&[".github/workflows"], "deep/er/x", Some(".github/workflows/")),
+        (&[".GitHub"], "Workflows/ci.yml", Some(".github/workflows/")),
+        (&[".git"], "hooks/pre-commit", Some(".git/hooks/")),
+        (&[".git"], "config", Some(".git/config")),
+        (&[".git/hooks"], "pre-commit", Some(".git/hooks/")),
+        (&[".vscode"], "tasks.json", Some(".vscode/")),
+        (&[".config/nvim"], "init.lua", Some(".config/nvim/")),
+        (&[".config"], "nvim/init.lua", Some(".config/nvim/")),
+        (&[".config"], "other/init.lua", None),
+        (&[".cargo"], "config.toml", Some(".cargo/config.toml")),
+        (&[".cargo"], "registry/x.rs", None),
+        (&[".claude"], "settings.json", Some(".claude/")),
+        // Deeper roots are workspaces, and their own names count as anywhere.
+        (&[".claude/worktrees/x"], "a.rs", None),
+        (&[".claude/worktrees/x"], ".mcp.json", Some(".mcp.json")),
+        (&[".claude/worktrees/x"], ".claude/settings.json", Some(".claude/")),
+        (&[".vscode/extensions/x"], "a.rs", None),
+        // The innermost root is the workspace.
+        (&["", ".claude/worktrees/x"], ".claude/worktrees/x/a.rs", None),
+        (&["", ".claude/worktrees/x"], ".claude/worktrees/y/a.rs", Some(".claude/")),
+    ];
+    for resolver in RESOLVERS {
+        for (roots, path, protected) in cases {
+            let tree = Tree::new();
+            let roots: Vec<_> = roots.iter().map(|root| tree.root.join(root)).collect();
+            roots.iter().for_each(|root| std::fs::create_dir_all(root).unwrap());
+            let settings = GuardSettings { resolver, ..GuardSettings::new(roots.clone()) };
+            let contained = contain(&Guard::open(settings).unwrap(), path, WRITE).unwrap();
+            assert_eq!(contained.targets().files[0].protected, *protected, "{roots:?} {path}");
+        }
+    }
+}
+
+#[test]
+fn narrowing_a_call_lifts_no_protection() {
+    let tree = Tree::new().with(&[(".claude/agents/x/a.md", ""), (".sinew/skills/x/a.md", "")]);
+    for resolver in RESOLVERS {
+        let guard = tree.guard(resolver);
+        let contain = |narrowed: &str, access| {
+            let claim = Claim { argument: "path", path: Some("a.md".to_owned()), access };
+            guard.contain(&[claim], None, Some(&[tree.root.join(narrowed)]))
+        };
+        let contained = contain(".claude/agents/x", EDIT).unwrap();
+        assert_eq!(contained.targets().files[0].protected, Some(".claude/"));
+        assert!(contain(".sinew/skills/x", Access::Read).is_ok());
+        assert_eq!(contain(".sinew/skills/x", EDIT).unwrap_err().kind, Kind::PathDenied);
+    }
+}
+
+#[test]
+fn a_root_that_is_the_own_directory_stays_closed() {
+    let tree = Tree::new().with(&[(".sinew/config.toml", ""), (".sinew/trust.json", "")]);
+    for resolver in RESOLVERS {
+        let settings =
+            GuardSettings { resolver, ..GuardSettings::new(vec![tree.root.join(".sinew")]) };
+        let guard = Guard::open(settings).unwrap();
+        assert!(contain(&guard, "config.toml", Access::Read).is_ok());
+        for (path, access) in [("config.toml", EDIT), ("new", WRITE), ("trust.json", Access::Read)]
+        {
+            assert_eq!(contain(&guard, path, access).unwrap_err().kind, Kind::PathDenied);
+        }
+        assert_eq!(walk(&guard, ".", &OPTIONS).0, ["config.toml"]);
+    }
 }
 
 #[test]
