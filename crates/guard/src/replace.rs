@@ -424,20 +424,14 @@ impl<'a> Temporary<'a> {
     /// Takes owner, attributes and mode of the old file.
     fn take_after(&self, old: &Old) -> Result<(), FileError> {
         let new = fstat(&self.file).map_err(error_of)?;
-        let mut mode = old.stat.st_mode & 0o1777;
         if (new.st_uid, new.st_gid) != (old.stat.st_uid, old.stat.st_gid) {
             let owner = Some(Uid::from_raw(old.stat.st_uid));
             let group = Some(Gid::from_raw(old.stat.st_gid));
-            // Only root may give files away; the group alone may still be kept. Another group gets
-            // no more than everybody has.
-            let kept =
-                fchown(&self.file, owner, group).or_else(|_| fchown(&self.file, None, group));
-            if kept.is_err() {
-                mode &= !0o070 | ((mode & 0o007) << 3);
-            }
+            // Only root may give files away, and only to own groups may others.
+            fchown(&self.file, owner, group).map_err(|_| FileError::Owner)?;
         }
         attributes::copy(&old.file, &self.file)?;
-        fchmod(&self.file, Mode::from_raw_mode(mode)).map_err(error_of)
+        fchmod(&self.file, Mode::from_raw_mode(old.stat.st_mode & 0o1777)).map_err(error_of)
     }
 
     fn became_the_file(&self) {

@@ -267,7 +267,7 @@ pub trait Files: Send + std::marker::Sync {
     fn open(&self, slot: Slot) -> Result<Opened, FileError>;
 
     /// Replaces or creates the file at a slot atomically with the pieces in order. Mode, owner,
-    /// extended attributes and access lists of the old file are kept.
+    /// extended attributes and access lists of the old file are kept, or the change is refused.
     fn replace(
         &self,
         slot: Slot,
@@ -311,6 +311,8 @@ pub enum FileError {
     NoParent,
     /// A symbolic link where none is followed.
     Link,
+    /// A file of another user or group, which a replacement would not keep.
+    Owner,
     /// A file with this many names.
     ManyLinks(u64),
     /// The file changed meanwhile.
@@ -358,6 +360,14 @@ impl FileError {
                 format!("a symbolic link, which this tool does not follow: {shown}"),
             )
             .hint("pass the path that the link points to"),
+            Self::Owner => error(
+                Kind::PermissionDenied,
+                format!("the owner or group of the file could not be kept, so it stays: {shown}"),
+            )
+            .hint(
+                "its owner must make the change, or give the file to the user who runs sinew with \
+                 `chown`",
+            ),
             Self::ManyLinks(n) => error(
                 Kind::ExecutionFailed,
                 format!("the file has {n} hard links and a replacement would part them: {shown}"),

@@ -1,14 +1,18 @@
 //! Changes are whole, keep what the old file had, or leave it untouched.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 
 use rustix::fs::{CWD, Mode, XattrFlags, getxattr, lgetxattr, lsetxattr};
 use sinew_guard::Guard;
-use sinew_tool::{Access, Expect, FileError, FileSettings, HardLinks, Links, Slot, Sync, World};
+use sinew_tool::{
+    Access, Expect, FileError, FileSettings, HardLinks, Kind, Links, Slot, Sync, World,
+};
 use std::sync::Arc;
 
-use crate::tree::{EDIT, RESOLVERS, Tree, WRITE, allow, approve, contain, replace, world};
+use crate::tree::{
+    EDIT, OTHER_USER, RESOLVERS, Tree, WRITE, allow, approve, contain, replace, skipped, world,
+};
 
 fn mode(tree: &Tree, path: &str) -> u32 {
     fs::metadata(tree.root.join(path)).unwrap().permissions().mode() & 0o7777
@@ -82,15 +86,52 @@ fn mode_is_kept_without_set_id_bits_and_new_files_heed_the_umask() {
     }
 }
 
+/// A replacement by somebody who may not give files away once took the file over, or opened it to
+/// another group.
 #[test]
-fn owner_is_kept_where_the_system_permits() {
+fn owner_and_group_are_kept_or_the_change_is_refused() {
+    const US: u32 = OTHER_USER;
+    for (owner, group, groups, kept) in [
+        (US, US, &[][..], true),
+        (US, 34, &[34], true),
+        (US, 34, &[], false),
+        (12, US, &[], false),
+        (12, 34, &[34], false),
+        (12, 34, &[], false),
+    ] {
+        let tree = Tree::new().with(&[("a.txt", "old")]);
+        let path = tree.root.join("a.txt");
+        let prepare = || {
+            chown(&path, Some(owner), Some(group)).unwrap();
+            chmod(&tree, "a.txt", 0o666);
+        };
+        tree.beside_others(groups, prepare, || {
+            for resolver in RESOLVERS {
+                let before = fs::metadata(&path).unwrap();
+                let result = replace(&tree.guard(resolver), "a.txt", EDIT, "new");
+                let after = fs::metadata(&path).unwrap();
+                assert_eq!((after.uid(), after.gid()), (owner, group));
+                assert_eq!(mode(&tree, "a.txt"), 0o666);
+                assert_eq!(result.is_ok(), kept, "{owner} {group} {groups:?}: {result:?}");
+                if let Err(error) = result {
+                    assert_eq!(error.kind, Kind::PermissionDenied);
+                    assert!(error.hint.unwrap().contains("`chown`"));
+                    assert_eq!((after.ino(), tree.read("a.txt").as_str()), (before.ino(), "old"));
+                }
+                assert_eq!(names(&tree), ["a.txt"]);
+            }
+        });
+    }
+}
+
+#[test]
+fn root_keeps_the_owner_of_every_file() {
     if !rustix::process::geteuid().is_root() {
-        println!("not root: files cannot be given away");
-        return;
+        return skipped("only root can give files away");
     }
     for resolver in RESOLVERS {
         let tree = Tree::new().with(&[("a.txt", "old")]);
-        std::os::unix::fs::chown(tree.root.join("a.txt"), Some(12), Some(34)).unwrap();
+        chown(tree.root.join("a.txt"), Some(12), Some(34)).unwrap();
         replace(&tree.guard(resolver), "a.txt", EDIT, "new").unwrap();
         let meta = fs::metadata(tree.root.join("a.txt")).unwrap();
         assert_eq!((meta.uid(), meta.gid()), (12, 34));
@@ -122,8 +163,7 @@ fn extended_attributes_and_access_lists_are_kept() {
             lgetxattr(&path, name, rustix::buffer::spare_capacity(&mut value)).map(|_| value)
         };
         if set("user.note", b"kept").is_err() {
-            println!("no extended attributes here");
-            return;
+            return skipped("no extended attributes here");
         }
         let large = vec![7_u8; 600];
         set("user.large", &large).unwrap();
@@ -134,7 +174,7 @@ fn extended_attributes_and_access_lists_are_kept() {
         if lists {
             assert_eq!(get("system.posix_acl_access").unwrap(), access_list());
         } else {
-            println!("no access lists here");
+            skipped("no access lists here");
         }
     }
 }
@@ -146,8 +186,7 @@ fn an_inherited_access_list_does_not_open_an_old_file() {
     let set =
         lsetxattr(&tree.root, "system.posix_acl_default", &access_list(), XattrFlags::empty());
     if set.is_err() {
-        println!("no access lists here");
-        return;
+        return skipped("no access lists here");
     }
     replace(&tree.guard(RESOLVERS[0]), "a.txt", EDIT, "new").unwrap();
     let mut value = Vec::with_capacity(1_024);
@@ -318,14 +357,12 @@ fn a_parent_that_became_a_link_is_not_followed() {
 
 #[test]
 fn the_right_to_write_the_file_is_needed() {
-    if rustix::process::geteuid().is_root() {
-        println!("root may write everything");
-        return;
-    }
     let tree = Tree::new().with(&[("a.txt", "old")]);
-    chmod(&tree, "a.txt", 0o444);
-    assert!(replace(&tree.guard(RESOLVERS[0]), "a.txt", EDIT, "new").is_err());
-    assert_eq!(tree.read("a.txt"), "old");
+    tree.without_root(|| {
+        chmod(&tree, "a.txt", 0o444);
+        assert!(replace(&tree.guard(RESOLVERS[0]), "a.txt", EDIT, "new").is_err());
+        assert_eq!(tree.read("a.txt"), "old");
+    });
 }
 
 #[test]

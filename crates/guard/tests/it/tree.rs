@@ -1,7 +1,8 @@
 //! Trees that vanish with their test, and short ways to make a call on them.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::io::Write;
+use std::os::unix::fs::{lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -80,25 +81,36 @@ impl Tree {
         .unwrap()
     }
 
-    /// Gives the whole tree to a user, and does something on a thread with the rights of this user.
-    /// Says so where that cannot be tried: it needs root.
-    pub(crate) fn as_user(&self, uid: u32, gid: u32, deed: impl FnOnce() + Send) {
-        if !rustix::process::geteuid().is_root() {
-            println!("SKIPPED: only root can become another user");
-            return;
-        }
+    /// Gives the whole tree to a user who is not root.
+    fn give_away(&self) {
         for path in self.everything().into_iter().map(|(path, _)| path).chain([self.top.clone()]) {
-            std::os::unix::fs::lchown(path, Some(uid), Some(gid)).unwrap();
+            lchown(path, Some(OTHER_USER), Some(OTHER_USER)).unwrap();
         }
-        std::thread::scope(|scope| {
-            let done = scope.spawn(|| {
-                rustix::thread::set_thread_groups(&[]).unwrap();
-                rustix::thread::set_thread_gid(rustix::thread::Gid::from_raw(gid)).unwrap();
-                rustix::thread::set_thread_uid(rustix::thread::Uid::from_raw(uid)).unwrap();
-                deed();
-            });
-            done.join().unwrap();
-        });
+    }
+
+    /// Does something without the rights of root, on a tree that belongs to whoever does it.
+    pub(crate) fn without_root(&self, deed: impl FnOnce() + Send) {
+        if !rustix::process::geteuid().is_root() {
+            return deed();
+        }
+        self.give_away();
+        as_other_user(&[], deed);
+    }
+
+    /// Does something as a user who owns the tree and is in these groups, once `prepare` has laid
+    /// out as root what belongs to others.
+    pub(crate) fn beside_others(
+        &self,
+        groups: &[u32],
+        prepare: impl FnOnce(),
+        deed: impl FnOnce() + Send,
+    ) {
+        if !rustix::process::geteuid().is_root() {
+            return skipped("only root can lay out files of several users");
+        }
+        self.give_away();
+        prepare();
+        as_other_user(groups, deed);
     }
 
     /// Returns every path beneath the top, to show that a refusal changed nothing.
@@ -119,6 +131,34 @@ impl Tree {
         all.sort();
         all
     }
+}
+
+/// A user, and the group of this user alone.
+pub(crate) const OTHER_USER: u32 = 7_007;
+
+/// Does something on a thread with the rights of another user.
+fn as_other_user(groups: &[u32], deed: impl FnOnce() + Send) {
+    use rustix::thread::{Gid, Uid};
+    use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
+
+    let groups: Vec<_> = groups.iter().map(|group| Gid::from_raw(*group)).collect();
+    std::thread::scope(|scope| {
+        let done = scope.spawn(|| {
+            set_thread_groups(&groups).unwrap();
+            set_thread_gid(Gid::from_raw(OTHER_USER)).unwrap();
+            set_thread_uid(Uid::from_raw(OTHER_USER)).unwrap();
+            deed();
+        });
+        done.join().unwrap();
+    });
+}
+
+/// Says what this machine cannot try, past the capture of the harness. Where `SINEW_TEST_ALL` is
+/// set the test fails instead.
+pub(crate) fn skipped(reason: &str) {
+    let test = std::thread::current().name().unwrap_or_default().to_owned();
+    std::io::stderr().write_all(format!("SKIPPED {test}: {reason}\n").as_bytes()).unwrap();
+    assert!(std::env::var_os("SINEW_TEST_ALL").is_none(), "{reason}");
 }
 
 /// Contains one path.
