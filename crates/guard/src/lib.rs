@@ -13,7 +13,6 @@ mod ignore_rules;
 mod judge;
 mod ledger;
 mod list;
-mod recover;
 mod replace;
 mod resolve;
 mod roots;

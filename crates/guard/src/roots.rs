@@ -80,9 +80,18 @@ impl Roots {
         if paths.is_empty() {
             return Err(RootError::None);
         }
-        let system = system_root().map_err(|_| RootError::Refused(PathBuf::from("/")))?;
+        let system = Self::system().map_err(|_| RootError::Refused(PathBuf::from("/")))?;
         let roots = paths.iter().map(|path| open_root(&system, path)).collect::<Result<_, _>>()?;
         Ok(Self { roots, resolver, walks: AtomicBool::new(false) })
+    }
+
+    /// Returns the directory `/` as a root, for paths that no call names: the spelling of the true
+    /// roots, and files that an earlier process recorded. They are walked, so that no kernel matters.
+    pub(crate) fn system() -> Result<Self, Errno> {
+        let handle = openat(CWD, c"/", DIRECTORY_PATH, Mode::empty())?;
+        let root =
+            Root { handle: Arc::new(handle), real: PathBuf::from("/"), given: PathBuf::from("/") };
+        Ok(Self::narrowed(vec![root], Resolver::Walk))
     }
 
     /// Returns roots made of places that were resolved beneath others.
@@ -176,14 +185,6 @@ impl Roots {
         let paths: Vec<_> = self.paths().map(|path| path.display().to_string()).collect();
         paths.join(", ")
     }
-}
-
-/// Returns the directory `/` as a root, to resolve the spelling of the true roots from.
-fn system_root() -> Result<Roots, Errno> {
-    let handle = openat(CWD, c"/", DIRECTORY_PATH, Mode::empty())?;
-    let root =
-        Root { handle: Arc::new(handle), real: PathBuf::from("/"), given: PathBuf::from("/") };
-    Ok(Roots::narrowed(vec![root], Resolver::Walk))
 }
 
 /// Opens one root: its real path comes from the handles on the way.

@@ -1,30 +1,54 @@
 //! Removing the temporary files of changes whose process died.
+//!
+//! Their paths stand in the ledger, not in a call, so they are resolved from `/`, component by
+//! component. An intent is settled once each of its files is dealt with: removed, not there, or not
+//! ours. Whatever failed stays open for the next process.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use rusqlite::{Connection, params};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags};
-
-use sinew_tool::Clock;
+use rustix::fs::{AtFlags, unlinkat};
+use rustix::io::Errno;
+use sinew_tool::{Clock, FileError, FileKind, Links};
 
 use super::process::ProcessMark;
 use crate::clear::is_temporary;
 use crate::clock::SystemClock;
+use crate::resolve::{self, Spot};
+use crate::roots::Roots;
+use crate::stat::error_of;
 
 /// After this time a change of a process in another namespace, of which nothing can be known, counts
 /// as given up.
 const GIVEN_UP_MS: i64 = 60 * 60 * 1_000;
+/// A directory that is missing may be on a disk that comes back; after this time it counts as gone.
+const GONE_MS: i64 = 30 * 24 * 60 * 60 * 1_000;
+/// The most intents that one opening of the database looks at, the newest first.
+const MAX_INTENTS: i64 = 1_000;
+
+/// What became of a temporary file.
+#[derive(Debug, PartialEq, Eq)]
+enum Leftover {
+    /// It was removed.
+    Removed,
+    /// Its directory does not hold it.
+    Missing,
+    /// Its directory is not there.
+    NoDirectory,
+    /// The path is not one of a temporary file of ours, and was left alone.
+    Foreign,
+}
 
 /// Removes what dead processes left behind, and marks their intents as settled.
 pub(super) fn remove(connection: &Connection) -> rusqlite::Result<()> {
     let mut open = connection.prepare(
         "SELECT seq, pid, pid_started, temporaries, pid_namespace, at_ms FROM record
-         WHERE phase = 'intent' AND settled = 0",
+         WHERE phase = 'intent' AND settled = 0 ORDER BY seq DESC LIMIT ?1",
     )?;
     let rows = open
-        .query_map([], |row| {
+        .query_map([MAX_INTENTS], |row| {
             let mark =
                 ProcessMark { pid: row.get(1)?, started: row.get(2)?, namespace: row.get(4)? };
             Ok((row.get::<_, i64>(0)?, mark, row.get::<_, Vec<u8>>(3)?, row.get::<_, i64>(5)?))
@@ -33,35 +57,99 @@ pub(super) fn remove(connection: &Connection) -> rusqlite::Result<()> {
     let own = ProcessMark::own().namespace;
     let now = SystemClock.wall_ms() as i64;
     for (seq, mark, temporaries, at_ms) in rows {
-        if !mark.may_be_alive() || at_ms + GIVEN_UP_MS < now && mark.namespace != own {
-            temporaries
-                .split(|byte| *byte == 0)
-                .for_each(|path| remove_file(Path::new(OsStr::from_bytes(path))));
+        let given_up = at_ms + GIVEN_UP_MS < now && mark.namespace != own;
+        if mark.may_be_alive() && !given_up {
+            continue;
+        }
+        let stays = |path: &&[u8]| match remove_file(Path::new(OsStr::from_bytes(path))) {
+            Ok(Leftover::NoDirectory) => now <= at_ms + GONE_MS,
+            Ok(Leftover::Removed | Leftover::Missing | Leftover::Foreign) => false,
+            Err(_) => true,
+        };
+        let paths = temporaries.split(|byte| *byte == 0).filter(|path| !path.is_empty());
+        let n_stay = paths.filter(stays).count();
+        if n_stay == 0 {
             connection.execute("UPDATE record SET settled = 1 WHERE seq = ?1", params![seq])?;
         }
     }
     Ok(())
 }
 
-/// Removes one temporary file: only a regular file, only under a name that we give, and through no
-/// link.
-fn remove_file(path: &Path) {
-    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return };
-    if !is_temporary(name.as_bytes()) {
-        return;
+/// Removes one temporary file: only a regular file, only under a name that we give, and only where
+/// the path given is its real path.
+fn remove_file(path: &Path) -> Result<Leftover, FileError> {
+    let ours = path.is_absolute()
+        && path.file_name().is_some_and(|name| is_temporary(name.as_bytes()))
+        && resolve::check_spelling(path).is_ok();
+    if !ours {
+        return Ok(Leftover::Foreign);
     }
-    let Ok(parent) = rustix::fs::openat2(
-        rustix::fs::CWD,
-        parent,
-        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
-        Mode::empty(),
-        ResolveFlags::NO_SYMLINKS,
-    ) else {
-        return;
+    let roots = Roots::system().map_err(error_of)?;
+    let place = match resolve::resolve(&roots, path, Links::Refuse) {
+        Ok(place) => place,
+        Err(FileError::Link | FileError::Denied(_) | FileError::Invalid(_)) => {
+            return Ok(Leftover::Foreign);
+        }
+        Err(FileError::NotDirectory) => return Ok(Leftover::NoDirectory),
+        Err(error) => return Err(error),
     };
-    let regular = rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)
-        .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
-    if regular {
-        let _ = rustix::fs::unlinkat(&parent, name, AtFlags::empty());
+    match &place.spot {
+        Spot::Missing => return Ok(Leftover::Missing),
+        Spot::MissingParents(_) | Spot::Gone => return Ok(Leftover::NoDirectory),
+        Spot::Found(meta) if meta.kind != FileKind::File => return Ok(Leftover::Foreign),
+        Spot::Found(_) => {}
+    }
+    let Some(name) = place.name.filter(|_| place.real == path) else {
+        return Ok(Leftover::Foreign);
+    };
+    match unlinkat(&*place.dir, &name, AtFlags::empty()) {
+        Ok(()) => Ok(Leftover::Removed),
+        Err(Errno::NOENT) => Ok(Leftover::Missing),
+        Err(errno) => Err(error_of(errno)),
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "the test lays out real files")]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn nothing_but_a_temporary_file_is_removed() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let top = fs::canonicalize(dir.path()).expect("its real path");
+        let name = ".sinew-0123456789abcdef01234567.tmp";
+        let short = ".sinew-0123.tmp";
+        let upper = ".sinew-0123456789ABCDEF01234567.tmp";
+        let link = ".sinew-1123456789abcdef01234567.tmp";
+        fs::create_dir_all(top.join("real")).expect("a directory");
+        fs::create_dir(top.join(name)).expect("a directory");
+        for name in ["a.txt", name, short, upper] {
+            fs::write(top.join("real").join(name), "kept").expect("a file");
+        }
+        std::os::unix::fs::symlink("real", top.join("linked")).expect("a link");
+        std::os::unix::fs::symlink("a.txt", top.join("real").join(link)).expect("a link");
+        for (path, expected) in [
+            (top.join("real/a.txt"), Leftover::Foreign),
+            (top.join(name), Leftover::Foreign),
+            (top.join("linked").join(name), Leftover::Foreign),
+            (top.join("real/../real").join(name), Leftover::Foreign),
+            (top.join("real").join(short), Leftover::Foreign),
+            (top.join("real").join(upper), Leftover::Foreign),
+            (top.join("real").join(link), Leftover::Foreign),
+            (Path::new("real").join(name), Leftover::Foreign),
+            (top.join("gone").join(name), Leftover::NoDirectory),
+            (top.join("real/a.txt").join(name), Leftover::NoDirectory),
+        ] {
+            let before = fs::read_dir(top.join("real")).expect("entries").count();
+            assert_eq!(remove_file(&path).expect("it is dealt with"), expected, "{path:?}");
+            assert_eq!(fs::read_dir(top.join("real")).expect("entries").count(), before);
+        }
+        let file = top.join("real").join(name);
+        assert_eq!(remove_file(&file).expect("it is removed"), Leftover::Removed);
+        assert_eq!(remove_file(&file).expect("it is gone"), Leftover::Missing);
+        assert!(top.join(name).is_dir());
     }
 }

@@ -142,6 +142,44 @@ fn the_next_opener_removes_what_a_dead_process_left() {
     assert!(other.exists(), "a file under another name stays");
 }
 
+/// An intent whose file could not be removed once counted as settled, and the file stayed for ever.
+#[test]
+fn what_could_not_be_removed_is_tried_again() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let top = std::fs::canonicalize(dir.path()).expect("its real path");
+    let at = |dir: &str| top.join(dir).join(format!(".sinew-{}.tmp", "cd".repeat(12)));
+    for dir in ["mounted", "away"] {
+        std::fs::create_dir(top.join(dir)).expect("a directory");
+        std::fs::write(at(dir), "half").expect("a file");
+    }
+    intend(&ledger(&top), "killed", &[at("mounted"), at("away")]);
+    std::fs::rename(top.join("away"), top.join("elsewhere")).expect("a rename");
+    let connection = Connection::open(top.join("state/sinew.db")).expect("the database");
+    connection
+        .execute("UPDATE record SET pid = 999999999 WHERE call_id = 'killed'", [])
+        .expect("an update");
+    let open = || rows(&top, "SELECT call_id FROM record WHERE settled = 0");
+    let next = || ledger(&top).probe().expect("it opens");
+
+    next();
+    assert!(!at("mounted").exists());
+    assert_eq!(open(), ["killed"], "the directory may come back");
+    std::fs::rename(top.join("elsewhere"), top.join("away")).expect("a rename");
+    next();
+    assert!(!at("away").exists());
+    assert_eq!(open(), [""; 0]);
+
+    connection
+        .execute("UPDATE record SET settled = 0 WHERE call_id = 'killed'", [])
+        .expect("an update");
+    std::fs::remove_dir(top.join("away")).expect("it goes");
+    next();
+    assert_eq!(open(), ["killed"]);
+    connection.execute("UPDATE record SET at_ms = at_ms - 31 * 86400000", []).expect("an update");
+    next();
+    assert_eq!(open(), [""; 0], "after a month it counts as gone");
+}
+
 #[test]
 fn a_ledger_that_cannot_write_refuses_changes_and_says_so() {
     let dir = tempfile::tempdir().expect("a directory");

@@ -1,14 +1,14 @@
 //! A process that dies in the middle of a change leaves the old file or the new one, and at most
-//! the temporary file that it named before.
+//! the temporary file that its intent names, which the next opener of the ledger removes.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use sinew_guard::{Guard, GuardSettings};
-use sinew_tool::{Expect, Slot};
+use sinew_guard::{Guard, GuardSettings, LedgerSync, Recorded, SqliteLedger, StateDir};
+use sinew_tool::{Effects, Expect, Ledger, Opening, Slot};
 
 use crate::tree::{Tree, WRITE, allow, contain, rounds};
 
@@ -23,6 +23,7 @@ fn a_killed_change_leaves_one_of_the_two_versions() {
     }
     let tree = Tree::new();
     tree.write("a.txt", &"a".repeat(SIZE));
+    let mut n_left = 0;
     for n in 0..rounds(KILLS) {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args([
@@ -50,23 +51,44 @@ fn a_killed_change_leaves_one_of_the_two_versions() {
             text.len() == SIZE && text.chars().all(|c| c == first),
             "a mixture after {n} kills"
         );
-        let guard = Guard::open(GuardSettings::new(vec![tree.root.clone()])).unwrap();
-        for line in lines.lines() {
-            if let Some(temporary) = line.strip_prefix("changing ") {
-                let _ = guard.remove_temporary(temporary.as_ref());
-            }
-        }
+        let left = fs::read_dir(&tree.root).unwrap().count();
+        n_left += left - 1;
+        ledger(&tree.root).probe().unwrap();
         assert_eq!(fs::read_dir(&tree.root).unwrap().count(), 1, "something is left after {n}");
     }
+    println!("{n_left} temporary files were left and removed");
+}
+
+/// Opens the ledger of a root.
+fn ledger(root: &Path) -> SqliteLedger {
+    let state = StateDir::open(&root.with_file_name("state")).unwrap();
+    SqliteLedger::new(&state, Recorded { surface: "test", sync: LedgerSync::Normal })
+}
+
+/// Records the intent of a change.
+fn intend(ledger: &SqliteLedger, temporaries: &[PathBuf]) {
+    let opening = Opening {
+        call_id: String::from("c"),
+        session: String::from("s"),
+        agent: None,
+        parent: None,
+        dialect: String::from("native"),
+        tool: String::from("Write"),
+    };
+    let mut intent = ledger.intend(&opening, Effects::CHANGE, &[], temporaries);
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(matches!(intent.as_mut().poll(&mut cx), std::task::Poll::Ready(Ok(_))));
 }
 
 fn change_for_ever(root: PathBuf) -> ! {
+    let ledger = ledger(&root);
     let guard = Guard::open(GuardSettings::new(vec![root])).unwrap();
     let out = std::io::stdout();
     loop {
         for letter in ["b", "c"] {
             let content = letter.repeat(SIZE);
             let cleared = allow(contain(&guard, "a.txt", WRITE).unwrap());
+            intend(&ledger, &cleared.temporaries);
             writeln!(out.lock(), "\nchanging {}", cleared.temporaries[0].display()).unwrap();
             out.lock().flush().unwrap();
             cleared.world.files.replace(Slot(0), &[content.as_bytes()], Expect::Any).unwrap();
