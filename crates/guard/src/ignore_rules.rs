@@ -9,7 +9,7 @@
 //! regular ones of at most 1 MiB, never through a link, so that a FIFO named `.gitignore` stops
 //! nothing. Compiled files are kept as long as the file keeps its identity; their matchers know
 //! only paths relative to their own directory, so that they serve wherever the directory lies.
-//! The exclude file of a linked worktree is not read: it lies wherever the worktree says.
+//! A linked worktree has the exclude file of its repository, where the repository names it too.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, OsStr};
@@ -30,6 +30,7 @@ use sinew_tool::{FileKind, Identity};
 use crate::guard::GlobalIgnore;
 use crate::roots::{DIRECTORY_PATH, FILE_READ, open_name};
 use crate::stat::{identity_of, kind_of};
+use crate::worktree;
 
 /// The largest ignore file that is read.
 const MAX_BYTES: u64 = 1024 * 1024;
@@ -144,8 +145,8 @@ pub(crate) struct Marks {
     gitignore: bool,
     /// `.git` or `.jj`.
     repository: bool,
-    /// `.git` as a directory.
-    git_directory: bool,
+    /// What `.git` is.
+    git: Option<FileKind>,
 }
 
 impl Marks {
@@ -158,7 +159,7 @@ impl Marks {
             b".jj" => self.repository = true,
             b".git" => {
                 self.repository = true;
-                self.git_directory = kind == FileKind::Directory;
+                self.git = Some(kind);
             }
             _ => {}
         }
@@ -176,7 +177,7 @@ impl Marks {
             ignore: true,
             gitignore: true,
             repository: git.is_some() || kind(c".jj").is_some(),
-            git_directory: git == Some(FileKind::Directory),
+            git,
         }
     }
 }
@@ -325,7 +326,7 @@ impl Files {
             rgignore: file(marks.rgignore, c".rgignore"),
             ignore: file(marks.ignore, c".ignore"),
             gitignore: file(marks.gitignore, c".gitignore"),
-            exclude: marks.git_directory.then(|| exclude(cache, dir)).flatten(),
+            exclude: marks.git.and_then(|kind| exclude(cache, dir, kind)),
         }
     }
 
@@ -337,9 +338,13 @@ impl Files {
     }
 }
 
-/// Returns the rules of `.git/info/exclude`.
-fn exclude(cache: &IgnoreCache, dir: BorrowedFd<'_>) -> Option<Arc<Gitignore>> {
-    let git = open_name(dir, c".git", DIRECTORY_PATH).ok()?;
+/// Returns the rules of `info/exclude` of the repository whose `.git` a directory holds.
+fn exclude(cache: &IgnoreCache, dir: BorrowedFd<'_>, git: FileKind) -> Option<Arc<Gitignore>> {
+    let git = match git {
+        FileKind::Directory => open_name(dir, c".git", DIRECTORY_PATH).ok()?,
+        FileKind::File => worktree::shared_directory(dir)?,
+        FileKind::Symlink | FileKind::Special => return None,
+    };
     let info = open_name(git.as_fd(), c"info", DIRECTORY_PATH).ok()?;
     cache.file(info.as_fd(), c"exclude")
 }

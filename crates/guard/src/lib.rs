@@ -23,6 +23,7 @@ mod store;
 mod streams;
 mod turn;
 mod walk;
+mod worktree;
 
 pub use clear::{Clearance, Cleared, Contained, Judged};
 pub use clock::SystemClock;

@@ -203,6 +203,131 @@ fn the_persons_own_file_counts_last_and_only_in_repositories() {
     assert_eq!(seen(), ".gitignore a");
 }
 
+/// Lays out a worktree at `ws` of a repository beside it, as git does.
+fn worktree(tree: &Tree) -> std::path::PathBuf {
+    let shared = tree.top.join("main/.git");
+    let own = shared.join("worktrees/ws");
+    fs::create_dir_all(shared.join("info")).unwrap();
+    fs::create_dir_all(&own).unwrap();
+    fs::write(shared.join("info/exclude"), "*.log\n/b/only\n").unwrap();
+    fs::write(own.join("commondir"), "../..\n").unwrap();
+    fs::write(own.join("gitdir"), format!("{}/.git\n", tree.root.display())).unwrap();
+    tree.write(".git", &format!("gitdir: {}\n", own.display()));
+    own
+}
+
+const IN_WORKTREE: &[(&str, &str)] = &[("a", ""), ("a.log", ""), ("b/only", ""), ("b/c.log", "")];
+
+#[test]
+fn a_linked_worktree_has_the_exclude_file_of_its_repository() {
+    let tree = Tree::new().with(IN_WORKTREE);
+    let own = worktree(&tree);
+    check(&tree, ".", ".git a", 3);
+    check(&tree, "b", "", 2);
+    fs::write(own.join("commondir"), tree.top.join("main/.git").to_str().unwrap()).unwrap();
+    check(&tree, ".", ".git a", 3);
+    tree.write(".gitignore", "!b/c.log\n");
+    check(&tree, ".", ".git a b/c.log", 2);
+}
+
+/// What git itself makes is read like what the tests make.
+#[test]
+fn a_worktree_made_by_git_has_the_exclude_file_of_its_repository() {
+    let tree = Tree::new();
+    let main = tree.top.join("main");
+    let git = |args: &[&str]| {
+        let status = std::process::Command::new("git")
+            .args(["-c", "user.name=t", "-c", "user.email=t@t", "-c", "commit.gpgsign=false", "-C"])
+            .arg(&main)
+            .args(args)
+            .env_remove("GIT_DIR")
+            .env_remove("GIT_WORK_TREE")
+            .env_remove("GIT_INDEX_FILE")
+            .status()
+            .unwrap();
+        assert!(status.success(), "{args:?}");
+    };
+    fs::create_dir(&main).unwrap();
+    git(&["init", "-q"]);
+    git(&["commit", "-q", "--allow-empty", "-m", "first"]);
+    git(&["worktree", "add", "-q", tree.root.to_str().unwrap(), "-b", "other"]);
+    fs::write(main.join(".git/info/exclude"), "*.log\n").unwrap();
+    let tree = tree.with(IN_WORKTREE);
+    check(&tree, ".", ".git a b/only", 2);
+}
+
+/// A pointer that starts at the worktree is git's way where paths are relative. ripgrep starts it
+/// at its own working directory.
+#[test]
+fn a_relative_pointer_starts_at_the_worktree() {
+    let tree = Tree::new().with(IN_WORKTREE);
+    let own = worktree(&tree);
+    tree.write(".git", "gitdir: ../main/.git/worktrees/ws\r\n");
+    fs::write(own.join("gitdir"), "../../../../ws/.git\n").unwrap();
+    let (names, report) = walk(&tree.guard(RESOLVERS[0]), ".", &OPTIONS);
+    assert_eq!((names.join(" ").as_str(), report.skipped.ignored), (".git a", 3));
+}
+
+/// Whoever can write the worktree could otherwise make any repository's rules show by what they
+/// leave out, or let a walk wait.
+#[test]
+fn a_repository_that_does_not_name_the_worktree_lends_it_nothing() {
+    type Spoil = fn(&Tree, &std::path::Path);
+    let cases: &[(&str, Spoil)] = &[
+        ("names another worktree", |tree, own| {
+            let other = format!("{}/.git\n", tree.outside.display());
+            fs::write(own.join("gitdir"), other).unwrap();
+        }),
+        ("names none", |_, own| fs::remove_file(own.join("gitdir")).unwrap()),
+        ("has no shared directory", |_, own| fs::remove_file(own.join("commondir")).unwrap()),
+        ("shares another directory", |tree, own| {
+            let far = tree.outside.join(".git");
+            fs::create_dir_all(far.join("info")).unwrap();
+            fs::write(far.join("info/exclude"), "*.log\n").unwrap();
+            fs::write(own.join("commondir"), far.to_str().unwrap()).unwrap();
+        }),
+        ("shares through a FIFO", |_, own| {
+            fs::remove_file(own.join("commondir")).unwrap();
+            fifo(&own.join("commondir"));
+        }),
+        ("shares through a link", |_, own| {
+            fs::rename(own.join("commondir"), own.join("real")).unwrap();
+            std::os::unix::fs::symlink("real", own.join("commondir")).unwrap();
+        }),
+        ("excludes through a FIFO", |tree, _| {
+            let exclude = tree.top.join("main/.git/info/exclude");
+            fs::remove_file(&exclude).unwrap();
+            fifo(&exclude);
+        }),
+        ("excludes through a link", |tree, _| {
+            let exclude = tree.top.join("main/.git/info/exclude");
+            fs::rename(&exclude, tree.top.join("secret")).unwrap();
+            std::os::unix::fs::symlink("../../../secret", &exclude).unwrap();
+        }),
+        ("is named by too long a line", |tree, own| {
+            let dots = "/.".repeat(3_000);
+            tree.write(".git", &format!("gitdir: {}{dots}\n", own.display()));
+        }),
+        ("is named by nothing", |tree, _| tree.write(".git", "")),
+        ("is named by another word", |tree, own| {
+            tree.write(".git", &format!("dir: {}\n", own.display()));
+        }),
+    ];
+    for (case, spoil) in cases {
+        let tree = Tree::new().with(IN_WORKTREE);
+        spoil(&tree, &worktree(&tree));
+        for resolver in RESOLVERS {
+            let (names, _) = walk(&tree.guard(resolver), ".", &OPTIONS);
+            assert_eq!(names.join(" "), ".git a a.log b/c.log b/only", "{case}");
+        }
+    }
+}
+
+fn fifo(path: &std::path::Path) {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+}
+
 const PLACES: &[&str] = &["", "a/", "b/", "a/b/", "a/c/", "b/a/d/", "a/b/c/"];
 const NAMES: &[&str] = &["a", "b", "x.log", "y.txt", ".hidden", "c", "d.log"];
 const RULE_FILES: &[&str] = &[".gitignore", ".ignore", ".rgignore"];

@@ -15,7 +15,7 @@ use std::sync::Mutex;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 /// Changes with what this file lays out.
-const LAYOUT: u32 = 3;
+const LAYOUT: u32 = 4;
 
 /// How many files are copied at least.
 const MIN_FILES: usize = 22_000;
@@ -218,6 +218,7 @@ const RULES: &[(&str, &str)] = &[
     ("repo/nested/.gitignore", "\u{feff}first.rs\nsecond.rs\n"),
     ("repo/linked/.git", "gitdir: ../nowhere\n"),
     ("repo/linked/.gitignore", "second.rs\n"),
+    ("repo/.git/worktrees/worktree/commondir", "../..\n"),
     ("repo/other/.jj/repo", "x\n"),
     ("repo/other/.gitignore", "second.rs\n"),
     ("plain/.gitignore", "*.markdown\n"),
@@ -283,6 +284,11 @@ const NAMED: &[&str] = &[
     "repo/linked/a.log",
     "repo/linked/second.rs",
     "repo/linked/third.rs",
+    "repo/worktree/a.log",
+    "repo/worktree/a.orig",
+    "repo/worktree/important.orig",
+    "repo/worktree/odd/excluded/a.rs",
+    "repo/worktree/other/odd/excluded/a.rs",
     "repo/other/a.log",
     "repo/other/second.rs",
     "repo/other/third.rs",
@@ -315,6 +321,12 @@ fn decorate(root: &Path) {
     for (path, text) in RULES {
         write(&root.join(path), text.as_bytes());
     }
+    // A linked worktree and its repository name one another.
+    let git = fs::canonicalize(root).unwrap().join("repo/.git/worktrees/worktree");
+    let worktree = root.join("repo/worktree/.git");
+    write(&worktree, format!("gitdir: {}\n", git.display()).as_bytes());
+    let worktree = fs::canonicalize(worktree).unwrap();
+    write(&git.join("gitdir"), format!("{}\n", worktree.display()).as_bytes());
     for path in NAMED {
         write(&root.join(path), b"fn odd_name() {}\n// needle in an odd place\n");
     }
