@@ -49,7 +49,7 @@ fn layered(global: &Global, project: Option<&Path>) -> anyhow::Result<Layered> {
         layers.add_file(&home.join("sinew/config.toml"), false)?;
     }
     if let Some(project) = project {
-        layers.add_project_file(&project.join(".sinew/config.toml"))?;
+        layers.add_project_file(project)?;
     }
     if let Some(path) = &global.config {
         layers.add_file(path, true)?;

@@ -11,6 +11,8 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
 use serde_json::{Map, Value};
 
 use super::{ConfigError, Options};
@@ -72,6 +74,10 @@ impl Layered {
 
 /// A configuration file larger than this is a mistake.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
+/// Where a project keeps what is for sinew.
+const PROJECT_DIR: &str = ".sinew";
+/// The name of a project's configuration there.
+const PROJECT_FILE: &str = "config.toml";
 
 impl Layers {
     /// Returns the built-in defaults.
@@ -86,12 +92,14 @@ impl Layers {
     /// Adds a file that may loosen: the system's, the person's or one that was named. `required`
     /// says whether it must exist.
     pub fn add_file(&mut self, path: &Path, required: bool) -> Result<(), ConfigError> {
-        self.read(path, required, Tighten::No)
+        self.add_read(path, read(path), required, Tighten::No)
     }
 
-    /// Adds the project's file, which comes with the repository: it can only tighten.
-    pub fn add_project_file(&mut self, path: &Path) -> Result<(), ConfigError> {
-        self.read(path, false, Tighten::Only)
+    /// Adds the project's file, `.sinew/config.toml`, which comes with the repository: it can only
+    /// tighten, and no link is followed to it.
+    pub fn add_project_file(&mut self, project: &Path) -> Result<(), ConfigError> {
+        let path = project.join(PROJECT_DIR).join(PROJECT_FILE);
+        self.add_read(&path, read_beneath(project), false, Tighten::Only)
     }
 
     /// Adds one value from a flag or a variable.
@@ -133,8 +141,14 @@ impl Layers {
         Ok(Layered { options, origins: self.values, warnings: self.warnings })
     }
 
-    fn read(&mut self, path: &Path, required: bool, tighten: Tighten) -> Result<(), ConfigError> {
-        let text = match read(path) {
+    fn add_read(
+        &mut self,
+        path: &Path,
+        read: io::Result<String>,
+        required: bool,
+        tighten: Tighten,
+    ) -> Result<(), ConfigError> {
+        let text = match read {
             Ok(text) => text,
             Err(error) if is_absent(&error) && !required => return Ok(()),
             Err(error) => return Err(ConfigError(format!("{}: {error}", path.display()))),
@@ -272,8 +286,30 @@ fn is_absent(error: &io::Error) -> bool {
 /// Reads a configuration file: regular, and not larger than it may be.
 fn read(path: &Path) -> io::Result<String> {
     let mut options = fs::OpenOptions::new();
-    let nonblocking = rustix::fs::OFlags::NONBLOCK.bits();
-    let file = options.read(true).custom_flags(nonblocking.cast_signed()).open(path)?;
+    let nonblocking = OFlags::NONBLOCK.bits();
+    text_of(options.read(true).custom_flags(nonblocking.cast_signed()).open(path)?)
+}
+
+/// Reads the configuration file of a project. It comes with the repository, which must not choose
+/// another file to be read in its place: the words of an error would tell what is in that one.
+fn read_beneath(project: &Path) -> io::Result<String> {
+    let by_name = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let project = rustix::fs::open(project, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    let dir = rustix::fs::openat(&project, PROJECT_DIR, by_name, Mode::empty())?;
+    let linked = || io::Error::other("a project's configuration may not be reached by a link");
+    if FileType::from_raw_mode(rustix::fs::fstat(&dir)?.st_mode).is_symlink() {
+        return Err(linked());
+    }
+    let to_read = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    match rustix::fs::openat(&dir, PROJECT_FILE, to_read, Mode::empty()) {
+        Ok(file) => text_of(fs::File::from(file)),
+        Err(Errno::LOOP) => Err(linked()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Reads an open configuration file.
+fn text_of(file: fs::File) -> io::Result<String> {
     let meta = file.metadata()?;
     if !meta.is_file() {
         return Err(io::Error::other("not a regular file"));
@@ -350,11 +386,11 @@ mod tests {
 
     fn project(text: &str) -> (Value, Vec<String>) {
         let dir = tempfile::tempdir().expect("a directory");
-        let file = dir.path().join("config.toml");
-        fs::write(&file, text).expect("a file");
+        fs::create_dir(dir.path().join(".sinew")).expect("a directory");
+        fs::write(dir.path().join(".sinew/config.toml"), text).expect("a file");
         let mut layers = Layers::with_defaults().expect("defaults");
         layers.set_written("tools.fs.deny_paths=[\"/a\"]", Origin::Default).expect("a value");
-        layers.add_project_file(&file).expect("a file that can be read");
+        layers.add_project_file(dir.path()).expect("a file that can be read");
         let layered = layers.merge().expect("it merges");
         let warnings = layered.warnings.iter().map(|warning| {
             let start = warning.find('`').map_or(0, |at| at + 1);
@@ -405,6 +441,58 @@ mod tests {
             json!(["Read"]),
             &[],
         );
+    }
+
+    /// Adds the file of a project that `lay_out` made.
+    fn added(lay_out: impl Fn(&Path, &Path)) -> Result<Layered, String> {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (project, other) = (dir.path().join("project"), dir.path().join("other"));
+        fs::create_dir_all(project.join(".sinew")).expect("a directory");
+        fs::create_dir(&other).expect("a directory");
+        fs::write(other.join("config.toml"), "secret words\n").expect("a file");
+        lay_out(&project, &other);
+        let mut layers = Layers::with_defaults().expect("defaults");
+        layers.add_project_file(&project).map_err(|error| error.to_string())?;
+        Ok(layers.merge().expect("it merges"))
+    }
+
+    /// The first line of any file could be read in the error of a configuration that links to it.
+    #[test]
+    fn a_project_cannot_link_to_another_file() {
+        let link = |to: &Path, at: PathBuf| std::os::unix::fs::symlink(to, at).expect("a link");
+        let file = |project: &Path| project.join(".sinew/config.toml");
+        let outside = added(|project, other| link(&other.join("config.toml"), file(project)));
+        let inside = added(|project, _| link(&project.join("x.toml"), file(project)));
+        let folder = added(|project, other| {
+            fs::remove_dir(project.join(".sinew")).expect("it goes");
+            link(other, project.join(".sinew"));
+        });
+        for refused in [outside, inside, folder] {
+            let error = refused.expect_err("a link");
+            assert!(error.contains("may not be reached by a link"), "{error}");
+            assert!(!error.contains("secret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_project_without_a_file_has_none_and_an_odd_one_does_not_block() {
+        assert!(added(|_, _| ()).is_ok(), "no file");
+        let no_folder = |project: &Path, _: &Path| {
+            fs::remove_dir(project.join(".sinew")).expect("it goes");
+            fs::write(project.join(".sinew"), "").expect("a file");
+        };
+        assert!(added(no_folder).is_ok(), "a file in place of the directory");
+        let fifo = |project: &Path, _: &Path| {
+            let path = project.join(".sinew/config.toml");
+            let mode = Mode::from_raw_mode(0o600);
+            rustix::fs::mknodat(rustix::fs::CWD, path, FileType::Fifo, mode, 0).expect("a FIFO");
+        };
+        assert!(added(fifo).expect_err("a FIFO").contains("not a regular file"));
+        let large = |project: &Path, _: &Path| {
+            let path = project.join(".sinew/config.toml");
+            fs::File::create(path).and_then(|file| file.set_len(2 << 20)).expect("a file");
+        };
+        assert!(added(large).expect_err("a large file").contains("larger than 1 MiB"));
     }
 
     #[test]
