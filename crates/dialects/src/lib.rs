@@ -12,7 +12,7 @@ use sinew_tool::Dialect;
 
 pub use moltis::MOLTIS;
 pub use native::NATIVE;
-pub use rules::operations;
+pub use rules::{names, operations};
 
 /// Every dialect, in the order of the help.
 pub const ALL: &[Dialect] = &[NATIVE, MOLTIS];

@@ -33,6 +33,12 @@ pub fn operations(names: &[String]) -> Vec<String> {
     operations.into_iter().collect()
 }
 
+/// Returns every name that a rule may use for a tool: those of the dialects and of the operations.
+pub fn names() -> BTreeSet<String> {
+    let tools = ALL.iter().flat_map(|dialect| (dialect.tools)());
+    tools.flat_map(|tool| [tool.name().to_owned(), tool.operation().to_owned()]).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,10 +9,12 @@ mod approvals;
 mod call;
 mod catalog;
 mod ledgers;
+mod nearest;
 mod order;
 mod runtime;
 
 pub use approvals::{Approvals, Asking};
 pub use catalog::{Catalog, ToolInfo};
 pub use ledgers::{MemoryLedger, NoLedger};
+pub use nearest::nearest;
 pub use runtime::{BuildError, Builder, CallOptions, Runtime};

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::builder::BoolishValueParser;
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::config::env_vars;
 
@@ -16,6 +17,18 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+}
+
+impl Cli {
+    /// Reads the arguments of this process and its variables; a variable that is empty counts as
+    /// one that is not set. What cannot be understood ends the process.
+    pub fn of_process() -> Self {
+        let command = Self::command().mut_args(|arg| {
+            let is_empty = arg.get_env().is_some_and(env_vars::is_empty);
+            if is_empty { arg.env(None::<&str>) } else { arg }
+        });
+        Self::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit())
+    }
 }
 
 /// Options of every command.
@@ -34,7 +47,7 @@ pub struct Global {
     #[arg(long, global = true, value_name = "TOOLS", env = env_vars::TOOLS, value_delimiter = ',')]
     pub tools: Vec<String>,
     /// Tools may only look.
-    #[arg(long, global = true, env = env_vars::READ_ONLY)]
+    #[arg(long, global = true, env = env_vars::READ_ONLY, value_parser = BoolishValueParser::new())]
     pub read_only: bool,
     /// A configuration file, TOML or JSON, over the ones that are always read.
     #[arg(long, global = true, value_name = "FILE", env = env_vars::CONFIG)]

@@ -61,9 +61,7 @@ pub use sinew_tool::*;
 /// Runs the command `sinew` with the arguments of this process.
 #[cfg(feature = "cli")]
 pub fn main() -> std::process::ExitCode {
-    use clap::Parser as _;
-
-    let cli = cli::Cli::parse();
+    let cli = cli::Cli::of_process();
     match run(&cli) {
         Ok(code) => code,
         // A reader that has seen enough is no failure.

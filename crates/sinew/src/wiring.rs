@@ -35,7 +35,8 @@ pub(crate) fn load(global: &Global) -> anyhow::Result<Loaded> {
         Some(root) => root.clone(),
         None => std::env::current_dir().context("the current directory cannot be read")?,
     };
-    let layered = layered(global, Some(&project))?;
+    let mut layered = layered(global, Some(&project))?;
+    layered.warn_of_unknown_tools();
     let settings = Settings::resolve(&layered.options).map_err(|error| layered.located(error))?;
     let roots = roots(&settings)?;
     Ok(Loaded { layered, settings, roots })

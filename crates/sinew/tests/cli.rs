@@ -408,7 +408,7 @@ fn the_doctor_says_what_is_missing() {
         let findings = shown["findings"].as_array().unwrap();
         let names: Vec<&str> =
             findings.iter().map(|finding| finding["name"].as_str().unwrap()).collect();
-        assert_eq!(names, ["roots", "state", "ledger", "openat2", "approvals"]);
+        assert_eq!(names, ["config", "roots", "state", "ledger", "openat2", "approvals"]);
         let found: Vec<&str> = findings
             .iter()
             .filter(|finding| finding["needed"] == true && finding["ok"] == false)
@@ -638,6 +638,56 @@ fn every_variable_has_an_effect() {
     check_rows(VARIABLES, |(name, value, ..), place, command| {
         command.env(name, place.fill(value));
     });
+}
+
+/// A variable that was set to nothing was refused or taken for a value.
+#[test]
+fn an_empty_variable_counts_as_none() {
+    let place = Place::new();
+    let plain = place.run(&["config", "show"], "");
+    for (name, ..) in VARIABLES {
+        let ran = Ran::of(place.command(&["config", "show"]).env(name, ""), "");
+        assert_eq!((ran.code, &ran.out, &ran.err), (0, &plain.out, &plain.err), "{name}");
+    }
+}
+
+#[test]
+fn a_yes_or_no_in_a_variable_has_many_spellings() {
+    let place = Place::new();
+    let run = |word: &str| Ran::of(place.command(WRITE).env("SINEW_READ_ONLY", word), "");
+    for (words, code) in [(["1", "true", "yes", "on"], 3), (["0", "false", "no", "off"], 0)] {
+        for word in words {
+            assert_eq!(run(word).code, code, "{word}");
+            assert_eq!(run(&word.to_uppercase()).code, code, "{word}");
+        }
+    }
+    let odd = run("perhaps");
+    assert!(odd.code == 2 && odd.err.contains("'perhaps' for '--read-only'"), "{odd:?}");
+}
+
+/// A rule with a slip of the pen held nothing back and said nothing.
+#[test]
+fn a_rule_that_names_no_tool_is_told() {
+    let place = Place::new();
+    let file = place.root.join("c.toml");
+    let text =
+        "[tools.policy]\nallow = [\"G*\", \"*\"]\ndeny = [\"Wirte\", \"Read\", \"xyzzyfoo\"]\n";
+    fs::write(&file, text).unwrap();
+    let told = format!("{}:3: `tools.policy.deny` names no tool: `Wirte`; ", file.display());
+    let run = |args: &[&str]| {
+        let named = ["--config", file.to_str().unwrap()];
+        place.run(&[&named, args].concat(), "")
+    };
+    for args in [&["tools"][..], &["config", "show"], &["call", "List"]] {
+        let ran = run(args);
+        assert!(ran.code == 0 && ran.err.contains(&told), "{args:?}: {ran:?}");
+        assert!(ran.err.contains("did you mean: Write\n"), "{args:?}: {ran:?}");
+        assert!(ran.err.contains("`xyzzyfoo`; known: Edit, "), "{args:?}: {ran:?}");
+        assert_eq!(ran.err.lines().count(), 2, "{args:?}: {ran:?}");
+    }
+    let shown = run(&["doctor", "--json"]).json();
+    assert_eq!(shown["ok"], true);
+    assert!(shown["findings"][0]["detail"].as_str().unwrap().contains(&told), "{shown}");
 }
 
 #[test]

@@ -20,7 +20,14 @@ struct Finding {
 /// Looks at everything and prints what was found; exit 1 if a needed part is missing.
 pub(crate) fn run(loaded: &Loaded, as_json: bool) -> anyhow::Result<ExitCode> {
     super::warn(loaded);
-    let findings = [roots(loaded), state(loaded), ledger(loaded), openat2(), approvals(loaded)];
+    let findings = [
+        config(loaded),
+        roots(loaded),
+        state(loaded),
+        ledger(loaded),
+        openat2(),
+        approvals(loaded),
+    ];
     let missing = findings.iter().any(|finding| finding.needed && !finding.ok);
     let mut out = std::io::stdout().lock();
     if as_json {
@@ -31,12 +38,22 @@ pub(crate) fn run(loaded: &Loaded, as_json: bool) -> anyhow::Result<ExitCode> {
             let mark = match (finding.ok, finding.needed) {
                 (true, _) => "ok",
                 (false, true) => "MISSING",
-                (false, false) => "absent",
+                (false, false) => "note",
             };
             writeln!(out, "{mark:<8} {:<10} {}", finding.name, finding.detail)?;
         }
     }
     Ok(ExitCode::from(u8::from(missing)))
+}
+
+fn config(loaded: &Loaded) -> Finding {
+    let warnings = &loaded.layered.warnings;
+    let detail = if warnings.is_empty() {
+        String::from("every value is understood")
+    } else {
+        warnings.join("; ")
+    };
+    Finding { needed: false, ..found("config", warnings.is_empty(), detail) }
 }
 
 fn roots(loaded: &Loaded) -> Finding {

@@ -1,7 +1,10 @@
 //! Every environment variable that sinew reads. Nothing else in the workspace reads one.
+//!
+//! An empty variable counts as one that is not set: that is how wrappers and service files write
+//! "nothing".
 #![expect(clippy::disallowed_methods, reason = "this is the one place that reads variables")]
 
-use std::ffi::OsString;
+use std::ffi::OsStr;
 use std::path::PathBuf;
 
 /// `--root`: directories, separated by `:`.
@@ -10,7 +13,7 @@ pub const ROOT: &str = "SINEW_ROOT";
 pub const DIALECT: &str = "SINEW_DIALECT";
 /// `--tools`: separated by `,`.
 pub const TOOLS: &str = "SINEW_TOOLS";
-/// `--read-only`: `true` or `false`.
+/// `--read-only`: `1`, `true`, `yes` or `on`; `0`, `false`, `no` or `off` leave it to the files.
 pub const READ_ONLY: &str = "SINEW_READ_ONLY";
 /// `--config`.
 pub const CONFIG: &str = "SINEW_CONFIG";
@@ -34,9 +37,9 @@ fn directory(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
-/// Returns a variable's text.
-pub fn text(name: &str) -> Option<OsString> {
-    std::env::var_os(name).filter(|value| !value.is_empty())
+/// Returns whether a variable is there and empty.
+pub fn is_empty(name: &OsStr) -> bool {
+    std::env::var_os(name).is_some_and(|value| value.is_empty())
 }
 
 /// Returns the home directory.

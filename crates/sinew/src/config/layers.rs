@@ -70,6 +70,28 @@ impl Layered {
             None => error,
         }
     }
+
+    /// Adds a warning for each name in the policy that stands for no tool: a rule with a slip of the
+    /// pen would hold nothing back.
+    pub fn warn_of_unknown_tools(&mut self) {
+        let known = sinew_dialects::names();
+        for key in ["tools.policy.allow", "tools.policy.deny"] {
+            let Some((value, origin)) = self.origins.get(key) else { continue };
+            for pattern in value.as_array().into_iter().flatten().filter_map(Value::as_str) {
+                if known.iter().any(|name| sinew_guard::name_matches(pattern, name)) {
+                    continue;
+                }
+                let nearest = sinew_runtime::nearest(pattern, known.iter().map(String::as_str));
+                let meant = if nearest.is_empty() {
+                    format!("known: {}", known.iter().cloned().collect::<Vec<_>>().join(", "))
+                } else {
+                    format!("did you mean: {}", nearest.join(", "))
+                };
+                self.warnings
+                    .push(format!("{origin}: `{key}` names no tool: `{pattern}`; {meant}"));
+            }
+        }
+    }
 }
 
 /// A configuration file larger than this is a mistake.

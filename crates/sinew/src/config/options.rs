@@ -133,7 +133,8 @@ pub struct FsOptions {
     pub context_window_tokens: Option<u64>,
 }
 
-/// `[tools.policy]`: tools by name, with `*`; a name stands for its operation in every dialect.
+/// `[tools.policy]`: tools by name, with `*`; a name stands for its operation in every dialect. A
+/// name that stands for no tool is told as a warning.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PolicyOptions {
