@@ -61,7 +61,8 @@ pub struct Global {
     /// What is written to standard error beside results: error, warn, info.
     #[arg(long, global = true, value_name = "LEVEL", env = env_vars::LOG)]
     pub log: Option<String>,
-    /// What happens with calls that need approval: auto, ask, trust-client, allow, deny.
+    /// What happens with calls that need approval: auto, ask, trust-client (MCP alone), allow,
+    /// deny.
     #[arg(long, global = true, value_name = "MODE", env = env_vars::APPROVALS)]
     pub approvals: Option<String>,
 }

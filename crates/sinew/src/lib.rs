@@ -78,7 +78,7 @@ fn run(cli: &cli::Cli) -> anyhow::Result<std::process::ExitCode> {
     let loaded = wiring::load(&cli.global)?;
     match &cli.command {
         cli::Command::Tools(args) => commands::tools::run(&loaded, args),
-        cli::Command::Call(args) => commands::call::run(&loaded, args),
+        cli::Command::Call(args) => commands::call::run(loaded, args),
         cli::Command::Mcp => commands::mcp::run(&loaded),
         cli::Command::Config { command: cli::ConfigCommand::Show { json } } => {
             commands::config::show(&loaded, *json)

@@ -117,7 +117,10 @@ fn exit_codes_tell_what_happened() {
         (&["call", "Read", "-"], r#"{"file_path": "b.txt"}"#, 0, "1→one", ""),
         (&["call", "Grep", r#"{"pattern": "nowhere"}"#], "", 0, "no matches", ""),
         (&["--approvals", "allow", "call", "Write", write], "", 0, "created new.txt", ""),
-        (&["--approvals", "trust-client", "call", "Write", write], "", 0, "created", ""),
+        (&["--approvals", "trust-client", "call", "Write", write], "", 2, "", "--approvals allow"),
+        (&["--approvals", "trust-client", "call", "--batch"], "", 2, "", "flag --approvals: "),
+        (&["--set", "approvals=trust-client", "call", "List"], "", 2, "", "flag --set: "),
+        (&["--approvals", "trust-client", "tools"], "", 0, "Write", ""),
         (&["call", "Read", r#"{"file_path": "none"}"#], "", 1, "", "no such file: none"),
         (&["call", "Read", r#"{"file_path": "dir"}"#], "", 1, "", "use List"),
         (&["call", "Read", r#"{"file_path": "binary.bin"}"#], "", 1, "", "binary"),
@@ -638,6 +641,21 @@ fn every_variable_has_an_effect() {
     check_rows(VARIABLES, |(name, value, ..), place, command| {
         command.env(name, place.fill(value));
     });
+}
+
+/// Changes ran unasked on the command line, where no client had asked anybody.
+#[test]
+fn nobody_is_trusted_as_a_client_on_the_command_line() {
+    let place = Place::new();
+    let ran = Ran::of(place.command(&["call", "List"]).env("SINEW_APPROVALS", "trust-client"), "");
+    assert!(ran.code == 2 && ran.err.contains("variable SINEW_APPROVALS: "), "{ran:?}");
+    // A person's file says what holds over MCP; it does not stop the command line.
+    let file = place.home.join("config/sinew/config.toml");
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(file, "approvals = \"trust-client\"\n").unwrap();
+    assert_eq!(place.run(&["call", "List"], "").code, 0);
+    let ran = place.run(WRITE_ASKING, "");
+    assert!(ran.code == 3 && ran.err.contains("needs approval"), "{ran:?}");
 }
 
 /// A variable that was set to nothing was refused or taken for a value.

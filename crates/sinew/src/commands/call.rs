@@ -6,17 +6,19 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use serde_json::{Value, json};
-use sinew_runtime::{CallOptions, Runtime};
+use sinew_runtime::{Approvals, CallOptions, Runtime};
 use sinew_tool::{Approver, Arguments, Block, ErrorBody, Kind, Reply, Request, call_id};
 
 use crate::cli::CallArgs;
+use crate::config::{ConfigError, Origin};
 use crate::terminal::Terminal;
 use crate::wiring::{self, Loaded, Wired};
 
 /// Calls a tool, or each tool of a batch.
-pub(crate) fn run(loaded: &Loaded, args: &CallArgs) -> anyhow::Result<ExitCode> {
-    super::warn(loaded);
-    let wired = wiring::wire(loaded, "call", &["all"], approver(args))?;
+pub(crate) fn run(loaded: Loaded, args: &CallArgs) -> anyhow::Result<ExitCode> {
+    super::warn(&loaded);
+    let loaded = without_client(loaded)?;
+    let wired = wiring::wire(&loaded, "call", &["all"], approver(args))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     let code = runtime.block_on(async {
         if args.batch { batch(&wired).await } else { single(&wired, args).await }
@@ -25,6 +27,22 @@ pub(crate) fn run(loaded: &Loaded, args: &CallArgs) -> anyhow::Result<ExitCode> 
     runtime.shutdown_background();
     wired.runtime.flush().map_err(|error| anyhow::anyhow!("{error}"))?;
     code
+}
+
+/// Sees to it that nothing counts as the answer of a client, since there is none here. What a file
+/// says is meant for MCP and gives way; what was said for this call is a mistake.
+fn without_client(mut loaded: Loaded) -> Result<Loaded, ConfigError> {
+    if loaded.settings.approvals != Approvals::TrustClient {
+        return Ok(loaded);
+    }
+    if let Some((_, Origin::File(..))) = loaded.layered.origins.get("approvals") {
+        loaded.settings.approvals = Approvals::Auto;
+        return Ok(loaded);
+    }
+    Err(loaded.layered.located(ConfigError(String::from(
+        "`approvals` cannot be trust-client here, because no client asks before `sinew call`; use \
+         `--approvals allow` to run changes unasked, or `--approvals ask` at a terminal",
+    ))))
 }
 
 /// A person can be asked where the call does not take the terminal's input for itself.

@@ -26,7 +26,8 @@ pub struct Options {
     /// Whether tools may only look.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_only: Option<bool>,
-    /// What happens with calls that ask: `auto`, `ask`, `trust-client`, `allow` or `deny`.
+    /// What happens with calls that ask: `auto`, `ask`, `trust-client` (over MCP the client's own
+    /// confirmation counts; on the command line a file that says so means `auto`), `allow` or `deny`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approvals: Option<String>,
     /// How long an answer may take, in seconds. Default: what the dialect says, else 300.
