@@ -122,6 +122,11 @@ def body(directory):
         for n, result in enumerate(results[:4]):
             contains(checks.text(result), f"line {n + 2}: ")
         true(results[4]["ok"], "the last line is a call")
+    with check("an id comes back as it was written"):
+        ids = ["a", 7, 1.5, None]
+        lines = [json.dumps({"id": id, "name": "List"}) for id in ids]
+        _, out, _ = checks.sinew("--root", root, "call", "--batch", cwd=root, stdin="\n".join(lines))
+        equal([json.loads(line)["id"] for line in out.splitlines()], ids)
 
 
 checks.run(body)

@@ -19,6 +19,7 @@ mod reply;
 mod server;
 mod transport;
 
+pub use line::{Line, Lines};
 pub use server::{Options, Stream, serve};
 
 /// The newest revision with a handshake.

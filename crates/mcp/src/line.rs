@@ -7,7 +7,7 @@ use std::mem;
 
 /// One line of the input.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Line<'a> {
+pub enum Line<'a> {
     /// A line within the limit, without its end.
     Whole(&'a [u8]),
     /// A line over the limit, with the request id where one was found, as JSON.
@@ -16,19 +16,20 @@ pub(crate) enum Line<'a> {
 
 /// Cuts a stream into lines.
 #[derive(Debug)]
-pub(crate) struct Lines {
+pub struct Lines {
     max_bytes: usize,
     partial: Vec<u8>,
     dropped: Option<IdScan>,
 }
 
 impl Lines {
-    pub(crate) fn new(max_bytes: usize) -> Self {
+    /// Returns a cutter of lines with a limit, their ends not counted.
+    pub fn new(max_bytes: usize) -> Self {
         Self { max_bytes, partial: Vec::new(), dropped: None }
     }
 
     /// Takes the next bytes of the stream and hands out every line that they end.
-    pub(crate) fn feed(&mut self, mut bytes: &[u8], mut line: impl FnMut(Line<'_>)) {
+    pub fn feed(&mut self, mut bytes: &[u8], mut line: impl FnMut(Line<'_>)) {
         while let Some(end) = memchr::memchr(b'\n', bytes) {
             let (head, rest) = bytes.split_at(end);
             bytes = rest.get(1..).unwrap_or_default();
@@ -49,7 +50,7 @@ impl Lines {
     }
 
     /// Hands out what stands after the last line end, when the stream is over.
-    pub(crate) fn finish(&mut self, mut line: impl FnMut(Line<'_>)) {
+    pub fn finish(&mut self, mut line: impl FnMut(Line<'_>)) {
         if let Some(scan) = self.dropped.take() {
             line(Line::TooLong(scan.id));
         } else if !self.partial.is_empty() {

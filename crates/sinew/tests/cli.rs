@@ -277,6 +277,34 @@ fn what_is_not_served_is_unknown() {
     }
 }
 
+/// Returns the id and the kind of error of every result of a batch.
+fn rows(ran: &Ran) -> Vec<(Value, Value)> {
+    let results = ran.out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    results.map(|result| (result["id"].clone(), result["error"]["kind"].clone())).collect()
+}
+
+/// A line without end was read into memory as long as it grew.
+#[test]
+fn a_long_line_of_a_batch_fails_alone() {
+    let place = Place::new();
+    let write = |id: &str, n: usize| {
+        let content = "x".repeat(n);
+        json!({ "id": id, "name": "Write", "arguments": { "file_path": "n", "content": content } })
+    };
+    let list = json!({ "id": 2, "name": "List" });
+    let input = format!("{}\n{list}\n{}", write("long", 5_000), "x".repeat(9_000));
+    let args = ["--set", "mcp.max_line_bytes=4096", "--session", "s", "call", "--batch"];
+    let ran = place.run(&args, &input);
+    let expected = [
+        (json!("long"), json!("too_large")),
+        (json!(2), Value::Null),
+        (json!("s-3"), json!("too_large")),
+    ];
+    assert_eq!(rows(&ran), expected, "{ran:?}");
+    assert!(ran.out.contains("line 1: longer than 4096 bytes"), "{ran:?}");
+    assert!(!place.root.join("n").exists());
+}
+
 #[test]
 fn a_batch_answers_every_line_in_order() {
     let place = Place::new();
@@ -292,31 +320,28 @@ fn a_batch_answers_every_line_in_order() {
         r#"{"name": "Read", "more": 1}"#,
         r#"{"name": "Read", "arguments": []}"#,
         r#"{"id": [], "name": "Read"}"#,
+        r#"{"id": null, "name": "List"}"#,
+        r#"{"id": 8, "name": "List", "more": 1}"#,
+        r#"{"id": 1.5, "name": "List"}"#,
     ]
     .join("\n");
     let ran = place.run(&["--approvals", "allow", "--session", "s", "call", "--batch"], &input);
-    let rows: Vec<(String, Value)> = ran
-        .out
-        .lines()
-        .map(|line| {
-            let result: Value = serde_json::from_str(line).unwrap();
-            (result["id"].as_str().unwrap().to_owned(), result["error"]["kind"].clone())
-        })
-        .collect();
     let expected = [
-        ("first", Value::Null),
-        ("7", Value::Null),
-        ("s-4", json!("invalid_args")),
-        ("s-5", json!("not_found")),
-        ("../x", Value::Null),
-        ("s-7", Value::Null),
-        ("s-8", Value::Null),
-        ("s-9", json!("invalid_args")),
-        ("s-10", json!("invalid_args")),
-        ("s-11", json!("invalid_args")),
+        (json!("first"), Value::Null),
+        (json!(7), Value::Null),
+        (json!("s-4"), json!("invalid_args")),
+        (json!("s-5"), json!("not_found")),
+        (json!("../x"), Value::Null),
+        (json!("s-7"), Value::Null),
+        (json!("s-8"), Value::Null),
+        (json!("s-9"), json!("invalid_args")),
+        (json!("s-10"), json!("invalid_args")),
+        (json!("s-11"), json!("invalid_args")),
+        (Value::Null, Value::Null),
+        (json!(8), json!("invalid_args")),
+        (json!(1.5), Value::Null),
     ];
-    let expected = expected.map(|(id, kind)| (id.to_owned(), kind));
-    assert_eq!(rows, expected);
+    assert_eq!(rows(&ran), expected);
     assert!(ran.out.contains("2→2"), "later calls see what earlier ones did: {}", ran.out);
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
     assert_eq!(place.run(&["call", "--batch"], "").out, "");

@@ -1,11 +1,12 @@
 //! `sinew call`: one call, or a batch of them.
 
-use std::io::{self, BufRead, IsTerminal, Read, Write};
+use std::io::{self, IsTerminal, Read, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use serde_json::{Value, json};
+use sinew_mcp::{Line, Lines};
 use sinew_runtime::{Approvals, CallOptions, Runtime};
 use sinew_tool::{Approver, Arguments, Block, ErrorBody, Kind, Reply, Request, call_id};
 
@@ -20,8 +21,9 @@ pub(crate) fn run(loaded: Loaded, args: &CallArgs) -> anyhow::Result<ExitCode> {
     let loaded = without_client(loaded)?;
     let wired = wiring::wire(&loaded, "call", &["all"], approver(args))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    let max_line_bytes = loaded.settings.max_line_bytes;
     let code = runtime.block_on(async {
-        if args.batch { batch(&wired).await } else { single(&wired, args).await }
+        if args.batch { batch(&wired, max_line_bytes).await } else { single(&wired, args).await }
     });
     // A question that nobody answered in time leaves a thread that waits for the terminal.
     runtime.shutdown_background();
@@ -76,7 +78,7 @@ fn print(
     reply: &Reply,
 ) -> anyhow::Result<ExitCode> {
     if args.json {
-        writeln!(out, "{}", result(id, tool, reply))?;
+        writeln!(out, "{}", result(Value::from(id), tool, reply))?;
     } else if reply.ok {
         for block in &reply.content {
             match block {
@@ -97,38 +99,58 @@ fn print(
     Ok(ExitCode::from(exit_code(reply)))
 }
 
-async fn batch(wired: &Wired) -> anyhow::Result<ExitCode> {
+/// Answers each line of standard input as soon as it is there, in order.
+async fn batch(wired: &Wired, max_line_bytes: usize) -> anyhow::Result<ExitCode> {
+    let mut input = io::stdin().lock();
     let mut out = io::stdout().lock();
-    let mut worst = 0;
-    for (n, line) in io::stdin().lock().split(b'\n').enumerate() {
-        let line = line.context("standard input cannot be read")?;
-        if line.trim_ascii().is_empty() {
-            continue;
-        }
-        let (id, tool, reply) = match written(&line) {
-            Ok((id, name, arguments)) => {
-                let given = id.as_deref().and_then(call_id).map(str::to_owned);
-                let used = given.unwrap_or_else(|| format!("{}-{}", wired.session, n + 1));
-                let session = &wired.session;
-                let reply = call(&wired.runtime, session, &used, &name, arguments).await;
-                (id.unwrap_or(used), name, reply)
-            }
-            Err(problem) => {
-                let problem = format!("line {}: {problem}", n + 1);
-                (format!("{}-{}", wired.session, n + 1), String::new(), refused_line(problem))
-            }
+    let mut lines = Lines::new(max_line_bytes);
+    let mut buffer = vec![0; 64 * 1024];
+    let mut n_lines = 0;
+    loop {
+        let n = match input.read(&mut buffer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            read => read.context("standard input cannot be read")?,
         };
-        worst = worst.max(exit_code(&reply));
-        writeln!(out, "{}", result(&id, &tool, &reply))?;
+        let mut written = Vec::new();
+        let take = |line: Line<'_>| written.push(Written::of(line, max_line_bytes));
+        match buffer.get(..n) {
+            Some(bytes) if n != 0 => lines.feed(bytes, take),
+            _ => lines.finish(take),
+        }
+        for line in written {
+            n_lines += 1;
+            if let Some(line) = line {
+                writeln!(out, "{}", answer(wired, n_lines, line).await)?;
+            }
+        }
+        if n == 0 {
+            break;
+        }
     }
     out.flush()?;
     // Every line of a batch has its own result, so one that failed does not fail the batch.
-    let _ = worst;
     Ok(ExitCode::SUCCESS)
 }
 
-fn refused_line(problem: String) -> Reply {
-    refused(Kind::InvalidArgs, problem)
+/// Calls what one line of a batch names, and returns the result.
+async fn answer(wired: &Wired, n: usize, line: Written) -> Value {
+    let ours = format!("{}-{n}", wired.session);
+    let (tool, reply, used) = match line.call {
+        Ok((tool, arguments)) => {
+            let given = match &line.id {
+                Some(Value::String(id)) => call_id(id).map(str::to_owned),
+                Some(Value::Number(id)) => call_id(&id.to_string()).map(str::to_owned),
+                _ => None,
+            };
+            let used = given.unwrap_or(ours);
+            let reply = call(&wired.runtime, &wired.session, &used, &tool, arguments).await;
+            (tool, reply, used)
+        }
+        Err(Problem { kind, message }) => {
+            (String::new(), refused(kind, format!("line {n}: {message}")), ours)
+        }
+    };
+    result(line.id.unwrap_or(Value::String(used)), &tool, &reply)
 }
 
 fn refused(kind: Kind, problem: String) -> Reply {
@@ -170,19 +192,59 @@ fn arguments(written: Option<&str>) -> Result<Arguments, String> {
     }
 }
 
-/// Reads one line of a batch.
-fn written(line: &[u8]) -> Result<(Option<String>, String, Arguments), String> {
-    let value: Value =
-        serde_json::from_slice(line).map_err(|error| format!("not JSON: {error}"))?;
-    let Value::Object(mut object) = value else {
-        return Err(String::from("not a JSON object"));
-    };
-    let id = match object.shift_remove("id") {
-        None | Some(Value::Null) => None,
-        Some(Value::String(id)) => Some(id),
-        Some(Value::Number(id)) => Some(id.to_string()),
-        Some(_) => return Err(String::from("`id` must be a string or a number")),
-    };
+/// One line of a batch: the id as it was written, which the result carries back, and the call.
+struct Written {
+    id: Option<Value>,
+    call: Result<(String, Arguments), Problem>,
+}
+
+/// Why a line is no call.
+struct Problem {
+    kind: Kind,
+    message: String,
+}
+
+impl Problem {
+    fn invalid(message: impl Into<String>) -> Self {
+        Self { kind: Kind::InvalidArgs, message: message.into() }
+    }
+}
+
+impl Written {
+    /// Reads a line; one without anything on it is nothing.
+    fn of(line: Line<'_>, max_bytes: usize) -> Option<Self> {
+        let bytes = match line {
+            Line::Whole(bytes) => bytes.trim_ascii(),
+            Line::TooLong(id) => {
+                let message = format!("longer than {max_bytes} bytes; send less in one call");
+                return Some(Self {
+                    id: id.and_then(|id| serde_json::from_str(&id).ok()),
+                    call: Err(Problem { kind: Kind::TooLarge, message }),
+                });
+            }
+        };
+        if bytes.is_empty() {
+            return None;
+        }
+        let mut object = match serde_json::from_slice(bytes) {
+            Ok(Value::Object(object)) => object,
+            Ok(_) => return Some(Self::without_id("not a JSON object")),
+            Err(error) => return Some(Self::without_id(format!("not JSON: {error}"))),
+        };
+        let id = object.shift_remove("id");
+        if matches!(id, Some(Value::Bool(_) | Value::Array(_) | Value::Object(_))) {
+            return Some(Self::without_id("`id` must be a string or a number"));
+        }
+        Some(Self { id, call: named(object).map_err(Problem::invalid) })
+    }
+
+    fn without_id(problem: impl Into<String>) -> Self {
+        Self { id: None, call: Err(Problem::invalid(problem)) }
+    }
+}
+
+/// Reads the name and the arguments of a call, which must be all that is left.
+fn named(mut object: Arguments) -> Result<(String, Arguments), String> {
     let Some(Value::String(name)) = object.shift_remove("name") else {
         return Err(String::from("`name` must be a string"));
     };
@@ -192,7 +254,7 @@ fn written(line: &[u8]) -> Result<(Option<String>, String, Arguments), String> {
         Some(_) => return Err(String::from("`arguments` must be an object")),
     };
     match object.keys().next() {
-        None => Ok((id, name, arguments)),
+        None => Ok((name, arguments)),
         Some(unknown) => Err(format!("`{unknown}` is unknown; known: id, name, arguments")),
     }
 }
@@ -206,7 +268,7 @@ fn exit_code(reply: &Reply) -> u8 {
 }
 
 /// Returns the `--json` result of a call.
-fn result(id: &str, tool: &str, reply: &Reply) -> Value {
+fn result(id: Value, tool: &str, reply: &Reply) -> Value {
     json!({
         "id": id,
         "tool": tool,

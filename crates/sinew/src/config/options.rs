@@ -163,7 +163,7 @@ pub struct LedgerOptions {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct McpOptions {
-    /// The longest message that is taken, in bytes.
+    /// The longest message that is taken, in bytes; also the longest line of `sinew call --batch`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_line_bytes: Option<usize>,
 }
