@@ -6,25 +6,31 @@
 //! write-ahead log before the change happens, and everything that waited goes with it. The
 //! database is opened by whichever of the two needs it first, never at start.
 //!
+//! Another process may hold the database for seconds. The thread that reads the requests of a client
+//! must not stand still meanwhile, so a change tries for a moment and then waits as a future, while
+//! the helper thread goes on trying in its place. The change itself still comes after its intent.
+//!
 //! The next opener of the database removes the temporary files that changes of dead processes left
 //! behind: their intent records name them.
 
 mod leftovers;
 mod process;
 mod row;
+mod waiting;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 use sinew_tool::{BoxFuture, Closing, Effects, Kind, Ledger, Opening, Ticket, ToolError};
 
 use crate::StateDir;
 use process::{ProcessMark, os_user};
 use row::{Row, Who};
+use waiting::Promise;
 
 /// The longest that the record of a call that only looked may wait.
 const MAX_WAIT: Duration = Duration::from_millis(50);
@@ -32,6 +38,10 @@ const MAX_WAIT: Duration = Duration::from_millis(50);
 const MAX_WAITING: usize = 256;
 /// The most records that wait for a database that cannot be written.
 const MAX_KEPT: usize = 65_536;
+/// How long a change waits in place for a database that somebody else writes.
+const QUICK: Duration = Duration::from_millis(20);
+/// How long everybody else waits for it.
+const PATIENT: Duration = Duration::from_secs(5);
 /// How long the helper thread waits after a failure.
 const RETRY: Duration = Duration::from_millis(500);
 /// After this many pages the write-ahead log is moved into the database.
@@ -53,6 +63,19 @@ pub struct Recorded {
     pub surface: &'static str,
     /// How much a committed intent survives.
     pub sync: LedgerSync,
+}
+
+impl From<Failed> for ToolError {
+    fn from(failed: Failed) -> Self {
+        let message = if failed.busy {
+            "another process holds the ledger, so this call cannot be recorded and does not run"
+        } else {
+            "the ledger cannot record this call, so it does not run"
+        };
+        Self::new(Kind::Unavailable, message)
+            .hint("run `sinew doctor`; `ledger.mode = \"off\"` runs without records")
+            .source(failed.problem)
+    }
 }
 
 /// The ledger of one process over one database.
@@ -77,7 +100,31 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     rows: Vec<Row>,
+    /// Intents whose changes wait for the helper thread.
+    intents: Vec<Intent>,
     closed: bool,
+}
+
+struct Intent {
+    row: Row,
+    ticket: Ticket,
+    promise: Promise,
+}
+
+/// Why nothing was written.
+#[derive(Debug, Clone)]
+struct Failed {
+    /// Whether somebody else was writing all the time.
+    busy: bool,
+    problem: String,
+}
+
+impl From<rusqlite::Error> for Failed {
+    fn from(error: rusqlite::Error) -> Self {
+        let code = error.sqlite_error_code();
+        let busy = matches!(code, Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked));
+        Self { busy, problem: error.to_string() }
+    }
 }
 
 enum Database {
@@ -116,10 +163,12 @@ impl SqliteLedger {
     /// Opens the database now, for `doctor`.
     pub fn probe(&self) -> Result<(), ToolError> {
         let mut database = lock(&self.shared.database);
-        self.shared.connection(&mut database).map(|_| ())
+        let opened = self.shared.connection(&mut database, PATIENT).map(|_| ());
+        opened.inspect_err(|failed| self.shared.note(failed)).map_err(ToolError::from)
     }
 
-    fn start_helper(&self) {
+    /// Starts the helper thread unless it runs; returns whether it does.
+    fn start_helper(&self) -> bool {
         let mut helper = lock(&self.helper);
         if helper.is_none() {
             let shared = Arc::clone(&self.shared);
@@ -128,34 +177,36 @@ impl SqliteLedger {
                 .spawn(move || shared.write_batches())
                 .ok();
         }
+        helper.is_some()
     }
 }
 
 impl Shared {
-    /// Returns the open connection, opening it where it is not.
-    fn connection<'a>(&self, database: &'a mut Database) -> Result<&'a mut Connection, ToolError> {
+    /// Returns the open connection, opening it where it is not. It waits so long for others.
+    fn connection<'a>(
+        &self,
+        database: &'a mut Database,
+        patience: Duration,
+    ) -> Result<&'a mut Connection, Failed> {
         if matches!(database, Database::Closed) {
-            match self.open() {
-                Ok(connection) => *database = Database::Open(connection),
-                Err(error) => {
-                    *lock(&self.problem) = Some(error.to_string());
-                    return Err(unavailable(&error.to_string()));
-                }
-            }
+            *database = Database::Open(self.open(patience)?);
         }
         match database {
-            Database::Open(connection) => Ok(connection),
-            Database::Closed => Err(unavailable("it is closed")),
+            Database::Open(connection) => {
+                connection.busy_timeout(patience)?;
+                Ok(connection)
+            }
+            Database::Closed => Err(Failed { busy: false, problem: String::from("it is closed") }),
         }
     }
 
-    fn open(&self) -> rusqlite::Result<Connection> {
+    fn open(&self, patience: Duration) -> rusqlite::Result<Connection> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_CREATE
             | OpenFlags::SQLITE_OPEN_NO_MUTEX
             | OpenFlags::SQLITE_OPEN_NOFOLLOW;
         let connection = Connection::open_with_flags(&self.path, flags)?;
-        connection.busy_timeout(Duration::from_secs(5))?;
+        connection.busy_timeout(patience)?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(
             None,
@@ -171,44 +222,89 @@ impl Shared {
         Ok(connection)
     }
 
-    /// Writes everything that waits, and `more`, in one transaction.
-    fn write(&self, more: Option<Row>) -> Result<(), ToolError> {
-        let mut database = lock(&self.database);
+    /// Writes everything that waits, and intents, in one transaction.
+    fn write(
+        &self,
+        database: &mut Database,
+        intents: &[&Row],
+        patience: Duration,
+    ) -> Result<(), Failed> {
         let rows = std::mem::take(&mut lock(&self.queue).rows);
-        if rows.is_empty() && more.is_none() {
+        if rows.is_empty() && intents.is_empty() {
             return Ok(());
         }
-        let connection = match self.connection(&mut database) {
-            Ok(connection) => connection,
-            Err(error) => {
+        let written = self.insert(database, rows.iter().chain(intents.iter().copied()), patience);
+        match &written {
+            Ok(()) => *lock(&self.problem) = None,
+            Err(failed) => {
                 self.put_back(rows);
-                return Err(error);
+                // Whatever else is wrong may pass: the next record opens the database again.
+                if !failed.busy {
+                    *database = Database::Closed;
+                }
             }
-        };
+        }
+        written
+    }
+
+    fn insert<'a>(
+        &self,
+        database: &mut Database,
+        rows: impl Iterator<Item = &'a Row>,
+        patience: Duration,
+    ) -> Result<(), Failed> {
+        let connection = self.connection(database, patience)?;
         let client = lock(&self.client).clone();
         let who = self.who.get_or_init(|| Who {
             surface: self.recorded.surface,
             user: os_user(),
             mark: ProcessMark::own(),
         });
-        let write = |connection: &mut Connection| -> rusqlite::Result<()> {
-            let transaction =
-                connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            for row in rows.iter().chain(&more) {
-                row.insert(&transaction, who, client.as_deref())?;
-            }
-            transaction.commit()
-        };
-        let written = write(connection);
-        if let Err(error) = &written {
-            self.put_back(rows);
-            // Whatever is wrong may pass: the next record opens the database again.
-            *database = Database::Closed;
-            *lock(&self.problem) = Some(error.to_string());
-        } else {
-            *lock(&self.problem) = None;
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        for row in rows {
+            row.insert(&transaction, who, client.as_deref())?;
         }
-        written.map_err(|error| unavailable(&error.to_string()))
+        Ok(transaction.commit()?)
+    }
+
+    /// Writes an intent within a moment; returns whether it is written, or must wait for others.
+    fn write_quickly(&self, intent: &Row) -> Result<bool, ToolError> {
+        let mut database = match self.database.try_lock() {
+            Ok(database) => database,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Ok(false),
+        };
+        match self.write(&mut database, &[intent], QUICK) {
+            Ok(()) => Ok(true),
+            Err(failed) if failed.busy => Ok(false),
+            Err(failed) => {
+                self.note(&failed);
+                Err(failed.into())
+            }
+        }
+    }
+
+    /// Writes everything that waits, for as long as it takes.
+    fn write_patiently(&self) -> Result<(), Failed> {
+        let mut database = lock(&self.database);
+        let mut intents = std::mem::take(&mut lock(&self.queue).intents);
+        intents.retain(|intent| !intent.promise.is_withdrawn());
+        let rows: Vec<&Row> = intents.iter().map(|intent| &intent.row).collect();
+        let written = self.write(&mut database, &rows, PATIENT);
+        if let Err(failed) = &written {
+            self.note(failed);
+        }
+        for intent in intents {
+            if !intent.promise.settle(written.clone()) && written.is_ok() {
+                lock(&self.queue).rows.push(Row::Withdrawn(intent.ticket));
+            }
+        }
+        written
+    }
+
+    /// Remembers why nothing could be written.
+    fn note(&self, failed: &Failed) {
+        *lock(&self.problem) = Some(failed.problem.clone());
     }
 
     /// Keeps records that could not be written for the next attempt, as many as may wait.
@@ -224,7 +320,7 @@ impl Shared {
         loop {
             let closed = self.wait_for_batch();
             // What could not be written waits for the next batch; changes are refused meanwhile.
-            if self.write(None).is_err() && !closed {
+            if self.write_patiently().is_err() && !closed {
                 std::thread::sleep(RETRY);
             }
             self.shorten_log();
@@ -237,11 +333,11 @@ impl Shared {
     /// Waits until a batch is due; returns whether the ledger is closing.
     fn wait_for_batch(&self) -> bool {
         let mut queue = lock(&self.queue);
-        while queue.rows.is_empty() && !queue.closed {
+        while queue.rows.is_empty() && queue.intents.is_empty() && !queue.closed {
             queue = self.wake.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
         let due = Instant::now() + MAX_WAIT;
-        while queue.rows.len() < MAX_WAITING && !queue.closed {
+        while queue.rows.len() < MAX_WAITING && queue.intents.is_empty() && !queue.closed {
             let Some(left) = due.checked_duration_since(Instant::now()) else { break };
             queue = self
                 .wake
@@ -261,12 +357,6 @@ impl Shared {
     }
 }
 
-fn unavailable(problem: &str) -> ToolError {
-    ToolError::new(Kind::Unavailable, "the ledger cannot record this call, so it does not run")
-        .hint("run `sinew doctor`; `ledger.mode = \"off\"` runs without records")
-        .source(problem.to_owned())
-}
-
 impl Ledger for SqliteLedger {
     fn intend<'a>(
         &'a self,
@@ -278,8 +368,18 @@ impl Ledger for SqliteLedger {
         Box::pin(async move {
             let ticket = Ticket(self.shared.next_ticket.fetch_add(1, Ordering::Relaxed));
             let row = Row::intent(ticket, opening, effects, paths, temporaries);
-            self.shared.write(Some(row))?;
-            Ok(ticket)
+            if self.shared.write_quickly(&row)? {
+                return Ok(ticket);
+            }
+            let (promise, waiting) = waiting::promise(ticket);
+            lock(&self.shared.queue).intents.push(Intent { row, ticket, promise });
+            if self.start_helper() {
+                self.shared.wake.notify_one();
+            } else {
+                // Without a thread nobody else can wait.
+                let _ = self.shared.write_patiently();
+            }
+            Ok(waiting.await?)
         })
     }
 
@@ -297,7 +397,7 @@ impl Ledger for SqliteLedger {
     }
 
     fn flush(&self) -> Result<(), ToolError> {
-        self.shared.write(None)
+        Ok(self.shared.write_patiently()?)
     }
 
     fn broken(&self) -> Option<String> {
@@ -311,7 +411,7 @@ impl Drop for SqliteLedger {
         self.shared.wake.notify_all();
         match lock(&self.helper).take() {
             Some(helper) => drop(helper.join()),
-            None => drop(self.shared.write(None)),
+            None => drop(self.shared.write_patiently()),
         }
     }
 }

@@ -69,7 +69,7 @@ async fn way(
     let contained = contain::contain(decoded, open)?;
     let judged = judge::judge(contained, open);
     let cleared = clear::clear(runtime, judged, open, options).await?;
-    let kept = keep::keep(runtime, cleared, open).await?;
+    let kept = keep::keep(runtime, cleared, open, options).await?;
     let ran = run::run(runtime, kept, open, options).await?;
     Ok(shape::shape(ran))
 }

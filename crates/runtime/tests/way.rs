@@ -1,12 +1,14 @@
 //! The stops of a call, seen from outside.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 use sinew_runtime::CallOptions;
 use sinew_tool::{
-    BeforeCall, BoxFuture, Cancel, Closing, Hook, Kind, Recorder, Reply, Request, ToolError,
+    BeforeCall, BoxFuture, Cancel, Closing, Effects, Hook, Kind, Ledger, Opening, Recorder, Reply,
+    Request, Ticket, ToolError,
 };
 
 use crate::deeds::{Bench, text};
@@ -103,6 +105,36 @@ async fn a_call_ends_when_it_is_taken_back_or_late() {
     request.deadline = Some(std::time::Instant::now() + std::time::Duration::from_millis(20));
     let reply = bench.runtime.call(request, CallOptions::default()).await;
     assert_eq!(reply.error.expect("an error").kind, Kind::Timeout);
+}
+
+/// Never gets an intent to the disk.
+struct Stuck;
+
+impl Ledger for Stuck {
+    fn intend<'a>(
+        &'a self,
+        _opening: &'a Opening,
+        _effects: Effects,
+        _paths: &'a [PathBuf],
+        _temporaries: &'a [PathBuf],
+    ) -> BoxFuture<'a, Result<Ticket, ToolError>> {
+        Box::pin(std::future::pending())
+    }
+    fn close(&self, _intent: Option<Ticket>, _closing: Closing) {}
+    fn flush(&self) -> Result<(), ToolError> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_change_that_waits_for_the_ledger_can_be_taken_back() {
+    let bench = Bench::new(|builder| builder.ledger(Arc::new(Stuck)));
+    let cancel = Cancel::default();
+    let options = CallOptions { cancel: cancel.clone(), ..CallOptions::default() };
+    let call = bench.start_with("c", "put", json!({"where": "a", "text": "x"}), options);
+    let (reply, ()) = futures_util::join!(call, async { cancel.cancel() });
+    assert_eq!(reply.error.expect("an error").kind, Kind::Cancelled);
+    assert_eq!(bench.content("a"), None);
 }
 
 #[tokio::test]

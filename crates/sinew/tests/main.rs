@@ -9,6 +9,7 @@
     reason = "a test fails loudly"
 )]
 
+mod busy;
 mod caller;
 mod cli;
 mod differential;

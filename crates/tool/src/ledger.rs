@@ -57,7 +57,8 @@ pub struct Closing {
 pub trait Ledger: Send + Sync {
     /// Commits the intent of a change before the change happens, with the names of the temporary
     /// files it may leave behind when the process dies. The future ends once the record survives
-    /// the death of the process; its error stops the change.
+    /// the death of the process; its error stops the change. It may wait, but not in one poll: the
+    /// first poll is on the thread that reads requests. Dropping it withdraws the intent.
     fn intend<'a>(
         &'a self,
         opening: &'a Opening,

@@ -68,6 +68,8 @@ pub(super) enum Row {
         intent: Option<Ticket>,
         closing: Box<Closing>,
     },
+    /// An intent came to nothing, because the call was taken back while it was written.
+    Withdrawn(Ticket),
 }
 
 impl Row {
@@ -129,17 +131,22 @@ impl Row {
                 .map(|_| ()),
             Self::Outcome { intent, closing } => {
                 insert_outcome(transaction, who, client, closing)?;
-                let Some(ticket) = intent else { return Ok(()) };
-                transaction
-                    .prepare_cached(
-                        "UPDATE record SET settled = 1 WHERE phase = 'intent' AND settled = 0
-                            AND ticket = ?1 AND pid = ?2 AND pid_started = ?3",
-                    )?
-                    .execute(params![ticket.0 as i64, who.mark.pid, who.mark.started])
-                    .map(|_| ())
+                intent.map_or(Ok(()), |ticket| settle(transaction, who, ticket))
             }
+            Self::Withdrawn(ticket) => settle(transaction, who, *ticket),
         }
     }
+}
+
+/// Marks an intent as one that nothing is left of to clean up.
+fn settle(transaction: &Transaction<'_>, who: &Who, ticket: Ticket) -> rusqlite::Result<()> {
+    transaction
+        .prepare_cached(
+            "UPDATE record SET settled = 1 WHERE phase = 'intent' AND settled = 0
+                AND ticket = ?1 AND pid = ?2 AND pid_started = ?3",
+        )?
+        .execute(params![ticket.0 as i64, who.mark.pid, who.mark.started])
+        .map(|_| ())
 }
 
 fn insert_outcome(

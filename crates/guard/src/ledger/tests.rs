@@ -2,6 +2,7 @@
 #![expect(clippy::disallowed_methods, reason = "the test looks at what really happened")]
 
 use std::process::Command;
+use std::task::Poll;
 
 use sinew_tool::Change;
 
@@ -46,11 +47,28 @@ fn ledger(dir: &std::path::Path) -> SqliteLedger {
 
 fn intend(ledger: &SqliteLedger, call_id: &str, temporaries: &[PathBuf]) -> Ticket {
     let opening = opening(call_id);
-    let mut intent = ledger.intend(&opening, Effects::CHANGE, &[], temporaries);
-    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-    match intent.as_mut().poll(&mut cx) {
-        std::task::Poll::Ready(ticket) => ticket.expect("the intent is recorded"),
-        std::task::Poll::Pending => panic!("an intent never waits"),
+    let intent = ledger.intend(&opening, Effects::CHANGE, &[], temporaries);
+    wait(intent).expect("the intent is recorded")
+}
+
+/// Wakes the thread that waits.
+struct Unpark(std::thread::Thread);
+
+impl std::task::Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Waits for a future on this thread.
+fn wait<T>(mut future: BoxFuture<'_, T>) -> T {
+    let waker = Arc::new(Unpark(std::thread::current())).into();
+    let mut cx = std::task::Context::from_waker(&waker);
+    loop {
+        match future.as_mut().poll(&mut cx) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => std::thread::park(),
+        }
     }
 }
 
@@ -186,11 +204,8 @@ fn a_ledger_that_cannot_write_refuses_changes_and_says_so() {
     let ledger = ledger(dir.path());
     std::fs::create_dir(dir.path().join("state/sinew.db")).expect("a directory in the way");
     let opening = opening("x");
-    let mut intent = ledger.intend(&opening, Effects::CHANGE, &[], &[]);
-    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-    let std::task::Poll::Ready(Err(error)) = intent.as_mut().poll(&mut cx) else {
-        panic!("the intent cannot be recorded");
-    };
+    let intent = ledger.intend(&opening, Effects::CHANGE, &[], &[]);
+    let error = wait(intent).expect_err("the intent cannot be recorded");
     assert_eq!(error.kind, Kind::Unavailable);
     assert!(ledger.broken().is_some());
 }
@@ -212,4 +227,63 @@ fn two_processes_share_a_database() {
     });
     drop((one, two));
     assert_eq!(rows(dir.path(), "SELECT call_id FROM record").len(), 200);
+}
+
+/// Holds the database of a directory as another process would.
+fn held(dir: &std::path::Path) -> Connection {
+    let connection = Connection::open(dir.join("state/sinew.db")).expect("the database");
+    connection.execute_batch("BEGIN IMMEDIATE").expect("nobody writes");
+    connection
+}
+
+/// A database that somebody else wrote blocked the thread that reads requests for five seconds.
+#[test]
+fn an_intent_waits_for_a_busy_database_without_blocking() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let ledger = ledger(dir.path());
+    intend(&ledger, "first", &[]);
+    let other = held(dir.path());
+    let (one, two) = (opening("one"), opening("two"));
+    let mut intents = [
+        ledger.intend(&one, Effects::CHANGE, &[], &[]),
+        ledger.intend(&two, Effects::CHANGE, &[], &[]),
+    ];
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    let before = Instant::now();
+    for intent in &mut intents {
+        assert!(intent.as_mut().poll(&mut cx).is_pending(), "it is not on disk");
+    }
+    ledger.close(None, closing("look", None));
+    let blocked = before.elapsed();
+    assert!(blocked < Duration::from_secs(1), "{blocked:?}");
+    assert!(ledger.broken().is_none(), "to wait is no failure");
+    drop(other);
+    for intent in intents {
+        wait(intent).expect("it is written in the end");
+    }
+    ledger.flush().expect("it writes");
+    assert_eq!(
+        rows(dir.path(), "SELECT phase || ' ' || call_id FROM record ORDER BY call_id"),
+        ["intent first", "outcome look", "intent one", "intent two"],
+        "nothing is lost and nothing is twice"
+    );
+}
+
+#[test]
+fn an_intent_that_is_withdrawn_leaves_nothing_open() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let ledger = ledger(dir.path());
+    intend(&ledger, "first", &[]);
+    let other = held(dir.path());
+    let opening = opening("withdrawn");
+    let mut intent = ledger.intend(&opening, Effects::CHANGE, &[], &[]);
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(intent.as_mut().poll(&mut cx).is_pending());
+    drop(intent);
+    drop(other);
+    intend(&ledger, "last", &[]);
+    drop(ledger);
+    // The helper may have been at it already: then it is recorded, and settled.
+    let open = "SELECT call_id FROM record WHERE settled = 0 ORDER BY seq";
+    assert_eq!(rows(dir.path(), open), ["first", "last"]);
 }

@@ -1,13 +1,14 @@
-//! keep: a change waits for its turn at its paths, and its intent is committed.
+//! keep: a change waits for its turn at its paths, and its intent is committed. A call that is taken
+//! back while it waits ends here.
 
 use std::path::PathBuf;
 
-use sinew_tool::{Context, Cost, Prepared, Ruling, ToolError};
+use sinew_tool::{Context, Cost, Kind, Prepared, Ruling, ToolError};
 
 use super::clear::Clear;
 use super::open::Open;
 use crate::order::Turns;
-use crate::runtime::Runtime;
+use crate::runtime::{CallOptions, Runtime};
 
 /// A call that may start.
 pub(super) struct Kept {
@@ -24,6 +25,7 @@ pub(super) async fn keep(
     runtime: &Runtime,
     clear: Clear,
     open: &mut Open,
+    options: &CallOptions,
 ) -> Result<Kept, ToolError> {
     let Clear { decoded, effects, context, temporaries, ruling } = clear;
     let cost = decoded.prepared.cost(&context.targets);
@@ -36,8 +38,19 @@ pub(super) async fn keep(
             .filter(|target| target.claim.access.changes())
             .map(|target| target.path.clone())
             .collect();
-        turns = Some(runtime.order.turns(changed.iter().map(PathBuf::as_path)).await);
-        open.entry.intend(effects, &changed, &temporaries).await?;
+        let kept = async {
+            let turns = runtime.order.turns(changed.iter().map(PathBuf::as_path)).await;
+            open.entry.intend(effects, &changed, &temporaries).await?;
+            Ok::<_, ToolError>(turns)
+        };
+        // Whatever need not wait is done before the flag is looked at.
+        turns = tokio::select! {
+            biased;
+            turns = kept => Some(turns?),
+            () = options.cancel.cancelled() => {
+                return Err(ToolError::new(Kind::Cancelled, "the call was cancelled"));
+            }
+        };
     }
     Ok(Kept { prepared: decoded.prepared, cost, context, ruling, turns })
 }
