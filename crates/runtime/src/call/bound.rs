@@ -1,5 +1,11 @@
 //! bound: a reply is cut to what its row may hold, and the full text goes to the store.
+//!
+//! The content and the structured result are measured each by itself, since clients show a model one
+//! or the other.
 
+use std::io;
+
+use serde_json::Value;
 use sinew_tool::{Block, Bound, Reply, Request, Tool};
 
 use crate::runtime::Runtime;
@@ -13,24 +19,35 @@ pub(super) fn bound(
 ) -> Reply {
     let row = tool.map_or(Bound::DEFAULT, Tool::bound);
     let limit = if reply.bounded { Bound::HARD } else { row };
-    let Some(text) = whole_text(&reply) else { return reply };
-    let Some(cut) = cut(text, limit) else { return reply };
+    if let Some(structured) = &mut reply.structured
+        && limit.max_bytes < size(structured)
+    {
+        shorten(structured, limit.max_bytes);
+        reply.meta.truncated = true;
+    }
+    let Some(cut) = cut_blocks(&reply.content, limit) else { return reply };
     let stored = runtime.store.as_ref().and_then(|store| {
         sinew_tool::call_id(&request.call_id)?;
-        store.put(&request.call_id, text).ok()
+        store.put(&request.call_id, &whole_text(&reply.content)).ok()
     });
     let note = match &stored {
         Some(path) => format!(
-            "\n[output cut after {} of {} lines; the full text is in {path}: read it from line {} \
-             or search it]",
+            "[output cut after {} of {} lines; the full text is in {path}: read it from line {} or \
+             search it]",
             cut.kept_lines,
             cut.all_lines,
             cut.kept_lines + 1
         ),
-        None => format!("\n[output cut after {} of {} lines]", cut.kept_lines, cut.all_lines),
+        None => format!("[output cut after {} of {} lines]", cut.kept_lines, cut.all_lines),
     };
-    let text = format!("{}{note}", text.get(..cut.kept_bytes).unwrap_or_default());
-    reply.content = vec![Block::Text { text }];
+    reply.content = cut.content;
+    match reply.content.last_mut() {
+        Some(Block::Text { text }) => {
+            text.push('\n');
+            text.push_str(&note);
+        }
+        _ => reply.content.push(Block::Text { text: note }),
+    }
     reply.meta.truncated = true;
     if let Some(path) = stored {
         reply.meta.output_id = Some(request.call_id.clone());
@@ -39,11 +56,124 @@ pub(super) fn bound(
     reply
 }
 
-/// Returns the one text of a reply; replies of several blocks bound themselves.
-fn whole_text(reply: &Reply) -> Option<&str> {
-    match reply.content.first() {
-        Some(Block::Text { text }) => Some(text),
-        _ => None,
+/// Returns every text of a reply, one after the other.
+fn whole_text(content: &[Block]) -> String {
+    let mut whole = String::new();
+    for block in content {
+        if let Block::Text { text } = block {
+            if !whole.is_empty() && !whole.ends_with('\n') {
+                whole.push('\n');
+            }
+            whole.push_str(text);
+        }
+    }
+    whole
+}
+
+/// What is left of the blocks of a reply.
+#[derive(Debug, PartialEq, Eq)]
+struct CutBlocks {
+    content: Vec<Block>,
+    kept_lines: usize,
+    all_lines: usize,
+}
+
+/// Cuts the blocks of a reply, or returns nothing where all of them fit. Texts share one limit.
+/// Pictures cannot be cut: one that takes the reply over the hard cap gives way to a line about it.
+fn cut_blocks(content: &[Block], limit: Bound) -> Option<CutBlocks> {
+    let mut left = limit;
+    let mut left_in_all = Bound::HARD.max_bytes;
+    let mut kept = Vec::with_capacity(content.len());
+    let (mut kept_lines, mut all_lines) = (0, 0);
+    let mut is_cut = false;
+    for block in content {
+        match block {
+            Block::Text { text } => {
+                let n_lines = text.lines().count();
+                all_lines += n_lines;
+                if is_cut {
+                    continue;
+                }
+                let cut = cut(text, left);
+                is_cut = cut.is_some();
+                let (n_bytes, n_lines) =
+                    cut.map_or((text.len(), n_lines), |cut| (cut.kept_bytes, cut.kept_lines));
+                kept_lines += n_lines;
+                left.max_bytes = left.max_bytes.saturating_sub(n_bytes);
+                left.max_lines = left.max_lines.map(|max| max.saturating_sub(n_lines));
+                left_in_all = left_in_all.saturating_sub(n_bytes);
+                if !is_cut || n_bytes != 0 {
+                    let text = text.get(..n_bytes).unwrap_or_default().to_owned();
+                    kept.push(Block::Text { text });
+                }
+            }
+            Block::Image { data, mime_type } if left_in_all < data.len() => {
+                is_cut = true;
+                let text = format!("[{mime_type} left out: {} bytes]", data.len());
+                kept.push(Block::Text { text });
+            }
+            Block::Image { data, .. } => {
+                left_in_all -= data.len();
+                kept.push(block.clone());
+            }
+        }
+    }
+    is_cut.then_some(CutBlocks { content: kept, kept_lines, all_lines })
+}
+
+/// Returns how many bytes a value has as JSON.
+fn size(value: &Value) -> usize {
+    /// Counts what is written.
+    struct Count(usize);
+
+    impl io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    let mut count = Count(0);
+    // Writing to a counter cannot fail.
+    let _ = serde_json::to_writer(&mut count, value);
+    count.0
+}
+
+/// Makes a value fit without another shape: its largest list loses its end, its largest text too.
+/// What fits in no other way becomes null.
+fn shorten(value: &mut Value, max_bytes: usize) {
+    while max_bytes < size(value) {
+        if !halve(value) {
+            *value = Value::Null;
+            return;
+        }
+    }
+    if let Some(truncated) = value.get_mut("truncated") {
+        *truncated = Value::Bool(true);
+    }
+}
+
+/// Halves the largest part of a value that can be halved; returns whether there was one.
+fn halve(value: &mut Value) -> bool {
+    match value {
+        Value::String(text) if !text.is_empty() => {
+            text.truncate(text.floor_char_boundary(text.len() / 2));
+            true
+        }
+        Value::Array(items) if 1 < items.len() => {
+            items.truncate(items.len() / 2);
+            true
+        }
+        Value::Array(items) => items.first_mut().is_some_and(halve),
+        Value::Object(fields) => {
+            let largest = fields.values_mut().max_by_key(|field| size(field));
+            largest.is_some_and(halve)
+        }
+        _ => false,
     }
 }
 
@@ -72,7 +202,7 @@ fn cut(text: &str, limit: Bound) -> Option<Cut> {
         kept_bytes = end;
         kept_lines += 1;
     }
-    if kept_lines == 0 {
+    if kept_lines == 0 && max_lines != 0 {
         kept_bytes = text.floor_char_boundary(limit.max_bytes);
     }
     let kept = text.get(..kept_bytes).unwrap_or_default();
@@ -89,6 +219,57 @@ mod tests {
         let limit = Bound { max_lines: Some(max_lines), max_bytes };
         let cut = cut(text, limit).map(|cut| (&text[..cut.kept_bytes], cut.kept_lines));
         assert_eq!(cut, kept);
+    }
+
+    fn texts(content: &[Block]) -> Vec<&str> {
+        let mut texts = Vec::new();
+        for block in content {
+            texts.push(match block {
+                Block::Text { text } => text.as_str(),
+                Block::Image { .. } => "",
+            });
+        }
+        texts
+    }
+
+    /// Only the first text counted, and only where it came first.
+    #[test]
+    fn every_block_counts() {
+        let text = |text: &str| Block::Text { text: text.to_owned() };
+        let image = |n| Block::Image { data: "x".repeat(n), mime_type: String::from("image/png") };
+        let limit = Bound { max_lines: Some(3), max_bytes: 10 };
+        let check = |content: &[Block], kept: Option<(&[&str], usize, usize)>| {
+            let cut = cut_blocks(content, limit);
+            let cut = cut.as_ref().map(|cut| (texts(&cut.content), cut.kept_lines, cut.all_lines));
+            let cut = cut.as_ref().map(|(texts, kept, all)| (texts.as_slice(), *kept, *all));
+            assert_eq!(cut, kept);
+        };
+        check(&[text("a\nb\n"), text("c")], None);
+        check(&[text("a\nb\n"), text("c\nd"), text("e")], Some((&["a\nb\n", "c"], 3, 5)));
+        check(&[text("a\nb\nc"), text("d")], Some((&["a\nb\nc"], 3, 4)));
+        check(&[text("12345678"), text("90\nab")], Some((&["12345678", "90"], 1, 3)));
+        check(&[image(100), text("12345678901")], Some((&["", "1234567890"], 0, 1)));
+        let left_out = "[image/png left out: 1048577 bytes]";
+        check(&[text("a"), image(1_048_577), image(3)], Some((&["a", left_out, ""], 1, 1)));
+    }
+
+    #[test]
+    fn structured_results_keep_their_shape() {
+        let rows: Vec<usize> = (0..1_000).collect();
+        let mut value = serde_json::json!({ "rows": rows, "truncated": false, "root": "/r" });
+        shorten(&mut value, 100);
+        assert!(size(&value) <= 100, "{value}");
+        assert_eq!((&value["truncated"], &value["root"]), (&Value::Bool(true), &"/r".into()));
+        assert_eq!(value["rows"][3], 3, "{value}");
+        let mut text = serde_json::json!({ "content": "é".repeat(1_000) });
+        shorten(&mut text, 64);
+        assert!(size(&text) <= 64 && text["content"].as_str().is_some_and(|t| !t.is_empty()));
+        let mut deep = serde_json::json!([[["x".repeat(1_000)]]]);
+        shorten(&mut deep, 64);
+        assert!(size(&deep) <= 64 && deep[0][0][0].is_string(), "{deep}");
+        let mut odd = serde_json::json!({ "a": 1, "b": 2 });
+        shorten(&mut odd, 4);
+        assert_eq!(odd, Value::Null);
     }
 
     #[test]
