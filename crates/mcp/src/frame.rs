@@ -77,6 +77,14 @@ pub(crate) fn parse(line: &[u8]) -> Result<(Frame<'_>, Kind), Fault> {
     Ok((frame, kind))
 }
 
+/// Returns the one spelling of an id: a text can be written with escapes or without.
+pub(crate) fn key(id: &RawValue) -> String {
+    match serde_json::from_str::<serde_json::Value>(id.get()) {
+        Ok(id) => id.to_string(),
+        Err(_) => id.get().to_owned(),
+    }
+}
+
 /// Returns whether a JSON text can be a request id.
 fn is_id(text: &str) -> bool {
     match text.as_bytes().first() {

@@ -88,8 +88,9 @@ pub fn serve(runtime: Arc<Runtime>, options: Options, stream: Stream) -> io::Res
     Ok(())
 }
 
-/// The calls that did not finish on the reading thread, by request id as JSON.
-type Moved = Arc<Mutex<HashMap<String, Cancel>>>;
+/// The calls that did not finish on the reading thread, by request id as JSON; nothing stands for one
+/// whose answer is on its way.
+type Moved = Arc<Mutex<HashMap<String, Option<Cancel>>>>;
 
 struct Connection {
     engine: Arc<Engine>,
@@ -204,7 +205,7 @@ impl Connection {
             let _ = self.flush();
         }
         let answered = match kind {
-            Kind::Request => self.answer(frame),
+            Kind::Request => self.refuse(frame) || self.answer(frame),
             Kind::Notification => self.cancel(frame),
             Kind::Response => false,
         };
@@ -213,9 +214,29 @@ impl Connection {
         }
     }
 
+    /// Refuses a request that no way could answer; returns whether it was one.
+    fn refuse(&mut self, frame: &Frame<'_>) -> bool {
+        let Some(id) = frame.id else { return false };
+        let waits =
+            |id: &str| self.owed.waits(id) || matches!(locked(&self.moved).get(id), Some(Some(_)));
+        // An id must not be used twice in a session, says the specification under "Requests". After
+        // the answer it does no harm; before, one of the two would get the answer of the other.
+        let problem = if waits(&frame::key(id)) {
+            (INVALID_REQUEST, "a request of this `id` is not answered yet; give each its own")
+        } else if frame.method.as_deref() == Some("tools/list") && has_cursor(frame.params) {
+            (INVALID_PARAMS, "this `cursor` is unknown: the list has one page; leave it out")
+        } else {
+            return false;
+        };
+        let (code, message) = (problem.0, problem.1.to_owned());
+        let fault = Fault { code, message, id: Some(id.get().to_owned()) };
+        frame::write_fault(&mut self.answers, &fault);
+        true
+    }
+
     /// Answers a request on this thread where that is possible; returns whether it was.
     fn answer(&mut self, frame: &Frame<'_>) -> bool {
-        let (Some(id), Some(method)) = (frame.id.map(RawValue::get), &frame.method) else {
+        let (Some(id), Some(method)) = (frame.id, &frame.method) else {
             return false;
         };
         if !self.engine.options.inline {
@@ -223,13 +244,13 @@ impl Connection {
         }
         match (method.as_ref(), frame.params) {
             ("ping", None) if self.is_shaken() => {
-                frame::write_result(&mut self.answers, id, b"{}");
+                frame::write_result(&mut self.answers, id.get(), b"{}");
                 true
             }
             ("tools/list", params) => {
                 let Some(stateless) = self.list_shape(params) else { return false };
                 let shown = self.engine.shown();
-                frame::write_result(&mut self.answers, id, shown.bytes(stateless));
+                frame::write_result(&mut self.answers, id.get(), shown.bytes(stateless));
                 true
             }
             ("tools/call", Some(params)) => self.call(id, params),
@@ -246,10 +267,7 @@ impl Connection {
     fn list_shape(&self, params: Option<&RawValue>) -> Option<bool> {
         let Some(params) = params else { return self.is_shaken().then_some(false) };
         let params: ListParams<'_> = serde_json::from_str(params.get()).ok()?;
-        match params.cursor {
-            None => self.shape(params.meta.as_ref()),
-            Some(_) => None,
-        }
+        self.shape(params.meta.as_ref())
     }
 
     /// Returns whether a request is answered in the stateless shape, by the version it carries or
@@ -265,7 +283,7 @@ impl Connection {
     }
 
     /// Polls a call once on this thread: a cheap one is done, any other moves to the runtime.
-    fn call(&mut self, id: &str, params: &RawValue) -> bool {
+    fn call(&mut self, id: &RawValue, params: &RawValue) -> bool {
         let Ok(params) = serde_json::from_str::<CallParams<'_>>(params.get()) else { return false };
         if params.task.is_some() || params.input_responses.is_some() {
             return false;
@@ -294,12 +312,12 @@ impl Connection {
         let entered = handle.enter();
         match call.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(reply) => {
-                reply::write(&mut self.answers, id, reply::result(reply), stateless);
+                reply::write(&mut self.answers, id.get(), reply::result(reply), stateless);
                 self.place = Some(call);
             }
             Poll::Pending => {
                 drop(entered);
-                self.move_on(&handle, id.to_owned(), stateless, cancel, call);
+                self.move_on(&handle, id, stateless, cancel, call);
             }
         }
         true
@@ -309,15 +327,17 @@ impl Connection {
     fn move_on(
         &self,
         handle: &Handle,
-        id: String,
+        id: &RawValue,
         stateless: bool,
         cancel: Cancel,
         call: ReusableBoxFuture<'static, Reply>,
     ) {
         let (moved, output) = (Arc::clone(&self.moved), self.output.clone());
-        locked(&moved).insert(id.clone(), cancel.clone());
+        let (key, id) = (frame::key(id), id.get().to_owned());
+        locked(&moved).insert(key.clone(), Some(cancel.clone()));
         handle.spawn(async move {
             let reply = call.await;
+            locked(&moved).insert(key.clone(), None);
             // A request that the client took back gets no answer.
             if !cancel.is_cancelled() {
                 let mut answer = Vec::new();
@@ -325,7 +345,11 @@ impl Connection {
                 // A client that is gone is noticed by the reading thread.
                 let _ = output.write(&answer);
             }
-            locked(&moved).remove(&id);
+            let mut moved = locked(&moved);
+            // The client may have used the id again as soon as it had the answer.
+            if let Some(None) = moved.get(&key) {
+                moved.remove(&key);
+            }
         });
     }
 
@@ -340,9 +364,9 @@ impl Connection {
         else {
             return false;
         };
-        let id = params.request_id.get();
-        self.owed.settle(id);
-        let cancel = locked(&self.moved).get(id).cloned();
+        let id = frame::key(params.request_id);
+        self.owed.settle(&id);
+        let cancel = locked(&self.moved).get(&id).cloned().flatten();
         cancel.inspect(Cancel::cancel).is_some()
     }
 
@@ -375,11 +399,10 @@ impl Connection {
             return;
         }
         let owed = self.owed.clone();
-        if let (Kind::Request, Some(id)) = (kind, &id) {
-            owed.add(id.clone());
-        }
+        let id = frame.id.filter(|_| kind == Kind::Request).map(frame::key);
+        id.iter().for_each(|id| owed.add(id.clone()));
         let Some(library) = self.library() else { return };
-        let left = match id.filter(|_| kind == Kind::Request) {
+        let left = match id {
             Some(id) => library.answer_first(message, &id, &owed),
             None => Some(message),
         };
@@ -453,7 +476,8 @@ impl Connection {
     /// Waits for the answers that are still due, unless nobody is there to read them.
     fn drain(&mut self, gone: &dyn Fn() -> bool) {
         let until = Instant::now() + DRAIN;
-        let due = || self.engine.is_busy() || !self.owed.is_empty();
+        let due =
+            || self.engine.is_busy() || !self.owed.is_empty() || !locked(&self.moved).is_empty();
         while due() && !gone() && Instant::now() < until {
             std::thread::sleep(DRAIN_STEP);
         }
@@ -482,6 +506,13 @@ fn carries_version(frame: &Frame<'_>) -> bool {
                 meta.version.as_deref() == Some(crate::STATELESS)
                     && meta.capabilities.is_some_and(|value| value.get().starts_with('{'))
             })
+}
+
+/// Returns whether a list is asked for from a place on; no list of ours gave one out.
+fn has_cursor(params: Option<&RawValue>) -> bool {
+    params
+        .and_then(|params| serde_json::from_str::<ListParams<'_>>(params.get()).ok())
+        .is_some_and(|params| params.cursor.is_some())
 }
 
 /// Methods that this server has and whose parameters are required.

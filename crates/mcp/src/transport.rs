@@ -1,9 +1,9 @@
 //! The two ends of the connection as the rest sees them: a writer that every thread shares, and
 //! the transport under the protocol library.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rmcp::model::ServerResult;
 use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
@@ -26,29 +26,46 @@ impl Output {
     }
 }
 
-/// What the protocol library owes the client, by request id as JSON.
+/// What the protocol library owes the client, by request id as JSON, and whether the answer is on
+/// its way.
 #[derive(Clone, Default)]
-pub(crate) struct Owed(Arc<Mutex<HashSet<String>>>, Arc<Notify>);
+pub(crate) struct Owed(Arc<Mutex<HashMap<String, bool>>>, Arc<Notify>);
 
 impl Owed {
+    fn locked(&self) -> MutexGuard<'_, HashMap<String, bool>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn add(&self, id: String) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
+        self.locked().insert(id, false);
+    }
+
+    /// The answer is about to be written: once the client has it, the id is free.
+    fn answering(&self, id: &str) {
+        if let Some(is_answered) = self.locked().get_mut(id) {
+            *is_answered = true;
+        }
     }
 
     pub(crate) fn settle(&self, id: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        self.locked().remove(id);
         self.1.notify_one();
     }
 
     /// Waits until one request is answered. One waiter at a time.
     pub(crate) async fn settled(&self, id: &str) {
-        while self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(id) {
+        while self.locked().contains_key(id) {
             self.1.notified().await;
         }
     }
 
+    /// Returns whether a request of this id waits for its answer.
+    pub(crate) fn waits(&self, id: &str) -> bool {
+        self.locked().get(id) == Some(&false)
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        self.locked().is_empty()
     }
 }
 
@@ -75,23 +92,22 @@ impl Transport<RoleServer> for Channel {
         async move {
             let mut bytes = serde_json::to_vec(&message)?;
             bytes.push(b'\n');
+            let id = match &message {
+                TxJsonRpcMessage::<RoleServer>::Response(response) => Some(&response.id),
+                TxJsonRpcMessage::<RoleServer>::Error(error) => error.id.as_ref(),
+                _ => None,
+            };
+            let id = id.and_then(|id| serde_json::to_string(id).ok());
+            id.iter().for_each(|id| owed.answering(id));
             let written = output.write(&bytes);
-            // What cannot be written is not owed any longer either.
-            match &message {
-                TxJsonRpcMessage::<RoleServer>::Response(response) => {
-                    let shakes = matches!(response.result, ServerResult::InitializeResult(_));
-                    if shakes && written.is_ok() {
-                        shaken();
-                    }
-                    settle(&owed, &response.id);
-                }
-                TxJsonRpcMessage::<RoleServer>::Error(error) => {
-                    if let Some(id) = &error.id {
-                        settle(&owed, id);
-                    }
-                }
-                _ => {}
+            if let TxJsonRpcMessage::<RoleServer>::Response(response) = &message
+                && matches!(response.result, ServerResult::InitializeResult(_))
+                && written.is_ok()
+            {
+                shaken();
             }
+            // What cannot be written is not owed any longer either.
+            id.iter().for_each(|id| owed.settle(id));
             written
         }
     }
@@ -102,11 +118,5 @@ impl Transport<RoleServer> for Channel {
 
     async fn close(&mut self) -> io::Result<()> {
         Ok(())
-    }
-}
-
-fn settle(owed: &Owed, id: &rmcp::model::RequestId) {
-    if let Ok(id) = serde_json::to_string(id) {
-        owed.settle(&id);
     }
 }

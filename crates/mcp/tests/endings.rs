@@ -46,6 +46,59 @@ fn a_cancelled_call_gets_no_answer_and_is_recorded() {
     }
 }
 
+/// The second request took the place of the first, which could then not be cancelled any more.
+#[test]
+fn an_id_that_waits_for_its_answer_is_refused() {
+    for inline in [true, false] {
+        let mut client = Client::start(inline);
+        client.shake_hands();
+        client.send(&call(1, 60_000, ""));
+        client.send(&call(1, 1, ""));
+        client.send(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
+        for _ in 0..2 {
+            let refused = client.receive();
+            assert_eq!(id(&refused), 1);
+            assert!(
+                refused.contains("-32600") && refused.contains("not answered yet"),
+                "{refused}"
+            );
+        }
+        client.send(
+            r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#,
+        );
+        // Once it is answered an id does no harm.
+        for _ in 0..20 {
+            client.send(&call(2, 1, ""));
+            let answer = client.receive();
+            assert!(id(&answer) == 2 && answer.contains("\"t2\""), "{answer}");
+        }
+        assert!(client.finish().is_empty());
+    }
+}
+
+/// An id with escapes was never struck off, so that the end waited for its answer.
+#[test]
+fn an_id_counts_however_it_is_spelt() {
+    for inline in [true, false] {
+        let mut client = Client::start(inline);
+        client.shake_hands();
+        let spelt = |id: &str| {
+            let call = call(1, 60_000, "");
+            call.replace(r#""id":1"#, &format!(r#""id":{id}"#))
+        };
+        client.send(&spelt(r#""\u0061""#));
+        client.send(&spelt(r#""a""#));
+        let refused = client.receive();
+        assert!(refused.contains("not answered yet"), "{refused}");
+        client.send(
+            r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"a"}}"#,
+        );
+        let began = Instant::now();
+        assert!(client.finish().is_empty());
+        assert!(began.elapsed() < Duration::from_secs(10));
+    }
+}
+
 #[test]
 fn progress_is_told_to_clients_that_ask() {
     let mut client = Client::start(true);
