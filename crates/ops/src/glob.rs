@@ -19,6 +19,7 @@ use sinew_tool::{
 };
 
 use crate::best::Best;
+use crate::names::Names;
 use crate::pattern;
 use crate::watch::Watch;
 
@@ -279,10 +280,12 @@ impl Drop for Finder<'_> {
 
 fn shape(_args: &Args, out: Out, shaping: &Shaping<'_>) -> Reply {
     let mut text = String::new();
+    let mut names = Names::default();
     for found in &out.files {
-        text.push_str(&shaping.shown(&found.path));
+        text.push_str(&names.row(shaping.cwd, &found.path));
         text.push('\n');
     }
+    names.explain(&mut text);
     if out.files.is_empty() {
         text.push_str("no files match\n");
     } else if (out.files.len() as u64) < out.total {

@@ -18,6 +18,7 @@ use sinew_tool::{
 
 use crate::glob::{finish, search_path};
 use crate::kept::{Kept, MAX_BYTES};
+use crate::names::Names;
 use crate::pattern::{self, Filter, RegexKey};
 use crate::search::{Engine, Matches, Plan, Searched};
 use crate::watch::Watch;
@@ -41,7 +42,8 @@ pub struct Args {
     /// The file or directory; `None` is the configured one or the working directory.
     #[serde(default)]
     pub path: Option<String>,
-    /// Which files, as ripgrep's `--glob`. Does not apply to a file named itself.
+    /// Which files, as ripgrep's `--glob`, except that ignored files stay out: what a project
+    /// ignores is searched only when it is named as the path. Does not apply to a file named itself.
     #[serde(default)]
     pub glob: Option<String>,
     /// Which files, as ripgrep's `--type`. Does not apply to a file named itself.
@@ -188,7 +190,12 @@ pub const NATIVE: Row<Grep> = Row {
     params: &[
         Param::required("pattern", "pattern", ParamKind::String, ""),
         Param::optional("path", "path", ParamKind::String, "File or directory"),
-        Param::optional("glob", "glob", ParamKind::String, "e.g. *.{ts,tsx}, !*.min.js"),
+        Param::optional(
+            "glob",
+            "glob",
+            ParamKind::String,
+            "e.g. *.{ts,tsx}, !*.min.js; ignored files stay out",
+        ),
         Param::optional("type", "file_type", ParamKind::String, "e.g. rust, py"),
         Param::optional(
             "output_mode",
@@ -507,8 +514,9 @@ fn shape(args: &Args, out: Out, shaping: &Shaping<'_>) -> Reply {
     let mut text = String::new();
     let context = args.before.or(args.after).or(args.context).is_some_and(|n| 0 < n);
     let mut begun = false;
+    let mut names = Names::default();
     for file in &out.files {
-        let path = shaping.shown(&file.path);
+        let path = names.row(shaping.cwd, &file.path);
         match args.mode {
             Mode::FilesWithMatches => text.push_str(&format!("{path}\n")),
             Mode::Count => text.push_str(&format!("{path}:{}\n", file.count)),
@@ -528,6 +536,7 @@ fn shape(args: &Args, out: Out, shaping: &Shaping<'_>) -> Reply {
             }
         }
     }
+    names.explain(&mut text);
     if out.files.is_empty() {
         text.push_str(if args.offset == 0 { "no matches\n" } else { "no more matches\n" });
     }

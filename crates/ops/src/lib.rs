@@ -20,6 +20,7 @@ mod diff;
 mod kept;
 mod lines;
 mod marks;
+mod names;
 mod nearest;
 mod pattern;
 mod replace;

@@ -5,7 +5,7 @@
 //! cut; the total is that of everything. Only rows that are kept are asked for size and time.
 
 use std::cmp::Ordering;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use serde::Deserialize;
@@ -17,6 +17,7 @@ use sinew_tool::{
 
 use crate::best::Best;
 use crate::glob::{finish, search_path};
+use crate::names::Names;
 use crate::pattern;
 use crate::time::iso;
 use crate::watch::Watch;
@@ -233,6 +234,7 @@ impl Drop for Lister<'_> {
 
 fn shape(_args: &Args, out: Out, _shaping: &Shaping<'_>) -> Reply {
     let mut text = String::new();
+    let mut names = Names::default();
     for row in &out.rows {
         let size = match (row.kind, row.size) {
             (FileKind::File, Some(size)) => size.to_string(),
@@ -240,9 +242,10 @@ fn shape(_args: &Args, out: Out, _shaping: &Shaping<'_>) -> Reply {
         };
         let time = row.modified_iso().unwrap_or_else(|| String::from("-"));
         let end = if row.kind == FileKind::Directory { "/" } else { "" };
-        let name = row.path.to_string_lossy();
+        let name = names.row(Path::new(""), &row.path);
         text.push_str(&format!("{} {size} {time} {name}{end}\n", row.kind.as_str()));
     }
+    names.explain(&mut text);
     let n_rows = out.rows.len() as u64;
     if out.rows.is_empty() && out.total == 0 {
         text.push_str("the directory is empty\n");

@@ -74,7 +74,16 @@ fn compile(key: &RegexKey) -> Result<RegexMatcher, ToolError> {
 }
 
 /// Makes one line of the several lines of a syntax error: its reason, and where it points.
-fn regex_error(pattern: &str, text: &str) -> ToolError {
+pub(crate) fn regex_error(pattern: &str, text: &str) -> ToolError {
+    if text.contains("exceeds size limit") {
+        return ToolError::argument(
+            "pattern",
+            format!("needs more than {MAX_SIZE} bytes compiled"),
+        )
+        .hint("use fewer or smaller repetitions such as {1000}");
+    }
+    // Without a place where only the compiler finds it.
+    let too_deep = text.starts_with("error parsing pattern");
     let reason = text.lines().rev().find_map(|line| line.strip_prefix("error: "));
     let reason = reason.unwrap_or_else(|| text.lines().next().unwrap_or_default());
     // The pattern is shown behind four blanks and in a group of the matcher's own; an error at the
@@ -86,6 +95,10 @@ fn regex_error(pattern: &str, text: &str) -> ToolError {
         at => Some(at - 6),
     });
     let place = column.map_or(String::new(), |column| format!(" at character {column}"));
+    if too_deep || reason.contains("maximum number of nested") {
+        return ToolError::argument("pattern", format!("is nested more than 250 deep{place}"))
+            .hint("take groups out of one another, or search several times");
+    }
     let error = ToolError::argument(
         "pattern",
         format!("is not a valid regular expression{place}: {}", reason.trim_end_matches('.')),
@@ -166,10 +179,11 @@ impl Filter {
     ) -> Result<Self, ToolError> {
         let mut globs = OverrideBuilder::new(root);
         short_enough("glob", glob.unwrap_or_default(), MAX_GLOB_BYTES)?;
+        let refused = |error: ignore::Error| filter_error(glob.unwrap_or_default(), &error);
         if let Some(glob) = glob {
-            globs.add(glob).map_err(|error| glob_words(&error))?;
+            globs.add(glob).map_err(refused)?;
         }
-        let globs = globs.build().map_err(|error| glob_words(&error))?;
+        let globs = globs.build().map_err(refused)?;
         Ok(Self { globs, types: types(file_type)? })
     }
 
@@ -193,8 +207,13 @@ impl Filter {
     }
 }
 
-fn glob_words(error: &ignore::Error) -> ToolError {
-    ToolError::argument("glob", format!("is not a valid glob: {error}"))
+/// Tells what is wrong with a glob of a filter, and where: as for any glob, where that finds it too.
+fn filter_error(glob: &str, error: &ignore::Error) -> ToolError {
+    let plain = glob.strip_prefix('!').unwrap_or(glob);
+    match GlobBuilder::new(plain).literal_separator(true).build() {
+        Err(error) => glob_error("glob", glob, error.kind()),
+        Ok(_) => ToolError::argument("glob", format!("is not a valid glob: {error}")),
+    }
 }
 
 fn types(name: Option<&str>) -> Result<Types, ToolError> {

@@ -154,6 +154,7 @@ impl Read for Paced<'_> {
             return Err(io::Error::other("the search is over"));
         }
         let n = self.file.read(buffer)?;
+        self.watch.read(n);
         match self.left.checked_sub(n as u64) {
             Some(left) => self.left = left,
             None => {

@@ -15,13 +15,23 @@ pub(crate) struct Watch<'a> {
     until: Instant,
     out_of_time: AtomicBool,
     n_seen: AtomicU64,
+    n_bytes: AtomicU64,
 }
+
+/// How many bytes are read between two words about it.
+const STEP: u64 = 1 << 20;
 
 impl<'a> Watch<'a> {
     pub(crate) fn new(cx: &'a Context) -> Self {
         let own = cx.world.clock.now() + Duration::from_millis(cx.settings.search_timeout_ms);
         let until = cx.deadline.map_or(own, |deadline| deadline.min(own));
-        Self { cx, until, out_of_time: AtomicBool::new(false), n_seen: AtomicU64::new(0) }
+        Self {
+            cx,
+            until,
+            out_of_time: AtomicBool::new(false),
+            n_seen: AtomicU64::new(0),
+            n_bytes: AtomicU64::new(0),
+        }
     }
 
     /// Returns whether the search must stop.
@@ -45,9 +55,32 @@ impl<'a> Watch<'a> {
         let every = u64::from(EVERY);
         let before = self.n_seen.fetch_add(every, Ordering::Relaxed);
         if 0 < before {
-            self.cx.progress.report(before, "entries looked at");
+            self.tell();
         }
         self.over()
+    }
+
+    /// Takes note of bytes that were read: a large file is searched long after its entry was seen.
+    pub(crate) fn read(&self, n: usize) {
+        let n = n as u64;
+        let before = self.n_bytes.fetch_add(n, Ordering::Relaxed);
+        if before / STEP < (before + n) / STEP {
+            self.tell();
+        }
+    }
+
+    /// Says how far the search is. The number counts both kinds of work, so that it only grows.
+    fn tell(&self) {
+        let every = u64::from(EVERY);
+        let entries = self.n_seen.load(Ordering::Relaxed).saturating_sub(every);
+        let mib = self.n_bytes.load(Ordering::Relaxed) / STEP;
+        match mib {
+            0 => self.cx.progress.report(entries, "entries looked at"),
+            _ => {
+                let what = format!("steps: {entries} entries looked at, {mib} MiB read");
+                self.cx.progress.report(entries + mib, &what);
+            }
+        }
     }
 
     /// Returns whether the time ran out.
@@ -89,6 +122,18 @@ mod tests {
         assert_eq!(
             *told.lock().expect("unpoisoned"),
             ["64 entries looked at", "128 entries looked at", "192 entries looked at"]
+        );
+        // It fell silent while the files were read that the walk had found.
+        told.lock().expect("unpoisoned").clear();
+        for _ in 0..40 {
+            watch.read(64 * 1024);
+        }
+        assert_eq!(
+            *told.lock().expect("unpoisoned"),
+            [
+                "193 steps: 192 entries looked at, 1 MiB read",
+                "194 steps: 192 entries looked at, 2 MiB read"
+            ]
         );
     }
 }

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 use sinew_tool::{
-    Access, Bound, Claim, Context, Cost, Expect, Facts, FileError, FileSettings, Links, Operation,
-    Param, ParamKind, Preset, Preview, Reply, Row, Shaping, Targets, ToolError,
+    Access, Bound, Claim, Context, Cost, Expect, Facts, FileError, FileSettings, Kind, Links,
+    Operation, Param, ParamKind, Preset, Preview, Reply, Row, Shaping, Targets, ToolError,
 };
 
 use crate::diff;
@@ -76,6 +76,17 @@ impl Operation for Write {
     type Args = Args;
     type Out = Out;
 
+    fn check(args: &Args) -> Result<(), ToolError> {
+        if 1 < args.path.len() && args.path.ends_with('/') {
+            let problem = format!("a path that ends in a slash names no file: {}", args.path);
+            return Err(ToolError::new(Kind::InvalidPath, problem).hint(
+                "name the file to write in it; a directory needs no call of its own, since the \
+                 missing ones above a file are created",
+            ));
+        }
+        Ok(())
+    }
+
     fn claims(args: &Args, _settings: &FileSettings) -> Vec<Claim> {
         let links = if args.follow_links { Links::Follow } else { Links::Refuse };
         let access = Access::Write { parents: args.parents, links };
@@ -135,4 +146,24 @@ fn shape(_args: &Args, out: Out, shaping: &Shaping<'_>) -> Reply {
         shaping.shown(&out.path),
         out.bytes_written
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use sinew_testkit::{MemoryWorld, call};
+
+    use super::*;
+
+    /// It was said of a new directory that there was no such file.
+    #[test]
+    fn a_path_that_ends_in_a_slash_is_no_file() {
+        let world = MemoryWorld::new();
+        for path in ["newd/", "a/b//"] {
+            let reply = call(&world, &NATIVE.tool(), json!({"file_path": path, "content": "x"}));
+            let error = reply.error.expect("an error");
+            assert_eq!(error.kind, Kind::InvalidPath);
+            assert_eq!(error.message, format!("a path that ends in a slash names no file: {path}"));
+        }
+    }
 }

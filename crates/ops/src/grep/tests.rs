@@ -336,3 +336,51 @@ proptest! {
         prop_assert_eq!(reply.meta.truncated, follows);
     }
 }
+
+#[test]
+fn what_is_wrong_with_a_pattern_is_told_with_its_place() {
+    for (args, words) in [
+        (json!({"pattern": "x", "glob": "src/{a"}), "`glob` is not a valid glob at character 5: "),
+        (json!({"pattern": "x", "glob": "!é[b"}), "`glob` is not a valid glob at character 3: "),
+        (
+            json!({"pattern": format!("{}a{}", "(".repeat(300), ")".repeat(300))}),
+            "`pattern` is nested more than 250 deep at character 250\n\ntake groups out",
+        ),
+        (
+            json!({"pattern": "(a{1000}){1000}"}),
+            "`pattern` needs more than 16777216 bytes compiled\n\nuse fewer or smaller repetitions",
+        ),
+    ] {
+        let reply = call(&world(), &NATIVE.tool(), args);
+        assert!(text(&reply).contains(words), "{words}: {}", text(&reply));
+    }
+    let error = pattern::regex_error("x", "error parsing pattern 0").to_string();
+    assert_eq!(error, "argument `pattern` is nested more than 250 deep");
+}
+
+/// A name with a line feed looked like two files.
+#[test]
+fn names_cannot_make_rows() {
+    let world = MemoryWorld::new();
+    world.file("plain", "fn\n").file("one\ntwo", "fn\n");
+    let note = "[names in double quotes have escapes: \\n is a line feed, \\351 a byte]";
+    for (tool, args, rows) in [
+        (
+            NATIVE.tool(),
+            json!({"pattern": "fn", "output_mode": "content"}),
+            ["\"one\\ntwo\":1:fn", "plain:1:fn", note],
+        ),
+        (
+            NATIVE.tool(),
+            json!({"pattern": "fn", "output_mode": "count"}),
+            ["\"one\\ntwo\":1", "plain:1", note],
+        ),
+        (crate::glob::NATIVE.tool(), json!({"pattern": "*"}), ["\"one\\ntwo\"", "plain", note]),
+        (crate::list::NATIVE.tool(), json!({}), ["\"one\\ntwo\"", " plain", note]),
+    ] {
+        let reply = call(&world, &tool, args);
+        let lines: Vec<&str> = text(&reply).lines().collect();
+        assert_eq!(lines.len(), 3, "{lines:?}");
+        assert!(lines.iter().zip(rows).all(|(line, row)| line.ends_with(row)), "{lines:?}");
+    }
+}

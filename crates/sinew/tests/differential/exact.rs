@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use sinew::{Dialect, FileSettings, Param, ParamKind, Preset, Reply, Row, Shaping, Tool};
+use sinew::{Bound, Dialect, FileSettings, Param, ParamKind, Preset, Reply, Row, Shaping, Tool};
 use sinew_ops::{glob, grep};
 
 /// The dialect.
@@ -54,10 +54,14 @@ const GREP: Row<grep::Grep> = Row {
         Param::optional("context", "context", COUNT, ""),
     ],
     shape: shape_grep,
+    bound: BOUNDLESS,
     ..grep::NATIVE
 };
 
-const GLOB: Row<glob::Glob> = Row { shape: shape_glob, ..glob::NATIVE };
+const GLOB: Row<glob::Glob> = Row { shape: shape_glob, bound: BOUNDLESS, ..glob::NATIVE };
+
+/// Answers are compared whole.
+const BOUNDLESS: Bound = Bound { max_lines: None, max_bytes: usize::MAX };
 
 fn spelled(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| char::from(*byte)).collect()
@@ -109,7 +113,6 @@ fn shape_grep(_: &grep::Args, out: grep::Out, _: &Shaping<'_>) -> Reply {
     }))
 }
 
-/// A reply without text, which would be cut.
 fn structured(value: Value) -> Reply {
     let mut reply = Reply::text("");
     reply.structured = Some(value);
