@@ -115,6 +115,7 @@ fn nightly(args: &[String]) -> Result<()> {
     let status = Command::new("cargo")
         .args(["test", "--workspace"])
         .env("SINEW_TEST_ROUNDS", NIGHTLY_ROUNDS)
+        .env("PROPTEST_CASES", NIGHTLY_CASES)
         .current_dir(root())
         .status()
         .context("cargo does not start")?;
@@ -130,6 +131,9 @@ fn nightly(args: &[String]) -> Result<()> {
 
 /// How many times as long the tests that repeat themselves (races, kills) go on at night.
 const NIGHTLY_ROUNDS: &str = "10";
+
+/// How many cases a property is tried on at night; by day, 256.
+const NIGHTLY_CASES: &str = "20000";
 
 fn refuse(args: &[String]) -> Result<()> {
     match args.first() {

@@ -119,6 +119,9 @@ pub(crate) fn write_result_with(out: &mut Vec<u8>, id: &str, result: impl FnOnce
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+    use serde_json::Value;
+
     use super::*;
 
     #[track_caller]
@@ -144,5 +147,52 @@ mod tests {
         check(r#"{"jsonrpc":"2.0","id":1}"#, Err((-32600, Some("1"))));
         check(r#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#, Err((-32600, None)));
         check(r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#, Err((-32600, None)));
+    }
+
+    /// Returns whether a fault is written as one line of JSON.
+    fn is_one_line(fault: &Fault) -> bool {
+        let mut out = Vec::new();
+        write_fault(&mut out, fault);
+        let line = out.strip_suffix(b"\n").unwrap_or_default();
+        !line.contains(&b'\n')
+            && serde_json::from_slice::<Value>(line).is_ok_and(|fault| fault["error"].is_object())
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_message_or_a_fault(
+            line in prop::collection::vec(any::<u8>(), 0..100),
+        ) {
+            if let Err(fault) = parse(&line) {
+                prop_assert!(is_one_line(&fault));
+            }
+        }
+
+        /// Envelopes whose parts are all there, missing, or of another type.
+        #[test]
+        fn any_envelope_is_a_message_or_a_fault(
+            parts in prop::collection::vec(
+                (
+                    prop::sample::select(vec!["jsonrpc", "id", "method", "params", "result", "error"]),
+                    prop::sample::select(vec![
+                        "\"2.0\"", "\"1.0\"", "1", "-0", "1.5", "1e3", "99999999999999999999", "null",
+                        "true", "\"x\"", "\"\\u0000\\n\\\"\"", "{}", "[]", "[[[{\"id\":1}]]]",
+                    ]),
+                ),
+                0..7,
+            ),
+        ) {
+            let parts: Vec<String> =
+                parts.iter().map(|(key, value)| format!("\"{key}\":{value}")).collect();
+            let line = format!("{{{}}}", parts.join(","));
+            match parse(line.as_bytes()) {
+                Ok((frame, kind)) => {
+                    prop_assert_eq!(frame.jsonrpc.as_deref(), Some("2.0"));
+                    let has_id = frame.id.is_some_and(|id| id.get() != "null");
+                    prop_assert_eq!(kind == Kind::Request, has_id && frame.method.is_some());
+                }
+                Err(fault) => prop_assert!(is_one_line(&fault), "{line}"),
+            }
+        }
     }
 }

@@ -151,6 +151,9 @@ impl IdScan {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+    use serde_json::Value;
+
     use super::*;
 
     /// Feeds a stream in pieces of every size and checks the lines.
@@ -196,5 +199,78 @@ mod tests {
         );
         check(r#"{"params":[1,{"id":5}],"x":"id"}"#, 9, &[Err(None)]);
         check(r#"{"id":{"a":1},"y":"zzzzzzzzz"}"#, 9, &[Err(None)]);
+    }
+
+    /// Returns what a stream comes to when it is cut at its line feeds and then looked at.
+    fn plain(stream: &[u8], max_bytes: usize) -> Vec<Option<Vec<u8>>> {
+        let stream = stream.strip_suffix(b"\n").unwrap_or(stream);
+        let lines = stream.split(|byte| *byte == b'\n');
+        lines.map(|line| (line.len() <= max_bytes).then(|| line.to_vec())).collect()
+    }
+
+    /// Bytes in which line feeds, quotes and braces are frequent.
+    fn hostile() -> impl Strategy<Value = Vec<u8>> {
+        let byte = prop_oneof![
+            4 => prop::sample::select(b"\n{}[]\":,\\ \rid1".to_vec()),
+            1 => any::<u8>(),
+        ];
+        prop::collection::vec(byte, 0..200)
+    }
+
+    proptest! {
+        #[test]
+        fn any_stream_in_any_pieces_gives_its_lines(
+            stream in hostile(),
+            sizes in prop::collection::vec(1_usize..40, 1..8),
+            max_bytes in 0_usize..60,
+        ) {
+            let mut lines = Lines::new(max_bytes);
+            let mut seen = Vec::new();
+            let mut rest = stream.as_slice();
+            for size in sizes.iter().cycle() {
+                if rest.is_empty() {
+                    break;
+                }
+                let (piece, left) = rest.split_at((*size).min(rest.len()));
+                rest = left;
+                lines.feed(piece, |line| seen.push(match line {
+                    Line::Whole(bytes) => Some(bytes.to_vec()),
+                    Line::TooLong(_) => None,
+                }));
+                prop_assert!(lines.partial.len() <= max_bytes, "what is held has a limit");
+            }
+            lines.finish(|line| seen.push(match line {
+                Line::Whole(bytes) => Some(bytes.to_vec()),
+                Line::TooLong(_) => None,
+            }));
+            let mut expected = plain(&stream, max_bytes);
+            if stream.is_empty() {
+                expected.clear();
+            }
+            prop_assert_eq!(seen, expected);
+        }
+
+        #[test]
+        fn the_id_of_a_long_line_is_that_of_its_object(
+            before in prop::collection::vec(("[a-z\"\\\\{}]{0,6}", "[a-z\"\\\\{},:]{0,9}"), 0..4),
+            id in prop_oneof![
+                any::<i64>().prop_map(Value::from),
+                "[a-z\"\\\\\u{e9}{}]{0,9}".prop_map(Value::from),
+            ],
+            after in "[a-z\"\\\\{},:]{0,30}",
+        ) {
+            let mut object = serde_json::Map::new();
+            for (key, value) in before {
+                let inner = serde_json::json!([{ "id": value, key.clone(): [value] }, key]);
+                object.insert(key, inner);
+            }
+            object.shift_remove("id");
+            object.insert(String::from("id"), id.clone());
+            object.insert(String::from("after"), Value::from(after));
+            let mut scan = IdScan::default();
+            scan.feed(Value::Object(object).to_string().as_bytes());
+            let found = scan.id.and_then(|id| serde_json::from_str::<Value>(&id).ok());
+            prop_assert_eq!(found, Some(id));
+        }
     }
 }

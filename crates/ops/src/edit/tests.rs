@@ -411,11 +411,112 @@ proptest! {
                 kept.push(json!({"old_string": old, "new_string": new, "replace_all": all}));
             }
         }
-        prop_assume!(!kept.is_empty());
+        if kept.is_empty() {
+            return Ok(());
+        }
         let world = MemoryWorld::new();
         world.file("a", &content);
         let reply = multi_edit(&world, &Value::Array(kept));
         prop_assert!(reply.ok, "{}", text(&reply));
         prop_assert_eq!(world.content("a"), expected);
     }
+
+    #[test]
+    fn what_is_shown_is_what_is_made(
+        lines in prop::collection::vec("(a|b|@@ -1|--- x|\\\\ No|\r|\u{e9}| |\\[1){0,3}", 1..30),
+        edits in prop::collection::vec(("[ab\u{e9}]{1,3}", "[ab\n\r@+-]{0,5}"), 1..6),
+        ended in any::<bool>(),
+    ) {
+        let mut content = lines.join("\n");
+        content.push_str(if ended { "\n" } else { "" });
+        let edits: Vec<Value> = edits
+            .iter()
+            .filter(|(old, new)| old != new)
+            .map(|(old, new)| json!({"old_string": old, "new_string": new, "replace_all": true}))
+            .collect();
+        if edits.is_empty() {
+            return Ok(());
+        }
+        let mut at_once = vec![json!({"file_path": "a", "edits": edits})];
+        at_once.extend(edits.first().map(|edit| {
+            let mut edit = edit.clone();
+            edit["file_path"] = json!("a");
+            edit
+        }));
+        for (mut args, tool) in at_once.into_iter().zip([multi_edit::NATIVE.tool(), NATIVE.tool()]) {
+            let world = MemoryWorld::new();
+            world.file("a", &content);
+            args["dry_run"] = json!(true);
+            let shown = call(&world, &tool, args.clone());
+            prop_assert_eq!(world.content("a"), Some(content.clone().into_bytes()));
+            args["dry_run"] = json!(false);
+            let made = call(&world, &tool, args);
+            prop_assert_eq!(shown.ok, made.ok, "{} / {}", text(&shown), text(&made));
+            let made = String::from_utf8(world.content("a").expect("the file")).expect("text");
+            if shown.ok && made != content {
+                prop_assert_eq!(patched(&content, text(&shown)), made, "{}", text(&shown));
+            } else {
+                prop_assert_eq!(&made, &content);
+            }
+        }
+    }
+}
+
+/// Takes the line feed off the last line, unless the line without one was the old text's.
+fn unended(new: &mut [String], mark: char) {
+    if mark != '-' {
+        new.last_mut().expect("a line").pop();
+    }
+}
+
+/// Applies the hunks of a reply to a text, by their numbers and nothing else.
+fn patched(old: &str, reply: &str) -> String {
+    let old: Vec<&str> = old.split_inclusive('\n').collect();
+    let mut new: Vec<String> = Vec::new();
+    let mut at = 0;
+    let mut left = (0, 0);
+    let mut mark = ' ';
+    for line in reply.split('\n') {
+        if left == (0, 0) {
+            if line.starts_with("\\ No newline") {
+                unended(&mut new, mark);
+            }
+            let Some(head) = line.strip_prefix("@@ -") else { continue };
+            let (before, after) =
+                head.trim_end_matches(" @@").split_once(" +").expect("two ranges");
+            let range = |text: &str| {
+                let (line, n) = text.split_once(',').unwrap_or((text, "1"));
+                (line.parse::<usize>().expect("a line"), n.parse::<usize>().expect("a number"))
+            };
+            let (first, n_old) = range(before);
+            let start = if n_old == 0 { first } else { first - 1 };
+            new.extend(old[at..start].iter().map(ToString::to_string));
+            at = start;
+            left = (n_old, range(after).1);
+            continue;
+        }
+        if line.starts_with('\\') {
+            unended(&mut new, mark);
+            continue;
+        }
+        mark = line.chars().next().expect("a mark");
+        match line.split_at(1) {
+            (" ", same) => {
+                new.push(format!("{same}\n"));
+                at += 1;
+                left = (left.0 - 1, left.1 - 1);
+            }
+            ("-", _) => {
+                at += 1;
+                left.0 -= 1;
+            }
+            ("+", added) => {
+                new.push(format!("{added}\n"));
+                left.1 -= 1;
+            }
+            other => panic!("no part of a hunk: {other:?}"),
+        }
+    }
+    new.extend(old[at..].iter().map(ToString::to_string));
+    new.concat()
 }

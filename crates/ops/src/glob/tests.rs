@@ -148,3 +148,34 @@ fn a_glob_ends_in_time_and_when_nobody_waits() {
     let reply = call(&world, &NATIVE.tool(), json!({"pattern": "many/*"}));
     assert_eq!(reply.error.expect("an error").kind, Kind::Cancelled);
 }
+
+proptest::proptest! {
+    #[test]
+    fn any_pattern_is_compiled_or_refused_by_name(pattern in "(?s).{0,40}") {
+        for tool in [NATIVE.tool(), crate::grep::NATIVE.tool()] {
+            let args = json!({"pattern": pattern, "glob": pattern});
+            let args = if tool.name() == "Glob" { json!({"pattern": pattern}) } else { args };
+            let reply = call(&world(), &tool, args);
+            let kind = reply.error.as_ref().map(|error| error.kind);
+            let known = [Kind::InvalidArgs, Kind::PathDenied, Kind::FileNotFound, Kind::InvalidPath];
+            proptest::prop_assert!(kind.is_none_or(|kind| known.contains(&kind)), "{kind:?}");
+        }
+    }
+
+    /// Directories that are never entered for a pattern hold none of its matches.
+    #[test]
+    fn what_a_pattern_matches_lies_where_it_is_looked_for(
+        pattern in "([ab*?]|/|\\*\\*/|\\{a,b/a\\}|\\[ab\\]|\\\\a){1,6}",
+        path in "[ab](/?[ab]){0,6}",
+        star_crosses in proptest::prelude::any::<bool>(),
+    ) {
+        let Ok(glob) = pattern::glob(&pattern, star_crosses) else { return Ok(()) };
+        if glob.is_match(&path) {
+            let prefix = literal_prefix(&pattern);
+            proptest::prop_assert!(Path::new(&path).starts_with(prefix.iter().collect::<PathBuf>()));
+            let crosses = star_crosses || pattern.contains("**");
+            let depth = pattern.matches('/').count();
+            proptest::prop_assert!(crosses || path.matches('/').count() <= depth);
+        }
+    }
+}

@@ -279,3 +279,41 @@ fn result(id: Value, tool: &str, reply: &Reply) -> Value {
         "meta": reply.meta,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn any_line_of_a_batch_is_a_call_or_a_problem(
+            line in prop::collection::vec(any::<u8>(), 0..100),
+        ) {
+            let written = Written::of(Line::Whole(&line), 100);
+            prop_assert_eq!(written.is_none(), line.trim_ascii().is_empty());
+        }
+
+        #[test]
+        fn a_call_and_its_id_come_through_as_written(
+            id in prop_oneof![
+                Just(Value::Null),
+                any::<i64>().prop_map(Value::from),
+                any::<u64>().prop_map(Value::from),
+                any::<f64>().prop_filter("JSON", |n| n.is_finite()).prop_map(Value::from),
+                any::<String>().prop_map(Value::from),
+            ],
+            name in any::<String>(),
+            arguments in prop::collection::btree_map(any::<String>(), any::<String>(), 0..4),
+        ) {
+            let line = json!({ "id": id, "name": name, "arguments": arguments }).to_string();
+            let written = Written::of(Line::Whole(line.as_bytes()), line.len());
+            let Some(Written { id: Some(kept), call: Ok((tool, kept_arguments)) }) = written else {
+                return Err(TestCaseError::fail(line));
+            };
+            prop_assert_eq!(kept.to_string(), id.to_string());
+            prop_assert_eq!((tool, json!(kept_arguments)), (name, json!(arguments)));
+        }
+    }
+}

@@ -402,6 +402,7 @@ fn collect_lines(
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
@@ -531,5 +532,80 @@ mod tests {
         assert_eq!(origin("log"), format!("{}:1", file.display()));
         assert_eq!(origin("dialect"), "flag --dialect");
         assert_eq!(origin("files.resolver"), "default");
+    }
+
+    /// Lines of a configuration, right and wrong ones.
+    const LINES: &[&str] = &[
+        "read_only = true",
+        "read_only = false",
+        "approvals = \"allow\"",
+        "approvals = \"deny\"",
+        "approvals = \"trust-client\"",
+        "roots = [\"/\"]",
+        "serve = [\"all\"]",
+        "session = \"s\"",
+        "files.glob_limit = 5000",
+        "files.sync = \"off\"",
+        "files.hard_links = \"in_place\"",
+        "tools.fs.deny_paths = []",
+        "tools.fs.allow_paths = [\"/**\"]",
+        "ledger.mode = \"off\"",
+        "tools.fs.require_approval = false",
+        "tools.policy.deny = []",
+        "mcp.max_line_bytes = 1",
+        "[files]",
+        "[tools.fs]",
+        "[[tools]]",
+        "x = ",
+        "\u{0}",
+        "\"a\" . b = 1",
+        "= 1",
+        "[",
+    ];
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_configuration_or_an_error_with_its_place(text in "(?s).{0,200}") {
+            let mut layers = Layers::with_defaults().expect("defaults");
+            let added = layers.add_toml(&text, Path::new("/c.toml"), |_| Origin::Default, Tighten::No);
+            if let Err(error) = added {
+                prop_assert!(error.to_string().starts_with("/c.toml: "), "{error}");
+            }
+        }
+
+        /// Whatever a project writes, what was strict before is as strict after.
+        #[test]
+        fn no_project_loosens(lines in prop::collection::vec(prop::sample::select(LINES), 0..6)) {
+            let mut layers = Layers::with_defaults().expect("defaults");
+            for strict in [
+                "read_only = true", "approvals = \"ask\"", "roots = [\"/a\"]", "files.glob_limit = 7",
+                "files.sync = \"full\"", "tools.fs.deny_paths = [\"/d\"]",
+                "tools.fs.allow_paths = [\"/a/**\"]", "tools.policy.deny = [\"Write\"]",
+                "tools.fs.require_approval = true",
+            ] {
+                layers.set_written(strict, Origin::Default).expect("a value");
+            }
+            let text = lines.join("\n");
+            let origin = |_: Option<usize>| Origin::Default;
+            let added = layers.add_toml(&text, Path::new("/c.toml"), origin, Tighten::Only);
+            if added.is_err() {
+                return Ok(());
+            }
+            let merged = layers.merge().expect("it merges").options;
+            let value = serde_json::to_value(&merged).expect("JSON");
+            let at = |place: &str| value.pointer(place).cloned().unwrap_or_default();
+            prop_assert_eq!(at("/read_only"), json!(true));
+            prop_assert_ne!(at("/approvals"), json!("allow"));
+            prop_assert_ne!(at("/approvals"), json!("trust-client"));
+            prop_assert_eq!(at("/roots"), json!(["/a"]));
+            prop_assert_eq!(at("/files/glob_limit"), json!(7));
+            prop_assert_eq!(at("/files/sync"), json!("full"));
+            prop_assert_eq!(at("/files/hard_links"), json!("refuse"));
+            prop_assert_eq!(at("/tools/fs/deny_paths/0"), json!("/d"));
+            prop_assert_eq!(at("/tools/fs/allow_paths"), json!(["/a/**"]));
+            prop_assert_eq!(at("/tools/fs/require_approval"), json!(true));
+            prop_assert_eq!(at("/tools/policy/deny/0"), json!("Write"));
+            prop_assert_eq!(at("/ledger/mode"), json!("sqlite"));
+        }
     }
 }
