@@ -16,6 +16,10 @@ tidy:
 fmt:
     cargo xtask fmt
 
+# Write the generated pages of docs anew.
+docs:
+    cargo xtask docs
+
 # Speed, measured beside what people would use instead.
 bench *args:
     cargo xtask bench {{args}}

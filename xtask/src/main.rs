@@ -29,6 +29,7 @@ const CHORES: &[Chore] = &[
     Chore { name: "test", about: "every test of the workspace", run: test },
     Chore { name: "tidy", about: "the house rules that no compiler knows", run: run_tidy },
     Chore { name: "fmt", about: "format every source file", run: fmt },
+    Chore { name: "docs", about: "write the generated pages of docs anew", run: docs },
     Chore {
         name: "bench",
         about: "speed, measured beside what people would use instead",
@@ -74,12 +75,38 @@ fn check(args: &[String]) -> Result<()> {
     refuse(args)?;
     cargo(&["fmt", "--all", "--check"], &[])?;
     cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], &[])?;
+    cargo(&[&["clippy"], EMBEDDED, &["--lib", "--", "-D", "warnings"]].concat(), &[])?;
     run_tidy(&[])
 }
 
 fn test(args: &[String]) -> Result<()> {
     bench::ripgrep(&root())?;
-    cargo(&["test", "--workspace"], args)
+    cargo(&["test", "--workspace"], args)?;
+    if args.is_empty() {
+        // The example that those who embed it begin with.
+        cargo(&[&["test"], EMBEDDED, &["--doc"]].concat(), &[])?;
+    }
+    Ok(())
+}
+
+/// The library as other programs have it: a build of the workspace adds the command to it.
+const EMBEDDED: &[&str] = &["--package", "sinew", "--no-default-features"];
+
+/// Runs the tests that hold the generated pages to the code, and lets them write.
+fn docs(args: &[String]) -> Result<()> {
+    refuse(args)?;
+    let tests = ["reference", "fidelity::a_change_damages_nothing"];
+    let status = Command::new("cargo")
+        .args(["test", "--package", "sinew", "--lib", "--test", "main", "--"])
+        .args(tests)
+        .env("UPDATE_GOLDEN", "1")
+        .current_dir(root())
+        .status()
+        .context("cargo does not start")?;
+    if !status.success() {
+        bail!("the tests ended with {status}");
+    }
+    Ok(())
 }
 
 fn fmt(args: &[String]) -> Result<()> {
