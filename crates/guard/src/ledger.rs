@@ -200,7 +200,7 @@ impl Shared {
         }
     }
 
-    fn open(&self, patience: Duration) -> rusqlite::Result<Connection> {
+    fn open(&self, patience: Duration) -> Result<Connection, Failed> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_CREATE
             | OpenFlags::SQLITE_OPEN_NO_MUTEX
@@ -217,9 +217,23 @@ impl Shared {
             },
         )?;
         connection.pragma_update(None, "wal_autocheckpoint", 0)?;
-        connection.execute_batch(row::SCHEMA)?;
+        match connection.query_row("PRAGMA user_version", [], |row| row.get(0))? {
+            row::VERSION => {}
+            0 => connection.execute_batch(row::SCHEMA)?,
+            other => return Err(self.foreign(other)),
+        }
         leftovers::remove(&connection)?;
         Ok(connection)
+    }
+
+    /// A database that another release wrote is left as it is.
+    fn foreign(&self, version: i64) -> Failed {
+        let (path, own) = (self.path.display(), row::VERSION);
+        let problem = format!(
+            "{path} has version {version} of its tables, and this sinew writes version {own}; move \
+             it away, or use the sinew that wrote it"
+        );
+        Failed { busy: false, problem }
     }
 
     /// Writes everything that waits, and intents, in one transaction.

@@ -202,12 +202,19 @@ impl Gather<'_> {
         let tail = line.get(start..).unwrap_or_default();
         let part = tail.get(..SHOWN_CHARS * 4).unwrap_or(tail);
         let part: String = String::from_utf8_lossy(part).chars().take(SHOWN_CHARS).collect();
-        let n_chars = |bytes: &[u8]| bytes.iter().filter(|b| **b & 0xC0 != 0x80).count() as u64;
         let cut = n_chars(line).saturating_sub(part.chars().count() as u64);
         let head = if far { "…" } else { "" };
         let end = if cut == 0 || start + part.len() == line.len() { "" } else { "…" };
         (format!("{head}{part}{end}"), cut)
     }
+}
+
+/// Returns how many characters are shown for a line: what is no UTF-8 counts as it is shown.
+fn n_chars(line: &[u8]) -> u64 {
+    let chunks = line.utf8_chunks();
+    let shown = chunks
+        .map(|chunk| chunk.valid().chars().count() + usize::from(!chunk.invalid().is_empty()));
+    shown.sum::<usize>() as u64
 }
 
 /// Returns the start of the character that a place lies in.

@@ -19,6 +19,8 @@ mod ripgrep;
 pub(crate) mod tree;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -205,14 +207,8 @@ fn check_grep(bench: &Bench<'_>, case: &Case, mode: Mode, checked: &mut Checked)
         Ok(_) => {
             checked.n_split += 1;
             theirs.retain(|path, _| bench.tree.crate_of(path).is_some());
-            bench.tree.crates.iter().try_fold(Answer::new(), |mut all, path| {
-                let part = ask(Some(path))?;
-                if part.full {
-                    return Err(format!("{path} alone is too much"));
-                }
-                all.extend(part.answer);
-                Ok(all)
-            })
+            let crates = bench.tree.crates.iter().cloned();
+            in_parts(crates.collect(), bench, |path| ask(Some(path)))
         }
     };
     checked.ours += began.elapsed();
@@ -223,6 +219,33 @@ fn check_grep(bench: &Bench<'_>, case: &Case, mode: Mode, checked: &mut Checked)
         }
         Err(problem) => checked.problems.push(format!("{mode:?}: {problem}")),
     }
+}
+
+/// Asks path by path, and for what lies in a directory whose answer is too much.
+fn in_parts(
+    mut left: Vec<String>,
+    bench: &Bench<'_>,
+    ask: impl Fn(&str) -> Result<exact::Found, String>,
+) -> Result<Answer, String> {
+    let mut all = Answer::new();
+    while let Some(path) = left.pop() {
+        let part = ask(&path)?;
+        if !part.full {
+            all.extend(part.answer);
+            continue;
+        }
+        let entries = fs::read_dir(bench.tree.root.join(&path))
+            .map_err(|error| format!("{path} alone is too much: {error}"))?;
+        for name in entries.map(|entry| entry.unwrap().file_name()) {
+            // What is named itself is searched even where ignore files leave it out.
+            let beneath = [path.as_bytes(), b"/", name.as_bytes()].concat();
+            let first = bench.heeded.range(beneath.clone()..).next();
+            if first.is_some_and(|first| first.starts_with(&beneath)) {
+                left.push(String::from_utf8(beneath).map_err(|error| error.to_string())?);
+            }
+        }
+    }
+    Ok(all)
 }
 
 /// Compares two answers of Grep whole.

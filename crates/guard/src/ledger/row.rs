@@ -9,8 +9,12 @@ use sinew_tool::{Change, Clock, Closing, Effects, Opening, Ticket};
 use super::process::ProcessMark;
 use crate::clock::SystemClock;
 
-/// The table. A call that changes nothing has one row, its outcome; a change has its intent first.
+/// The version of the tables, which the database carries.
+pub(super) const VERSION: i64 = 1;
+
+/// The table, made at once with its [`VERSION`]. A call that changes nothing has one row, its outcome; a change has its intent first.
 pub(super) const SCHEMA: &str = "
+    BEGIN IMMEDIATE;
     CREATE TABLE IF NOT EXISTS record (
         seq          INTEGER PRIMARY KEY,
         phase        TEXT NOT NULL CHECK (phase IN ('intent', 'outcome')),
@@ -45,6 +49,7 @@ pub(super) const SCHEMA: &str = "
     CREATE INDEX IF NOT EXISTS unsettled ON record (settled)
         WHERE phase = 'intent' AND settled = 0;
     PRAGMA user_version = 1;
+    COMMIT;
 ";
 
 /// What every record of a process names.

@@ -211,6 +211,22 @@ fn a_ledger_that_cannot_write_refuses_changes_and_says_so() {
 }
 
 #[test]
+fn a_database_of_another_version_is_left_alone() {
+    let dir = tempfile::tempdir().expect("a directory");
+    drop(ledger(dir.path()));
+    let path = dir.path().join("state/sinew.db");
+    let other = Connection::open(&path).expect("a database");
+    other.execute_batch("CREATE TABLE later (x); PRAGMA user_version = 7").expect("a later one");
+    let ledger = ledger(dir.path());
+    let opening = opening("x");
+    wait(ledger.intend(&opening, Effects::CHANGE, &[], &[])).expect_err("it cannot be recorded");
+    let problem = ledger.broken().expect("a problem");
+    assert!(problem.contains("version 7") && problem.contains("move it away"), "{problem}");
+    let version: i64 = other.query_row("PRAGMA user_version", [], |row| row.get(0)).expect("one");
+    assert_eq!(version, 7);
+}
+
+#[test]
 fn two_processes_share_a_database() {
     let dir = tempfile::tempdir().expect("a directory");
     let (one, two) = (ledger(dir.path()), ledger(dir.path()));

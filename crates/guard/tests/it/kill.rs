@@ -72,7 +72,7 @@ fn intend(ledger: &SqliteLedger, temporaries: &[PathBuf]) {
         session: String::from("s"),
         agent: None,
         parent: None,
-        dialect: String::from("native"),
+        dialect: "native".into(),
         tool: String::from("Write"),
     };
     let mut intent = ledger.intend(&opening, Effects::CHANGE, &[], temporaries);

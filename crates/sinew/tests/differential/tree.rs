@@ -4,7 +4,7 @@
 //! One half of the crates lies in `plain`, which is no repository by itself, the other in `repo`,
 //! which is one and holds others.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::ffi::OsStringExt;
@@ -93,8 +93,9 @@ struct Source {
     size: u64,
 }
 
-/// Returns every file of every crate that cargo has unpacked, in order.
+/// Returns every file of every crate of the lock file that cargo has unpacked, in order.
 fn sources() -> Vec<Source> {
+    let locked = locked();
     let cargo = std::env::var_os("CARGO_HOME")
         .map(PathBuf::from)
         .unwrap_or_else(|| PathBuf::from(std::env::var_os("HOME").expect("a home")).join(".cargo"));
@@ -103,6 +104,9 @@ fn sources() -> Vec<Source> {
     for index in fs::read_dir(&registry).expect("cargo has unpacked crates").map(Result::unwrap) {
         for krate in fs::read_dir(index.path()).unwrap().map(Result::unwrap) {
             let name = krate.file_name().into_string().unwrap();
+            if !locked.contains(&name) {
+                continue;
+            }
             let mut left = vec![krate.path()];
             while let Some(path) = left.pop() {
                 let meta = fs::symlink_metadata(&path).unwrap();
@@ -119,6 +123,18 @@ fn sources() -> Vec<Source> {
     sources.sort_by(|a, b| (&a.krate, &a.beneath).cmp(&(&b.krate, &b.beneath)));
     assert!(1_000 < sources.len(), "too few sources in {}", registry.display());
     sources
+}
+
+/// Returns the crates of the lock file as cargo names their directories.
+fn locked() -> BTreeSet<String> {
+    let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.lock");
+    let lock = fs::read_to_string(lock).unwrap();
+    let value = |line: &str, key: &str| Some(line.strip_prefix(key)?.trim_matches('"').to_owned());
+    let lines: Vec<&str> = lock.lines().collect();
+    let named = lines.windows(2).filter_map(|pair| {
+        Some(format!("{}-{}", value(pair[0], "name = ")?, value(pair[1], "version = ")?))
+    });
+    named.collect()
 }
 
 fn stamp_of(sources: &[Source]) -> String {
