@@ -163,7 +163,7 @@ impl Guard {
             None => Arc::clone(&self.roots),
         };
         let cwd = working_directory(&roots, cwd)?;
-        let mut targets = Targets::default();
+        let mut targets = Targets { files: Vec::with_capacity(claims.len()) };
         let mut places = Vec::with_capacity(claims.len());
         for (at, claim) in claims.iter().enumerate() {
             let (target, place) = self
@@ -191,7 +191,7 @@ impl Guard {
             Some(written) => {
                 resolve::check_spelling(Path::new(written))?;
                 // Joining keeps what the end of the path means: `a/` is a directory.
-                resolve::resolve(roots, &cwd.join(written), links)?
+                resolve::resolve(roots, &resolve::joined(cwd, Path::new(written)), links)?
             }
             None => resolve::resolve(roots, cwd, links)?,
         };

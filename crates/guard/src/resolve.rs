@@ -132,6 +132,14 @@ pub(crate) fn resolve(roots: &Roots, path: &Path, links: Links) -> Result<Place,
     Walk::new(roots, links).run(path)
 }
 
+/// Joins two paths in one piece of memory.
+pub(crate) fn joined(dir: &Path, path: &Path) -> PathBuf {
+    let mut whole = PathBuf::with_capacity(dir.as_os_str().len() + path.as_os_str().len() + 1);
+    whole.push(dir);
+    whole.push(path);
+    whole
+}
+
 /// Refuses paths that no system can hold.
 pub(crate) fn check_spelling(path: &Path) -> Result<(), FileError> {
     let bytes = path.as_os_str().as_bytes();
@@ -195,7 +203,7 @@ fn by_kernel(roots: &Roots, path: &Path, links: Links) -> Result<Option<Place>, 
         Err(Errno::NOENT) => Spot::Missing,
         Err(errno) => return Err(error_of(errno)),
     };
-    Ok(Some(Place { dir, name: Some(name), real: root.real.join(&names), spot, orphan: false }))
+    Ok(Some(Place { dir, name: Some(name), real: joined(&root.real, &names), spot, orphan: false }))
 }
 
 /// Returns the place that a directory handle itself is.

@@ -300,14 +300,13 @@ pub(crate) fn protected(real: &Path, named: &Path) -> Option<&'static str> {
 /// Refuses what a call may not do in sinew's own directory, at any depth beneath a root. `named` is
 /// the end of a real path, from the name of the root on.
 pub(crate) fn check_own(named: &Path, access: Access) -> Result<(), FileError> {
-    let names: Vec<String> = named.iter().map(fold).collect();
-    let Some(at) = names.iter().position(|name| name == OWN) else { return Ok(()) };
+    let Some(at) = named.iter().position(is_own) else { return Ok(()) };
     if access.changes() {
         return Err(FileError::Denied(String::from(
             "`.sinew` belongs to sinew and changes only through its own tools",
         )));
     }
-    let rest = names.get(at + 1..).unwrap_or_default().join("/");
+    let rest = named.iter().skip(at + 1).map(fold).collect::<Vec<_>>().join("/");
     let readable = OWN_READABLE.iter().any(|rule| match rule.strip_suffix('/') {
         Some(dir) => rest == dir || rest.starts_with(rule),
         None => rest == *rule,

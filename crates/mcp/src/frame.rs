@@ -78,10 +78,14 @@ pub(crate) fn parse(line: &[u8]) -> Result<(Frame<'_>, Kind), Fault> {
 }
 
 /// Returns the one spelling of an id: a text can be written with escapes or without.
-pub(crate) fn key(id: &RawValue) -> String {
-    match serde_json::from_str::<serde_json::Value>(id.get()) {
-        Ok(id) => id.to_string(),
-        Err(_) => id.get().to_owned(),
+pub(crate) fn key(id: &RawValue) -> Cow<'_, str> {
+    let written = id.get();
+    if !written.starts_with('-') && !written.contains('\\') {
+        return Cow::Borrowed(written);
+    }
+    match serde_json::from_str::<serde_json::Value>(written) {
+        Ok(id) => Cow::Owned(id.to_string()),
+        Err(_) => Cow::Borrowed(written),
     }
 }
 

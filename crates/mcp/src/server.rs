@@ -333,7 +333,7 @@ impl Connection {
         call: ReusableBoxFuture<'static, Reply>,
     ) {
         let (moved, output) = (Arc::clone(&self.moved), self.output.clone());
-        let (key, id) = (frame::key(id), id.get().to_owned());
+        let (key, id) = (frame::key(id).into_owned(), id.get().to_owned());
         locked(&moved).insert(key.clone(), Some(cancel.clone()));
         handle.spawn(async move {
             let reply = call.await;
@@ -366,7 +366,7 @@ impl Connection {
         };
         let id = frame::key(params.request_id);
         self.owed.settle(&id);
-        let cancel = locked(&self.moved).get(&id).cloned().flatten();
+        let cancel = locked(&self.moved).get(&*id).cloned().flatten();
         cancel.inspect(Cancel::cancel).is_some()
     }
 
@@ -399,7 +399,7 @@ impl Connection {
             return;
         }
         let owed = self.owed.clone();
-        let id = frame.id.filter(|_| kind == Kind::Request).map(frame::key);
+        let id = frame.id.filter(|_| kind == Kind::Request).map(|id| frame::key(id).into_owned());
         id.iter().for_each(|id| owed.add(id.clone()));
         let Some(library) = self.library() else { return };
         let left = match id {

@@ -25,6 +25,9 @@ pub(super) fn bound(
         shorten(structured, limit.max_bytes);
         reply.meta.truncated = true;
     }
+    if fits(&reply.content, limit) {
+        return reply;
+    }
     let Some(cut) = cut_blocks(&reply.content, limit) else { return reply };
     let stored = runtime.store.as_ref().and_then(|store| {
         sinew_tool::call_id(&request.call_id)?;
@@ -54,6 +57,29 @@ pub(super) fn bound(
         reply.meta.output_path = Some(path);
     }
     reply
+}
+
+/// Returns whether nothing has to be cut: true of nearly every reply, and told without a copy.
+fn fits(content: &[Block], limit: Bound) -> bool {
+    let (mut n_bytes, mut n_bytes_in_all) = (0, 0);
+    for block in content {
+        match block {
+            Block::Text { text } => {
+                n_bytes += text.len();
+                n_bytes_in_all += text.len();
+            }
+            Block::Image { data, .. } => n_bytes_in_all += data.len(),
+        }
+    }
+    let texts = content.iter().filter_map(|block| match block {
+        Block::Text { text } => Some(text),
+        Block::Image { .. } => None,
+    });
+    n_bytes <= limit.max_bytes
+        && n_bytes_in_all <= Bound::HARD.max_bytes
+        && limit
+            .max_lines
+            .is_none_or(|max| texts.map(|text| text.lines().count()).sum::<usize>() <= max)
 }
 
 /// Returns every text of a reply, one after the other.
