@@ -95,7 +95,11 @@ struct Shared {
     /// Why the last attempt to write failed, if it did.
     problem: Mutex<Option<String>>,
     next_ticket: AtomicU64,
+    on_failure: OnceLock<Tell>,
 }
+
+/// Told why nothing can be written.
+type Tell = Box<dyn Fn(&str) + Send + Sync>;
 
 #[derive(Default)]
 struct Queue {
@@ -150,6 +154,7 @@ impl SqliteLedger {
                 database: Mutex::new(Database::Closed),
                 problem: Mutex::new(None),
                 next_ticket: AtomicU64::new(1),
+                on_failure: OnceLock::new(),
             }),
             helper: Mutex::new(None),
         }
@@ -158,6 +163,11 @@ impl SqliteLedger {
     /// Names the client in the records that follow, as the client names itself.
     pub fn set_client(&self, client: String) {
         *lock(&self.shared.client) = Some(client);
+    }
+
+    /// Names who is told when records cannot be written any more: once, until they can again.
+    pub fn on_failure(&self, tell: impl Fn(&str) + Send + Sync + 'static) {
+        let _ = self.shared.on_failure.set(Box::new(tell));
     }
 
     /// Opens the database now, for `doctor`.
@@ -318,7 +328,10 @@ impl Shared {
 
     /// Remembers why nothing could be written.
     fn note(&self, failed: &Failed) {
-        *lock(&self.problem) = Some(failed.problem.clone());
+        let before = lock(&self.problem).replace(failed.problem.clone());
+        if let (None, Some(tell)) = (before, self.on_failure.get()) {
+            tell(&failed.problem);
+        }
     }
 
     /// Keeps records that could not be written for the next attempt, as many as may wait.
@@ -411,7 +424,15 @@ impl Ledger for SqliteLedger {
     }
 
     fn flush(&self) -> Result<(), ToolError> {
-        Ok(self.shared.write_patiently()?)
+        self.shared.write_patiently().map_err(|failed| {
+            let n = lock(&self.shared.queue).rows.len();
+            let message = format!("{n} records of calls could not be written: {}", failed.problem);
+            ToolError::new(Kind::Unavailable, message).hint("run `sinew doctor`")
+        })
+    }
+
+    fn full(&self) -> bool {
+        MAX_KEPT <= lock(&self.shared.queue).rows.len()
     }
 
     fn broken(&self) -> Option<String> {

@@ -11,6 +11,9 @@ use sinew_tool::{Kind, ToolError, call_id};
 use crate::guard::Guard;
 use crate::roots::{DIRECTORY_PATH, open_name};
 
+/// How many outputs may be kept under one call id: ids of clients need not be unique.
+const MAX_OF_ID: u32 = 10_000;
+
 /// The longest call id that is a file name as it is.
 const MAX_ID: usize = 200;
 
@@ -26,45 +29,47 @@ impl Store {
         Self { guard }
     }
 
-    /// Keeps the full output of a call and returns its path relative to the first root.
+    /// Keeps the full output of a call and returns its path relative to the first root. What lies
+    /// there under the same id stays as it is.
     pub fn put(&self, id: &str, text: &str) -> Result<String, ToolError> {
         let id = call_id(id).ok_or_else(|| {
             ToolError::new(Kind::ExecutionFailed, "the call id cannot name a stored output")
         })?;
-        let name = file_name(id);
-        self.write(&name, text.as_bytes()).map_err(|errno| {
+        let name = self.write(&stem(id), text.as_bytes()).map_err(|errno| {
             ToolError::new(Kind::ExecutionFailed, "the full output cannot be stored").source(errno)
         })?;
         Ok(format!(".sinew/tool-output/{name}"))
     }
 
-    fn write(&self, name: &str, bytes: &[u8]) -> Result<(), Errno> {
+    /// Writes a file whose name begins with `stem`, and returns its name.
+    fn write(&self, stem: &str, bytes: &[u8]) -> Result<String, Errno> {
         let root = self.guard.roots.first().ok_or(Errno::NOENT)?;
         let own = own_directory(&root.handle)?;
         let outputs = directory(&own, c"tool-output")?;
-        let name = CString::new(name).map_err(|_| Errno::INVAL)?;
-        let file = match create(&outputs, &name) {
-            Err(Errno::EXIST) => {
-                // Whatever lies there, also a link, is removed and never written into.
-                unlinkat(&outputs, &name, AtFlags::empty())?;
-                create(&outputs, &name)?
-            }
-            other => other?,
-        };
-        write_all(&file, bytes).inspect_err(|_| {
-            let _ = unlinkat(&outputs, &name, AtFlags::empty());
-        })
+        for n in 1..=MAX_OF_ID {
+            let name = if n == 1 { format!("{stem}.txt") } else { format!("{stem}-{n}.txt") };
+            let path = CString::new(name.as_str()).map_err(|_| Errno::INVAL)?;
+            let file = match create(&outputs, &path) {
+                Err(Errno::EXIST) => continue,
+                other => other?,
+            };
+            write_all(&file, bytes).inspect_err(|_| {
+                let _ = unlinkat(&outputs, &path, AtFlags::empty());
+            })?;
+            return Ok(name);
+        }
+        Err(Errno::EXIST)
     }
 }
 
-/// Returns the file name for a call id. The longest ids do not fit and end in their hash.
-fn file_name(id: &str) -> String {
+/// Returns how the file name for a call id begins. The longest ids do not fit and end in their hash.
+fn stem(id: &str) -> String {
     match id.get(..MAX_ID).filter(|_| MAX_ID < id.len()) {
         Some(start) => {
             let hash = blake3::hash(id.as_bytes()).to_hex();
-            format!("{start}-{}.txt", hash.get(..32).unwrap_or_default())
+            format!("{start}-{}", hash.get(..32).unwrap_or_default())
         }
-        None => format!("{id}.txt"),
+        None => id.to_owned(),
     }
 }
 

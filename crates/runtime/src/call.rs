@@ -61,6 +61,7 @@ async fn way(
     told: &mut Told,
     options: &CallOptions,
 ) -> Result<Reply, ToolError> {
+    open.entry.admit()?;
     let found = find::find(&runtime.catalogs(), &open.request)?;
     told.tool = Some(Arc::clone(&found.listed.tool));
     before::before(runtime, &mut open.request).await?;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use sinew_guard::{
-    GlobalIgnore, Guard, GuardError, GuardSettings, Resolver, Rules, Store, SystemClock,
+    GlobalIgnore, Guard, GuardError, GuardSettings, Profile, Resolver, Rules, Store, SystemClock,
 };
 use sinew_tool::{
     Cancel, Clock, Dialect, FileSettings, Hook, Ledger, Memo, Progress, Recorder, Reply, Request,
@@ -280,6 +280,8 @@ impl Builder {
             return Err(BuildError::NoRoot);
         }
         self.hooks.sort_by_key(|hook| std::cmp::Reverse(hook.priority()));
+        // To keep an output is to write beneath a root.
+        let may_store = self.store && self.rules.profile != Profile::ReadOnly;
         let guard = Guard::open(GuardSettings {
             denied: self.denied,
             resolver: self.resolver,
@@ -295,7 +297,7 @@ impl Builder {
         }
         Ok(Arc::new(Runtime {
             catalogs: watch::Sender::new(Arc::new(catalogs)),
-            store: self.store.then(|| Store::new(Arc::clone(&guard))),
+            store: may_store.then(|| Store::new(Arc::clone(&guard))),
             clock: Arc::new(SystemClock),
             guard,
             asking: self.asking,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
+use sinew_guard::{Profile, Rules};
 use sinew_runtime::CallOptions;
 use sinew_tool::{
     BeforeCall, BoxFuture, Cancel, Closing, Effects, Hook, Kind, Ledger, Opening, Recorder, Reply,
@@ -156,6 +157,41 @@ async fn a_long_reply_is_cut_and_kept_whole() {
     let reply = other.call("odd", json!({"lines": 2_500})).await;
     assert_eq!(reply.meta.output_path, None);
     assert!(text(&reply).ends_with("[output cut after 2000 of 2500 lines]"));
+
+    let looking = Rules { profile: Profile::ReadOnly, ..Rules::default() };
+    let only = Bench::new(|builder| builder.rules(looking));
+    let reply = only.call("odd", json!({"lines": 2_500})).await;
+    assert_eq!(reply.meta.output_path, None, "to keep it is to write");
+    assert_eq!(only.content(".sinew/.gitignore"), None);
+}
+
+/// A ledger that has no room left.
+struct Full;
+
+impl Ledger for Full {
+    fn intend<'a>(
+        &'a self,
+        _opening: &'a Opening,
+        _effects: Effects,
+        _paths: &'a [PathBuf],
+        _temporaries: &'a [PathBuf],
+    ) -> BoxFuture<'a, Result<Ticket, ToolError>> {
+        Box::pin(std::future::ready(Ok(Ticket(0))))
+    }
+    fn close(&self, _intent: Option<Ticket>, _closing: Closing) {}
+    fn flush(&self) -> Result<(), ToolError> {
+        Ok(())
+    }
+    fn full(&self) -> bool {
+        true
+    }
+}
+
+#[tokio::test]
+async fn nothing_runs_that_cannot_be_recorded_any_more() {
+    let bench = Bench::new(|builder| builder.ledger(Arc::new(Full)));
+    let reply = bench.call("odd", json!({"lines": 1})).await;
+    assert_eq!(reply.error.map(|error| error.kind), Some(Kind::Unavailable));
 }
 
 /// A hook that does as it is told.

@@ -6,6 +6,8 @@ pub(crate) mod doctor;
 pub(crate) mod mcp;
 pub(crate) mod tools;
 
+use sinew_runtime::Runtime;
+
 use crate::config::LogLevel;
 use crate::wiring::Loaded;
 
@@ -15,5 +17,14 @@ fn warn(loaded: &Loaded) {
         for warning in &loaded.layered.warnings {
             eprintln!("sinew: {warning}");
         }
+    }
+}
+
+/// Writes the records that wait. Where that fails, the calls were made all the same, so their own
+/// status stays and the failure is told beside it.
+fn flush(runtime: &Runtime) {
+    if let Err(error) = runtime.flush() {
+        let hint = error.hint.as_deref().unwrap_or_default();
+        eprintln!("sinew: {error}; {hint}");
     }
 }

@@ -195,6 +195,9 @@ fn with_ledger(
         LedgerMode::Sqlite(sync) => {
             let state = state_dir().context("`ledger.mode = \"off\"` runs without records")?;
             let ledger = Arc::new(SqliteLedger::new(&state, Recorded { surface, sync }));
+            ledger.on_failure(|problem| {
+                eprintln!("sinew: calls cannot be recorded: {problem}; run `sinew doctor`");
+            });
             let recorded: Arc<dyn Ledger> = Arc::clone(&ledger) as Arc<dyn Ledger>;
             Ok((builder.deny(state.path()).ledger(recorded), Some(ledger)))
         }

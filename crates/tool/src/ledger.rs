@@ -74,6 +74,11 @@ pub trait Ledger: Send + Sync {
     /// Writes everything that still waits.
     fn flush(&self) -> Result<(), ToolError>;
 
+    /// Returns whether no more records can wait to be written: no call runs then.
+    fn full(&self) -> bool {
+        false
+    }
+
     /// Returns why calls can no longer be recorded, if so: changes are then refused.
     fn broken(&self) -> Option<String> {
         None

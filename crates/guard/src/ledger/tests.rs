@@ -211,6 +211,29 @@ fn a_ledger_that_cannot_write_refuses_changes_and_says_so() {
 }
 
 #[test]
+fn records_that_cannot_be_written_are_told_once_counted_and_bounded() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let ledger = ledger(dir.path());
+    std::fs::write(dir.path().join("state/sinew.db"), "no database").expect("a file in the way");
+    let told = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let into = Arc::clone(&told);
+    ledger.on_failure(move |problem| lock(&into).push(problem.to_owned()));
+    for n in 0..3 {
+        ledger.close(None, closing(&n.to_string(), None));
+    }
+    for _ in 0..2 {
+        let error = ledger.flush().expect_err("nothing can be written");
+        assert!(error.message.starts_with("3 records of calls could not be written: "), "{error}");
+    }
+    assert_eq!(lock(&told).len(), 1, "{told:?}");
+    assert!(!ledger.full());
+    for n in 0..MAX_KEPT {
+        ledger.close(None, closing(&n.to_string(), None));
+    }
+    assert!(ledger.full());
+}
+
+#[test]
 fn a_database_of_another_version_is_left_alone() {
     let dir = tempfile::tempdir().expect("a directory");
     drop(ledger(dir.path()));

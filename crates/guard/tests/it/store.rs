@@ -19,8 +19,10 @@ fn a_stored_output_can_be_read_back_and_not_written() {
         assert_eq!(tree.read(".sinew/.gitignore"), "*\n");
         let denied = contain(&guard, &path, WRITE).unwrap_err();
         assert_eq!(denied.kind, Kind::PathDenied);
-        store.put("toolu_01-x", "again").unwrap();
-        assert_eq!(tree.read(&path), "again");
+        let other = store.put("toolu_01-x", "again").unwrap();
+        assert_eq!(other, ".sinew/tool-output/toolu_01-x-2.txt");
+        assert_eq!(tree.read(&other), "again");
+        assert_eq!(tree.read(&path), "full output", "the id of another call takes nothing away");
         assert!(contain(&guard, ".sinew/tool-output", Access::Search).is_ok());
     }
 }
@@ -49,8 +51,9 @@ fn links_and_hard_links_planted_in_the_store_are_not_followed() {
     tree.link(".sinew/tool-output/a.txt", &secret);
     fs::hard_link(&secret, tree.root.join(".sinew/tool-output/b.txt")).unwrap();
     for id in ["a", "b"] {
-        store.put(id, "output").unwrap();
+        let path = store.put(id, "output").unwrap();
         assert_eq!(fs::read_to_string(&secret).unwrap(), "SECRET");
-        assert_eq!(tree.read(&format!(".sinew/tool-output/{id}.txt")), "output");
+        assert_eq!(path, format!(".sinew/tool-output/{id}-2.txt"));
+        assert_eq!(tree.read(&path), "output");
     }
 }

@@ -4,6 +4,7 @@
 //! or the other.
 
 use std::io;
+use std::path::Path;
 
 use serde_json::Value;
 use sinew_tool::{Block, Bound, Reply, Request, Tool};
@@ -53,7 +54,8 @@ pub(super) fn bound(
     }
     reply.meta.truncated = true;
     if let Some(path) = stored {
-        reply.meta.output_id = Some(request.call_id.clone());
+        reply.meta.output_id =
+            Path::new(&path).file_stem().map(|id| id.to_string_lossy().into_owned());
         reply.meta.output_path = Some(path);
     }
     reply
@@ -120,7 +122,8 @@ fn cut_blocks(content: &[Block], limit: Bound) -> Option<CutBlocks> {
                 if is_cut {
                     continue;
                 }
-                let cut = cut(text, left);
+                let max_bytes = left.max_bytes.min(left_in_all);
+                let cut = cut(text, Bound { max_bytes, ..left });
                 is_cut = cut.is_some();
                 let (n_bytes, n_lines) =
                     cut.map_or((text.len(), n_lines), |cut| (cut.kept_bytes, cut.kept_lines));
@@ -169,11 +172,17 @@ fn size(value: &Value) -> usize {
     count.0
 }
 
+/// How often a value is measured and made smaller, before it is given up.
+const MAX_ROUNDS: u32 = 64;
+
 /// Makes a value fit without another shape: its largest list loses its end, its largest text too.
 /// What fits in no other way becomes null.
 fn shorten(value: &mut Value, max_bytes: usize) {
-    while max_bytes < size(value) {
-        if !halve(value) {
+    for round in 0.. {
+        if size(value) <= max_bytes {
+            break;
+        }
+        if MAX_ROUNDS <= round || !halve(value) {
             *value = Value::Null;
             return;
         }
@@ -275,6 +284,8 @@ mod tests {
         check(&[text("a\nb\nc"), text("d")], Some((&["a\nb\nc"], 3, 4)));
         check(&[text("12345678"), text("90\nab")], Some((&["12345678", "90"], 1, 3)));
         check(&[image(100), text("12345678901")], Some((&["", "1234567890"], 0, 1)));
+        let most = 1_048_570;
+        check(&[image(most), text("1234567890")], Some((&["", "123456"], 0, 1)));
         let left_out = "[image/png left out: 1048577 bytes]";
         check(&[text("a"), image(1_048_577), image(3)], Some((&["a", left_out, ""], 1, 1)));
     }
@@ -296,6 +307,10 @@ mod tests {
         let mut odd = serde_json::json!({ "a": 1, "b": 2 });
         shorten(&mut odd, 4);
         assert_eq!(odd, Value::Null);
+        let many: Vec<String> = (0..10_000).map(|n| n.to_string()).collect();
+        let mut many: Value = many.into_iter().map(|key| (key, Value::from("text"))).collect();
+        shorten(&mut many, 1_000);
+        assert_eq!(many, Value::Null, "many small parts are given up soon");
     }
 
     #[test]

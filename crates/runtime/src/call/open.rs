@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use sinew_tool::{
     Change, Clock, Closing, Effects, Kind, Ledger, Opening, Recorder, Request, Ruling, Ticket,
+    ToolError,
 };
 
 use crate::runtime::Runtime;
@@ -64,6 +65,19 @@ pub(super) fn open(runtime: &Runtime, request: Request) -> Open {
 }
 
 impl Entry {
+    /// Refuses a call of which no record could be kept.
+    pub(super) fn admit(&self) -> Result<(), ToolError> {
+        match self.ledger.full() {
+            false => Ok(()),
+            true => Err(ToolError::new(
+                Kind::Unavailable,
+                "the ledger has not been writable for so long that this call cannot be recorded, \
+                 so it does not run",
+            )
+            .hint("run `sinew doctor`; `ledger.mode = \"off\"` runs without records")),
+        }
+    }
+
     fn note(&mut self, note: impl FnOnce(&mut Closing)) {
         if let Some(closing) = &mut self.closing {
             note(closing);
@@ -102,7 +116,7 @@ impl Entry {
         effects: Effects,
         paths: &[PathBuf],
         temporaries: &[PathBuf],
-    ) -> Result<(), sinew_tool::ToolError> {
+    ) -> Result<(), ToolError> {
         if let Some(closing) = &self.closing {
             let intent = self.ledger.intend(&closing.opening, effects, paths, temporaries).await?;
             self.intent = Some(intent);

@@ -27,7 +27,7 @@ pub(crate) fn run(loaded: Loaded, args: &CallArgs) -> anyhow::Result<ExitCode> {
     });
     // A question that nobody answered in time leaves a thread that waits for the terminal.
     runtime.shutdown_background();
-    wired.runtime.flush().map_err(|error| anyhow::anyhow!("{error}"))?;
+    super::flush(&wired.runtime);
     code
 }
 

@@ -32,7 +32,7 @@ pub(crate) fn run(loaded: &Loaded) -> anyhow::Result<ExitCode> {
         gone: Box::new(ends.gone),
     };
     let served = sinew_mcp::serve(std::sync::Arc::clone(&wired.runtime), options, stream);
-    wired.runtime.flush().map_err(|error| anyhow::anyhow!("{error}"))?;
+    super::flush(&wired.runtime);
     served?;
     Ok(ExitCode::SUCCESS)
 }
