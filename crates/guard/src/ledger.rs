@@ -426,7 +426,7 @@ impl Ledger for SqliteLedger {
     fn flush(&self) -> Result<(), ToolError> {
         self.shared.write_patiently().map_err(|failed| {
             let n = lock(&self.shared.queue).rows.len();
-            let message = format!("{n} records of calls could not be written: {}", failed.problem);
+            let message = format!("records could not be written ({n} waiting): {}", failed.problem);
             ToolError::new(Kind::Unavailable, message).hint("run `sinew doctor`")
         })
     }

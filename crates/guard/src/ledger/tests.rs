@@ -223,7 +223,7 @@ fn records_that_cannot_be_written_are_told_once_counted_and_bounded() {
     }
     for _ in 0..2 {
         let error = ledger.flush().expect_err("nothing can be written");
-        assert!(error.message.starts_with("3 records of calls could not be written: "), "{error}");
+        assert!(error.message.starts_with("records could not be written (3 waiting): "), "{error}");
     }
     assert_eq!(lock(&told).len(), 1, "{told:?}");
     assert!(!ledger.full());
