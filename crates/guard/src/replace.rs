@@ -2,13 +2,13 @@
 //!
 //! The new content goes into a temporary file beside the old one, gets its owner, mode, extended
 //! attributes and access lists, and takes its name by one rename, all on the handle of the
-//! directory. Just before the rename the old file is looked at again, and from this look on other
-//! processes wait for their turn. What cannot be kept is refused, and the old file is untouched;
+//! directory. Just before the rename the old file is looked at again, and from this look to the rename
+//! other processes wait for their turn. What cannot be kept is refused, and the old file is untouched;
 //! set-id bits and capabilities are dropped, as the kernel does when a file is written.
 
-use std::ffi::CStr;
+use std::collections::HashSet;
+use std::ffi::{CStr, CString};
 use std::fs::File;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, IoSlice, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -92,23 +92,36 @@ impl From<Errno> for Failure {
     }
 }
 
-/// Keeps changes of one file in this process apart: one lock for each of a fixed number of
-/// directories and names.
-#[derive(Debug)]
-pub(crate) struct Locks([Mutex<()>; 64]);
+/// Keeps changes of one file in this process apart, also where the system has no locks: the
+/// directories and names that are being changed.
+#[derive(Debug, Default)]
+pub(crate) struct Locks(Mutex<HashSet<Changing>>);
 
-impl Default for Locks {
-    fn default() -> Self {
-        Self(std::array::from_fn(|_| Mutex::new(())))
+/// The device and inode of a directory, and a name in it.
+type Changing = (u64, u64, CString);
+
+impl Locks {
+    fn lock(&self, dir: &Stat, name: &CStr) -> Result<Held<'_>, FileError> {
+        let identity = identity_of(dir);
+        let key = (identity.device, identity.inode, name.to_owned());
+        turn::ask_at_once(|| Ok(self.changing().insert(key.clone())))?;
+        Ok(Held { locks: self, key })
+    }
+
+    fn changing(&self) -> MutexGuard<'_, HashSet<Changing>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Locks {
-    fn lock(&self, dir: &Stat, name: &CStr) -> Option<MutexGuard<'_, ()>> {
-        let mut hasher = DefaultHasher::new();
-        (dir.st_dev, dir.st_ino, name).hash(&mut hasher);
-        let at = usize::try_from(hasher.finish() % 64).unwrap_or(0);
-        self.0.get(at).map(|lock| lock.lock().unwrap_or_else(PoisonError::into_inner))
+/// A name that nobody else in this process changes until this is dropped.
+struct Held<'a> {
+    locks: &'a Locks,
+    key: Changing,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.locks.changing().remove(&self.key);
     }
 }
 
@@ -116,11 +129,8 @@ impl Locks {
 pub(crate) fn replace(job: &Replacement<'_>) -> Result<Done, FileError> {
     let parents = Parents::create(job)?;
     let dir = parents.end();
-    let done = {
-        let _turn = job.locks.lock(&fstat(&*dir).map_err(error_of)?, job.name);
-        attempts(job, &dir)
-    };
-    match done {
+    let held = fstat(&*dir).map_err(error_of).and_then(|stat| job.locks.lock(&stat, job.name));
+    match held.and_then(|_held| attempts(job, &dir)) {
         Ok(mut done) => {
             let kept = parents.keep(job.settings.sync);
             done.late = done.late.or(kept.err());
@@ -134,10 +144,8 @@ pub(crate) fn replace(job: &Replacement<'_>) -> Result<Done, FileError> {
 }
 
 fn attempts(job: &Replacement<'_>, dir: &OwnedFd) -> Result<Done, FileError> {
-    // An attempt that lost a race leaves its turn to the next one, which cannot lose it again.
-    let mut turn = None;
     for _ in 0..MAX_ATTEMPTS {
-        match attempt(job, dir, &mut turn) {
+        match attempt(job, dir) {
             Ok(done) => return Ok(done),
             Err(Failure::Error(error)) => return Err(error),
             // Where nothing was expected of the old file, the new one simply comes later.
@@ -145,19 +153,19 @@ fn attempts(job: &Replacement<'_>, dir: &OwnedFd) -> Result<Done, FileError> {
             Err(Failure::Raced) => return Err(FileError::Changed),
         }
     }
-    Err(FileError::Changed)
+    Err(FileError::Busy)
 }
 
 fn expects_nothing(job: &Replacement<'_>) -> bool {
     job.bound.is_none() && matches!(job.expect, Expect::Any)
 }
 
-fn attempt(job: &Replacement<'_>, dir: &OwnedFd, turn: &mut Option<Turn>) -> Result<Done, Failure> {
+fn attempt(job: &Replacement<'_>, dir: &OwnedFd) -> Result<Done, Failure> {
     match look(dir, job.name)? {
         Some(stat) => {
             let old = Old::open(job, dir, stat)?;
             check_expected(job, Some(identity_of(&old.stat)))?;
-            overwrite(job, dir, &old, turn)
+            overwrite(job, dir, &old)
         }
         None if job.may_create => {
             check_expected(job, None)?;
@@ -284,20 +292,19 @@ fn create(job: &Replacement<'_>, dir: &OwnedFd) -> Result<Done, Failure> {
 }
 
 /// Replaces a file that is there.
-fn overwrite(
-    job: &Replacement<'_>,
-    dir: &OwnedFd,
-    old: &Old,
-    turn: &mut Option<Turn>,
-) -> Result<Done, Failure> {
+fn overwrite(job: &Replacement<'_>, dir: &OwnedFd, old: &Old) -> Result<Done, Failure> {
     let n_links = meta_of(&old.stat).links;
     if 1 < n_links {
         match job.settings.hard_links {
             HardLinks::Refuse => return Err(FileError::ManyLinks(n_links).into()),
-            HardLinks::InPlace => return write_in_place(job, dir, old, turn),
+            HardLinks::InPlace => return write_in_place(job, dir, old),
             HardLinks::Break => {}
         }
     }
+    let turn = Turn::of(dir, job.turns)?;
+    // Nothing is prepared in vain, and nobody waits for the preparation.
+    turn.take_at_once()?;
+    turn.give_back();
     let before = old.hash(job)?;
     let temporary = Temporary::create(dir, job.temporary, 0o600)?;
     let after = temporary.fill(job.pieces, Sync::Off)?;
@@ -305,26 +312,23 @@ fn overwrite(
     if job.settings.sync != Sync::Off {
         fdatasync(&temporary.file)?;
     }
-    take(turn, job, dir)?;
+    turn.take()?;
     match look(dir, job.name)? {
         Some(now) if identity_of(&now) == identity_of(&old.stat) => {}
         _ => return Err(Failure::Raced),
     }
     renameat(dir, job.temporary, dir, job.name)?;
     // Syncing the directory is nobody else's time.
-    drop(turn.take());
+    drop(turn);
     temporary.became_the_file();
     Ok(finish(job, dir, before, Some(after), false))
 }
 
-/// Writes into the file that all names share. Not atomic: readers can see a mixture.
-fn write_in_place(
-    job: &Replacement<'_>,
-    dir: &OwnedFd,
-    old: &Old,
-    turn: &mut Option<Turn>,
-) -> Result<Done, Failure> {
-    take(turn, job, dir)?;
+/// Writes into the file that all names share. Not atomic: readers can see a mixture. Its turn lasts
+/// until everything is written.
+fn write_in_place(job: &Replacement<'_>, dir: &OwnedFd, old: &Old) -> Result<Done, Failure> {
+    let turn = Turn::of(dir, job.turns)?;
+    turn.take_at_once()?;
     let flags = OFlags::WRONLY.union(FILE_READ.difference(OFlags::RDONLY));
     let file = open_name(dir.as_fd(), job.name, flags)?;
     turn::at_file(&file, job.turns)?;
@@ -339,7 +343,7 @@ fn write_in_place(
         }
         Ok(after)
     });
-    drop((file, turn.take()));
+    drop((file, turn));
     match written {
         Ok(after) => Ok(finish(job, dir, before, Some(after), false)),
         Err(errno) => {
@@ -349,14 +353,6 @@ fn write_in_place(
             Ok(done)
         }
     }
-}
-
-/// Waits for the turn at the directory, unless it was taken before.
-fn take(turn: &mut Option<Turn>, job: &Replacement<'_>, dir: &OwnedFd) -> Result<(), FileError> {
-    if turn.is_none() {
-        *turn = Some(Turn::at(dir, job.turns)?);
-    }
-    Ok(())
 }
 
 /// Returns what happened, once the file has its name.

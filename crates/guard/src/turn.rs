@@ -1,19 +1,24 @@
 //! Taking turns with other processes: the last look at a file and its change as one step.
 //!
-//! A change by rename holds a lock on the directory, and a change in place also one on the file,
-//! whose names may lie in several directories. Both are `flock`s on handles: they bind those who
-//! ask for them, end with their process, and leave nothing behind. Where the system has none, or a
-//! directory may not be read, changes go on without.
+//! A change by rename holds a lock on the directory from that look to the rename. A change in place
+//! holds it and one on the file, whose names may lie in several directories, for as long as it
+//! writes: nothing less keeps two such changes apart. Both are `flock`s on handles: they bind those
+//! who ask for them, end with their process, and leave nothing behind. Where the system has none, or
+//! a directory may not be read, changes go on without; any other failure ends the change.
+//!
+//! Nobody waits here for longer than a thread may be kept from other calls. What is still taken then
+//! is `Busy`, before anything was changed, and the caller asks again when it likes.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use sinew_tool::FileError;
 
 use crate::roots::{DIRECTORY_READ, open_name};
+use crate::stat::error_of;
 
 /// How changes of one file by several processes are kept apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -25,63 +30,133 @@ pub enum Turns {
     None,
 }
 
-/// The longest wait for somebody else's turn to end. A turn takes microseconds.
-const MAX_WAIT: Duration = Duration::from_secs(2);
-/// How often a lock is asked for again before the first sleep.
-const MAX_YIELDS: u32 = 8;
-/// The first sleep; each further one is twice as long, up to the last.
+/// How often a thread asks without sleeping, which takes some microseconds.
+const N_AT_ONCE: u32 = 16;
+/// How often it sleeps where something would be lost. Together this lasts less than a millisecond.
+const N_SLEEPS: u32 = 4;
+/// The first sleep; each further one is twice as long.
 const FIRST_SLEEP: Duration = Duration::from_micros(50);
-const LAST_SLEEP: Duration = Duration::from_millis(5);
 
-/// A turn at a directory, until it is dropped.
+/// Where changes beneath one directory take turns. Dropping it gives the turn back.
 #[derive(Debug)]
 pub(crate) struct Turn {
-    _dir: Option<OwnedFd>,
+    dir: Option<OwnedFd>,
 }
 
 impl Turn {
-    /// Waits for the turn at a directory. Its handle may be good for opening only.
-    pub(crate) fn at(dir: impl AsFd, turns: Turns) -> Result<Self, FileError> {
-        let readable = match turns {
-            Turns::Auto => open_name(dir.as_fd(), c".", DIRECTORY_READ).ok(),
-            Turns::None => None,
+    /// Opens the place of turns at a directory, whose handle may be good for opening only.
+    pub(crate) fn of(dir: impl AsFd, turns: Turns) -> Result<Self, FileError> {
+        let dir = match turns {
+            Turns::Auto => open_name(dir.as_fd(), c".", DIRECTORY_READ).map(Some),
+            Turns::None => Ok(None),
         };
-        if let Some(dir) = &readable {
-            wait(dir)?;
+        match dir {
+            Ok(dir) => Ok(Self { dir }),
+            Err(Errno::ACCESS | Errno::PERM) => Ok(Self { dir: None }),
+            Err(errno) => Err(error_of(errno)),
         }
-        Ok(Self { _dir: readable })
+    }
+
+    /// Takes the turn where it is free.
+    pub(crate) fn take_at_once(&self) -> Result<(), FileError> {
+        self.dir.as_ref().map_or(Ok(()), |dir| lock(dir, 0))
+    }
+
+    /// Takes the turn, for which a millisecond is not too long: what was prepared would be lost.
+    pub(crate) fn take(&self) -> Result<(), FileError> {
+        self.dir.as_ref().map_or(Ok(()), |dir| lock(dir, N_SLEEPS))
+    }
+
+    /// Gives the turn back for now.
+    pub(crate) fn give_back(&self) {
+        if let Some(dir) = &self.dir {
+            let _ = flock(dir, FlockOperation::NonBlockingUnlock);
+        }
     }
 }
 
-/// Waits for the turn at an open file. It ends when the handle is closed.
+/// Takes the turn at an open file where it is free. It ends when the handle is closed.
 pub(crate) fn at_file(file: impl AsFd, turns: Turns) -> Result<(), FileError> {
     match turns {
-        Turns::Auto => wait(file),
+        Turns::Auto => lock(file, 0),
         Turns::None => Ok(()),
     }
 }
 
-/// Waits for the lock on a handle.
-fn wait(handle: impl AsFd) -> Result<(), FileError> {
-    let mut until = None;
-    let mut sleep = FIRST_SLEEP;
-    for n in 0_u32.. {
-        match flock(&handle, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) => {}
-            Err(Errno::INTR) => continue,
-            // Some file systems have no locks, or none for handles that cannot write.
-            Ok(()) | Err(_) => return Ok(()),
-        }
-        if n < MAX_YIELDS {
-            thread::yield_now();
-            continue;
-        }
-        let now = Instant::now();
-        if *until.get_or_insert(now + MAX_WAIT) <= now {
-            return Err(FileError::Busy);
-        }
-        thread::sleep(sleep);
-        sleep = LAST_SLEEP.min(sleep * 2);
+fn lock(handle: impl AsFd, n_sleeps: u32) -> Result<(), FileError> {
+    ask(n_sleeps, || granted(flock(&handle, FlockOperation::NonBlockingLockExclusive)))
+}
+
+/// Returns whether the answer to a request for a lock lets a change go on.
+fn granted(answer: Result<(), Errno>) -> Result<bool, FileError> {
+    match answer {
+        Ok(()) => Ok(true),
+        Err(Errno::WOULDBLOCK | Errno::INTR) => Ok(false),
+        // Some file systems have no locks, or none for handles that cannot write.
+        Err(
+            Errno::ACCESS
+            | Errno::PERM
+            | Errno::NOTSUP
+            | Errno::NOLCK
+            | Errno::BADF
+            | Errno::INVAL
+            | Errno::NOSYS,
+        ) => Ok(true),
+        Err(errno) => Err(error_of(errno)),
     }
-    Ok(())
+}
+
+/// Asks for something a few times, and then after each of so many sleeps.
+fn ask(
+    n_sleeps: u32,
+    mut granted: impl FnMut() -> Result<bool, FileError>,
+) -> Result<(), FileError> {
+    for n in 0..N_AT_ONCE + n_sleeps {
+        if granted()? {
+            return Ok(());
+        }
+        match n.checked_sub(N_AT_ONCE) {
+            None => thread::yield_now(),
+            Some(n_slept) => thread::sleep(FIRST_SLEEP * 2_u32.pow(n_slept)),
+        }
+    }
+    if granted()? { Ok(()) } else { Err(FileError::Busy) }
+}
+
+/// Asks for something a few times, without sleeping.
+pub(crate) fn ask_at_once(
+    granted: impl FnMut() -> Result<bool, FileError>,
+) -> Result<(), FileError> {
+    ask(0, granted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever went wrong, the change had gone on without a lock.
+    #[test]
+    fn only_a_system_without_locks_is_gone_on_without() {
+        let words = |answer| match granted(answer) {
+            Ok(true) => "on",
+            Ok(false) => "wait",
+            Err(_) => "error",
+        };
+        for (answer, expected) in [
+            (Ok(()), "on"),
+            (Err(Errno::WOULDBLOCK), "wait"),
+            (Err(Errno::INTR), "wait"),
+            (Err(Errno::PERM), "on"),
+            (Err(Errno::OPNOTSUPP), "on"),
+            (Err(Errno::NOLCK), "on"),
+            (Err(Errno::BADF), "on"),
+            (Err(Errno::INVAL), "on"),
+            (Err(Errno::NOSYS), "on"),
+            (Err(Errno::MFILE), "error"),
+            (Err(Errno::NOMEM), "error"),
+            (Err(Errno::IO), "error"),
+        ] {
+            assert_eq!(words(answer), expected, "{answer:?}");
+        }
+    }
 }

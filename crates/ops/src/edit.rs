@@ -129,7 +129,7 @@ impl Operation for Edit {
         let limits = if args.dry_run { preview_limits(cx) } else { DiffLimits::reply() };
         let diff = diff::of_changes(&loaded.bytes, &plan.changes, limits);
         let mixes_endings = mixes_endings(&loaded.bytes, &plan.changes);
-        let bytes = write(cx, target, &loaded, &loaded.bytes, &plan.changes, args.dry_run)?;
+        let bytes = write(cx, target, &loaded, &loaded.bytes, &plan.changes, args.dry_run).await?;
         Ok(Out {
             path: target.path.clone(),
             replacements: plan.changes.len() as u64,
@@ -269,7 +269,7 @@ pub(crate) fn preview(
 
 /// Writes a content with its changes, unless it is only to be shown; returns its size. `base` is
 /// what the changes belong to, `loaded` what the file must still be.
-pub(crate) fn write(
+pub(crate) async fn write(
     cx: &Context,
     target: &FileTarget,
     loaded: &Loaded,
@@ -285,12 +285,11 @@ pub(crate) fn write(
     }
     let expect = Expect::Same(loaded.identity, &loaded.bytes);
     let pieces = replace::pieces(base, changes);
-    let written = if changes.len() <= MAX_PIECES {
-        cx.world.files.replace(target.slot, &pieces, expect)
+    if changes.len() <= MAX_PIECES {
+        cx.replace(target, &pieces, expect).await?;
     } else {
-        cx.world.files.replace(target.slot, &[&pieces.concat()], expect)
-    };
-    written.map_err(|error| cx.about(target, error))?;
+        cx.replace(target, &[&pieces.concat()], expect).await?;
+    }
     Ok(bytes)
 }
 

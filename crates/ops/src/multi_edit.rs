@@ -144,7 +144,8 @@ impl Operation for MultiEdit {
         let limits = if args.dry_run { edit::preview_limits(cx) } else { DiffLimits::reply() };
         let diff = diff(&loaded.bytes, &edited, limits);
         let mixes_endings = edit::mixes_endings(&edited.base, &edited.changes);
-        let bytes = edit::write(cx, target, &loaded, &edited.base, &edited.changes, args.dry_run)?;
+        let bytes =
+            edit::write(cx, target, &loaded, &edited.base, &edited.changes, args.dry_run).await?;
         Ok(Out {
             path: target.path.clone(),
             applied: edited.applied,

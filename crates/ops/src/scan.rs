@@ -32,7 +32,7 @@ impl<'a> Scan<'a> {
 
     /// Returns the next `size` bytes, or fewer where the file ends before.
     pub(crate) fn block(&mut self, size: usize) -> Result<&[u8], ToolError> {
-        still_wanted(self.cx)?;
+        self.cx.still_wanted()?;
         if MAX_BYTES < self.read {
             return Err(ToolError::new(
                 Kind::LimitReached,
@@ -73,19 +73,6 @@ impl<'a> Scan<'a> {
     /// Returns the place behind the last block.
     pub(crate) fn at(&self) -> u64 {
         self.at
-    }
-}
-
-/// Fails when the call was taken back or its time is over.
-pub(crate) fn still_wanted(cx: &Context) -> Result<(), ToolError> {
-    if cx.cancel.is_cancelled() {
-        return Err(ToolError::new(Kind::Cancelled, "the call was cancelled"));
-    }
-    match cx.deadline {
-        Some(deadline) if deadline <= cx.world.clock.now() => {
-            Err(ToolError::new(Kind::Timeout, "the time ran out"))
-        }
-        _ => Ok(()),
     }
 }
 

@@ -6,8 +6,6 @@ use std::io::Read;
 use memchr::memchr;
 use sinew_tool::{Context, FileError, FileTarget, Identity, Kind, ToolError};
 
-use crate::scan::still_wanted;
-
 /// How far into a file a NUL makes it binary.
 pub(crate) const SNIFFED: usize = 8 * 1024;
 
@@ -67,7 +65,7 @@ pub(crate) fn load(cx: &Context, target: &FileTarget) -> Result<Loaded, ToolErro
     }
     let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0) + 1);
     loop {
-        still_wanted(cx)?;
+        cx.still_wanted()?;
         let n = (&opened.file)
             .take(STEP)
             .read_to_end(&mut bytes)

@@ -126,11 +126,7 @@ impl Operation for Write {
 
     async fn run(args: &Args, cx: &Context) -> Result<Out, ToolError> {
         let target = cx.target(0)?;
-        let written = cx
-            .world
-            .files
-            .replace(target.slot, &[args.content.as_bytes()], Expect::Any)
-            .map_err(|error| cx.about(target, error))?;
+        let written = cx.replace(target, &[args.content.as_bytes()], Expect::Any).await?;
         Ok(Out {
             path: target.path.clone(),
             bytes_written: written.bytes,

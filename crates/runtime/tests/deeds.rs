@@ -51,8 +51,7 @@ impl Operation for Put {
         }
         let target = cx.target(0)?;
         let pieces = [args.text.as_bytes()];
-        let written = cx.world.files.replace(target.slot, &pieces, Expect::Any);
-        Ok(written.map_err(|error| cx.about(target, error))?.bytes)
+        Ok(cx.replace(target, &pieces, Expect::Any).await?.bytes)
     }
 }
 

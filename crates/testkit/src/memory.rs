@@ -213,6 +213,7 @@ impl MemoryWorld {
             cancel: self.cancel.clone(),
             progress: Progress::default(),
             deadline: self.deadline,
+            sleep: |_| Box::pin(std::future::ready(())),
         })
     }
 

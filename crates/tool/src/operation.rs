@@ -3,13 +3,13 @@
 use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
 
 use crate::{
-    Cancel, Claim, Cost, Effects, Facts, FileError, FileSettings, FileTarget, Kind, Memo, Targets,
-    ToolError, World,
+    BoxFuture, Cancel, Claim, Cost, Effects, Expect, Facts, FileError, FileSettings, FileTarget,
+    Kind, Memo, Targets, ToolError, World, Written,
 };
 
 /// Where long work says how far it is: nowhere, unless the caller asked to be told.
@@ -50,6 +50,12 @@ pub enum Preview {
     Nothing,
 }
 
+/// How long a change waits for others to end theirs.
+const MAX_WAIT: Duration = Duration::from_secs(2);
+/// The first pause of such a wait; each further one is twice as long, up to the last.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const LAST_PAUSE: Duration = Duration::from_millis(16);
+
 /// What one call runs with: the World narrowed to its targets, and how long it may take.
 #[derive(Clone, Debug)]
 pub struct Context {
@@ -69,6 +75,8 @@ pub struct Context {
     pub progress: Progress,
     /// When the caller stops waiting.
     pub deadline: Option<Instant>,
+    /// Waits without occupying a thread.
+    pub sleep: fn(Duration) -> BoxFuture<'static, ()>,
 }
 
 impl Context {
@@ -77,6 +85,45 @@ impl Context {
         self.targets.files.get(at).ok_or_else(|| {
             ToolError::new(Kind::ExecutionFailed, "the call names fewer paths than it uses")
         })
+    }
+
+    /// Refuses to go on where the call was taken back or its time ran out.
+    pub fn still_wanted(&self) -> Result<(), ToolError> {
+        if self.cancel.is_cancelled() {
+            return Err(ToolError::new(Kind::Cancelled, "the call was cancelled"));
+        }
+        match self.deadline {
+            Some(deadline) if deadline <= self.world.clock.now() => {
+                Err(ToolError::new(Kind::Timeout, "the time ran out"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Replaces or creates the file of a target as [`Files::replace`](crate::Files::replace) does.
+    /// Where others are changing the same directory it waits for them without occupying a thread,
+    /// for two seconds, and not longer than somebody waits for the call.
+    pub async fn replace(
+        &self,
+        target: &FileTarget,
+        pieces: &[&[u8]],
+        expect: Expect<'_>,
+    ) -> Result<Written, ToolError> {
+        let mut until = None;
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match self.world.files.replace(target.slot, pieces, expect) {
+                Err(FileError::Busy) => self.still_wanted()?,
+                done => return done.map_err(|error| self.about(target, error)),
+            }
+            let now = self.world.clock.now();
+            if *until.get_or_insert(now + MAX_WAIT) <= now {
+                return Err(self.about(target, FileError::Busy));
+            }
+            (self.sleep)(pause).await;
+            self.still_wanted()?;
+            pause = LAST_PAUSE.min(pause * 2);
+        }
     }
 
     /// Returns a real path as people and models see it: relative where it lies beneath the working

@@ -268,6 +268,9 @@ pub trait Files: Send + std::marker::Sync {
 
     /// Replaces or creates the file at a slot atomically with the pieces in order. Mode, owner,
     /// extended attributes and access lists of the old file are kept, or the change is refused.
+    /// Where others are changing the same directory it does not wait for longer than about a
+    /// millisecond: [`FileError::Busy`] says that nothing happened and that it can be asked again,
+    /// which [`Context::replace`](crate::Context::replace) does.
     fn replace(
         &self,
         slot: Slot,

@@ -48,7 +48,7 @@ fn add_lines(root: &Path, turns: Turns, path: &str) {
             let line = format!("{id} {n}\n");
             let expect = Expect::Same(identity, text.as_bytes());
             let done = world.files.replace(Slot(0), &[text.as_bytes(), line.as_bytes()], expect);
-            if matches!(done, Err(FileError::Changed)) {
+            if matches!(done, Err(FileError::Changed | FileError::Busy)) {
                 continue;
             }
             done.unwrap();
@@ -132,7 +132,7 @@ fn no_change_in_place_gets_lost_between_names_of_one_file() {
 }
 
 #[test]
-fn a_lock_that_stays_ends_the_wait_with_an_error_that_says_what_to_do() {
+fn a_lock_that_stays_is_not_waited_for_and_nothing_is_changed() {
     for resolver in RESOLVERS {
         let tree = Tree::new().with(&[("a.txt", "old"), ("b/c.txt", "old")]);
         let dir =
@@ -141,7 +141,8 @@ fn a_lock_that_stays_ends_the_wait_with_an_error_that_says_what_to_do() {
         let guard = tree.guard(resolver);
         let began = Instant::now();
         let error = replace(&guard, "a.txt", EDIT, "new").unwrap_err();
-        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+        // The wait was two seconds long, on the thread that reads what other calls come.
+        assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
         assert_eq!(error.kind, sinew_tool::Kind::Timeout);
         assert!(error.hint.unwrap().starts_with("repeat the call"), "{}", error.message);
         assert_eq!(tree.read("a.txt"), "old");

@@ -87,6 +87,7 @@ fn context(
         cancel: options.cancel.clone(),
         progress: options.progress.clone(),
         deadline: open.request.deadline,
+        sleep: |time| Box::pin(tokio::time::sleep(time)),
     }
 }
 
