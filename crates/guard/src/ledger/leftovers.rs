@@ -13,16 +13,18 @@ use rustix::fs::{AtFlags, unlinkat};
 use rustix::io::Errno;
 use sinew_tool::{Clock, FileError, FileKind, Links};
 
-use super::process::ProcessMark;
+use super::process::{Life, ProcessMark};
 use crate::clear::is_temporary;
 use crate::clock::SystemClock;
 use crate::resolve::{self, Spot};
 use crate::roots::Roots;
 use crate::stat::error_of;
 
-/// After this time a change of a process in another namespace, of which nothing can be known, counts
-/// as given up.
+/// After this time a change counts as given up whose process ran on this machine, where nothing can
+/// be known of it.
 const GIVEN_UP_MS: i64 = 60 * 60 * 1_000;
+/// After this time so does one of another machine, whose clock may be wrong.
+const GIVEN_UP_ELSEWHERE_MS: i64 = 30 * 24 * 60 * 60 * 1_000;
 /// A directory that is missing may be on a disk that comes back; after this time it counts as gone.
 const GONE_MS: i64 = 30 * 24 * 60 * 60 * 1_000;
 /// The most intents that one opening of the database looks at, the newest first.
@@ -44,21 +46,31 @@ enum Leftover {
 /// Removes what dead processes left behind, and marks their intents as settled.
 pub(super) fn remove(connection: &Connection) -> rusqlite::Result<()> {
     let mut open = connection.prepare(
-        "SELECT seq, pid, pid_started, temporaries, pid_namespace, at_ms FROM record
+        "SELECT seq, pid, pid_started, temporaries, pid_namespace, at_ms, machine, boot FROM record
          WHERE phase = 'intent' AND settled = 0 ORDER BY seq DESC LIMIT ?1",
     )?;
     let rows = open
         .query_map([MAX_INTENTS], |row| {
-            let mark =
-                ProcessMark { pid: row.get(1)?, started: row.get(2)?, namespace: row.get(4)? };
+            let mark = ProcessMark {
+                pid: row.get(1)?,
+                started: row.get(2)?,
+                namespace: row.get(4)?,
+                machine: row.get(6)?,
+                boot: row.get(7)?,
+            };
             Ok((row.get::<_, i64>(0)?, mark, row.get::<_, Vec<u8>>(3)?, row.get::<_, i64>(5)?))
         })?
         .collect::<rusqlite::Result<Vec<_>>>()?;
-    let own = ProcessMark::own().namespace;
+    let own = ProcessMark::own();
     let now = SystemClock.wall_ms() as i64;
     for (seq, mark, temporaries, at_ms) in rows {
-        let given_up = at_ms + GIVEN_UP_MS < now && mark.namespace != own;
-        if mark.may_be_alive() && !given_up {
+        let may_be_alive = match mark.life(&own) {
+            Life::Alive => true,
+            Life::Dead => false,
+            Life::Unknown => now <= at_ms + GIVEN_UP_MS,
+            Life::Elsewhere => now <= at_ms + GIVEN_UP_ELSEWHERE_MS,
+        };
+        if may_be_alive {
             continue;
         }
         let stays = |path: &&[u8]| match remove_file(Path::new(OsStr::from_bytes(path))) {

@@ -1,10 +1,19 @@
 //! Telling processes apart: a number alone is given out again.
+//!
+//! A ledger in a home directory that several machines share holds marks of all of them, and the
+//! first namespace of processes has the same number on each. So a mark also names the machine and
+//! its start. Two marks with one start are of one machine, whatever a container calls it. A mark of
+//! this machine from before its start is dead, and of another machine nothing can be known.
 
 use std::fs;
 
-/// A process, by namespace, number and start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A process, by machine, start of the machine, namespace, number and start.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ProcessMark {
+    /// The machine, by the id and the name that it has.
+    pub(super) machine: String,
+    /// The start of the machine, or nothing where it cannot be told.
+    pub(super) boot: String,
     /// The namespace that the number counts in, or 0 where it cannot be told.
     pub(super) namespace: i64,
     pub(super) pid: i64,
@@ -17,16 +26,60 @@ impl ProcessMark {
     pub(super) fn own() -> Self {
         let pid = i64::from(std::process::id());
         let namespace = rustix::fs::stat("/proc/self/ns/pid").map_or(0, |stat| stat.st_ino as i64);
-        Self { namespace, pid, started: started(pid).unwrap_or(0) }
+        Self {
+            machine: machine(),
+            boot: boot(),
+            namespace,
+            pid,
+            started: started(pid).unwrap_or(0),
+        }
     }
 
-    /// Returns whether the process may still run. Nothing can be known of one in another namespace.
-    pub(super) fn may_be_alive(self) -> bool {
-        if self.namespace != Self::own().namespace {
-            return true;
+    /// Returns what can be said of the process by the one with the mark `own`.
+    pub(super) fn life(&self, own: &Self) -> Life {
+        let boots_told = !self.boot.is_empty() && !own.boot.is_empty();
+        let same_boot = boots_told && self.boot == own.boot;
+        if !same_boot && self.machine != own.machine {
+            return Life::Elsewhere;
         }
-        started(self.pid).is_some_and(|started| self.started == 0 || started == self.started)
+        if boots_told && !same_boot {
+            return Life::Dead;
+        }
+        if self.namespace == 0 || self.started == 0 || self.namespace != own.namespace {
+            return Life::Unknown;
+        }
+        match started(self.pid) {
+            Some(started) if started == self.started => Life::Alive,
+            // A table of processes that does not show this one shows no other either.
+            None if own.started == 0 => Life::Unknown,
+            Some(_) | None => Life::Dead,
+        }
     }
+}
+
+/// What can be said of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Life {
+    /// It runs.
+    Alive,
+    /// It does not run any more.
+    Dead,
+    /// It ran on this machine where it cannot be seen.
+    Unknown,
+    /// It ran on another machine.
+    Elsewhere,
+}
+
+/// Returns what tells this machine from others. Copies of one image may have one id, and others one
+/// name.
+fn machine() -> String {
+    let id = read("/etc/machine-id").unwrap_or_default();
+    format!("{} {}", id.trim(), rustix::system::uname().nodename().to_string_lossy())
+}
+
+/// Returns what tells this start of the machine from others.
+fn boot() -> String {
+    read("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
 #[expect(clippy::disallowed_methods, reason = "the guard may look at the system")]
@@ -54,4 +107,43 @@ pub(super) fn os_user() -> String {
             (fields.nth(1)? == uid).then(|| name.to_owned())
         })
         .unwrap_or(uid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A change of a live process on another machine counted as dead, and so did every one where
+    /// `/proc` is not mounted.
+    #[test]
+    fn what_cannot_be_told_is_not_dead() {
+        const ELSEWHERE: Life = Life::Elsewhere;
+        let own = ProcessMark::own();
+        assert!(!own.boot.is_empty() && own.namespace != 0 && own.started != 0);
+        for (change, expected) in [
+            ((|_| {}) as fn(&mut ProcessMark), Life::Alive),
+            (|mark| mark.started += 1, Life::Dead),
+            (|mark| mark.pid = i64::MAX, Life::Dead),
+            (|mark| mark.boot = String::from("other"), Life::Dead),
+            (|mark| mark.boot = String::new(), Life::Alive),
+            (|mark| mark.namespace += 1, Life::Unknown),
+            (|mark| mark.namespace = 0, Life::Unknown),
+            (|mark| mark.started = 0, Life::Unknown),
+            (|mark| mark.machine = String::from("a container"), Life::Alive),
+            (|mark| (mark.machine, mark.boot) = (String::from("other"), String::new()), ELSEWHERE),
+            (
+                |mark| (mark.machine, mark.boot) = (String::from("other"), String::from("other")),
+                ELSEWHERE,
+            ),
+        ] {
+            let mut mark = own.clone();
+            change(&mut mark);
+            assert_eq!(mark.life(&own), expected, "{mark:?}");
+        }
+        // Without `/proc` nothing is known of anybody, whoever looks.
+        let blind = ProcessMark { boot: String::new(), namespace: 0, started: 0, ..own.clone() };
+        assert_eq!(blind.life(&blind), Life::Unknown);
+        assert_eq!(own.life(&blind), Life::Unknown);
+        assert_eq!(blind.life(&own), Life::Unknown);
+    }
 }

@@ -31,6 +31,8 @@ pub(super) const SCHEMA: &str = "
         pid          INTEGER NOT NULL,
         pid_started  INTEGER NOT NULL,
         pid_namespace INTEGER NOT NULL,
+        machine      TEXT NOT NULL,
+        boot         TEXT NOT NULL,
         dialect      TEXT NOT NULL,
         tool         TEXT NOT NULL,
         effects      TEXT,
@@ -109,10 +111,10 @@ impl Row {
             Self::Intent { ticket, at_ms, opening, effects, paths, temporaries } => transaction
                 .prepare_cached(
                     "INSERT INTO record (phase, at_ms, ticket, call_id, session, agent, parent,
-                            surface, client, os_user, pid, pid_started, pid_namespace, dialect, tool,
-                            effects, file_path, temporaries)
+                            surface, client, os_user, pid, pid_started, pid_namespace, machine,
+                            boot, dialect, tool, effects, file_path, temporaries)
                          VALUES ('intent', ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,
-                            ?14, ?15, ?16, ?17)",
+                            ?14, ?15, ?16, ?17, ?18, ?19)",
                 )?
                 .execute(params![
                     *at_ms as i64,
@@ -127,6 +129,8 @@ impl Row {
                     who.mark.pid,
                     who.mark.started,
                     who.mark.namespace,
+                    who.mark.machine,
+                    who.mark.boot,
                     opening.dialect,
                     opening.tool,
                     effects.names().join("+"),
@@ -148,9 +152,15 @@ fn settle(transaction: &Transaction<'_>, who: &Who, ticket: Ticket) -> rusqlite:
     transaction
         .prepare_cached(
             "UPDATE record SET settled = 1 WHERE phase = 'intent' AND settled = 0
-                AND ticket = ?1 AND pid = ?2 AND pid_started = ?3",
+                AND ticket = ?1 AND pid = ?2 AND pid_started = ?3 AND machine = ?4 AND boot = ?5",
         )?
-        .execute(params![ticket.0 as i64, who.mark.pid, who.mark.started])
+        .execute(params![
+            ticket.0 as i64,
+            who.mark.pid,
+            who.mark.started,
+            who.mark.machine,
+            who.mark.boot
+        ])
         .map(|_| ())
 }
 
@@ -166,10 +176,10 @@ fn insert_outcome(
     transaction
         .prepare_cached(
             "INSERT INTO record (phase, at_ms, call_id, session, agent, parent, surface, client,
-                os_user, pid, pid_started, pid_namespace, dialect, tool, effects, file_path,
-                verdict, rule, approver, outcome, duration_ms, bytes, before_hash, after_hash, reply_bytes)
+                os_user, pid, pid_started, pid_namespace, machine, boot, dialect, tool, effects,
+                file_path, verdict, rule, approver, outcome, duration_ms, bytes, before_hash, after_hash, reply_bytes)
              VALUES ('outcome', ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,
-                ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24)",
+                ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26)",
         )?
         .execute(params![
             closing.opened_at_ms as i64,
@@ -183,6 +193,8 @@ fn insert_outcome(
             who.mark.pid,
             who.mark.started,
             who.mark.namespace,
+            who.mark.machine,
+            who.mark.boot,
             opening.dialect,
             opening.tool,
             closing.effects.map(|effects| effects.names().join("+")),
