@@ -93,8 +93,9 @@ impl Operation for Write {
         vec![Claim { argument: "path", path: Some(args.path.clone()), access }]
     }
 
-    fn cost(args: &Args, _targets: &Targets) -> Cost {
-        if args.content.len() <= SMALL { Cost::Cheap } else { Cost::Long }
+    fn cost(args: &Args, targets: &Targets) -> Cost {
+        // The old content is read too, to be hashed.
+        if args.content.len() <= SMALL { edit::cost(targets) } else { Cost::Long }
     }
 
     fn preview(args: &Args, cx: &Context) -> Preview {
@@ -150,6 +151,27 @@ mod tests {
     use sinew_testkit::{MemoryWorld, call};
 
     use super::*;
+
+    /// A few bytes in the place of many were written on the thread that reads calls, and the many
+    /// were read there.
+    #[test]
+    fn what_is_replaced_counts_as_what_is_written() {
+        let world = MemoryWorld::new();
+        world.file("small", "x").file("large", vec![b'x'; 300 << 10]);
+        for (path, n_bytes, expected) in [
+            ("new", 1, Cost::Cheap),
+            ("new", SMALL, Cost::Cheap),
+            ("new", SMALL + 1, Cost::Long),
+            ("small", 1, Cost::Cheap),
+            ("large", 1, Cost::Long),
+        ] {
+            let (path, content) = (path.to_owned(), "y".repeat(n_bytes));
+            let args = Args { path, content, parents: false, follow_links: false };
+            let claims = Write::claims(&args, &world.settings);
+            let targets = world.contain(claims).expect("the path is in the root");
+            assert_eq!(Write::cost(&args, &targets), expected, "{}: {n_bytes}", args.path);
+        }
+    }
 
     /// It was said of a new directory that there was no such file.
     #[test]
