@@ -13,8 +13,17 @@ pub(crate) struct Order(Arc<Mutex<HashMap<PathBuf, Arc<Turn<()>>>>>);
 /// The turn of one call at its paths; others wait until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Turns {
-    held: Vec<(PathBuf, OwnedMutexGuard<()>)>,
+    held: Vec<Place>,
     order: Arc<Mutex<HashMap<PathBuf, Arc<Turn<()>>>>>,
+}
+
+/// The place of one call in the queue of one path.
+#[derive(Debug)]
+struct Place {
+    path: PathBuf,
+    queue: Arc<Turn<()>>,
+    /// The turn, once it came.
+    turn: Option<OwnedMutexGuard<()>>,
 }
 
 impl Order {
@@ -26,11 +35,16 @@ impl Order {
         paths.dedup();
         let mut turns = Turns { held: Vec::new(), order: Arc::clone(&self.0) };
         for path in paths {
-            let turn = {
+            let queue = {
                 let mut order = self.0.lock().unwrap_or_else(PoisonError::into_inner);
                 Arc::clone(order.entry(path.clone()).or_default())
             };
-            turns.held.push((path, turn.lock_owned().await));
+            // Whoever stops waiting leaves the table as whoever had the turn does.
+            turns.held.push(Place { path, queue: Arc::clone(&queue), turn: None });
+            let turn = queue.lock_owned().await;
+            if let Some(place) = turns.held.last_mut() {
+                place.turn = Some(turn);
+            }
         }
         turns
     }
@@ -39,8 +53,8 @@ impl Order {
 impl Drop for Turns {
     fn drop(&mut self) {
         let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
-        for (path, turn) in self.held.drain(..) {
-            drop(turn);
+        for Place { path, queue, turn } in self.held.drain(..) {
+            drop((turn, queue));
             // Only the table holds a turn that nobody else has or waits for.
             if order.get(&path).is_some_and(|turn| Arc::strong_count(turn) == 1) {
                 order.remove(&path);
@@ -63,5 +77,25 @@ mod tests {
         drop((first, other));
         drop(second.await);
         assert!(order.0.lock().expect("unpoisoned").is_empty());
+    }
+
+    /// The path of a call that was taken back while it waited stayed in the table for ever.
+    #[tokio::test]
+    async fn a_call_that_stops_waiting_leaves_nothing_behind() {
+        let order = Order::default();
+        let a = [Path::new("/a")];
+        for released_first in [true, false] {
+            let holder = order.turns(a).await;
+            let mut waiter = Box::pin(order.turns(a));
+            assert!(futures_util::poll!(waiter.as_mut()).is_pending(), "the path is taken");
+            if released_first {
+                drop(holder);
+                drop(waiter);
+            } else {
+                drop(waiter);
+                drop(holder);
+            }
+            assert!(order.0.lock().expect("unpoisoned").is_empty(), "{released_first}");
+        }
     }
 }
