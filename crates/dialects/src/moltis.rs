@@ -390,8 +390,10 @@ fn refused(
     typed(json!({ "kind": kind, "file_path": path, "error": error, "detail": detail }), outcome)
 }
 
-/// Shapes a refusal: what a model can act on is a typed payload, the rest an error.
+/// Shapes a refusal: what a model can act on is a typed payload, the rest an error. Neither names
+/// the argument whose path it is about.
 fn fail(error: &ToolError, path: Option<&str>, reads: bool) -> Reply {
+    let message = without_argument(&error.message);
     let kind = match error.kind {
         Kind::FileNotFound if reads => "not_found",
         Kind::PathDenied => "path_denied",
@@ -399,7 +401,19 @@ fn fail(error: &ToolError, path: Option<&str>, reads: bool) -> Reply {
         Kind::NotRegularFile => "not_regular_file",
         Kind::TooLarge => "too_large",
         Kind::Binary => "binary",
-        _ => return Reply::failure(error),
+        _ if message.len() == error.message.len() => return Reply::failure(error),
+        _ => {
+            let plain = ToolError::new(error.kind, message.to_owned());
+            return Reply::failure(&ToolError { hint: error.hint.clone(), ..plain });
+        }
     };
-    refused(kind, path, &error.message, error.hint.as_deref(), error.kind)
+    refused(kind, path, message, error.hint.as_deref(), error.kind)
+}
+
+/// Returns what a message says of a path without the name of its argument before it.
+fn without_argument(message: &str) -> &str {
+    match message.strip_prefix("argument `").and_then(|rest| rest.split_once('`')) {
+        Some((_, rest)) => rest.strip_prefix(": ").unwrap_or(message),
+        None => message,
+    }
 }

@@ -344,11 +344,14 @@ mod tests {
 
     #[test]
     fn what_is_no_directory_is_refused() {
-        check(json!({"path": "b.txt"}), &["not a directory: b.txt"]);
+        check(
+            json!({"path": "b.txt"}),
+            &["argument `path`: not a directory: b.txt", "", "pass a directory; Read shows a file"],
+        );
         check(
             json!({"path": "none"}),
             &[
-                "no such file: none",
+                "argument `path`: no such file: none",
                 "",
                 "check the path with Glob or List; a dangling link counts as missing",
             ],

@@ -361,6 +361,7 @@ fn shape(args: &Args, out: Out, _shaping: &Shaping<'_>) -> Reply {
         ),
         Out::Binary { bytes, .. } => {
             ToolError::new(Kind::Binary, format!("binary content of {bytes} bytes: {path}"))
+                .hint("a program that knows the format can show it")
         }
         Out::NotFound => FileError::Missing.about(path),
         Out::PermissionDenied => FileError::Permission.about(path),

@@ -85,7 +85,8 @@ pub(crate) fn load(cx: &Context, target: &FileTarget) -> Result<Loaded, ToolErro
             format!("the encoding {encoding} cannot be edited yet: {shown}"),
         )),
         Content::Binary => {
-            Err(ToolError::new(Kind::Binary, format!("binary content cannot be edited: {shown}")))
+            Err(ToolError::new(Kind::Binary, format!("binary content cannot be edited: {shown}"))
+                .hint("Write replaces the whole file; a program that knows the format can edit it"))
         }
     }
 }

@@ -132,12 +132,15 @@ impl Context {
         shown(&self.cwd, path)
     }
 
-    /// Returns an error of a target in the words for the model, naming the path as it was written.
+    /// Returns an error of a target in the words for the model, naming the argument and the path as
+    /// it was written.
     pub fn about(&self, target: &FileTarget, error: FileError) -> ToolError {
-        match &target.claim.path {
+        let error = match &target.claim.path {
             Some(written) => error.about(written),
             None => error.about(&self.shown(&target.path)),
-        }
+        };
+        let message = format!("argument `{}`: {}", target.claim.argument, error.message);
+        ToolError { message: message.into(), ..error }
     }
 }
 

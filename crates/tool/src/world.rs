@@ -345,12 +345,19 @@ impl FileError {
             }
             Self::Permission => {
                 error(Kind::PermissionDenied, format!("the system denies access: {shown}"))
+                    .hint("the user who runs sinew needs the right to it; `chmod` gives it")
             }
             Self::NotRegular(kind) => error(
                 Kind::NotRegularFile,
                 format!("not a regular file but {}: {shown}", kind.words()),
-            ),
-            Self::NotDirectory => error(Kind::NotRegularFile, format!("not a directory: {shown}")),
+            )
+            .hint(match kind {
+                FileKind::Directory => "name a file in it; List shows them",
+                FileKind::Symlink => "pass the path that the link points to",
+                FileKind::File | FileKind::Special => "pass a regular file; nothing else is read",
+            }),
+            Self::NotDirectory => error(Kind::NotRegularFile, format!("not a directory: {shown}"))
+                .hint("pass a directory; Read shows a file"),
             Self::Invalid(problem) => {
                 error(Kind::InvalidPath, format!("the path {problem}: {shown}"))
             }

@@ -213,7 +213,14 @@ fn other_encodings_and_binaries_are_refused() {
         Kind::Binary,
         "the encoding UTF-16LE cannot be edited yet: a",
     );
-    check_error(b"a\0b", "a", "b", Kind::Binary, "binary content cannot be edited: a");
+    check_error(
+        b"a\0b",
+        "a",
+        "b",
+        Kind::Binary,
+        "binary content cannot be edited: a\n\nWrite replaces the whole file; a program that knows \
+             the format can edit it",
+    );
 }
 
 #[test]
@@ -341,10 +348,13 @@ fn a_write_replaces_creates_and_shows() {
     assert_eq!(write("new/deep/file", "x\n"), "created new/deep/file: 2 bytes");
     assert_eq!(write("new/deep/file", ""), "wrote new/deep/file: 0 bytes");
     assert_eq!(world.content("new/deep/file").expect("the file"), b"");
-    assert!(write("new/deep", "x").starts_with("not a regular file but a directory: new/deep"));
+    assert!(
+        write("new/deep", "x")
+            .starts_with("argument `file_path`: not a regular file but a directory: new/deep")
+    );
     assert!(write("../x", "x").starts_with("path denied: ../x"));
     world.file("old", "1\n2\n").file("binary", b"\0").link("gone", "no/where");
-    assert!(write("gone", "x").starts_with("no such file: gone"));
+    assert!(write("gone", "x").starts_with("argument `file_path`: no such file: gone"));
     let preview = |path: &str, content: &str| {
         let args = json!({"file_path": path, "content": content});
         world.preview(&tool, &args).expect("a preview")
