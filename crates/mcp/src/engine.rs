@@ -1,12 +1,11 @@
 //! What both ways of answering share: the runtime, the catalog, and how a call becomes a request.
 
-use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use sinew_runtime::{CallOptions, Runtime};
-use sinew_tool::{Arguments, Cancel, Reply, Request};
+use sinew_tool::{Arguments, Reply, Request};
 
 use crate::catalog::Shown;
 use crate::server::Options;
@@ -17,21 +16,11 @@ pub(crate) struct Engine {
     pub(crate) options: Options,
     shown: RwLock<Arc<Shown>>,
     next: AtomicU64,
-    running: Running,
 }
-
-/// The calls that were started and did not end yet, by number.
-type Running = Arc<Mutex<HashMap<u64, Cancel>>>;
 
 impl Engine {
     pub(crate) fn new(runtime: Arc<Runtime>, options: Options) -> Self {
-        let engine = Self {
-            runtime,
-            options,
-            shown: RwLock::default(),
-            next: AtomicU64::new(1),
-            running: Running::default(),
-        };
+        let engine = Self { runtime, options, shown: RwLock::default(), next: AtomicU64::new(1) };
         engine.show();
         engine
     }
@@ -65,39 +54,7 @@ impl Engine {
         let mut request = Request::new(call_id, name, arguments);
         request.session.clone_from(&self.options.session);
         request.dialect.clone_from(&self.options.dialect);
-        locked(&self.running).insert(n, options.cancel.clone());
-        let ended = Ended { running: Arc::clone(&self.running), n };
-        let call = self.runtime.call(request, options);
-        async move {
-            let reply = call.await;
-            drop(ended);
-            reply
-        }
+        let cancel = options.cancel.clone();
+        self.options.calls.run(cancel, self.runtime.call(request, options))
     }
-
-    /// Returns whether a call runs.
-    pub(crate) fn is_busy(&self) -> bool {
-        !locked(&self.running).is_empty()
-    }
-
-    /// Takes every call back.
-    pub(crate) fn cancel_all(&self) {
-        locked(&self.running).values().for_each(Cancel::cancel);
-    }
-}
-
-/// Strikes a call off when it ends, also when nobody waits for it any more.
-struct Ended {
-    running: Running,
-    n: u64,
-}
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        locked(&self.running).remove(&self.n);
-    }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

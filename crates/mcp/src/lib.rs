@@ -9,6 +9,7 @@
 //! A client that stops reading is no longer read from: a blocked write blocks the reader. A client
 //! that closes its end gets the answers that are still due, then the server ends.
 
+mod calls;
 mod catalog;
 mod engine;
 mod frame;
@@ -19,6 +20,7 @@ mod reply;
 mod server;
 mod transport;
 
+pub use calls::Calls;
 pub use line::{Line, Lines};
 pub use server::{Options, Stream, serve};
 

@@ -20,6 +20,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::ReusableBoxFuture;
 
+use crate::calls::Calls;
 use crate::engine::Engine;
 use crate::frame::{self, Fault, Frame, Kind};
 use crate::handler::Handler;
@@ -41,6 +42,8 @@ pub struct Options {
     /// Whether cheap calls are answered on the reading thread. Off, every message goes through the
     /// protocol library: slower, and the same bytes.
     pub inline: bool,
+    /// The calls that run, for whoever ends the process.
+    pub calls: Calls,
     /// Told the name of the client, once it says it.
     pub on_client: Box<dyn Fn(String) + Send + Sync>,
 }
@@ -476,17 +479,13 @@ impl Connection {
     /// Waits for the answers that are still due, unless nobody is there to read them.
     fn drain(&mut self, gone: &dyn Fn() -> bool) {
         let until = Instant::now() + DRAIN;
-        let due =
-            || self.engine.is_busy() || !self.owed.is_empty() || !locked(&self.moved).is_empty();
+        let calls = &self.engine.options.calls;
+        let due = || calls.is_busy() || !self.owed.is_empty() || !locked(&self.moved).is_empty();
         while due() && !gone() && Instant::now() < until {
             std::thread::sleep(DRAIN_STEP);
         }
         // What still runs is taken back, and its end is recorded.
-        self.engine.cancel_all();
-        let until = Instant::now() + LAST_WORDS;
-        while self.engine.is_busy() && Instant::now() < until {
-            std::thread::sleep(DRAIN_STEP);
-        }
+        calls.cancel_all(LAST_WORDS);
     }
 }
 

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sinew_mcp::{Options, Stream};
+use sinew_mcp::{Calls, Options, Stream};
 use sinew_runtime::{Approvals, Asking, MemoryLedger, Runtime};
 use sinew_tool::{
     Arguments, BoxFuture, Context, Dialect, Facts, FileSettings, Kind, Reply, Tool, ToolError,
@@ -134,6 +134,7 @@ impl Client {
             instructions: String::from("Be kind."),
             max_line_bytes: 4_096,
             inline,
+            calls: Calls::default(),
             on_client: Box::new(|_| ()),
         };
         let stream = Stream {

@@ -40,6 +40,8 @@ mod commands;
 #[cfg(feature = "cli")]
 pub mod config;
 #[cfg(feature = "cli")]
+mod signals;
+#[cfg(feature = "cli")]
 mod terminal;
 #[cfg(feature = "cli")]
 mod wiring;

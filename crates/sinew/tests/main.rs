@@ -17,4 +17,5 @@ mod fidelity;
 mod limits;
 mod race;
 mod served;
+mod signals;
 mod snapshot;

@@ -1,17 +1,21 @@
 //! `sinew call`: one call, or a batch of them.
 
+use std::future::poll_fn;
 use std::io::{self, IsTerminal, Read, Write};
+use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::task::Poll;
 
 use anyhow::Context as _;
 use serde_json::{Value, json};
-use sinew_mcp::{Line, Lines};
-use sinew_runtime::{Approvals, CallOptions, Runtime};
+use sinew_mcp::{Calls, Line, Lines};
+use sinew_runtime::{Approvals, CallOptions};
 use sinew_tool::{Approver, Arguments, Block, ErrorBody, Kind, Reply, Request, call_id};
 
 use crate::cli::CallArgs;
 use crate::config::{ConfigError, Origin};
+use crate::signals::{self, Signals};
 use crate::terminal::Terminal;
 use crate::wiring::{self, Loaded, Wired};
 
@@ -66,7 +70,21 @@ async fn single(wired: &Wired, args: &CallArgs) -> anyhow::Result<ExitCode> {
     };
     let tool = args.tool.clone().unwrap_or_default();
     let id = format!("{}-1", wired.session);
-    let reply = call(&wired.runtime, &wired.session, &id, &tool, arguments).await;
+    let mut signals = Signals::catch()?;
+    let calls = Calls::default();
+    let mut call = pin!(call(wired, &calls, &id, &tool, arguments));
+    let first = poll_fn(|context| Poll::Ready(call.as_mut().poll(context))).await;
+    let reply = match first {
+        Poll::Ready(reply) => match signals.code() {
+            Some(code) => return Ok(code),
+            None => reply,
+        },
+        // It takes longer, or somebody is asked.
+        Poll::Pending => {
+            signals.watch(calls.clone(), Arc::downgrade(&wired.runtime))?;
+            call.await
+        }
+    };
     print(&mut out, args, &id, &tool, &reply)
 }
 
@@ -103,6 +121,7 @@ fn print(
 async fn batch(wired: &Wired, max_line_bytes: usize) -> anyhow::Result<ExitCode> {
     let mut input = io::stdin().lock();
     let mut out = io::stdout().lock();
+    let calls = signals::watched(&wired.runtime);
     let mut lines = Lines::new(max_line_bytes);
     let mut buffer = vec![0; 64 * 1024];
     let mut n_lines = 0;
@@ -120,7 +139,7 @@ async fn batch(wired: &Wired, max_line_bytes: usize) -> anyhow::Result<ExitCode>
         for line in written {
             n_lines += 1;
             if let Some(line) = line {
-                writeln!(out, "{}", answer(wired, n_lines, line).await)?;
+                writeln!(out, "{}", answer(wired, &calls, n_lines, line).await)?;
             }
         }
         if n == 0 {
@@ -133,7 +152,7 @@ async fn batch(wired: &Wired, max_line_bytes: usize) -> anyhow::Result<ExitCode>
 }
 
 /// Calls what one line of a batch names, and returns the result.
-async fn answer(wired: &Wired, n: usize, line: Written) -> Value {
+async fn answer(wired: &Wired, calls: &Calls, n: usize, line: Written) -> Value {
     let ours = format!("{}-{n}", wired.session);
     let (tool, reply, used) = match line.call {
         Ok((tool, arguments)) => {
@@ -143,7 +162,7 @@ async fn answer(wired: &Wired, n: usize, line: Written) -> Value {
                 _ => None,
             };
             let used = given.unwrap_or(ours);
-            let reply = call(&wired.runtime, &wired.session, &used, &tool, arguments).await;
+            let reply = call(wired, calls, &used, &tool, arguments).await;
             (tool, reply, used)
         }
         Err(Problem { kind, message }) => {
@@ -157,16 +176,11 @@ fn refused(kind: Kind, problem: String) -> Reply {
     Reply::failure(&sinew_tool::ToolError::new(kind, problem))
 }
 
-async fn call(
-    runtime: &Arc<Runtime>,
-    session: &str,
-    id: &str,
-    tool: &str,
-    arguments: Arguments,
-) -> Reply {
+async fn call(wired: &Wired, calls: &Calls, id: &str, tool: &str, arguments: Arguments) -> Reply {
     let mut request = Request::new(id, tool, arguments);
-    request.session = session.to_owned();
-    runtime.call(request, CallOptions::default()).await
+    request.session.clone_from(&wired.session);
+    let options = CallOptions::default();
+    calls.run(options.cancel.clone(), wired.runtime.call(request, options)).await
 }
 
 /// Reads the arguments of a single call.

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use sinew_mcp::{Options, Stream};
 
+use crate::signals;
 use crate::wiring::{self, Loaded};
 
 /// Serves until the client closes its end.
@@ -20,6 +21,7 @@ pub(crate) fn run(loaded: &Loaded) -> anyhow::Result<ExitCode> {
         instructions: instructions(loaded),
         max_line_bytes: loaded.settings.max_line_bytes,
         inline: true,
+        calls: signals::watched(&wired.runtime),
         on_client: Box::new(move |client| {
             if let Some(ledger) = &ledger {
                 ledger.set_client(client);
