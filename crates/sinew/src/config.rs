@@ -8,6 +8,7 @@ pub mod env_vars;
 mod layers;
 mod options;
 mod reference;
+mod serve;
 mod settings;
 
 pub use layers::{Layered, Layers, Origin};
@@ -15,6 +16,7 @@ pub use options::{
     FilesOptions, FsOptions, LedgerOptions, McpOptions, Options, PolicyOptions, ToolsOptions,
 };
 pub use reference::reference;
+pub(crate) use serve::serves;
 pub use settings::{LedgerMode, LogLevel, Settings};
 
 /// A configuration that cannot be used: where, and what to do.

@@ -8,10 +8,10 @@ use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 use sinew_guard::{GlobalIgnore, Recorded, SqliteLedger, StateDir};
 use sinew_runtime::{Asking, Builder, NoLedger, Runtime};
-use sinew_tool::{Approver, Effects, Ledger, Tool};
+use sinew_tool::{Approver, Ledger};
 
 use crate::cli::Global;
-use crate::config::{Layered, Layers, LedgerMode, LogLevel, Origin, Settings, env_vars};
+use crate::config::{self, Layered, Layers, LedgerMode, LogLevel, Origin, Settings, env_vars};
 
 /// The configuration of one process, and where it came from.
 pub(crate) struct Loaded {
@@ -37,6 +37,7 @@ pub(crate) fn load(global: &Global) -> anyhow::Result<Loaded> {
     };
     let mut layered = layered(global, Some(&project))?;
     layered.warn_of_unknown_tools();
+    layered.check_served()?;
     let settings = Settings::resolve(&layered.options).map_err(|error| layered.located(error))?;
     let roots = roots(&settings)?;
     Ok(Loaded { layered, settings, roots })
@@ -156,7 +157,7 @@ pub(crate) fn wire(
             approver,
             timeout: settings.approval_timeout,
         })
-        .only(move |tool| serve.iter().any(|word| serves(word, tool)));
+        .only(move |tool| serve.iter().any(|word| config::serves(word, tool)));
     for root in &loaded.roots {
         builder = builder.root(root);
     }
@@ -201,20 +202,6 @@ fn with_ledger(
             let recorded: Arc<dyn Ledger> = Arc::clone(&ledger) as Arc<dyn Ledger>;
             Ok((builder.deny(state.path()).ledger(recorded), Some(ledger)))
         }
-    }
-}
-
-/// Returns whether a word of `--tools` means a tool.
-fn serves(word: &str, tool: &dyn Tool) -> bool {
-    let effects = tool.facts().effects;
-    match word {
-        "all" => true,
-        "core" => tool.core(),
-        "read" => effects.contains(Effects::OBSERVE),
-        "edit" => effects.contains(Effects::CHANGE),
-        "run" => effects.contains(Effects::EXECUTE),
-        "web" => effects.contains(Effects::NETWORK),
-        pattern => sinew_guard::name_matches(pattern, tool.name()),
     }
 }
 

@@ -15,7 +15,8 @@ use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use serde_json::{Map, Value};
 
-use super::{ConfigError, Options};
+use super::settings::tokens_for_reply;
+use super::{ConfigError, Options, serve};
 
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,21 +78,40 @@ impl Layered {
         let known = sinew_dialects::names();
         for key in ["tools.policy.allow", "tools.policy.deny"] {
             let Some((value, origin)) = self.origins.get(key) else { continue };
-            for pattern in value.as_array().into_iter().flatten().filter_map(Value::as_str) {
+            for pattern in words(value) {
                 if known.iter().any(|name| sinew_guard::name_matches(pattern, name)) {
                     continue;
                 }
-                let nearest = sinew_runtime::nearest(pattern, known.iter().map(String::as_str));
-                let meant = if nearest.is_empty() {
-                    format!("known: {}", known.iter().cloned().collect::<Vec<_>>().join(", "))
-                } else {
-                    format!("did you mean: {}", nearest.join(", "))
-                };
-                self.warnings
-                    .push(format!("{origin}: `{key}` names no tool: `{pattern}`; {meant}"));
+                self.warnings.push(format!("{origin}: {}", unknown(key, pattern)));
             }
         }
     }
+
+    /// Looks for words of `serve` that mean no tool: a warning, or an error where somebody wrote
+    /// them for this process.
+    pub fn check_served(&mut self) -> Result<(), ConfigError> {
+        let Some((value, origin)) = self.origins.get("serve") else { return Ok(()) };
+        for word in words(value).into_iter().filter(|word| !serve::is_known(word)) {
+            let problem = format!("{origin}: {}", unknown("serve", word));
+            match origin {
+                Origin::Flag(_) => return Err(ConfigError(problem)),
+                _ => self.warnings.push(problem),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Says that a word of a list names no tool, and what may have been meant.
+fn unknown(key: &str, word: &str) -> String {
+    let known = sinew_dialects::names();
+    let nearest = sinew_runtime::nearest(word, known.iter().map(String::as_str));
+    let meant = if nearest.is_empty() {
+        format!("known: {}", known.iter().cloned().collect::<Vec<_>>().join(", "))
+    } else {
+        format!("did you mean: {}", nearest.join(", "))
+    };
+    format!("`{key}` names no tool: `{word}`; {meant}")
 }
 
 /// A configuration file larger than this is a mistake.
@@ -276,11 +296,20 @@ fn tightened(key: &str, old: Option<&Value>, new: Value) -> Option<Value> {
             };
             (old.and_then(strength) <= strength(&new)).then_some(new)
         }
-        "serve" => (old.is_none() || old == Some(&new)).then_some(new),
-        // The vocabulary changes nothing that is allowed.
-        "dialect" | "tools.fs.binary_policy" => Some(new),
+        "serve" => {
+            let old = old.map(words);
+            serve::narrows(old.as_deref(), &words(&new)).then_some(new)
+        }
+        // What is shown of a binary file is more than that it is one.
+        "tools.fs.binary_policy" => (new.as_str() == Some("reject")).then_some(new),
+        // Whatever else there is stays as it is: a dialect brings its own rules and limits.
         _ => (old == Some(&new)).then_some(new),
     }
+}
+
+/// Returns the words of a list.
+fn words(list: &Value) -> Vec<&str> {
+    list.as_array().into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
 /// Returns the smallest limit that a dialect gives where nothing is configured.
@@ -294,6 +323,7 @@ fn smallest_default(key: &str) -> Option<u64> {
                 "files.list_limit" => files.list_limit as u64,
                 "files.search_timeout_ms" => files.search_timeout_ms,
                 "tools.fs.max_read_bytes" => files.max_read_bytes?,
+                "tools.fs.context_window_tokens" => tokens_for_reply(files.read_reply_bytes),
                 _ => return None,
             })
         })
@@ -458,6 +488,22 @@ mod tests {
             json!("refuse"),
             &["files.hard_links"],
         );
+        check_project("dialect = \"moltis\"", "/dialect", json!("native"), &["dialect"]);
+        check_project("dialect = \"native\"", "/dialect", json!("native"), &[]);
+        check_project("serve = [\"all\"]", "/serve", Value::Null, &["serve"]);
+        check_project("serve = [\"read\"]", "/serve", json!(["read"]), &[]);
+        let tokens = "/tools/fs/context_window_tokens";
+        for (written, taken) in [(327_681, None), (327_680, Some(327_680)), (1_000, Some(1_000))] {
+            let left_out = taken.map_or(&["tools.fs.context_window_tokens"][..], |_| &[]);
+            let text = format!("[tools.fs]\ncontext_window_tokens = {written}");
+            check_project(&text, tokens, json!(taken), left_out);
+        }
+        check_project(
+            "[tools.fs]\nbinary_policy = \"base64\"",
+            "/tools/fs/binary_policy",
+            json!("reject"),
+            &["tools.fs.binary_policy"],
+        );
         check_project(
             "[tools.policy]\nallow = [\"Read\"]",
             "/tools/policy/allow",
@@ -543,6 +589,22 @@ mod tests {
         "approvals = \"trust-client\"",
         "roots = [\"/\"]",
         "serve = [\"all\"]",
+        "serve = [\"*\"]",
+        "serve = [\"Read\"]",
+        "dialect = \"moltis\"",
+        "dialect = \"native\"",
+        "approval_timeout_s = 99999",
+        "log = \"error\"",
+        "tools.fs.context_window_tokens = 9999999",
+        "tools.fs.max_read_bytes = 999999999999",
+        "tools.fs.binary_policy = \"base64\"",
+        "tools.fs.respect_gitignore = false",
+        "tools.fs.workspace_root = \"/\"",
+        "tools.policy.allow = [\"*\"]",
+        "files.search_timeout_ms = 9999999",
+        "files.resolver = \"auto\"",
+        "ledger.sync = \"normal\"",
+        "mcp.max_line_bytes = 999999999999",
         "session = \"s\"",
         "files.glob_limit = 5000",
         "files.sync = \"off\"",
@@ -581,7 +643,8 @@ mod tests {
                 "read_only = true", "approvals = \"ask\"", "roots = [\"/a\"]", "files.glob_limit = 7",
                 "files.sync = \"full\"", "tools.fs.deny_paths = [\"/d\"]",
                 "tools.fs.allow_paths = [\"/a/**\"]", "tools.policy.deny = [\"Write\"]",
-                "tools.fs.require_approval = true",
+                "tools.fs.require_approval = true", "tools.policy.allow = [\"Read\"]",
+                "files.resolver = \"walk\"", "ledger.sync = \"full\"", "log = \"warn\"",
             ] {
                 layers.set_written(strict, Origin::Default).expect("a value");
             }
@@ -606,6 +669,21 @@ mod tests {
             prop_assert_eq!(at("/tools/fs/require_approval"), json!(true));
             prop_assert_eq!(at("/tools/policy/deny/0"), json!("Write"));
             prop_assert_eq!(at("/ledger/mode"), json!("sqlite"));
+            prop_assert_eq!(at("/ledger/sync"), json!("full"));
+            prop_assert_eq!(at("/log"), json!("warn"));
+            prop_assert_eq!(at("/session"), Value::Null);
+            prop_assert_eq!(at("/dialect"), json!("native"));
+            prop_assert!([Value::Null, json!(["Read"])].contains(&at("/serve")));
+            prop_assert_eq!(at("/approval_timeout_s"), Value::Null);
+            prop_assert_eq!(at("/files/search_timeout_ms"), Value::Null);
+            prop_assert_eq!(at("/files/resolver"), json!("walk"));
+            prop_assert_eq!(at("/tools/fs/context_window_tokens"), Value::Null);
+            prop_assert_eq!(at("/tools/fs/max_read_bytes"), Value::Null);
+            prop_assert_eq!(at("/tools/fs/binary_policy"), json!("reject"));
+            prop_assert_eq!(at("/tools/fs/respect_gitignore"), json!(true));
+            prop_assert_eq!(at("/tools/fs/workspace_root"), Value::Null);
+            prop_assert_eq!(at("/tools/policy/allow"), json!(["Read"]));
+            prop_assert!(at("/mcp/max_line_bytes").as_u64() <= Some(8 << 20));
         }
     }
 }

@@ -20,7 +20,8 @@ pub struct Options {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dialect: Option<String>,
     /// The tools to serve: `core`, `all`, `read`, `edit`, or names with `*`. Default: `core` over
-    /// MCP in the native dialect, else `all`.
+    /// MCP in the native dialect, else `all`. A word that means no tool is told as a warning, and
+    /// as an error where a flag says it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub serve: Option<Vec<String>>,
     /// Whether tools may only look.
@@ -33,7 +34,8 @@ pub struct Options {
     /// How long an answer may take, in seconds. Default: what the dialect says, else 300.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approval_timeout_s: Option<u64>,
-    /// The name of the session in the ledger. Default: a new one each time.
+    /// The name of the session in the ledger: 1 to 128 letters, digits, `_` or `-`. Default: a new one
+    /// each time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
     /// What is written to standard error beside results: `error`, `warn` or `info`.

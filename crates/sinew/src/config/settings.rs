@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sinew_guard::{LedgerSync, Profile, Resolver, Rules};
 use sinew_runtime::Approvals;
-use sinew_tool::{BinaryPolicy, Dialect, FileSettings, HardLinks, Sync};
+use sinew_tool::{BinaryPolicy, Dialect, FileSettings, HardLinks, Sync, call_id};
 
 use super::{ConfigError, Options};
 
@@ -58,6 +58,8 @@ pub struct Settings {
     pub max_line_bytes: usize,
 }
 
+/// The longest name of a session, in bytes.
+const MAX_SESSION: usize = 128;
 /// No client says what it is in less.
 const MIN_LINE_BYTES: usize = 4_096;
 
@@ -129,7 +131,7 @@ impl Settings {
             rules: rules(options),
             approvals,
             approval_timeout: timeout.unwrap_or(Duration::from_millis(dialect_ms)),
-            session: options.session.clone(),
+            session: session(options)?,
             log: word("log", options.log.as_ref(), &logs)?.unwrap_or(LogLevel::Warn),
             resolver: resolver(options)?,
             ledger: word("ledger.mode", ledger.mode.as_ref(), &modes)?
@@ -138,6 +140,19 @@ impl Settings {
             dialect,
             files,
         })
+    }
+}
+
+/// Call ids begin with the name of the session, so it may hold what they may, and leaves them room.
+fn session(options: &Options) -> Result<Option<String>, ConfigError> {
+    match &options.session {
+        Some(name) if call_id(name).is_none_or(|name| MAX_SESSION < name.len()) => {
+            Err(ConfigError(format!(
+                "`session` must be 1 to {MAX_SESSION} letters, digits, `_` or `-`, not `{}`",
+                name.escape_debug()
+            )))
+        }
+        session => Ok(session.clone()),
     }
 }
 
@@ -219,6 +234,11 @@ fn reply_bytes_for_context(tokens: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX).clamp(50 * 1024, 512 * 1024)
 }
 
+/// Returns the context for which one Read is this large: the other way round, between the bounds.
+pub(super) fn tokens_for_reply(bytes: usize) -> u64 {
+    (bytes as u64).saturating_mul(5) / 4
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -242,6 +262,9 @@ mod tests {
             ("dialect = \"klingon\"", "`dialect`"),
             ("approvals = \"maybe\"", "`approvals`"),
             ("log = \"loud\"", "`log`"),
+            ("session = \"\"", "`session`"),
+            ("session = \"a b\"", "`session`"),
+            ("session = \"../x\"", "`session`"),
             ("[files]\nsync = \"on\"", "`files.sync`"),
             ("[files]\nhard_links = \"keep\"", "`files.hard_links`"),
             ("[files]\nresolver = \"guess\"", "`files.resolver`"),

@@ -1,0 +1,71 @@
+//! Which tools the words of `serve` mean.
+
+use std::sync::Arc;
+
+use sinew_tool::{Effects, Tool};
+
+/// The words that stand for several tools.
+const WORDS: [&str; 4] = ["all", "core", "read", "edit"];
+
+/// Returns whether a word of `serve` means a tool.
+pub(crate) fn serves(word: &str, tool: &dyn Tool) -> bool {
+    let effects = tool.facts().effects;
+    match word {
+        "all" => true,
+        "core" => tool.core(),
+        "read" => effects.contains(Effects::OBSERVE),
+        "edit" => effects.contains(Effects::CHANGE),
+        pattern => sinew_guard::name_matches(pattern, tool.name()),
+    }
+}
+
+/// Returns whether a word can mean a tool of any dialect.
+pub(super) fn is_known(word: &str) -> bool {
+    WORDS.contains(&word) || tools().iter().any(|tool| serves(word, &**tool))
+}
+
+/// Returns whether every tool that `new` means is one that `old` means, or where nothing is written
+/// one that every surface serves.
+pub(super) fn narrows(old: Option<&[&str]>, new: &[&str]) -> bool {
+    let old = old.unwrap_or(&["core"]);
+    let means = |words: &[&str], tool: &dyn Tool| words.iter().any(|word| serves(word, tool));
+    tools().iter().all(|tool| means(old, &**tool) || !means(new, &**tool))
+}
+
+/// Returns the tools of every dialect.
+fn tools() -> Vec<Arc<dyn Tool>> {
+    sinew_dialects::ALL.iter().flat_map(|dialect| (dialect.tools)()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_narrow_by_what_they_mean() {
+        for (old, new, narrow) in [
+            (None, &["core"][..], true),
+            (None, &["Read", "Gl*"], true),
+            (None, &[], true),
+            (None, &["all"], false),
+            (None, &["*"], false),
+            (None, &["edit"], false),
+            (None, &["MultiEdit"], false),
+            (Some(&["all"][..]), &["edit"], true),
+            (Some(&["read"]), &["Read", "Grep"], true),
+            (Some(&["read"]), &["Read", "Write"], false),
+        ] {
+            assert_eq!(narrows(old, new), narrow, "{old:?} {new:?}");
+        }
+    }
+
+    #[test]
+    fn words_that_mean_nothing_are_known_as_such() {
+        for word in ["all", "core", "read", "edit", "Read", "G*"] {
+            assert!(is_known(word), "{word}");
+        }
+        for word in ["run", "web", "Raed", ""] {
+            assert!(!is_known(word), "{word}");
+        }
+    }
+}
