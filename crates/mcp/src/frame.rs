@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::object::Named;
+
 /// One message, its parts still as text.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Frame<'a> {
@@ -45,7 +47,7 @@ const INVALID_REQUEST: i32 = -32600;
 
 /// Reads the envelope of a line.
 pub(crate) fn parse(line: &[u8]) -> Result<(Frame<'_>, Kind), Fault> {
-    let frame: Frame<'_> = serde_json::from_slice(line).map_err(|error| {
+    let Named(frame): Named<Frame<'_>> = serde_json::from_slice(line).map_err(|error| {
         if error.is_data() {
             let message = match line.first() {
                 Some(b'[') => String::from("batches are not supported; send one message a line"),
@@ -146,6 +148,8 @@ mod tests {
         check("{", Err((-32700, None)));
         check("\u{1}", Err((-32700, None)));
         check("[]", Err((-32600, None)));
+        // An array was read as the fields of a message in their order, and ran.
+        check(r#"["2.0",4,"ping",{},null,null]"#, Err((-32600, None)));
         check("3", Err((-32600, None)));
         check(r#"{"id":1,"method":"ping"}"#, Err((-32600, Some("1"))));
         check(r#"{"jsonrpc":"2.0","id":1}"#, Err((-32600, Some("1"))));

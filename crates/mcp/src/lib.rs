@@ -15,6 +15,7 @@ mod engine;
 mod frame;
 mod handler;
 mod line;
+mod object;
 mod progress;
 mod reply;
 mod server;
@@ -22,6 +23,7 @@ mod transport;
 
 pub use calls::Calls;
 pub use line::{Line, Lines};
+pub use object::Object;
 pub use server::{Options, Stream, serve};
 
 /// The newest revision with a handshake.

@@ -14,7 +14,7 @@ use rmcp::service::{RoleServer, RxJsonRpcMessage};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use sinew_runtime::{CallOptions, Runtime};
-use sinew_tool::{Arguments, Cancel, Progress, Reply};
+use sinew_tool::{Cancel, Progress, Reply};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -25,6 +25,7 @@ use crate::engine::Engine;
 use crate::frame::{self, Fault, Frame, Kind};
 use crate::handler::Handler;
 use crate::line::{Line, Lines};
+use crate::object::{Named, Object};
 use crate::progress;
 use crate::reply;
 use crate::transport::{Channel, Output, Owed};
@@ -208,8 +209,15 @@ impl Connection {
             let _ = self.flush();
         }
         let answered = match kind {
-            Kind::Request => self.refuse(frame) || self.answer(frame),
-            Kind::Notification => self.cancel(frame),
+            Kind::Request => match self.checked(frame) {
+                Ok(call) => self.answer(frame, call),
+                Err(fault) => {
+                    frame::write_fault(&mut self.answers, &fault);
+                    true
+                }
+            },
+            // Nothing answers a notification, also not one that cannot be read.
+            Kind::Notification => !is_object(frame.params) || self.cancel(frame),
             Kind::Response => false,
         };
         if !answered {
@@ -217,28 +225,45 @@ impl Connection {
         }
     }
 
-    /// Refuses a request that no way could answer; returns whether it was one.
-    fn refuse(&mut self, frame: &Frame<'_>) -> bool {
-        let Some(id) = frame.id else { return false };
+    /// Refuses a request that no way could answer; returns the parameters of one that calls a tool.
+    fn checked<'a>(&self, frame: &Frame<'a>) -> Result<Option<CallParams<'a>>, Fault> {
+        let Some(id) = frame.id else { return Ok(None) };
         let waits =
             |id: &str| self.owed.waits(id) || matches!(locked(&self.moved).get(id), Some(Some(_)));
         // An id must not be used twice in a session, says the specification under "Requests". After
-        // the answer it does no harm; before, one of the two would get the answer of the other.
-        let problem = if waits(&frame::key(id)) {
-            (INVALID_REQUEST, "a request of this `id` is not answered yet; give each its own")
-        } else if frame.method.as_deref() == Some("tools/list") && has_cursor(frame.params) {
-            (INVALID_PARAMS, "this `cursor` is unknown: the list has one page; leave it out")
-        } else {
-            return false;
-        };
-        let (code, message) = (problem.0, problem.1.to_owned());
-        let fault = Fault { code, message, id: Some(id.get().to_owned()) };
-        frame::write_fault(&mut self.answers, &fault);
-        true
+        // the answer it does no harm; before, one of the two would get the answer of the other. An
+        // error with this id would be taken for the answer of the first.
+        if waits(&frame::key(id)) {
+            let message = format!(
+                "a request of this `id` is not answered yet; give each its own: {}",
+                id.get()
+            );
+            return Err(Fault { code: INVALID_REQUEST, message, id: None });
+        }
+        let id = Some(id.get().to_owned());
+        let misfit = |problem: &dyn std::fmt::Display| misfit(frame, id.clone(), problem);
+        if !is_object(frame.params) {
+            return Err(misfit(&"they must be one object"));
+        }
+        match (frame.method.as_deref(), frame.params) {
+            (Some("tools/list"), Some(params)) => {
+                // No list of ours gave a cursor out.
+                let list = serde_json::from_str::<ListParams<'_>>(params.get());
+                if list.map_err(|error| misfit(&error))?.cursor.is_some() {
+                    let message = "this `cursor` is unknown: the list has one page; leave it out";
+                    return Err(Fault { code: INVALID_PARAMS, message: message.to_owned(), id });
+                }
+                Ok(None)
+            }
+            (Some("tools/call"), Some(params)) => {
+                serde_json::from_str(params.get()).map(Some).map_err(|error| misfit(&error))
+            }
+            _ => Ok(None),
+        }
     }
 
     /// Answers a request on this thread where that is possible; returns whether it was.
-    fn answer(&mut self, frame: &Frame<'_>) -> bool {
+    fn answer(&mut self, frame: &Frame<'_>, call: Option<CallParams<'_>>) -> bool {
         let (Some(id), Some(method)) = (frame.id, &frame.method) else {
             return false;
         };
@@ -256,7 +281,7 @@ impl Connection {
                 frame::write_result(&mut self.answers, id.get(), shown.bytes(stateless));
                 true
             }
-            ("tools/call", Some(params)) => self.call(id, params),
+            ("tools/call", _) => call.is_some_and(|params| self.call(id, params)),
             _ => false,
         }
     }
@@ -270,7 +295,7 @@ impl Connection {
     fn list_shape(&self, params: Option<&RawValue>) -> Option<bool> {
         let Some(params) = params else { return self.is_shaken().then_some(false) };
         let params: ListParams<'_> = serde_json::from_str(params.get()).ok()?;
-        self.shape(params.meta.as_ref())
+        self.shape(params.meta.as_ref().map(|Named(meta)| meta))
     }
 
     /// Returns whether a request is answered in the stateless shape, by the version it carries or
@@ -286,25 +311,27 @@ impl Connection {
     }
 
     /// Polls a call once on this thread: a cheap one is done, any other moves to the runtime.
-    fn call(&mut self, id: &RawValue, params: &RawValue) -> bool {
-        let Ok(params) = serde_json::from_str::<CallParams<'_>>(params.get()) else { return false };
+    fn call(&mut self, id: &RawValue, params: CallParams<'_>) -> bool {
         if params.task.is_some() || params.input_responses.is_some() {
             return false;
         }
-        let Some(stateless) = self.shape(params.meta.as_ref()) else { return false };
+        let Some(stateless) = self.shape(params.meta.as_ref().map(|Named(meta)| meta)) else {
+            return false;
+        };
         let handle = self.library().map(|library| {
             library.run();
             library.handle.clone()
         });
         let Some(handle) = handle else { return false };
         let cancel = Cancel::default();
-        let token = params.meta.as_ref().and_then(|meta| meta.progress_token);
+        let token = params.meta.as_ref().and_then(|Named(meta)| meta.progress_token);
         let progress = match token {
             Some(token) => progress::to(self.output.clone(), token.get().to_owned()),
             None => Progress::default(),
         };
         let options = CallOptions { cancel: cancel.clone(), progress };
-        let call = self.engine.call(&params.name, params.arguments.unwrap_or_default(), options);
+        let arguments = params.arguments.map(|Object(arguments)| arguments).unwrap_or_default();
+        let call = self.engine.call(&params.name, arguments, options);
         let mut call = match self.place.take() {
             Some(mut place) => {
                 place.set(call);
@@ -379,13 +406,15 @@ impl Connection {
         let message: RxJsonRpcMessage<RoleServer> = match serde_json::from_slice(line) {
             Ok(message) => message,
             Err(error) if kind == Kind::Request => {
-                return self.misfit(frame, id, &error.to_string());
+                let fault = misfit(frame, id, &error);
+                return frame::write_fault(&mut self.answers, &fault);
             }
             // Nothing answers a notification or a response.
             Err(_) => return,
         };
         if is_misfit(&message) {
-            return self.misfit(frame, id, "a required one is missing or of another type");
+            let fault = misfit(frame, id, &"a required one is missing or of another type");
+            return frame::write_fault(&mut self.answers, &fault);
         }
         if !self.stateless && carries_version(frame) {
             self.stateless = true;
@@ -414,14 +443,6 @@ impl Connection {
             // A full channel stops the reader, as a full pipe would.
             let _ = library.messages.blocking_send(message);
         }
-    }
-
-    /// Answers a request whose parameters are not those of its method.
-    fn misfit(&mut self, frame: &Frame<'_>, id: Option<String>, problem: &str) {
-        let method = frame.method.as_deref().unwrap_or_default();
-        let message = format!("the parameters do not fit `{method}`: {problem}");
-        let fault = Fault { code: INVALID_PARAMS, message, id };
-        frame::write_fault(&mut self.answers, &fault);
     }
 
     /// Tells the name of the client, which stands at a place of the parameters.
@@ -501,17 +522,22 @@ fn carries_version(frame: &Frame<'_>) -> bool {
             .params
             .and_then(|params| serde_json::from_str::<ListParams<'_>>(params.get()).ok())
             .and_then(|params| params.meta)
-            .is_some_and(|meta| {
+            .is_some_and(|Named(meta)| {
                 meta.version.as_deref() == Some(crate::STATELESS)
                     && meta.capabilities.is_some_and(|value| value.get().starts_with('{'))
             })
 }
 
-/// Returns whether a list is asked for from a place on; no list of ours gave one out.
-fn has_cursor(params: Option<&RawValue>) -> bool {
-    params
-        .and_then(|params| serde_json::from_str::<ListParams<'_>>(params.get()).ok())
-        .is_some_and(|params| params.cursor.is_some())
+/// Refuses a request whose parameters are not those of its method.
+fn misfit(frame: &Frame<'_>, id: Option<String>, problem: &dyn std::fmt::Display) -> Fault {
+    let method = frame.method.as_deref().unwrap_or_default();
+    let message = format!("the parameters do not fit `{method}`: {problem}");
+    Fault { code: INVALID_PARAMS, message, id }
+}
+
+/// Returns whether parameters are one object, or not there.
+fn is_object(params: Option<&RawValue>) -> bool {
+    params.is_none_or(|params| params.get().starts_with('{'))
 }
 
 /// Methods that this server has and whose parameters are required.
@@ -561,7 +587,7 @@ struct ListParams<'a> {
     #[serde(default, borrow)]
     cursor: Option<&'a RawValue>,
     #[serde(rename = "_meta", default, borrow)]
-    meta: Option<RequestMeta<'a>>,
+    meta: Option<Named<RequestMeta<'a>>>,
 }
 
 #[derive(Deserialize)]
@@ -569,9 +595,9 @@ struct CallParams<'a> {
     #[serde(borrow)]
     name: Cow<'a, str>,
     #[serde(default)]
-    arguments: Option<Arguments>,
+    arguments: Option<Object>,
     #[serde(rename = "_meta", default, borrow)]
-    meta: Option<RequestMeta<'a>>,
+    meta: Option<Named<RequestMeta<'a>>>,
     #[serde(default, borrow)]
     task: Option<&'a RawValue>,
     #[serde(rename = "inputResponses", default, borrow)]

@@ -108,6 +108,18 @@ fn check_exit(args: &[&str], input: &str, code: i32, out: &str, err: &str) {
     assert!(code != 0 || ran.err.is_empty(), "what succeeded is quiet: {ran:?}");
 }
 
+/// The last of two equal keys won, so that whoever saw the first was shown another file.
+const TWICE: &str = r#"{"file_path": "zzz", "file_path": "a.txt"}"#;
+
+#[test]
+fn a_batch_refuses_a_key_that_stands_twice() {
+    let line = format!("{{\"name\": \"Read\", \"arguments\": {TWICE}}}\n");
+    let result = Place::new().run(&["call", "--batch"], &line).json();
+    let message = result["error"]["message"].as_str().unwrap();
+    assert_eq!(result["error"]["kind"], "invalid_args");
+    assert!(message.contains("the key \"file_path\" stands twice"), "{message}");
+}
+
 #[test]
 fn exit_codes_tell_what_happened() {
     let write = r#"{"file_path": "new.txt", "content": "x"}"#;
@@ -130,6 +142,7 @@ fn exit_codes_tell_what_happened() {
         (&["call", "Read", r#"{"file_path": "a.txt", "x": 1}"#], "", 2, "", "x"),
         (&["call", "Read", "[]"], "", 2, "", "one JSON object"),
         (&["call", "Read", "{"], "", 2, "", "not JSON"),
+        (&["call", "Read", TWICE], "", 2, "", "the key \"file_path\" stands twice"),
         (&["call", "Read", "-"], "", 2, "", "not JSON"),
         (&["call", "Grep", r#"{"pattern": "("}"#], "", 2, "", "unclosed group"),
         (&["call"], "", 2, "", "<TOOL>"),

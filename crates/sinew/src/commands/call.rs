@@ -9,7 +9,7 @@ use std::task::Poll;
 
 use anyhow::Context as _;
 use serde_json::{Value, json};
-use sinew_mcp::{Calls, Line, Lines};
+use sinew_mcp::{Calls, Line, Lines, Object};
 use sinew_runtime::{Approvals, CallOptions};
 use sinew_tool::{Approver, Arguments, Block, ErrorBody, Kind, Reply, Request, call_id};
 
@@ -198,11 +198,12 @@ fn arguments(written: Option<&str>) -> Result<Arguments, String> {
         Some(text) => text.to_owned(),
     };
     match serde_json::from_str(&text) {
-        Ok(Value::Object(arguments)) => Ok(arguments),
-        Ok(_) => {
+        Ok(Object(arguments)) => Ok(arguments),
+        Err(error) if !error.is_data() => Err(format!("the arguments are not JSON: {error}")),
+        Err(error) if text.trim_start().starts_with('{') => Err(format!("the arguments: {error}")),
+        Err(_) => {
             Err(String::from("the arguments must be one JSON object, such as {\"path\":\".\"}"))
         }
-        Err(error) => Err(format!("the arguments are not JSON: {error}")),
     }
 }
 
@@ -241,9 +242,14 @@ impl Written {
             return None;
         }
         let mut object = match serde_json::from_slice(bytes) {
-            Ok(Value::Object(object)) => object,
-            Ok(_) => return Some(Self::without_id("not a JSON object")),
-            Err(error) => return Some(Self::without_id(format!("not JSON: {error}"))),
+            Ok(Object(object)) => object,
+            Err(error) if !error.is_data() => {
+                return Some(Self::without_id(format!("not JSON: {error}")));
+            }
+            Err(error) if bytes.starts_with(b"{") => {
+                return Some(Self::without_id(error.to_string()));
+            }
+            Err(_) => return Some(Self::without_id("not a JSON object")),
         };
         let id = object.shift_remove("id");
         if matches!(id, Some(Value::Bool(_) | Value::Array(_) | Value::Object(_))) {
