@@ -68,14 +68,33 @@ const KEPT_ANSWERS: usize = 1024 * 1024;
 /// How often the end of the client is looked for meanwhile.
 const DRAIN_STEP: Duration = Duration::from_millis(2);
 
-/// Serves a client until it closes its end.
+/// Serves a client until it closes its end. Fails where the input cannot be read, or answers cannot
+/// be written to a client that is there.
 pub fn serve(runtime: Arc<Runtime>, options: Options, stream: Stream) -> io::Result<()> {
     let Stream { mut input, output, gone } = stream;
     let max_line_bytes = options.max_line_bytes;
     let mut connection = Connection::new(Engine::new(runtime, options), Output::new(output));
+    let read = read(&mut connection, &mut *input, max_line_bytes);
+    // However it ends, what was answered goes out and what runs gets its closing record.
+    let flushed = connection.flush();
+    connection.drain(&*gone);
+    match connection.output.failure() {
+        Some(error) => {
+            Err(io::Error::new(error.kind(), format!("answers cannot be written: {error}")))
+        }
+        None => read.and(flushed),
+    }
+}
+
+/// Reads until the client closes its end, or answers cannot be written any more.
+fn read(
+    connection: &mut Connection,
+    input: &mut dyn Read,
+    max_line_bytes: usize,
+) -> io::Result<()> {
     let mut lines = Lines::new(max_line_bytes);
     let mut buffer = vec![0; 64 * 1024];
-    loop {
+    while connection.output.failure().is_none() {
         let n = match input.read(&mut buffer) {
             Ok(0) => break,
             Ok(n) => n,
@@ -87,8 +106,6 @@ pub fn serve(runtime: Arc<Runtime>, options: Options, stream: Stream) -> io::Res
         connection.flush()?;
     }
     lines.finish(|line| connection.line(line));
-    connection.flush()?;
-    connection.drain(&*gone);
     Ok(())
 }
 
@@ -502,7 +519,8 @@ impl Connection {
         let until = Instant::now() + DRAIN;
         let calls = &self.engine.options.calls;
         let due = || calls.is_busy() || !self.owed.is_empty() || !locked(&self.moved).is_empty();
-        while due() && !gone() && Instant::now() < until {
+        let failed = || self.output.failure().is_some();
+        while due() && !gone() && !failed() && Instant::now() < until {
             std::thread::sleep(DRAIN_STEP);
         }
         // What still runs is taken back, and its end is recorded.

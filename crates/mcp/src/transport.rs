@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rmcp::model::ServerResult;
 use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
@@ -12,17 +12,28 @@ use tokio::sync::{Notify, mpsc};
 
 /// The output, shared: one message is written whole before the next.
 #[derive(Clone)]
-pub(crate) struct Output(Arc<Mutex<Box<dyn Write + Send>>>);
+pub(crate) struct Output(Arc<Mutex<Box<dyn Write + Send>>>, Arc<OnceLock<io::Error>>);
 
 impl Output {
     pub(crate) fn new(output: Box<dyn Write + Send>) -> Self {
-        Self(Arc::new(Mutex::new(output)))
+        Self(Arc::new(Mutex::new(output)), Arc::default())
     }
 
     pub(crate) fn write(&self, bytes: &[u8]) -> io::Result<()> {
         let mut output = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        output.write_all(bytes)?;
-        output.flush()
+        output.write_all(bytes).and_then(|()| output.flush()).map_err(|error| {
+            let kind = error.kind();
+            // A client that left is no failure; it may do so at any time.
+            if kind != io::ErrorKind::BrokenPipe {
+                let _ = self.1.set(error);
+            }
+            kind.into()
+        })
+    }
+
+    /// Returns why a message could not be written to a client that is there, if one could not.
+    pub(crate) fn failure(&self) -> Option<&io::Error> {
+        self.1.get()
     }
 }
 

@@ -108,6 +108,30 @@ fn check_exit(args: &[&str], input: &str, code: i32, out: &str, err: &str) {
     assert!(code != 0 || ran.err.is_empty(), "what succeeded is quiet: {ran:?}");
 }
 
+/// The server ended with success, and nobody learned that no answer had arrived.
+#[test]
+fn answers_that_cannot_be_written_are_a_failure() {
+    let place = Place::new();
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let params = r#"{"name":"Write","arguments":{"file_path":"new.txt","content":"x"}}"#;
+    let shake = r#"{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}"#;
+    let mut mcp = place.command(&["--approvals", "trust-client", "mcp"]);
+    let mut child = mcp.stdin(Stdio::piped()).stdout(full).stderr(Stdio::piped()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    for (id, method, params) in [(1, "initialize", shake), (2, "tools/call", params)] {
+        // The server stops reading as soon as it sees what is wrong.
+        let _ = writeln!(
+            input,
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#
+        );
+    }
+    // It ends by itself, with the input still open.
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(2));
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert!(said.starts_with("sinew: answers cannot be written: No space left"), "{said}");
+}
+
 /// The last of two equal keys won, so that whoever saw the first was shown another file.
 const TWICE: &str = r#"{"file_path": "zzz", "file_path": "a.txt"}"#;
 
