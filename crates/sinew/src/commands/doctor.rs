@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 use sinew_tool::Ledger;
 
-use crate::wiring::{self, Loaded};
+use crate::wiring::{self, Loaded, Wired};
 
 /// One thing that was looked at.
 #[derive(Debug, Serialize)]
@@ -20,11 +20,12 @@ struct Finding {
 /// Looks at everything and prints what was found; exit 1 if a needed part is missing.
 pub(crate) fn run(loaded: &Loaded, as_json: bool) -> anyhow::Result<ExitCode> {
     super::warn(loaded);
+    let wired = wiring::wire(loaded, "doctor", &["all"], None);
     let findings = [
         config(loaded),
-        roots(loaded),
-        state(loaded),
-        ledger(loaded),
+        roots(loaded, &wired),
+        state(),
+        ledger(&wired),
         openat2(),
         approvals(loaded),
     ];
@@ -56,27 +57,27 @@ fn config(loaded: &Loaded) -> Finding {
     Finding { needed: false, ..found("config", warnings.is_empty(), detail) }
 }
 
-fn roots(loaded: &Loaded) -> Finding {
+fn roots(loaded: &Loaded, wired: &anyhow::Result<Wired>) -> Finding {
     let shown: Vec<String> = loaded.roots.iter().map(|root| root.display().to_string()).collect();
-    match wiring::wire(loaded, "doctor", &["all"], None) {
+    match wired {
         Ok(_) => found("roots", true, shown.join(", ")),
         Err(error) => found("roots", false, format!("{error:#}")),
     }
 }
 
-fn state(_loaded: &Loaded) -> Finding {
+fn state() -> Finding {
     match wiring::state_dir() {
         Ok(state) => found("state", true, state.path().display().to_string()),
         Err(error) => found("state", false, format!("{error:#}")),
     }
 }
 
-fn ledger(loaded: &Loaded) -> Finding {
-    let wired = match wiring::wire(loaded, "doctor", &["all"], None) {
+fn ledger(wired: &anyhow::Result<Wired>) -> Finding {
+    let wired = match wired {
         Ok(wired) => wired,
         Err(error) => return found("ledger", false, format!("{error:#}")),
     };
-    let Some(ledger) = wired.ledger else {
+    let Some(ledger) = &wired.ledger else {
         return Finding { needed: false, ..found("ledger", false, "off by configuration".into()) };
     };
     match ledger.probe() {
