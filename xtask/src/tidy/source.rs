@@ -117,7 +117,6 @@ mod tests {
         let clean = "//! `unsafe` and todo!()\nconst A: &str = \"dbg!()\";\nif todo != b {}\n";
         check_file("crates/a/src/b.rs", clean, &[]);
         check_file("crates/a/src/b.rs", "//! B.\nunsafe {}\n", &[(2, "do")]);
-        check_file("crates/guard/src/spawn.rs", "//! B.\nunsafe {}\n", &[]);
         check_file("crates/a/src/b.rs", "//! B.\n#[expect(unsafe_code)]\n", &[]);
         check_file("crates/a/src/b.rs", "//! B.\n#![allow(c)]\nx.allow(d)\n", &[(2, "write")]);
         check_file("crates/a/src/b.rs", "//! B.\n\ndbg!(c);\n", &[(3, "finish")]);
