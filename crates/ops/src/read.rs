@@ -6,6 +6,7 @@
 //! the file. Content decides what is binary, never the name. Directories, pictures and documents
 //! are not rendered here.
 
+use base64::prelude::*;
 use serde::Deserialize;
 use sinew_tool::{
     Access, BinaryPolicy, Bound, Claim, Context, Cost, Facts, FileError, FileKind, FileSettings,
@@ -191,7 +192,7 @@ fn binary(
     let base64 = match usize::try_from(size) {
         Ok(size) if wanted => {
             scan.seek(0)?;
-            Some(base64(scan.block(size)?))
+            Some(BASE64_STANDARD.encode(scan.block(size)?))
         }
         _ => None,
     };
@@ -330,22 +331,7 @@ fn n_lines(line_ends: u64, last_byte: Option<u8>) -> u64 {
     line_ends + u64::from(last_byte.is_some_and(|byte| byte != b'\n'))
 }
 
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let group = (0..3)
-            .fold(0_u32, |sum, at| (sum << 8) | u32::from(chunk.get(at).copied().unwrap_or(0)));
-        for place in 0..4 {
-            let digit = DIGITS.get((group >> (18 - 6 * place)) as usize & 63);
-            let shown = place <= chunk.len();
-            out.push(if shown { digit.map_or('=', |digit| char::from(*digit)) } else { '=' });
-        }
-    }
-    out
-}
-
-fn shape(args: &Args, out: Out, _shaping: &Shaping<'_>) -> Reply {
+fn shape(args: &Args, out: Out, shaping: &Shaping<'_>) -> Reply {
     let path = &args.path;
     let error = match out {
         Out::Text(text) => return shape_text(args, &text),
@@ -363,12 +349,13 @@ fn shape(args: &Args, out: Out, _shaping: &Shaping<'_>) -> Reply {
             ToolError::new(Kind::Binary, format!("binary content of {bytes} bytes: {path}"))
                 .hint("a program that knows the format can show it")
         }
-        Out::NotFound => FileError::Missing.about(path),
-        Out::PermissionDenied => FileError::Permission.about(path),
+        Out::NotFound => shaping.about(0, FileError::Missing),
+        Out::PermissionDenied => shaping.about(0, FileError::Permission),
         Out::NotRegularFile { kind: FileKind::Directory } => {
-            FileError::NotRegular(FileKind::Directory).about(path).hint("use List for directories")
+            let error = shaping.about(0, FileError::NotRegular(FileKind::Directory));
+            error.hint("use List for directories")
         }
-        Out::NotRegularFile { kind } => FileError::NotRegular(kind).about(path),
+        Out::NotRegularFile { kind } => shaping.about(0, FileError::NotRegular(kind)),
         Out::TooLarge { bytes, max_bytes } => ToolError::new(
             Kind::TooLarge,
             format!("the file has {bytes} bytes, more than {max_bytes}: {path}"),
@@ -385,8 +372,9 @@ fn shape_text(args: &Args, text: &Text) -> Reply {
         (0, Some(0)) => shown.push_str("[the file is empty]"),
         (0, total) => {
             let total = total.unwrap_or(0);
+            let lines = if total == 1 { "line" } else { "lines" };
             shown.push_str(&format!(
-                "[the file has {total} lines; offset {} is past its end]",
+                "[the file has {total} {lines}; offset {} is past its end]",
                 args.offset
             ));
         }

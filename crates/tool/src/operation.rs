@@ -135,13 +135,18 @@ impl Context {
     /// Returns an error of a target in the words for the model, naming the argument and the path as
     /// it was written.
     pub fn about(&self, target: &FileTarget, error: FileError) -> ToolError {
-        let error = match &target.claim.path {
-            Some(written) => error.about(written),
-            None => error.about(&self.shown(&target.path)),
-        };
-        let message = format!("argument `{}`: {}", target.claim.argument, error.message);
-        ToolError { message: message.into(), ..error }
+        about(&self.cwd, target, error)
     }
+}
+
+/// Returns an error of a target with its argument and the path as it was written.
+pub(crate) fn about(cwd: &Path, target: &FileTarget, error: FileError) -> ToolError {
+    let error = match &target.claim.path {
+        Some(written) => error.about(written),
+        None => error.about(&shown(cwd, &target.path)),
+    };
+    let message = format!("argument `{}`: {}", target.claim.argument, error.message);
+    ToolError { message: message.into(), ..error }
 }
 
 /// Returns a path relative to a directory where it lies beneath it, else as it is.

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use crate::param::{self, Preset};
 use crate::{
-    Arguments, BoxFuture, Claim, Context, Cost, Effects, Facts, FileSettings, Kind, Operation,
-    Param, Prepared, Preview, Ran, Reply, Targets, Tool, ToolError,
+    Arguments, BoxFuture, Claim, Context, Cost, Effects, Facts, FileError, FileSettings, Kind,
+    Operation, Param, Prepared, Preview, Ran, Reply, Targets, Tool, ToolError,
 };
 
 /// The most that a reply may hold; what is cut goes to the store in full.
@@ -44,6 +44,15 @@ impl Shaping<'_> {
     /// Returns a path as people and models see it; see [`Context::shown`].
     pub fn shown(&self, path: &Path) -> String {
         crate::operation::shown(self.cwd, path)
+    }
+
+    /// Returns an error of the target at a place in the words for the model; see
+    /// [`Context::about`].
+    pub fn about(&self, at: usize, error: FileError) -> ToolError {
+        match self.targets.files.get(at) {
+            Some(target) => crate::operation::about(self.cwd, target, error),
+            None => error.about(""),
+        }
     }
 
     /// Returns the real path of the target at a place, or nothing.

@@ -137,12 +137,17 @@ fn what_is_no_text_is_refused_by_content() {
         Kind::Binary,
         "UTF-32LE text of 8 bytes; not supported yet: utf32.txt",
     );
-    check_error(&world, "dir", Kind::NotRegularFile, "not a regular file but a directory: dir");
+    check_error(
+        &world,
+        "dir",
+        Kind::NotRegularFile,
+        "argument `file_path`: not a regular file but a directory: dir",
+    );
     check_error(
         &world,
         "fifo",
         Kind::NotRegularFile,
-        "not a regular file but a FIFO, socket or device: fifo",
+        "argument `file_path`: not a regular file but a FIFO, socket or device: fifo",
     );
     check_error(&world, "none", Kind::FileNotFound, "no such file: none");
     check_error(&world, "no/ne", Kind::FileNotFound, "no such file: no/ne");
