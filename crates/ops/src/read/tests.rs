@@ -149,7 +149,7 @@ fn what_is_no_text_is_refused_by_content() {
         Kind::NotRegularFile,
         "argument `file_path`: not a regular file but a FIFO, socket or device: fifo",
     );
-    check_error(&world, "none", Kind::FileNotFound, "no such file: none");
+    check_error(&world, "none", Kind::FileNotFound, "argument `file_path`: no such file: none");
     check_error(&world, "no/ne", Kind::FileNotFound, "no such file: no/ne");
     check_error(&world, "dangling", Kind::FileNotFound, "no such file: dangling");
     check_error(&world, "secret", Kind::PermissionDenied, "the system denies access: secret");
