@@ -150,9 +150,19 @@ fn what_is_no_text_is_refused_by_content() {
         "argument `file_path`: not a regular file but a FIFO, socket or device: fifo",
     );
     check_error(&world, "none", Kind::FileNotFound, "argument `file_path`: no such file: none");
-    check_error(&world, "no/ne", Kind::FileNotFound, "no such file: no/ne");
-    check_error(&world, "dangling", Kind::FileNotFound, "no such file: dangling");
-    check_error(&world, "secret", Kind::PermissionDenied, "the system denies access: secret");
+    check_error(&world, "no/ne", Kind::FileNotFound, "argument `file_path`: no such file: no/ne");
+    check_error(
+        &world,
+        "dangling",
+        Kind::FileNotFound,
+        "argument `file_path`: no such file: dangling",
+    );
+    check_error(
+        &world,
+        "secret",
+        Kind::PermissionDenied,
+        "argument `file_path`: the system denies access: secret",
+    );
     check_error(&world, "out", Kind::PathDenied, "path denied: out");
     check_error(&world, "../x", Kind::PathDenied, "path denied: ../x");
     assert_eq!(text(&read(&world, json!({"file_path": "linked"}))), "     1→text\n");
