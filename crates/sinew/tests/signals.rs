@@ -4,7 +4,7 @@
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use rusqlite::Connection;
 use rustix::process::{Pid, Signal, kill_process};
@@ -23,6 +23,16 @@ fn place() -> (tempfile::TempDir, PathBuf) {
     fs::create_dir(&root).unwrap();
     fs::write(root.join("a.txt"), "one\n").unwrap();
     (home, root)
+}
+
+/// Returns the command with no signal ignored: whoever runs the tests in the background ignores some.
+fn heeding(home: &Path) -> Command {
+    let plain = command(home);
+    let mut heeding = Command::new("/usr/bin/env");
+    heeding.arg("--default-signal=HUP,INT,TERM").arg(plain.get_program()).env_clear();
+    heeding.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    heeding.current_dir(home);
+    heeding
 }
 
 #[track_caller]
@@ -59,7 +69,7 @@ struct Server {
 
 impl Server {
     fn start(home: &Path, root: &Path) -> Self {
-        let mut server = command(home);
+        let mut server = heeding(home);
         server.args(["--approvals", "trust-client", "mcp", "--root"]).arg(root);
         let mut child = server.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let input = child.stdin.take().unwrap();
@@ -125,7 +135,7 @@ fn a_call_that_runs_when_the_server_must_end_is_recorded_as_cancelled() {
 #[test]
 fn a_batch_that_is_told_to_end_records_what_it_answered() {
     let (home, root) = place();
-    let mut batch = command(home.path());
+    let mut batch = heeding(home.path());
     batch.args(["call", "--batch", "--root"]).arg(&root);
     let mut child = batch.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
@@ -147,7 +157,7 @@ fn a_question_that_is_broken_off_is_recorded_and_changes_nothing() {
     let name = ptsname(&terminal, Vec::new()).unwrap();
     let side = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
     let mut terminal = File::from(terminal);
-    let mut call = command(home.path());
+    let mut call = heeding(home.path());
     call.args(["call", "Write", r#"{"file_path": "new.txt", "content": "x"}"#, "--root"]);
     call.arg(&root).stdin(side.try_clone().unwrap()).stdout(Stdio::null()).stderr(side);
     let mut child = call.spawn().unwrap();
