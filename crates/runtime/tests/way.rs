@@ -109,7 +109,10 @@ async fn a_call_ends_when_it_is_taken_back_or_late() {
 }
 
 /// Never gets an intent to the disk.
-struct Stuck;
+struct Stuck {
+    /// Whether no more records can wait.
+    full: bool,
+}
 
 impl Ledger for Stuck {
     fn intend<'a>(
@@ -125,11 +128,21 @@ impl Ledger for Stuck {
     fn flush(&self) -> Result<(), ToolError> {
         Ok(())
     }
+    fn full(&self) -> bool {
+        self.full
+    }
+}
+
+#[tokio::test]
+async fn nothing_runs_that_cannot_be_recorded_any_more() {
+    let bench = Bench::new(|builder| builder.ledger(Arc::new(Stuck { full: true })));
+    let reply = bench.call("odd", json!({"lines": 1})).await;
+    assert_eq!(reply.error.map(|error| error.kind), Some(Kind::Unavailable));
 }
 
 #[tokio::test]
 async fn a_change_that_waits_for_the_ledger_can_be_taken_back() {
-    let bench = Bench::new(|builder| builder.ledger(Arc::new(Stuck)));
+    let bench = Bench::new(|builder| builder.ledger(Arc::new(Stuck { full: false })));
     let cancel = Cancel::default();
     let options = CallOptions { cancel: cancel.clone(), ..CallOptions::default() };
     let call = bench.start_with("c", "put", json!({"where": "a", "text": "x"}), options);
@@ -163,35 +176,6 @@ async fn a_long_reply_is_cut_and_kept_whole() {
     let reply = only.call("odd", json!({"lines": 2_500})).await;
     assert_eq!(reply.meta.output_path, None, "to keep it is to write");
     assert_eq!(only.content(".sinew/.gitignore"), None);
-}
-
-/// A ledger that has no room left.
-struct Full;
-
-impl Ledger for Full {
-    fn intend<'a>(
-        &'a self,
-        _opening: &'a Opening,
-        _effects: Effects,
-        _paths: &'a [PathBuf],
-        _temporaries: &'a [PathBuf],
-    ) -> BoxFuture<'a, Result<Ticket, ToolError>> {
-        Box::pin(std::future::ready(Ok(Ticket(0))))
-    }
-    fn close(&self, _intent: Option<Ticket>, _closing: Closing) {}
-    fn flush(&self) -> Result<(), ToolError> {
-        Ok(())
-    }
-    fn full(&self) -> bool {
-        true
-    }
-}
-
-#[tokio::test]
-async fn nothing_runs_that_cannot_be_recorded_any_more() {
-    let bench = Bench::new(|builder| builder.ledger(Arc::new(Full)));
-    let reply = bench.call("odd", json!({"lines": 1})).await;
-    assert_eq!(reply.error.map(|error| error.kind), Some(Kind::Unavailable));
 }
 
 /// A hook that does as it is told.
