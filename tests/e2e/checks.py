@@ -215,7 +215,7 @@ def records(where="1", *values):
     with contextlib.closing(sqlite3.connect(path)) as database:
         database.row_factory = sqlite3.Row
         rows = database.execute(
-            f"SELECT * FROM record WHERE phase = 'outcome' AND {where} ORDER BY seq", values
+            f"SELECT * FROM entry WHERE phase = 'outcome' AND {where} ORDER BY seq", values
         )
         return [dict(row) for row in rows]
 

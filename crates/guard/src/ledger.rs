@@ -133,7 +133,13 @@ impl From<rusqlite::Error> for Failed {
 
 enum Database {
     Closed,
-    Open(Connection),
+    Open(Open),
+}
+
+struct Open {
+    connection: Connection,
+    /// The number of this process in the database, and the client it was entered with.
+    process: Option<(i64, Option<String>)>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -197,14 +203,14 @@ impl Shared {
         &self,
         database: &'a mut Database,
         patience: Duration,
-    ) -> Result<&'a mut Connection, Failed> {
+    ) -> Result<&'a mut Open, Failed> {
         if matches!(database, Database::Closed) {
-            *database = Database::Open(self.open(patience)?);
+            *database = Database::Open(Open { connection: self.open(patience)?, process: None });
         }
         match database {
-            Database::Open(connection) => {
-                connection.busy_timeout(patience)?;
-                Ok(connection)
+            Database::Open(open) => {
+                open.connection.busy_timeout(patience)?;
+                Ok(open)
             }
             Database::Closed => Err(Failed { busy: false, problem: String::from("it is closed") }),
         }
@@ -277,7 +283,7 @@ impl Shared {
         rows: impl Iterator<Item = &'a Row>,
         patience: Duration,
     ) -> Result<(), Failed> {
-        let connection = self.connection(database, patience)?;
+        let Open { connection, process } = self.connection(database, patience)?;
         let client = lock(&self.client).clone();
         let who = self.who.get_or_init(|| Who {
             surface: self.recorded.surface,
@@ -285,10 +291,16 @@ impl Shared {
             mark: ProcessMark::own(),
         });
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let number = match process {
+            Some((number, known)) if *known == client => *number,
+            _ => who.enter(&transaction, client.as_deref())?,
+        };
         for row in rows {
-            row.insert(&transaction, who, client.as_deref())?;
+            row.insert(&transaction, who, number)?;
         }
-        Ok(transaction.commit()?)
+        transaction.commit()?;
+        *process = Some((number, client));
+        Ok(())
     }
 
     /// Writes an intent within a moment; returns whether it is written, or must wait for others.
@@ -375,7 +387,7 @@ impl Shared {
     }
 
     fn shorten_log(&self) {
-        if let Database::Open(connection) = &*lock(&self.database) {
+        if let Database::Open(Open { connection, .. }) = &*lock(&self.database) {
             let pages = connection.query_row("PRAGMA wal_checkpoint(NOOP)", [], |row| row.get(1));
             if pages.is_ok_and(|pages: i64| CHECKPOINT_PAGES < pages) {
                 let _ = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));

@@ -46,7 +46,7 @@ enum Leftover {
 /// Removes what dead processes left behind, and marks their intents as settled.
 pub(super) fn remove(connection: &Connection) -> rusqlite::Result<()> {
     let mut open = connection.prepare(
-        "SELECT seq, pid, pid_started, temporaries, pid_namespace, at_ms, machine, boot FROM record
+        "SELECT seq, pid, pid_started, temporaries, pid_namespace, at_ms, machine, boot FROM entry
          WHERE phase = 'intent' AND settled = 0 ORDER BY seq DESC LIMIT ?1",
     )?;
     let rows = open

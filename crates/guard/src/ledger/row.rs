@@ -12,27 +12,33 @@ use crate::clock::SystemClock;
 /// The version of the tables, which the database carries.
 pub(super) const VERSION: i64 = 1;
 
-/// The table, made at once with its [`VERSION`]. A call that changes nothing has one row, its outcome; a change has its intent first.
+/// The tables, made at once with their [`VERSION`]. A call that changes nothing has one record, its
+/// outcome; a change has its intent first. What every record of a process would repeat stands once
+/// in `process`; the view `entry` shows both together.
 pub(super) const SCHEMA: &str = "
     BEGIN IMMEDIATE;
+    CREATE TABLE IF NOT EXISTS process (
+        process       INTEGER PRIMARY KEY,
+        surface       TEXT NOT NULL,
+        client        TEXT,
+        os_user       TEXT NOT NULL,
+        pid           INTEGER NOT NULL,
+        pid_started   INTEGER NOT NULL,
+        pid_namespace INTEGER NOT NULL,
+        machine       TEXT NOT NULL,
+        boot          TEXT NOT NULL
+    ) STRICT;
     CREATE TABLE IF NOT EXISTS record (
         seq          INTEGER PRIMARY KEY,
         phase        TEXT NOT NULL CHECK (phase IN ('intent', 'outcome')),
         at_ms        INTEGER NOT NULL,
+        process      INTEGER NOT NULL REFERENCES process (process),
         ticket       INTEGER,
         settled      INTEGER NOT NULL DEFAULT 0,
         call_id      TEXT NOT NULL,
         session      TEXT NOT NULL,
         agent        TEXT,
         parent       TEXT,
-        surface      TEXT NOT NULL,
-        client       TEXT,
-        os_user      TEXT NOT NULL,
-        pid          INTEGER NOT NULL,
-        pid_started  INTEGER NOT NULL,
-        pid_namespace INTEGER NOT NULL,
-        machine      TEXT NOT NULL,
-        boot         TEXT NOT NULL,
         dialect      TEXT NOT NULL,
         tool         TEXT NOT NULL,
         effects      TEXT,
@@ -50,6 +56,7 @@ pub(super) const SCHEMA: &str = "
     ) STRICT;
     CREATE INDEX IF NOT EXISTS unsettled ON record (settled)
         WHERE phase = 'intent' AND settled = 0;
+    CREATE VIEW IF NOT EXISTS entry AS SELECT * FROM record JOIN process USING (process);
     PRAGMA user_version = 1;
     COMMIT;
 ";
@@ -59,6 +66,31 @@ pub(super) struct Who {
     pub(super) surface: &'static str,
     pub(super) user: String,
     pub(super) mark: ProcessMark,
+}
+
+impl Who {
+    /// Enters this process, with the client it serves, and returns its number in the database.
+    pub(super) fn enter(
+        &self,
+        transaction: &Transaction<'_>,
+        client: Option<&str>,
+    ) -> rusqlite::Result<i64> {
+        transaction.execute(
+            "INSERT INTO process (surface, client, os_user, pid, pid_started, pid_namespace,
+                machine, boot) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            params![
+                self.surface,
+                client,
+                self.user,
+                self.mark.pid,
+                self.mark.started,
+                self.mark.namespace,
+                self.mark.machine,
+                self.mark.boot,
+            ],
+        )?;
+        Ok(transaction.last_insert_rowid())
+    }
 }
 
 /// One record.
@@ -101,36 +133,28 @@ impl Row {
         Self::Outcome { intent, closing: Box::new(closing) }
     }
 
+    /// Writes the record as one of the process with a number.
     pub(super) fn insert(
         &self,
         transaction: &Transaction<'_>,
         who: &Who,
-        client: Option<&str>,
+        process: i64,
     ) -> rusqlite::Result<()> {
         match self {
             Self::Intent { ticket, at_ms, opening, effects, paths, temporaries } => transaction
                 .prepare_cached(
-                    "INSERT INTO record (phase, at_ms, ticket, call_id, session, agent, parent,
-                            surface, client, os_user, pid, pid_started, pid_namespace, machine,
-                            boot, dialect, tool, effects, file_path, temporaries)
-                         VALUES ('intent', ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,
-                            ?14, ?15, ?16, ?17, ?18, ?19)",
+                    "INSERT INTO record (phase, at_ms, process, ticket, call_id, session, agent,
+                            parent, dialect, tool, effects, file_path, temporaries)
+                         VALUES ('intent', ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
                 )?
                 .execute(params![
                     *at_ms as i64,
+                    process,
                     ticket.0 as i64,
                     opening.call_id,
                     opening.session,
                     opening.agent,
                     opening.parent,
-                    who.surface,
-                    client,
-                    who.user,
-                    who.mark.pid,
-                    who.mark.started,
-                    who.mark.namespace,
-                    who.mark.machine,
-                    who.mark.boot,
                     opening.dialect,
                     opening.tool,
                     effects.names().join("+"),
@@ -139,7 +163,7 @@ impl Row {
                 ])
                 .map(|_| ()),
             Self::Outcome { intent, closing } => {
-                insert_outcome(transaction, who, client, closing)?;
+                insert_outcome(transaction, process, closing)?;
                 intent.map_or(Ok(()), |ticket| settle(transaction, who, ticket))
             }
             Self::Withdrawn(ticket) => settle(transaction, who, *ticket),
@@ -151,8 +175,9 @@ impl Row {
 fn settle(transaction: &Transaction<'_>, who: &Who, ticket: Ticket) -> rusqlite::Result<()> {
     transaction
         .prepare_cached(
-            "UPDATE record SET settled = 1 WHERE phase = 'intent' AND settled = 0
-                AND ticket = ?1 AND pid = ?2 AND pid_started = ?3 AND machine = ?4 AND boot = ?5",
+            "UPDATE record SET settled = 1 WHERE phase = 'intent' AND settled = 0 AND ticket = ?1
+                AND EXISTS (SELECT 1 FROM process WHERE process.process = record.process
+                    AND pid = ?2 AND pid_started = ?3 AND machine = ?4 AND boot = ?5)",
         )?
         .execute(params![
             ticket.0 as i64,
@@ -166,8 +191,7 @@ fn settle(transaction: &Transaction<'_>, who: &Who, ticket: Ticket) -> rusqlite:
 
 fn insert_outcome(
     transaction: &Transaction<'_>,
-    who: &Who,
-    client: Option<&str>,
+    process: i64,
     closing: &Closing,
 ) -> rusqlite::Result<()> {
     let opening = &closing.opening;
@@ -175,26 +199,19 @@ fn insert_outcome(
     let path = change.map(|change| &change.path).or(closing.path.as_ref());
     transaction
         .prepare_cached(
-            "INSERT INTO record (phase, at_ms, call_id, session, agent, parent, surface, client,
-                os_user, pid, pid_started, pid_namespace, machine, boot, dialect, tool, effects,
-                file_path, verdict, rule, approver, outcome, duration_ms, bytes, before_hash, after_hash, reply_bytes)
+            "INSERT INTO record (phase, at_ms, process, call_id, session, agent, parent, dialect,
+                tool, effects, file_path, verdict, rule, approver, outcome, duration_ms, bytes,
+                before_hash, after_hash, reply_bytes)
              VALUES ('outcome', ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,
-                ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26)",
+                ?16, ?17, ?18, ?19)",
         )?
         .execute(params![
             closing.opened_at_ms as i64,
+            process,
             opening.call_id,
             opening.session,
             opening.agent,
             opening.parent,
-            who.surface,
-            client,
-            who.user,
-            who.mark.pid,
-            who.mark.started,
-            who.mark.namespace,
-            who.mark.machine,
-            who.mark.boot,
             opening.dialect,
             opening.tool,
             closing.effects.map(|effects| effects.names().join("+")),

@@ -152,9 +152,7 @@ fn the_next_opener_removes_what_a_dead_process_left() {
     let pid = child.id();
     child.wait().expect("it ends");
     let connection = Connection::open(dir.path().join("state/sinew.db")).expect("the database");
-    connection
-        .execute("UPDATE record SET pid = ?1 WHERE call_id = 'killed'", [pid])
-        .expect("an update");
+    connection.execute("UPDATE process SET pid = ?1", [pid]).expect("an update");
     intend(&ledger(dir.path()), "later", &[]);
     assert!(!temporary.exists(), "the temporary file of a dead process goes");
     assert!(other.exists(), "a file under another name stays");
@@ -173,9 +171,7 @@ fn what_could_not_be_removed_is_tried_again() {
     intend(&ledger(&top), "killed", &[at("mounted"), at("away")]);
     std::fs::rename(top.join("away"), top.join("elsewhere")).expect("a rename");
     let connection = Connection::open(top.join("state/sinew.db")).expect("the database");
-    connection
-        .execute("UPDATE record SET pid = 999999999 WHERE call_id = 'killed'", [])
-        .expect("an update");
+    connection.execute("UPDATE process SET pid = 999999999", []).expect("an update");
     let open = || rows(&top, "SELECT call_id FROM record WHERE settled = 0");
     let next = || ledger(&top).probe().expect("it opens");
 
