@@ -63,10 +63,7 @@ pub struct Stream {
 const DRAIN: Duration = Duration::from_secs(60);
 /// How long calls that are taken back at the end get to end by themselves.
 const LAST_WORDS: Duration = Duration::from_secs(2);
-/// Answers go out in pieces of about this size, in bytes: a client with many requests in flight works
-/// while the next ones are answered.
-const EARLY_ANSWERS: usize = 1024;
-/// The most memory that answers keep after a write, in bytes.
+/// The most memory that answers take between two writes, and keep after one, in bytes.
 const KEPT_ANSWERS: usize = 1024 * 1024;
 /// How often the end of the client is looked for meanwhile.
 const DRAIN_STEP: Duration = Duration::from_millis(2);
@@ -224,7 +221,7 @@ impl Connection {
     }
 
     fn frame(&mut self, frame: &Frame<'_>, kind: Kind, line: &[u8]) {
-        if EARLY_ANSWERS < self.answers.len() {
+        if KEPT_ANSWERS < self.answers.len() {
             // A client that is gone is noticed at the next read.
             let _ = self.flush();
         }
