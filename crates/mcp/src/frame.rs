@@ -43,7 +43,9 @@ pub(crate) struct Fault {
 /// JSON-RPC: the text is not JSON.
 const PARSE_ERROR: i32 = -32700;
 /// JSON-RPC: the JSON is no request.
-const INVALID_REQUEST: i32 = -32600;
+pub(crate) const INVALID_REQUEST: i32 = -32600;
+/// JSON-RPC: the parameters do not fit the method.
+pub(crate) const INVALID_PARAMS: i32 = -32602;
 
 /// Reads the envelope of a line.
 pub(crate) fn parse(line: &[u8]) -> Result<(Frame<'_>, Kind), Fault> {

@@ -1,6 +1,5 @@
 //! The reading thread: what is answered in place, what moves on, and how it all ends.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,27 +7,26 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use rmcp::ServiceExt;
-use rmcp::model::ClientRequest;
 use rmcp::service::{RoleServer, RxJsonRpcMessage};
-use serde::Deserialize;
 use serde_json::value::RawValue;
 use sinew_runtime::{CallOptions, Runtime};
 use sinew_tool::{Cancel, Progress, Reply};
 use tokio::runtime::Handle;
-use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
 use tokio_util::sync::ReusableBoxFuture;
 
 use crate::calls::Calls;
 use crate::engine::Engine;
-use crate::frame::{self, Fault, Frame, Kind};
-use crate::handler::Handler;
+use crate::frame::{self, Fault, Frame, INVALID_PARAMS, INVALID_REQUEST, Kind};
 use crate::line::{Line, Lines};
 use crate::object::{Named, Object};
+use crate::params::{
+    CallParams, CancelParams, ListParams, RequestMeta, carries_version, is_misfit, is_object,
+    misfit,
+};
 use crate::progress;
+use crate::protocol::Protocol;
 use crate::reply;
-use crate::transport::{Channel, Output, Owed};
+use crate::transport::{Output, Owed};
 
 /// What a server is started with.
 pub struct Options {
@@ -122,52 +120,13 @@ struct Connection {
     place: Option<ReusableBoxFuture<'static, Reply>>,
     moved: Moved,
     owed: Owed,
-    library: Option<Library>,
+    protocol: Option<Protocol>,
     /// Whether the reply to `initialize` was written.
     shaken: Arc<AtomicBool>,
     /// Whether the protocol library saw a request that carries its version, and so knows that this
     /// client does without the handshake.
     stateless: bool,
 }
-
-/// The protocol library and its runtime.
-struct Library {
-    handle: Handle,
-    messages: mpsc::Sender<RxJsonRpcMessage<RoleServer>>,
-    /// The runtime before it has a thread of its own, and the task that serves.
-    parked: Option<(tokio::runtime::Runtime, JoinHandle<()>)>,
-}
-
-impl Library {
-    /// Answers a first request on this thread: nobody else has to wake up for it. A request that is
-    /// not the first comes back.
-    fn answer_first(
-        &mut self,
-        message: RxJsonRpcMessage<RoleServer>,
-        id: &str,
-        owed: &Owed,
-    ) -> Option<RxJsonRpcMessage<RoleServer>> {
-        let Some((runtime, _)) = &self.parked else { return Some(message) };
-        if let Err(error) = self.messages.try_send(message) {
-            return Some(error.into_inner());
-        }
-        // One that takes longer goes on when the runtime gets its thread.
-        let _ = runtime.block_on(async { tokio::time::timeout(FIRST, owed.settled(id)).await });
-        None
-    }
-
-    /// Gives the runtime a thread of its own, unless it has one.
-    fn run(&mut self) {
-        if let Some((runtime, task)) = self.parked.take() {
-            let run = move || drop(runtime.block_on(task));
-            // Without a thread nothing would ever be answered; then the end of the input ends it.
-            let _ = std::thread::Builder::new().name(String::from("mcp")).spawn(run);
-        }
-    }
-}
-
-/// How long a first request may occupy the reading thread.
-const FIRST: Duration = Duration::from_millis(100);
 
 impl Connection {
     fn new(engine: Engine, output: Output) -> Self {
@@ -178,7 +137,7 @@ impl Connection {
             place: None,
             moved: Moved::default(),
             owed: Owed::default(),
-            library: None,
+            protocol: None,
             shaken: Arc::default(),
             stateless: false,
         }
@@ -319,9 +278,8 @@ impl Connection {
     /// that the session agreed on; nothing where the library must decide.
     fn shape(&self, meta: Option<&RequestMeta<'_>>) -> Option<bool> {
         match meta {
-            Some(RequestMeta { version: Some(version), capabilities, .. }) => {
-                let complete = capabilities.is_some_and(|value| value.get().starts_with('{'));
-                (complete && self.stateless && version == crate::STATELESS).then_some(true)
+            Some(meta) if meta.names_version() => {
+                (self.stateless && meta.is_stateless()).then_some(true)
             }
             Some(_) | None => self.is_shaken().then_some(false),
         }
@@ -335,9 +293,9 @@ impl Connection {
         let Some(stateless) = self.shape(params.meta.as_ref().map(|Named(meta)| meta)) else {
             return false;
         };
-        let handle = self.library().map(|library| {
-            library.run();
-            library.handle.clone()
+        let handle = self.protocol().map(|protocol| {
+            protocol.run();
+            protocol.handle.clone()
         });
         let Some(handle) = handle else { return false };
         let cancel = Cancel::default();
@@ -439,7 +397,7 @@ impl Connection {
         }
         if frame.method.as_deref() == Some("initialize") {
             self.tell_client(frame, "/clientInfo/name");
-        } else if kind != Kind::Request && self.library.is_none() {
+        } else if kind != Kind::Request && self.protocol.is_none() {
             // Before its first request the library takes a notification for a broken client.
             return;
         }
@@ -450,15 +408,15 @@ impl Connection {
         let owed = self.owed.clone();
         let id = frame.id.filter(|_| kind == Kind::Request).map(|id| frame::key(id).into_owned());
         id.iter().for_each(|id| owed.add(id.clone()));
-        let Some(library) = self.library() else { return };
+        let Some(protocol) = self.protocol() else { return };
         let left = match id {
-            Some(id) => library.answer_first(message, &id, &owed),
+            Some(id) => protocol.answer_first(message, &id, &owed),
             None => Some(message),
         };
-        library.run();
+        protocol.run();
         if let Some(message) = left {
             // A full channel stops the reader, as a full pipe would.
-            let _ = library.messages.blocking_send(message);
+            let _ = protocol.messages.blocking_send(message);
         }
     }
 
@@ -474,44 +432,13 @@ impl Connection {
     }
 
     /// Returns the protocol library, started with its runtime the first time it is needed.
-    fn library(&mut self) -> Option<&mut Library> {
-        if self.library.is_none() {
-            self.library = self.start().ok();
+    fn protocol(&mut self) -> Option<&mut Protocol> {
+        if self.protocol.is_none() {
+            let (engine, shaken) = (Arc::clone(&self.engine), Arc::clone(&self.shaken));
+            self.protocol =
+                Protocol::start(engine, self.output.clone(), self.owed.clone(), shaken).ok();
         }
-        self.library.as_mut()
-    }
-
-    fn start(&self) -> io::Result<Library> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-        let handle = runtime.handle().clone();
-        let (messages, receiver) = mpsc::channel(64);
-        let receiver = Arc::new(tokio::sync::Mutex::new(receiver));
-        let (engine, output, owed) =
-            (Arc::clone(&self.engine), self.output.clone(), self.owed.clone());
-        let shaken = Arc::clone(&self.shaken);
-        let shaken: Arc<dyn Fn() + Send + Sync> =
-            Arc::new(move || shaken.store(true, Ordering::Release));
-        let task = runtime.spawn(async move {
-            tokio::spawn(tell_changes(Arc::clone(&engine)));
-            // A client whose handshake failed may try again.
-            while !receiver.lock().await.is_closed() {
-                let transport = Channel {
-                    messages: Arc::clone(&receiver),
-                    output: output.clone(),
-                    owed: owed.clone(),
-                    shaken: Arc::clone(&shaken),
-                };
-                if let Ok(service) = Handler(Arc::clone(&engine)).serve(transport).await {
-                    let told = tokio::spawn(tell_client_changes(
-                        Arc::clone(&engine),
-                        service.peer().clone(),
-                    ));
-                    let _ = service.waiting().await;
-                    told.abort();
-                }
-            }
-        });
-        Ok(Library { handle, messages, parked: Some((runtime, task)) })
+        self.protocol.as_mut()
     }
 
     /// Waits for the answers that are still due, unless nobody is there to read them.
@@ -528,112 +455,6 @@ impl Connection {
     }
 }
 
-/// JSON-RPC: the JSON is no request.
-const INVALID_REQUEST: i32 = -32600;
-/// JSON-RPC: the parameters do not fit the method.
-const INVALID_PARAMS: i32 = -32602;
-
-/// Returns whether a request is one that tells the library to do without the handshake.
-fn carries_version(frame: &Frame<'_>) -> bool {
-    frame.method.as_deref() != Some("server/discover")
-        && frame
-            .params
-            .and_then(|params| serde_json::from_str::<ListParams<'_>>(params.get()).ok())
-            .and_then(|params| params.meta)
-            .is_some_and(|Named(meta)| {
-                meta.version.as_deref() == Some(crate::STATELESS)
-                    && meta.capabilities.is_some_and(|value| value.get().starts_with('{'))
-            })
-}
-
-/// Refuses a request whose parameters are not those of its method.
-fn misfit(frame: &Frame<'_>, id: Option<String>, problem: &dyn std::fmt::Display) -> Fault {
-    let method = frame.method.as_deref().unwrap_or_default();
-    let message = format!("the parameters do not fit `{method}`: {problem}");
-    Fault { code: INVALID_PARAMS, message, id }
-}
-
-/// Returns whether parameters are one object, or not there.
-fn is_object(params: Option<&RawValue>) -> bool {
-    params.is_none_or(|params| params.get().starts_with('{'))
-}
-
-/// Methods that this server has and whose parameters are required.
-const WITH_PARAMETERS: &[&str] =
-    &["initialize", "server/discover", "subscriptions/listen", "tools/call"];
-
-/// Returns whether the protocol library took a method that it knows for one that it does not,
-/// because the parameters do not fit.
-fn is_misfit(message: &RxJsonRpcMessage<RoleServer>) -> bool {
-    match message {
-        RxJsonRpcMessage::<RoleServer>::Request(request) => match &request.request {
-            ClientRequest::CustomRequest(custom) => {
-                WITH_PARAMETERS.contains(&custom.method.as_str())
-            }
-            _ => false,
-        },
-        _ => false,
-    }
-}
-
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Makes the catalog anew whenever the tools change.
-async fn tell_changes(engine: Arc<Engine>) {
-    let mut catalogs = engine.runtime.watch_catalogs();
-    while catalogs.changed().await.is_ok() {
-        engine.show();
-    }
-}
-
-/// Tells a client with a handshake that the list of tools changed. Clients without one subscribe.
-async fn tell_client_changes(engine: Arc<Engine>, peer: rmcp::service::Peer<RoleServer>) {
-    let mut catalogs = engine.runtime.watch_catalogs();
-    while catalogs.changed().await.is_ok() {
-        // Whoever is told asks at once, and must not get the old list.
-        engine.show();
-        if peer.peer_info().is_some() && peer.notify_tool_list_changed().await.is_err() {
-            return;
-        }
-    }
-}
-
-#[derive(Deserialize)]
-struct ListParams<'a> {
-    #[serde(default, borrow)]
-    cursor: Option<&'a RawValue>,
-    #[serde(rename = "_meta", default, borrow)]
-    meta: Option<Named<RequestMeta<'a>>>,
-}
-
-#[derive(Deserialize)]
-struct CallParams<'a> {
-    #[serde(borrow)]
-    name: Cow<'a, str>,
-    #[serde(default)]
-    arguments: Option<Object>,
-    #[serde(rename = "_meta", default, borrow)]
-    meta: Option<Named<RequestMeta<'a>>>,
-    #[serde(default, borrow)]
-    task: Option<&'a RawValue>,
-    #[serde(rename = "inputResponses", default, borrow)]
-    input_responses: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct RequestMeta<'a> {
-    #[serde(rename = "progressToken", default, borrow)]
-    progress_token: Option<&'a RawValue>,
-    #[serde(rename = "io.modelcontextprotocol/protocolVersion", default, borrow)]
-    version: Option<Cow<'a, str>>,
-    #[serde(rename = "io.modelcontextprotocol/clientCapabilities", default, borrow)]
-    capabilities: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct CancelParams<'a> {
-    #[serde(rename = "requestId", borrow)]
-    request_id: &'a RawValue,
 }
