@@ -111,6 +111,15 @@ fn read(
 /// whose answer is on its way.
 type Moved = Arc<Mutex<HashMap<String, Option<Cancel>>>>;
 
+/// What a request asks of this thread.
+enum Asked<'a> {
+    Ping,
+    List(Option<Named<RequestMeta<'a>>>),
+    Call(CallParams<'a>),
+    /// Something that the protocol library answers.
+    Other,
+}
+
 struct Connection {
     engine: Arc<Engine>,
     output: Output,
@@ -186,7 +195,7 @@ impl Connection {
         }
         let answered = match kind {
             Kind::Request => match self.checked(frame) {
-                Ok(call) => self.answer(frame, call),
+                Ok(asked) => self.answer(frame, asked),
                 Err(fault) => {
                     frame::write_fault(&mut self.answers, &fault);
                     true
@@ -201,9 +210,9 @@ impl Connection {
         }
     }
 
-    /// Refuses a request that no way could answer; returns the parameters of one that calls a tool.
-    fn checked<'a>(&self, frame: &Frame<'a>) -> Result<Option<CallParams<'a>>, Fault> {
-        let Some(id) = frame.id else { return Ok(None) };
+    /// Refuses a request that no way could answer; returns what this thread looks at of any other.
+    fn checked<'a>(&self, frame: &Frame<'a>) -> Result<Asked<'a>, Fault> {
+        let Some(id) = frame.id else { return Ok(Asked::Other) };
         let waits =
             |id: &str| self.owed.waits(id) || matches!(locked(&self.moved).get(id), Some(Some(_)));
         // An id must not be used twice in a session, says the specification under "Requests". After
@@ -225,40 +234,38 @@ impl Connection {
             (Some("tools/list"), Some(params)) => {
                 // No list of ours gave a cursor out.
                 let list = serde_json::from_str::<ListParams<'_>>(params.get());
-                if list.map_err(|error| misfit(&error))?.cursor.is_some() {
+                let list = list.map_err(|error| misfit(&error))?;
+                if list.cursor.is_some() {
                     let message = "this `cursor` is unknown: the list has one page; leave it out";
                     return Err(Fault { code: INVALID_PARAMS, message: message.to_owned(), id });
                 }
-                Ok(None)
+                Ok(Asked::List(list.meta))
             }
+            (Some("tools/list"), None) => Ok(Asked::List(None)),
             (Some("tools/call"), Some(params)) => {
-                serde_json::from_str(params.get()).map(Some).map_err(|error| misfit(&error))
+                serde_json::from_str(params.get()).map(Asked::Call).map_err(|error| misfit(&error))
             }
-            _ => Ok(None),
+            (Some("ping"), None) => Ok(Asked::Ping),
+            _ => Ok(Asked::Other),
         }
     }
 
     /// Answers a request on this thread where that is possible; returns whether it was.
-    fn answer(&mut self, frame: &Frame<'_>, call: Option<CallParams<'_>>) -> bool {
-        let (Some(id), Some(method)) = (frame.id, &frame.method) else {
-            return false;
-        };
-        if !self.engine.options.inline {
-            return false;
-        }
-        match (method.as_ref(), frame.params) {
-            ("ping", None) if self.is_shaken() => {
+    fn answer(&mut self, frame: &Frame<'_>, asked: Asked<'_>) -> bool {
+        let Some(id) = frame.id.filter(|_| self.engine.options.inline) else { return false };
+        match asked {
+            Asked::Ping if self.is_shaken() => {
                 frame::write_result(&mut self.answers, id.get(), b"{}");
                 true
             }
-            ("tools/list", params) => {
-                let Some(stateless) = self.list_shape(params) else { return false };
+            Asked::List(meta) => {
+                let Some(stateless) = self.shape(meta.as_ref()) else { return false };
                 let shown = self.engine.shown();
                 frame::write_result(&mut self.answers, id.get(), shown.bytes(stateless));
                 true
             }
-            ("tools/call", _) => call.is_some_and(|params| self.call(id, params)),
-            _ => false,
+            Asked::Call(params) => self.call(id, params),
+            Asked::Ping | Asked::Other => false,
         }
     }
 
@@ -266,19 +273,11 @@ impl Connection {
         self.shaken.load(Ordering::Acquire)
     }
 
-    /// Returns whether a list is asked for in the stateless shape, or nothing where the library
-    /// must answer.
-    fn list_shape(&self, params: Option<&RawValue>) -> Option<bool> {
-        let Some(params) = params else { return self.is_shaken().then_some(false) };
-        let params: ListParams<'_> = serde_json::from_str(params.get()).ok()?;
-        self.shape(params.meta.as_ref().map(|Named(meta)| meta))
-    }
-
     /// Returns whether a request is answered in the stateless shape, by the version it carries or
     /// that the session agreed on; nothing where the library must decide.
-    fn shape(&self, meta: Option<&RequestMeta<'_>>) -> Option<bool> {
+    fn shape(&self, meta: Option<&Named<RequestMeta<'_>>>) -> Option<bool> {
         match meta {
-            Some(meta) if meta.names_version() => {
+            Some(Named(meta)) if meta.names_version() => {
                 (self.stateless && meta.is_stateless()).then_some(true)
             }
             Some(_) | None => self.is_shaken().then_some(false),
@@ -290,7 +289,7 @@ impl Connection {
         if params.task.is_some() || params.input_responses.is_some() {
             return false;
         }
-        let Some(stateless) = self.shape(params.meta.as_ref().map(|Named(meta)| meta)) else {
+        let Some(stateless) = self.shape(params.meta.as_ref()) else {
             return false;
         };
         let handle = self.protocol().map(|protocol| {

@@ -16,6 +16,7 @@ use rustix::fs::{CWD, Mode, OFlags, RenameFlags, openat, renameat, renameat_with
 use serde_json::{Value, json};
 use sinew::dialects::NATIVE;
 use sinew::{Approvals, Asking, Reply, Resolver, Runtime};
+use sinew_testkit::OnDrop;
 
 use crate::caller::{Caller, text};
 use crate::snapshot::Snapshot;
@@ -99,14 +100,6 @@ fn swap(dir: &std::os::fd::OwnedFd, a: &str, b: &str) {
         for (from, to) in [(a, "between"), (b, a), ("between", b)] {
             renameat(dir, from, dir, to).unwrap();
         }
-    }
-}
-
-struct OnDrop<'a>(&'a AtomicBool);
-
-impl Drop for OnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
     }
 }
 

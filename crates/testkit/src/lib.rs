@@ -6,7 +6,9 @@
 mod golden;
 mod ignore_rules;
 mod memory;
+mod shared;
 mod tree;
 
 pub use golden::golden;
 pub use memory::{MemoryWorld, ROOT, call};
+pub use shared::{OnDrop, access_list};

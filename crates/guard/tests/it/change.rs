@@ -5,6 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 
 use rustix::fs::{CWD, Mode, XattrFlags, getxattr, lgetxattr, lsetxattr};
 use sinew_guard::Guard;
+use sinew_testkit::access_list;
 use sinew_tool::{
     Access, Expect, FileError, FileSettings, HardLinks, Kind, Links, Slot, Sync, World,
 };
@@ -136,20 +137,6 @@ fn root_keeps_the_owner_of_every_file() {
         let meta = fs::metadata(tree.root.join("a.txt")).unwrap();
         assert_eq!((meta.uid(), meta.gid()), (12, 34));
     }
-}
-
-/// An access list that also lets the user 12 read: version, then tag, rights and id of each entry.
-fn access_list() -> Vec<u8> {
-    let mut list = 2_u32.to_le_bytes().to_vec();
-    let none = u32::MAX;
-    for (tag, rights, id) in
-        [(1_u16, 6_u16, none), (2, 4, 12), (4, 0, none), (16, 4, none), (32, 0, none)]
-    {
-        list.extend(tag.to_le_bytes());
-        list.extend(rights.to_le_bytes());
-        list.extend(id.to_le_bytes());
-    }
-    list
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, Mode, OFlags, RenameFlags, openat, renameat_with};
+use sinew_testkit::OnDrop;
 use sinew_tool::{Access, Entry, Expect, Flow, Slot, Visitor, Visitors, WalkOptions};
 
 use crate::tree::{OPTIONS, RESOLVERS, Tree, WRITE, rounds, world};
@@ -45,14 +46,6 @@ fn race(tree: &Tree, calls: impl FnOnce()) {
         calls();
         drop(end);
     });
-}
-
-struct OnDrop<'a>(&'a AtomicBool);
-
-impl Drop for OnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use rustix::fs::{CWD, FileType, Mode, XattrFlags, lsetxattr, mknodat};
 use sinew::HardLinks;
+use sinew_testkit::access_list;
 
 use crate::snapshot::{CAPABILITY, Snapshot};
 
@@ -347,20 +348,6 @@ fn set_mode(top: &Path, mode: u32) -> bool {
 
 fn set_attribute(path: &Path, name: &str, value: &[u8]) -> bool {
     lsetxattr(path, name, value, XattrFlags::empty()).is_ok()
-}
-
-/// An access list that also lets the user 12 read: version, then tag, rights and id of each entry.
-fn access_list() -> Vec<u8> {
-    let mut list = 2_u32.to_le_bytes().to_vec();
-    let none = u32::MAX;
-    for (tag, rights, id) in
-        [(1_u16, 6_u16, none), (2, 4, 12), (4, 0, none), (16, 4, none), (32, 0, none)]
-    {
-        list.extend(tag.to_le_bytes());
-        list.extend(rights.to_le_bytes());
-        list.extend(id.to_le_bytes());
-    }
-    list
 }
 
 /// `cap_net_raw` in the second form of the attribute.
