@@ -106,6 +106,8 @@ struct Queue {
     rows: Vec<Row>,
     /// Intents whose changes wait for the helper thread.
     intents: Vec<Intent>,
+    /// Whether the helper thread sleeps until there is something to write.
+    idle: bool,
     closed: bool,
 }
 
@@ -373,8 +375,10 @@ impl Shared {
     fn wait_for_batch(&self) -> bool {
         let mut queue = lock(&self.queue);
         while queue.rows.is_empty() && queue.intents.is_empty() && !queue.closed {
+            queue.idle = true;
             queue = self.wake.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
+        queue.idle = false;
         let due = Instant::now() + MAX_WAIT;
         while queue.rows.len() < MAX_WAITING && queue.intents.is_empty() && !queue.closed {
             let Some(left) = due.checked_duration_since(Instant::now()) else { break };
@@ -423,14 +427,14 @@ impl Ledger for SqliteLedger {
     }
 
     fn close(&self, intent: Option<Ticket>, closing: Closing) {
-        let full = {
+        let due = {
             let mut queue = lock(&self.shared.queue);
             queue.rows.push(Row::outcome(intent, closing));
-            let n = queue.rows.len();
-            n == 1 || MAX_WAITING <= n
+            // Who counts down from an earlier record comes by in time without being woken.
+            std::mem::take(&mut queue.idle) || MAX_WAITING <= queue.rows.len()
         };
         self.start_helper();
-        if full {
+        if due {
             self.shared.wake.notify_one();
         }
     }

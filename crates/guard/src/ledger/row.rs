@@ -171,11 +171,13 @@ impl Row {
     }
 }
 
-/// Marks an intent as one that nothing is left of to clean up.
+/// Marks an intent as one that nothing is left of to clean up. It cannot fail half-way, and without
+/// `OR FAIL` the pages would be copied for the case that it does.
 fn settle(transaction: &Transaction<'_>, who: &Who, ticket: Ticket) -> rusqlite::Result<()> {
     transaction
         .prepare_cached(
-            "UPDATE record SET settled = 1 WHERE phase = 'intent' AND settled = 0 AND ticket = ?1
+            "UPDATE OR FAIL record SET settled = 1
+             WHERE phase = 'intent' AND settled = 0 AND ticket = ?1
                 AND EXISTS (SELECT 1 FROM process WHERE process.process = record.process
                     AND pid = ?2 AND pid_started = ?3 AND machine = ?4 AND boot = ?5)",
         )?
