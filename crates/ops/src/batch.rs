@@ -120,7 +120,8 @@ impl<'a> State<'a> {
         for place in &found {
             let range = *place..place + old.len();
             let next = self.changes.partition_point(|change| change.range.end <= *place);
-            self.changes.insert(next, edit.needle.change(&self.base, range, Stage::Exact));
+            let new = edit.needle.new.as_bytes();
+            self.changes.insert(next, Change { range, new });
         }
         Some(found.len() as u64)
     }
@@ -136,7 +137,8 @@ impl<'a> State<'a> {
         let (base, stage) = (&self.base, found.stage);
         let replacements = found.ranges.len() as u64;
         let changes = found.ranges.into_iter();
-        self.changes = changes.map(|range| edit.needle.change(base, range, stage)).collect();
+        self.changes =
+            changes.flat_map(|range| edit.needle.changes(base, range, stage)).collect();
         Ok(Applied { replacements, stage })
     }
 

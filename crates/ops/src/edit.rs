@@ -132,7 +132,7 @@ impl Operation for Edit {
         let bytes = write(cx, target, &loaded, &loaded.bytes, &plan.changes, args.dry_run).await?;
         Ok(Out {
             path: target.path.clone(),
-            replacements: plan.changes.len() as u64,
+            replacements: plan.replacements,
             stage: plan.stage,
             dry_run: args.dry_run,
             mixes_endings,
@@ -144,6 +144,7 @@ impl Operation for Edit {
 
 struct Plan<'a> {
     stage: Stage,
+    replacements: u64,
     changes: Vec<Change<'a>>,
 }
 
@@ -158,9 +159,10 @@ fn plan<'a>(
     let found = needle
         .find(text, args.replace_all)
         .map_err(|miss| missed(&miss, needle, text, &shown, &Place::Only))?;
-    let stage = found.stage;
+    let (stage, replacements) = (found.stage, found.ranges.len() as u64);
     let ranges = found.ranges.into_iter();
-    Ok(Plan { stage, changes: ranges.map(|range| needle.change(text, range, stage)).collect() })
+    let changes = ranges.flat_map(|range| needle.changes(text, range, stage)).collect();
+    Ok(Plan { stage, replacements, changes })
 }
 
 /// Which edit of a call an error is about.
@@ -210,7 +212,7 @@ pub(crate) fn missed(
                 hints.insert(0, String::from("new_string is already in the file"));
             }
             if hints.is_empty() {
-                hints.push(String::from("nothing like it is there; read the file again"));
+                hints.push(String::from("no line like it was found; read the file again"));
             }
             ToolError::new(Kind::NoMatch, format!("{prefix}{old} was not found in {shown}"))
                 .hint(hints.join("\n\n"))

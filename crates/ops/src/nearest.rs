@@ -27,12 +27,18 @@ const MAX_PLACES: usize = 64;
 const MAX_COMPARED: usize = 24;
 const MAX_LINES: usize = 60;
 
+/// How far into a file every line is looked at.
+const MAX_FOLDED: usize = 2 << 20;
+
 /// The most bytes of a line that are compared, and of a region that are shown.
 const MAX_LINE: usize = 300;
 const MAX_SHOWN: usize = 4_000;
 
 /// How alike a region must be to be shown, from 0 to 1.
 const ALIKE: f32 = 0.55;
+
+/// How alike lines are that differ in blanks, case and the form of quotes alone.
+const SAME_BUT_FORM: f32 = 0.95;
 
 /// What makes a region differ from the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,14 +92,18 @@ impl Region {
 pub(crate) fn regions(text: &[u8], wanted: &str) -> Vec<Region> {
     let text = text.get(..MAX_SEARCHED).unwrap_or(text);
     let wanted_lines: Vec<&str> = wanted.lines().collect();
-    let mut scored: Vec<(f32, usize, usize)> = candidates(text, &wanted_lines)
-        .into_iter()
-        .map(|start| {
+    let score = |starts: Vec<usize>| -> Vec<(f32, usize, usize)> {
+        let scored = starts.into_iter().map(|start| {
             let (score, end) = compare(text, start, &wanted_lines);
             (score, start, end)
-        })
-        .filter(|(score, _, _)| ALIKE <= *score)
-        .collect();
+        });
+        scored.filter(|(score, _, _)| ALIKE <= *score).collect()
+    };
+    let mut scored = score(candidates(text, &wanted_lines));
+    if scored.is_empty() {
+        // Short words, other case and other quotes: only looking at every line finds them.
+        scored = score(same_lines(text, &wanted_lines));
+    }
     scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     let best = scored.first().map_or(0.0, |(score, _, _)| *score);
     let mut taken: Vec<(usize, usize)> = Vec::new();
@@ -122,6 +132,40 @@ fn candidates(text: &[u8], wanted: &[&str]) -> Vec<usize> {
     let mut votes: Vec<(usize, f32)> = votes.into_iter().collect();
     votes.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     votes.into_iter().take(MAX_COMPARED).map(|(start, _)| start).collect()
+}
+
+/// Returns the starts of lines at which the text may have been meant to begin, because its longest line
+/// is there but for blanks, case and the form of quotes.
+fn same_lines(text: &[u8], wanted: &[&str]) -> Vec<usize> {
+    let folded = wanted.iter().take(MAX_LINES).map(|line| folded(line)).enumerate();
+    let Some((at, line)) = folded.max_by_key(|(_, line)| line.len()) else { return Vec::new() };
+    if line.is_empty() {
+        return Vec::new();
+    }
+    let mut starts = Vec::new();
+    let mut start = 0;
+    let text = text.get(..MAX_FOLDED).unwrap_or(text);
+    for here in text.split_inclusive(|byte| *byte == b'\n') {
+        if is_like(here, &line) {
+            starts.extend(lines_back(text, start, at));
+        }
+        start += here.len();
+        if MAX_COMPARED <= starts.len() {
+            break;
+        }
+    }
+    starts
+}
+
+/// Returns whether a line is a folded one, or holds it.
+fn is_like(line: &[u8], wanted: &str) -> bool {
+    line.len() <= MAX_LINE && folded(&String::from_utf8_lossy(line)).contains(wanted)
+}
+
+/// Returns a text without blanks, in plain quotes and lower case.
+fn folded(text: &str) -> String {
+    let plain = text.chars().map(plain).filter(|c| !c.is_whitespace());
+    plain.flat_map(char::to_lowercase).collect()
 }
 
 /// Returns the words of the text with the line each is on, the longest first.
@@ -173,6 +217,10 @@ fn alike(a: &[u8], b: &[u8]) -> f32 {
     let (a, b) = (a.trim_ascii(), b.trim_ascii());
     if a == b {
         return 1.0;
+    }
+    let text = |line: &[u8]| folded(&String::from_utf8_lossy(line.get(..MAX_LINE).unwrap_or(line)));
+    if text(a) == text(b) {
+        return SAME_BUT_FORM;
     }
     let pairs = |line: &[u8]| {
         let line = line.get(..MAX_LINE).unwrap_or(line);

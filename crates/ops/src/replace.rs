@@ -3,15 +3,19 @@
 //! First byte by byte. Where that finds nothing, with line endings that may differ: models see
 //! lines without CR, so the same text in a file with CRLF must be found, and the replacement must
 //! not bring foreign endings into it. In files with mixed endings each match is compared ending by
-//! ending, and the replacement takes the ending of the first line that was matched. Nothing else is
-//! tolerated: what differs in blanks or quotes is not found, and [nearest](crate::nearest) says so.
+//! ending; the lines that the text and its replacement share keep the endings they have, and the others
+//! take the ending of the line they replace or follow. Nothing else is tolerated: what differs in blanks
+//! or quotes is not found, and [nearest](crate::nearest) says so.
 //!
 //! The replacement is literal text: `$&` and `\1` mean themselves.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::hash::{Hash, Hasher};
 use std::ops::Range;
 
 use memchr::{memchr_iter, memmem};
+use similar::{Algorithm, DiffTag, capture_diff_slices};
 
 /// How a text was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,16 +96,53 @@ impl<'a> Needle<'a> {
         }
     }
 
-    /// Returns the change of one match.
-    pub(crate) fn change(&self, text: &[u8], range: Range<usize>, stage: Stage) -> Change<'_> {
-        let new = match stage {
-            Stage::Exact => self.new,
-            Stage::LineEndings => match first_ending(text.get(range.clone()).unwrap_or_default()) {
-                Some(b"\r\n") => &self.new_crlf,
-                _ => &self.new_lf,
-            },
+    /// Returns the changes of one match, in order.
+    pub(crate) fn changes(
+        &self,
+        text: &[u8],
+        range: Range<usize>,
+        stage: Stage,
+    ) -> Vec<Change<'_>> {
+        let matched = text.get(range.clone()).unwrap_or_default();
+        let new: &str = match (stage, first_ending(matched)) {
+            (Stage::Exact, _) => self.new,
+            (Stage::LineEndings, _) if is_mixed(matched) => {
+                return self.line_by_line(matched, range.start);
+            }
+            (Stage::LineEndings, Some(b"\r\n")) => &self.new_crlf,
+            (Stage::LineEndings, _) => &self.new_lf,
         };
-        Change { range, new: new.as_bytes() }
+        vec![Change { range, new: new.as_bytes() }]
+    }
+
+    /// Returns the changes of a match whose lines end differently: only of lines that differ.
+    fn line_by_line(&self, matched: &[u8], start: usize) -> Vec<Change<'_>> {
+        let old = lines(matched);
+        let (lf, crlf) = (lines(self.new_lf.as_bytes()), lines(self.new_crlf.as_bytes()));
+        let mut changes = Vec::new();
+        for op in capture_diff_slices(Algorithm::Myers, &old, &lf) {
+            let (tag, of_old, of_new) = op.as_tag_tuple();
+            if tag == DiffTag::Equal {
+                continue;
+            }
+            let replaced = old.get(of_old.clone()).and_then(<[Line<'_>]>::first);
+            let above = || old.get(of_old.start.checked_sub(1)?);
+            let ending = replaced.or_else(above).or(old.first()).and_then(|line| line.ending);
+            let (new, whole) = match ending {
+                Some(Ending::CrLf) => (&crlf, self.new_crlf.as_bytes()),
+                _ => (&lf, self.new_lf.as_bytes()),
+            };
+            let at = |lines: &[Line<'_>], end: usize, n: usize| {
+                lines.get(n).map_or(end, |line| line.start)
+            };
+            let range = at(&old, matched.len(), of_old.start)..at(&old, matched.len(), of_old.end);
+            let text = at(new, whole.len(), of_new.start)..at(new, whole.len(), of_new.end);
+            changes.push(Change {
+                range: start + range.start..start + range.end,
+                new: whole.get(text).unwrap_or_default(),
+            });
+        }
+        changes
     }
 
     fn gather(
@@ -133,6 +174,77 @@ impl<'a> Needle<'a> {
             Err(Miss::Often(count, places))
         }
     }
+}
+
+/// How a line ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    Lf,
+    CrLf,
+}
+
+/// One line of a text. Lines are the same where what stands in them is, and both end or neither does.
+#[derive(Debug, Clone, Copy)]
+struct Line<'t> {
+    start: usize,
+    text: &'t [u8],
+    /// The last line has none.
+    ending: Option<Ending>,
+}
+
+impl Line<'_> {
+    fn key(&self) -> (&[u8], bool) {
+        (self.text, self.ending.is_some())
+    }
+}
+
+impl PartialEq for Line<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Line<'_> {}
+
+impl Hash for Line<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.key().hash(state);
+    }
+}
+
+impl PartialOrd for Line<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Line<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+/// Returns the lines of a text; what follows its last line ending is a line too, also where it is
+/// empty.
+fn lines(text: &[u8]) -> Vec<Line<'_>> {
+    let mut lines = Vec::new();
+    let mut start = 0;
+    for at in memchr_iter(b'\n', text) {
+        let line = text.get(start..at).unwrap_or_default();
+        lines.push(match line.strip_suffix(b"\r") {
+            Some(line) => Line { start, text: line, ending: Some(Ending::CrLf) },
+            None => Line { start, text: line, ending: Some(Ending::Lf) },
+        });
+        start = at + 1;
+    }
+    lines.push(Line { start, text: text.get(start..).unwrap_or_default(), ending: None });
+    lines
+}
+
+/// Returns whether the lines of a text end differently.
+fn is_mixed(text: &[u8]) -> bool {
+    let mut endings = lines(text).into_iter().filter_map(|line| line.ending);
+    endings.next().is_some_and(|first| endings.any(|other| other != first))
 }
 
 /// Returns the first line ending of a text.

@@ -103,6 +103,56 @@ fn line_endings_may_differ_and_stay() {
     check("\u{FEFF}a\r\nb\r\n", "a\nb", "c\nd", "\u{FEFF}c\r\nd\r\n", ENDINGS);
 }
 
+/// Lines that text and replacement share got the ending of the first line that was matched.
+#[test]
+fn lines_that_stay_keep_their_endings() {
+    let mixed = "head\r\nalpha\r\nbeta\ngamma\ndelta\r\ntail\n";
+    for (old, new, expected) in [
+        (
+            "alpha\nbeta\ngamma\ndelta",
+            "ALPHA\nbeta\ngamma\ndelta",
+            "head\r\nALPHA\r\nbeta\ngamma\ndelta\r\ntail\n",
+        ),
+        (
+            "alpha\nbeta\ngamma\ndelta\n",
+            "alpha\nBETA\nmore\ngamma\ndelta\n",
+            "head\r\nalpha\r\nBETA\nmore\ngamma\ndelta\r\ntail\n",
+        ),
+        ("alpha\nbeta\ngamma", "beta\ngamma", "head\r\nbeta\ngamma\ndelta\r\ntail\n"),
+        (
+            "head\nalpha\nbeta",
+            "head\nalpha\nnew\nbeta",
+            "head\r\nalpha\r\nnew\r\nbeta\ngamma\ndelta\r\ntail\n",
+        ),
+        ("alpha\nbeta\ngamma\n", "", "head\r\ndelta\r\ntail\n"),
+        (
+            "beta\ngamma\ndelta\ntail",
+            "beta\ngamma\ndelta\nTAIL",
+            "head\r\nalpha\r\nbeta\ngamma\ndelta\r\nTAIL\n",
+        ),
+    ] {
+        check(mixed, old, new, expected, ENDINGS);
+    }
+}
+
+/// It was said that nothing like it was there.
+#[test]
+fn short_lines_and_other_case_are_found() {
+    let code = "def f():\n    if a:\n        x = 1\n    y()\n";
+    for (content, old, found) in [
+        (code, "if a:\n    x = 1\ny()", "lines 2-4 differ only in spaces, tabs or indentation"),
+        (code, "\tx = 1", "line 3 differs only in spaces, tabs or indentation"),
+        (code, "DEF F():", "line 1 differs only in upper and lower case"),
+        ("one\ntwo\n", "One\nTwo", "lines 1-2 differ only in upper and lower case"),
+        ("say \u{201C}hi\u{201D}\n", "say \"hi\"", "line 1 differs only in quotes"),
+    ] {
+        let world = MemoryWorld::new();
+        world.file("a", content);
+        let reply = edit(&world, old, "new", false);
+        assert!(text(&reply).contains(found), "{old:?}: {}", text(&reply));
+    }
+}
+
 #[test]
 fn a_foreign_ending_is_told() {
     let world = MemoryWorld::new();
@@ -179,7 +229,7 @@ fn what_is_not_found_is_answered_with_what_is_like_it() {
         "gamma_delta",
         "x",
         Kind::NoMatch,
-        "old_string was not found in a\n\nnothing like it is there; read the file again",
+        "old_string was not found in a\n\nno line like it was found; read the file again",
     );
     check_error(
         "let done = finish_it(1);\n",

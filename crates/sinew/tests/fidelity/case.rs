@@ -168,6 +168,12 @@ fn endings() -> Vec<Case> {
             TWO,
             "a\nnew\r\nlonger\r\ntext\r\nb\n",
         ),
+        content(
+            "mixed endings within the text",
+            "a\nold\r\nkept\ntext\r\nb\n",
+            ("old\nkept\ntext", "new\nkept\ntext"),
+            "a\nnew\r\nkept\ntext\r\nb\n",
+        ),
         content("CR alone", "a\rold text\rb\r", ONE, "a\rnew text\rb\r"),
         content("LF, new text with CRLF", "a\nold\nb\n", ("old", "n\r\nm"), "a\nn\r\nm\nb\n"),
         content("no line end at the end", "a\nold text\nb", ONE, "a\nnew text\nb"),
