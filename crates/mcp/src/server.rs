@@ -406,7 +406,12 @@ impl Connection {
         }
         let owed = self.owed.clone();
         let id = frame.id.filter(|_| kind == Kind::Request).map(|id| frame::key(id).into_owned());
-        id.iter().for_each(|id| owed.add(id.clone()));
+        let is_open = frame.method.as_deref() == Some("subscriptions/listen");
+        id.iter().for_each(
+            |id| {
+                if is_open { owed.add_open(id.clone()) } else { owed.add(id.clone()) }
+            },
+        );
         let Some(protocol) = self.protocol() else { return };
         let left = match id {
             Some(id) => protocol.answer_first(message, &id, &owed),
@@ -444,7 +449,7 @@ impl Connection {
     fn drain(&mut self, gone: &dyn Fn() -> bool) {
         let until = Instant::now() + DRAIN;
         let calls = &self.engine.options.calls;
-        let due = || calls.is_busy() || !self.owed.is_empty() || !locked(&self.moved).is_empty();
+        let due = || calls.is_busy() || !self.owed.is_settled() || !locked(&self.moved).is_empty();
         let failed = || self.output.failure().is_some();
         while due() && !gone() && !failed() && Instant::now() < until {
             std::thread::sleep(DRAIN_STEP);

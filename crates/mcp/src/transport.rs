@@ -37,24 +37,38 @@ impl Output {
     }
 }
 
-/// What the protocol library owes the client, by request id as JSON, and whether the answer is on
-/// its way.
+/// What the protocol library owes the client, by request id as JSON.
 #[derive(Clone, Default)]
-pub(crate) struct Owed(Arc<Mutex<HashMap<String, bool>>>, Arc<Notify>);
+pub(crate) struct Owed(Arc<Mutex<HashMap<String, Debt>>>, Arc<Notify>);
+
+/// How far an answer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Debt {
+    /// It will come.
+    Due,
+    /// It comes when the client ends what it asked for, as a subscription: nobody waits for it.
+    Open,
+    /// It is on its way.
+    Answered,
+}
 
 impl Owed {
-    fn locked(&self) -> MutexGuard<'_, HashMap<String, bool>> {
+    fn locked(&self) -> MutexGuard<'_, HashMap<String, Debt>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn add(&self, id: String) {
-        self.locked().insert(id, false);
+        self.locked().insert(id, Debt::Due);
+    }
+
+    pub(crate) fn add_open(&self, id: String) {
+        self.locked().insert(id, Debt::Open);
     }
 
     /// The answer is about to be written: once the client has it, the id is free.
     fn answering(&self, id: &str) {
-        if let Some(is_answered) = self.locked().get_mut(id) {
-            *is_answered = true;
+        if let Some(debt) = self.locked().get_mut(id) {
+            *debt = Debt::Answered;
         }
     }
 
@@ -72,11 +86,12 @@ impl Owed {
 
     /// Returns whether a request of this id waits for its answer.
     pub(crate) fn waits(&self, id: &str) -> bool {
-        self.locked().get(id) == Some(&false)
+        self.locked().get(id).is_some_and(|debt| *debt != Debt::Answered)
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.locked().is_empty()
+    /// Returns whether no answer will come by itself.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.locked().values().all(|debt| *debt == Debt::Open)
     }
 }
 

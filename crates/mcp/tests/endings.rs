@@ -168,3 +168,19 @@ fn a_line_that_is_too_long_names_its_request() {
     assert_eq!(id(&client.receive()), 8);
     assert!(client.finish().is_empty());
 }
+
+/// The end waited a minute for the answer of a subscription, which only the client can end.
+#[test]
+fn a_subscription_does_not_hold_up_the_end() {
+    for inline in [true, false] {
+        let mut client = Client::start(inline);
+        client.send(
+            r#"{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}},"notifications":{"toolsListChanged":true}}}"#,
+        );
+        let line = client.receive();
+        assert!(line.contains("subscriptions/acknowledged"), "{line}");
+        let began = Instant::now();
+        client.finish();
+        assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    }
+}

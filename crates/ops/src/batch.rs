@@ -137,8 +137,7 @@ impl<'a> State<'a> {
         let (base, stage) = (&self.base, found.stage);
         let replacements = found.ranges.len() as u64;
         let changes = found.ranges.into_iter();
-        self.changes =
-            changes.flat_map(|range| edit.needle.changes(base, range, stage)).collect();
+        self.changes = changes.flat_map(|range| edit.needle.changes(base, range, stage)).collect();
         Ok(Applied { replacements, stage })
     }
 

@@ -67,6 +67,7 @@ async fn way(
     before::before(runtime, &mut open.request).await?;
     let decoded = decode::decode(found, &mut open.request)?;
     told.path = decoded.claims.first().and_then(|claim| claim.path.clone());
+    told.path.iter().for_each(|path| open.entry.named(path));
     let contained = contain::contain(decoded, open)?;
     let judged = judge::judge(contained, open);
     let cleared = clear::clear(runtime, judged, open, options).await?;

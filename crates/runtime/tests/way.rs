@@ -72,8 +72,18 @@ async fn refusals_say_what_to_do_and_are_recorded() {
         let records = bench.records();
         let [(_, closing)] = records.as_slice() else { panic!("{name} {args}: {records:?}") };
         assert_eq!(closing.error, Some(kind), "{name} {args}");
+        // What was asked is known of every refusal, and of a path outside that it was refused.
+        assert_eq!(closing.opening.arguments, hash(&args), "{name} {args}");
+        if kind == Kind::PathDenied {
+            assert_eq!(closing.path, args["where"].as_str().map(Into::into));
+            assert_eq!((closing.verdict, closing.rule), (Some("deny"), Some("containment")));
+        }
     }
     assert_eq!(bench.content("a"), None, "nothing was written");
+}
+
+fn hash(args: &serde_json::Value) -> String {
+    blake3::hash(args.to_string().as_bytes()).to_hex().to_string()
 }
 
 #[tokio::test]

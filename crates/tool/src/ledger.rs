@@ -20,6 +20,8 @@ pub struct Opening {
     pub dialect: Cow<'static, str>,
     /// The wire name of the tool.
     pub tool: String,
+    /// BLAKE3 of the arguments as compact JSON, in hex.
+    pub arguments: String,
 }
 
 /// The place of an open call in a ledger.
@@ -37,7 +39,7 @@ pub struct Closing {
     pub duration_ms: f64,
     /// What it could do to the outside.
     pub effects: Option<Effects>,
-    /// The first path it named, resolved.
+    /// The first path it named: resolved, or as it was written where that was refused.
     pub path: Option<PathBuf>,
     /// The verdict, as a word.
     pub verdict: Option<&'static str>,

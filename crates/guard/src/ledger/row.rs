@@ -10,7 +10,7 @@ use super::process::ProcessMark;
 use crate::clock::SystemClock;
 
 /// The version of the tables, which the database carries.
-pub(super) const VERSION: i64 = 1;
+pub(super) const VERSION: i64 = 2;
 
 /// The tables, made at once with their [`VERSION`]. A call that changes nothing has one record, its
 /// outcome; a change has its intent first. What every record of a process would repeat stands once
@@ -41,6 +41,7 @@ pub(super) const SCHEMA: &str = "
         parent       TEXT,
         dialect      TEXT NOT NULL,
         tool         TEXT NOT NULL,
+        arguments    TEXT NOT NULL,
         effects      TEXT,
         file_path    TEXT,
         temporaries  BLOB,
@@ -57,7 +58,7 @@ pub(super) const SCHEMA: &str = "
     CREATE INDEX IF NOT EXISTS unsettled ON record (settled)
         WHERE phase = 'intent' AND settled = 0;
     CREATE VIEW IF NOT EXISTS entry AS SELECT * FROM record JOIN process USING (process);
-    PRAGMA user_version = 1;
+    PRAGMA user_version = 2;
     COMMIT;
 ";
 
@@ -144,8 +145,8 @@ impl Row {
             Self::Intent { ticket, at_ms, opening, effects, paths, temporaries } => transaction
                 .prepare_cached(
                     "INSERT INTO record (phase, at_ms, process, ticket, call_id, session, agent,
-                            parent, dialect, tool, effects, file_path, temporaries)
-                         VALUES ('intent', ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+                            parent, dialect, tool, arguments, effects, file_path, temporaries)
+                         VALUES ('intent', ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
                 )?
                 .execute(params![
                     *at_ms as i64,
@@ -157,6 +158,7 @@ impl Row {
                     opening.parent,
                     opening.dialect,
                     opening.tool,
+                    opening.arguments,
                     effects.names().join("+"),
                     paths.first().map(|path| path.to_string_lossy()),
                     separated(temporaries),
@@ -202,10 +204,10 @@ fn insert_outcome(
     transaction
         .prepare_cached(
             "INSERT INTO record (phase, at_ms, process, call_id, session, agent, parent, dialect,
-                tool, effects, file_path, verdict, rule, approver, outcome, duration_ms, bytes,
-                before_hash, after_hash, reply_bytes)
+                tool, arguments, effects, file_path, verdict, rule, approver, outcome, duration_ms,
+                bytes, before_hash, after_hash, reply_bytes)
              VALUES ('outcome', ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,
-                ?16, ?17, ?18, ?19)",
+                ?16, ?17, ?18, ?19, ?20)",
         )?
         .execute(params![
             closing.opened_at_ms as i64,
@@ -216,6 +218,7 @@ fn insert_outcome(
             opening.parent,
             opening.dialect,
             opening.tool,
+            opening.arguments,
             closing.effects.map(|effects| effects.names().join("+")),
             path.map(|path| path.to_string_lossy()),
             closing.verdict,

@@ -74,6 +74,7 @@ fn intend(ledger: &SqliteLedger, temporaries: &[PathBuf]) {
         parent: None,
         dialect: "native".into(),
         tool: String::from("Write"),
+        arguments: String::from("aa"),
     };
     let mut intent = ledger.intend(&opening, Effects::CHANGE, &[], temporaries);
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());

@@ -1,7 +1,7 @@
 //! contain: every path is resolved beneath a root, on open handles.
 
 use sinew_guard::Contained;
-use sinew_tool::{Effects, ToolError};
+use sinew_tool::{Effects, Kind, ToolError};
 
 use super::decode::Decoded;
 use super::open::Open;
@@ -17,10 +17,15 @@ pub(super) struct Held {
 pub(super) fn contain(decoded: Decoded, open: &mut Open) -> Result<Held, ToolError> {
     let request = &open.request;
     let effects = decoded.prepared.effects();
-    open.entry.targets(effects, None);
-    let contained =
-        decoded.guard.contain(&decoded.claims, request.cwd.as_deref(), request.roots.as_deref())?;
-    let path = contained.targets().files.first().map(|target| target.path.clone());
-    open.entry.targets(effects, path);
+    open.entry.effects(effects);
+    let contained = decoded
+        .guard
+        .contain(&decoded.claims, request.cwd.as_deref(), request.roots.as_deref())
+        .inspect_err(|error| {
+            if error.kind == Kind::PathDenied {
+                open.entry.refused();
+            }
+        })?;
+    open.entry.resolved(contained.targets().files.first().map(|target| target.path.clone()));
     Ok(Held { decoded, effects, contained })
 }

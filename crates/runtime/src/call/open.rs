@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use sinew_tool::{
-    Change, Clock, Closing, Effects, Kind, Ledger, Opening, Recorder, Request, Ruling, Ticket,
-    ToolError,
+    Arguments, Change, Clock, Closing, Effects, Kind, Ledger, Opening, Recorder, Request, Ruling,
+    Ticket, ToolError, Verdict,
 };
 
 use crate::runtime::Runtime;
@@ -39,6 +39,7 @@ pub(super) fn open(runtime: &Runtime, request: Request) -> Open {
         parent: request.parent.clone(),
         dialect,
         tool: request.name.clone(),
+        arguments: hash(&request.arguments),
     };
     let closing = Closing {
         opening,
@@ -64,6 +65,14 @@ pub(super) fn open(runtime: &Runtime, request: Request) -> Open {
     Open { request, entry }
 }
 
+/// Returns what tells these arguments from others.
+fn hash(arguments: &Arguments) -> String {
+    let mut hasher = blake3::Hasher::new();
+    // Neither the hasher nor a value of JSON can fail.
+    let _ = serde_json::to_writer(&mut hasher, arguments);
+    hasher.finalize().to_hex().to_string()
+}
+
 impl Entry {
     /// Refuses a call of which no record could be kept.
     pub(super) fn admit(&self) -> Result<(), ToolError> {
@@ -84,10 +93,24 @@ impl Entry {
         }
     }
 
-    pub(super) fn targets(&mut self, effects: Effects, path: Option<PathBuf>) {
+    pub(super) fn effects(&mut self, effects: Effects) {
+        self.note(|closing| closing.effects = Some(effects));
+    }
+
+    pub(super) fn resolved(&mut self, path: Option<PathBuf>) {
+        self.note(|closing| closing.path = path);
+    }
+
+    /// Notes the path that a call names, as it was written.
+    pub(super) fn named(&mut self, path: &str) {
+        self.note(|closing| closing.path = Some(PathBuf::from(path)));
+    }
+
+    /// Notes that containment refused the call.
+    pub(super) fn refused(&mut self) {
         self.note(|closing| {
-            closing.effects = Some(effects);
-            closing.path = path;
+            closing.verdict = Some(Verdict::Deny.as_str());
+            closing.rule = Some("containment");
         });
     }
 
