@@ -46,6 +46,8 @@ struct Globs {
 /// A path glob that cannot be read.
 #[derive(Debug)]
 pub struct RuleError {
+    /// The list that holds it: `allow_paths` or `deny_paths`.
+    pub list: &'static str,
     /// The glob as written.
     pub glob: String,
     /// What is wrong with it.
@@ -54,7 +56,8 @@ pub struct RuleError {
 
 impl fmt::Display for RuleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the path glob {}: `{}`", self.problem, self.glob)
+        let Self { list, glob, problem } = self;
+        write!(f, "`tools.fs.{list}` holds a glob that cannot be read: `{glob}`: {problem}")
     }
 }
 
@@ -70,8 +73,8 @@ impl PathRules {
         roots: &Roots,
     ) -> Result<Self, RuleError> {
         Ok(Self {
-            allow: Globs::compile(allow, roots, false)?,
-            deny: Globs::compile(deny, roots, true)?,
+            allow: Globs::compile("allow_paths", allow, roots, false)?,
+            deny: Globs::compile("deny_paths", deny, roots, true)?,
             closed: closed.to_vec(),
         })
     }
@@ -127,7 +130,12 @@ impl PathRules {
 impl Globs {
     /// Compiles a list; an empty one is no list. What `deep` globs match they match with everything
     /// beneath it.
-    fn compile(written: &[String], roots: &Roots, deep: bool) -> Result<Option<Self>, RuleError> {
+    fn compile(
+        list: &'static str,
+        written: &[String],
+        roots: &Roots,
+        deep: bool,
+    ) -> Result<Option<Self>, RuleError> {
         if written.is_empty() {
             return Ok(None);
         }
@@ -137,13 +145,14 @@ impl Globs {
         for glob in written {
             for meant in std::iter::once(glob.clone()).chain(roots.real_spellings(glob)) {
                 for spelling in spellings(&meant, deep) {
-                    set.add(parse(glob, &spelling)?);
+                    set.add(parse(list, glob, &spelling)?);
                     names.push(glob.clone());
                 }
                 starts.push(literal_start(&meant));
             }
         }
         let set = set.build().map_err(|error| RuleError {
+            list,
             glob: written.join(", "),
             problem: error.kind().to_string(),
         })?;
@@ -183,8 +192,8 @@ fn spellings(glob: &str, deep: bool) -> Vec<Cow<'_, str>> {
     all
 }
 
-fn parse(written: &str, spelling: &str) -> Result<Glob, RuleError> {
-    let error = |problem: String| RuleError { glob: written.to_owned(), problem };
+fn parse(list: &'static str, written: &str, spelling: &str) -> Result<Glob, RuleError> {
+    let error = |problem: String| RuleError { list, glob: written.to_owned(), problem };
     if !written.starts_with('/') && !written.starts_with("**") {
         return Err(error(String::from("is not absolute")));
     }

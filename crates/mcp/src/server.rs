@@ -414,8 +414,9 @@ impl Connection {
         );
         let Some(protocol) = self.protocol() else { return };
         let left = match id {
-            Some(id) => protocol.answer_first(message, &id, &owed),
-            None => Some(message),
+            // Nobody waits here for what ends when the client likes.
+            Some(id) if !is_open => protocol.answer_first(message, &id, &owed),
+            _ => Some(message),
         };
         protocol.run();
         if let Some(message) = left {

@@ -168,6 +168,12 @@ impl Client {
         self.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     }
 
+    /// Closes the input and waits until the server has ended.
+    pub(crate) fn close(mut self) {
+        drop(self.input.take());
+        self.server.join().expect("no panic").expect("a clean end");
+    }
+
     /// Closes the input and returns what the server still wrote.
     pub(crate) fn finish(mut self) -> Vec<String> {
         drop(self.input.take());

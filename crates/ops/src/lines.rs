@@ -72,6 +72,11 @@ struct Span {
 }
 
 impl Text {
+    /// Returns whether characters of a line are not shown.
+    pub fn cuts_lines(&self) -> bool {
+        self.spans.iter().any(|span| 0 < span.cut_chars)
+    }
+
     /// Returns the lines in order.
     pub fn lines(&self) -> impl Iterator<Item = Line<'_>> {
         let mut start = 0;

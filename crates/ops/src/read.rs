@@ -391,7 +391,7 @@ fn shape_text(args: &Args, text: &Text) -> Reply {
     }
     let mut reply = Reply::text(shown);
     reply.bounded = true;
-    reply.meta.truncated = text.truncated;
+    reply.meta.truncated = text.truncated || text.cuts_lines();
     let numbers = [("next_offset", text.next_offset), ("total_lines", total)];
     for (name, value) in numbers {
         if let Some(value) = value {

@@ -15,6 +15,7 @@ pub use layers::{Layered, Layers, Origin};
 pub use options::{
     FilesOptions, FsOptions, LedgerOptions, McpOptions, Options, PolicyOptions, ToolsOptions,
 };
+pub(crate) use reference::keys;
 pub use reference::reference;
 pub(crate) use serve::serves;
 pub use settings::{LedgerMode, LogLevel, Settings};

@@ -59,7 +59,7 @@ fn layered(global: &Global, project: Option<&Path>) -> anyhow::Result<Layered> {
     for written in &global.set {
         layers.set_written(written, origin(env_vars::SET, "--set"))?;
     }
-    add_flags(&mut layers, global);
+    add_flags(&mut layers, global)?;
     Ok(layers.merge()?)
 }
 
@@ -72,7 +72,7 @@ fn origin(variable: &'static str, flag: &'static str) -> Origin {
     if written { Origin::Flag(flag) } else { Origin::Variable(variable) }
 }
 
-fn add_flags(layers: &mut Layers, global: &Global) {
+fn add_flags(layers: &mut Layers, global: &Global) -> anyhow::Result<()> {
     let texts = [
         (&global.dialect, "dialect", env_vars::DIALECT, "--dialect"),
         (&global.session, "session", env_vars::SESSION, "--session"),
@@ -85,7 +85,13 @@ fn add_flags(layers: &mut Layers, global: &Global) {
         }
     }
     if !global.root.is_empty() {
-        layers.set("roots", json!(global.root), origin(env_vars::ROOT, "--root"));
+        let from = origin(env_vars::ROOT, "--root");
+        let roots = global.root.iter().map(|root| {
+            root.to_str().with_context(|| {
+                format!("{from}: the name of a root must be UTF-8, and {root:?} is not; start sinew in it")
+            })
+        });
+        layers.set("roots", json!(roots.collect::<anyhow::Result<Vec<_>>>()?), from.clone());
     }
     if !global.tools.is_empty() {
         layers.set("serve", json!(global.tools), origin(env_vars::TOOLS, "--tools"));
@@ -93,6 +99,7 @@ fn add_flags(layers: &mut Layers, global: &Global) {
     if global.read_only {
         layers.set("read_only", Value::Bool(true), origin(env_vars::READ_ONLY, "--read-only"));
     }
+    Ok(())
 }
 
 /// Returns the absolute roots. The current directory counts where none is named, unless it is a
@@ -194,7 +201,9 @@ fn with_ledger(
             Ok((builder.ledger(Arc::new(NoLedger)), None))
         }
         LedgerMode::Sqlite(sync) => {
-            let state = state_dir().context("`ledger.mode = \"off\"` runs without records")?;
+            let state = state_dir().map_err(|error| {
+                anyhow::anyhow!("{error:#}; `ledger.mode = \"off\"` runs without records")
+            })?;
             let ledger = Arc::new(SqliteLedger::new(&state, Recorded { surface, sync }));
             ledger.on_failure(|problem| {
                 eprintln!("sinew: calls cannot be recorded: {problem}; run `sinew doctor`");

@@ -200,6 +200,7 @@ fn exit_codes_tell_what_happened() {
         (&["--help"], "", 0, "Usage: sinew", ""),
         (&["tools"], "", 0, "MultiEdit", ""),
         (&["config", "show"], "", 0, "dialect = \"native\"", ""),
+        (&["config", "show"], "", 0, "tools.fs.workspace_root = null", ""),
         (&["doctor"], "", 0, "roots", ""),
     ] {
         check_exit(args, input, code, out, err);

@@ -99,7 +99,7 @@ pub(super) enum Row {
     Intent {
         ticket: Ticket,
         at_ms: u64,
-        opening: Opening,
+        opening: Box<Opening>,
         effects: Effects,
         paths: Vec<PathBuf>,
         temporaries: Vec<PathBuf>,
@@ -123,7 +123,7 @@ impl Row {
         Self::Intent {
             ticket,
             at_ms: SystemClock.wall_ms(),
-            opening: opening.clone(),
+            opening: Box::new(opening.clone()),
             effects,
             paths: paths.to_vec(),
             temporaries: temporaries.to_vec(),

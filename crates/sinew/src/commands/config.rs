@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use serde_json::{Map, Value, json};
 
+use crate::config;
 use crate::wiring::Loaded;
 
 /// Prints the configuration.
@@ -18,6 +19,9 @@ pub(crate) fn show(loaded: &Loaded, as_json: bool) -> anyhow::Result<ExitCode> {
         .map(|(key, (value, origin))| (key.clone(), value.clone(), origin.to_string()))
         .collect();
     rows.extend(resolved(loaded));
+    let unset = config::keys().into_iter().filter(|key| rows.iter().all(|(row, ..)| row != key));
+    let unset: Vec<_> = unset.map(|key| (key, Value::Null, String::from("not set"))).collect();
+    rows.extend(unset);
     rows.sort_by(|(a, ..), (b, ..)| a.cmp(b));
     if as_json {
         let object: Map<String, Value> = rows
@@ -40,8 +44,9 @@ fn resolved(loaded: &Loaded) -> Vec<(String, Value, String)> {
     let settings = &loaded.settings;
     let files = &settings.files;
     let dialect = format!("dialect {}", settings.dialect.name);
+    let roots: Vec<_> = loaded.roots.iter().map(|root| root.to_string_lossy()).collect();
     let rows = [
-        ("roots", json!(loaded.roots), String::from("current directory")),
+        ("roots", json!(roots), String::from("current directory")),
         ("approval_timeout_s", json!(settings.approval_timeout.as_secs()), dialect.clone()),
         ("files.glob_limit", json!(files.glob_limit), dialect.clone()),
         ("files.grep_limit", json!(files.grep_limit), dialect.clone()),

@@ -27,6 +27,25 @@ pub fn reference() -> String {
     page
 }
 
+/// Returns every key.
+pub(crate) fn keys() -> Vec<String> {
+    let schema = schemars::schema_for!(Options).to_value();
+    let mut keys = Vec::new();
+    gather(&mut keys, "", &schema, &schema);
+    keys
+}
+
+fn gather(keys: &mut Vec<String>, prefix: &str, object: &Value, schema: &Value) {
+    let properties = object.pointer("/properties").and_then(Value::as_object);
+    for (name, property) in properties.into_iter().flatten() {
+        let key = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
+        match referred(property, schema) {
+            Some(object) => gather(keys, &key, object, schema),
+            None => keys.push(key),
+        }
+    }
+}
+
 fn table(page: &mut String, prefix: &str, object: &Value, schema: &Value, defaults: &Value) {
     let Some(properties) = object.pointer("/properties").and_then(Value::as_object) else { return };
     let mut inner = Vec::new();
