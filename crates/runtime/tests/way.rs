@@ -82,8 +82,8 @@ async fn refusals_say_what_to_do_and_are_recorded() {
     assert_eq!(bench.content("a"), None, "nothing was written");
 }
 
-fn hash(args: &serde_json::Value) -> String {
-    blake3::hash(args.to_string().as_bytes()).to_hex().to_string()
+fn hash(args: &serde_json::Value) -> [u8; 32] {
+    blake3::hash(args.to_string().as_bytes()).into()
 }
 
 #[tokio::test]

@@ -20,8 +20,8 @@ pub struct Opening {
     pub dialect: Cow<'static, str>,
     /// The wire name of the tool.
     pub tool: String,
-    /// BLAKE3 of the arguments as compact JSON, in hex.
-    pub arguments: String,
+    /// BLAKE3 of the arguments as compact JSON.
+    pub arguments: [u8; 32],
 }
 
 /// The place of an open call in a ledger.

@@ -41,7 +41,7 @@ pub(super) const SCHEMA: &str = "
         parent       TEXT,
         dialect      TEXT NOT NULL,
         tool         TEXT NOT NULL,
-        arguments    TEXT NOT NULL,
+        arguments    BLOB NOT NULL,
         effects      TEXT,
         file_path    TEXT,
         temporaries  BLOB,

@@ -16,7 +16,7 @@ fn opening(call_id: &str) -> Opening {
         parent: None,
         dialect: "native".into(),
         tool: String::from("Write"),
-        arguments: String::from("aa"),
+        arguments: [7; 32],
     }
 }
 

@@ -74,7 +74,7 @@ fn intend(ledger: &SqliteLedger, temporaries: &[PathBuf]) {
         parent: None,
         dialect: "native".into(),
         tool: String::from("Write"),
-        arguments: String::from("aa"),
+        arguments: [7; 32],
     };
     let mut intent = ledger.intend(&opening, Effects::CHANGE, &[], temporaries);
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());

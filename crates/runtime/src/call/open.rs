@@ -66,11 +66,10 @@ pub(super) fn open(runtime: &Runtime, request: Request) -> Open {
 }
 
 /// Returns what tells these arguments from others.
-fn hash(arguments: &Arguments) -> String {
-    let mut hasher = blake3::Hasher::new();
-    // Neither the hasher nor a value of JSON can fail.
-    let _ = serde_json::to_writer(&mut hasher, arguments);
-    hasher.finalize().to_hex().to_string()
+fn hash(arguments: &Arguments) -> [u8; 32] {
+    // A value of JSON can always be written.
+    let text = serde_json::to_vec(arguments).unwrap_or_default();
+    blake3::hash(&text).into()
 }
 
 impl Entry {
