@@ -346,7 +346,11 @@ mod tests {
     fn what_is_no_directory_is_refused() {
         check(
             json!({"path": "b.txt"}),
-            &["argument `path`: not a directory: b.txt", "", "pass a directory; Read shows a file"],
+            &[
+                "argument `path`: not a directory: b.txt",
+                "",
+                "what stands before a `/`, and what is listed or searched, must be a directory; Read shows a file",
+            ],
         );
         check(
             json!({"path": "none"}),

@@ -357,7 +357,7 @@ impl FileError {
                 FileKind::File | FileKind::Special => "pass a regular file; nothing else is read",
             }),
             Self::NotDirectory => error(Kind::NotRegularFile, format!("not a directory: {shown}"))
-                .hint("a part of the path that should be a directory is a file; List shows what is where"),
+                .hint("what stands before a `/`, and what is listed or searched, must be a directory; Read shows a file"),
             Self::Invalid(problem) => {
                 error(Kind::InvalidPath, format!("the path {problem}: {shown}"))
             }
