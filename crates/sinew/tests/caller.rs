@@ -1,6 +1,7 @@
 //! A short way to call a runtime: one thread, one call after the other.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use sinew::{Block, CallOptions, Reply, Request, Runtime};
@@ -9,19 +10,22 @@ use sinew::{Block, CallOptions, Reply, Request, Runtime};
 pub(crate) struct Caller {
     tokio: tokio::runtime::Runtime,
     runtime: Arc<Runtime>,
+    /// How long the caller waits for a reply, if not for ever.
+    pub(crate) patience: Option<Duration>,
 }
 
 impl Caller {
     pub(crate) fn new(runtime: &Arc<Runtime>) -> Self {
         let tokio = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        Self { tokio, runtime: Arc::clone(runtime) }
+        Self { tokio, runtime: Arc::clone(runtime), patience: None }
     }
 
     /// Calls a tool and waits for its reply.
     #[track_caller]
     pub(crate) fn call(&self, tool: &str, arguments: Value) -> Reply {
         let Value::Object(arguments) = arguments else { panic!("no object: {arguments}") };
-        let request = Request::new("call", tool, arguments);
+        let mut request = Request::new("call", tool, arguments);
+        request.deadline = self.patience.map(|patience| Instant::now() + patience);
         self.tokio.block_on(self.runtime.call(request, CallOptions::default()))
     }
 }
