@@ -10,12 +10,12 @@
 //! The replacement is literal text: `$&` and `\1` mean themselves.
 
 use std::borrow::Cow;
-use std::cmp::Ordering;
-use std::hash::{Hash, Hasher};
 use std::ops::Range;
 
 use memchr::{memchr_iter, memmem};
 use similar::{Algorithm, DiffTag, capture_diff_slices};
+
+use crate::lines::Ending;
 
 /// How a text was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,14 +120,15 @@ impl<'a> Needle<'a> {
         let old = lines(matched);
         let (lf, crlf) = (lines(self.new_lf.as_bytes()), lines(self.new_crlf.as_bytes()));
         let mut changes = Vec::new();
-        for op in capture_diff_slices(Algorithm::Myers, &old, &lf) {
+        for op in capture_diff_slices(Algorithm::Myers, &keys(&old), &keys(&lf)) {
             let (tag, of_old, of_new) = op.as_tag_tuple();
             if tag == DiffTag::Equal {
                 continue;
             }
             let replaced = old.get(of_old.clone()).and_then(<[Line<'_>]>::first);
+            let replaced = replaced.filter(|line| line.ending != Ending::None);
             let above = || old.get(of_old.start.checked_sub(1)?);
-            let ending = replaced.or_else(above).or(old.first()).and_then(|line| line.ending);
+            let ending = replaced.or_else(above).or(old.first()).map(|line| line.ending);
             let (new, whole) = match ending {
                 Some(Ending::CrLf) => (&crlf, self.new_crlf.as_bytes()),
                 _ => (&lf, self.new_lf.as_bytes()),
@@ -176,52 +177,12 @@ impl<'a> Needle<'a> {
     }
 }
 
-/// How a line ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ending {
-    Lf,
-    CrLf,
-}
-
-/// One line of a text. Lines are the same where what stands in them is, and both end or neither does.
+/// One line of a text.
 #[derive(Debug, Clone, Copy)]
 struct Line<'t> {
     start: usize,
     text: &'t [u8],
-    /// The last line has none.
-    ending: Option<Ending>,
-}
-
-impl Line<'_> {
-    fn key(&self) -> (&[u8], bool) {
-        (self.text, self.ending.is_some())
-    }
-}
-
-impl PartialEq for Line<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        self.key() == other.key()
-    }
-}
-
-impl Eq for Line<'_> {}
-
-impl Hash for Line<'_> {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.key().hash(state);
-    }
-}
-
-impl PartialOrd for Line<'_> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Line<'_> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.key().cmp(&other.key())
-    }
+    ending: Ending,
 }
 
 /// Returns the lines of a text; what follows its last line ending is a line too, also where it is
@@ -232,18 +193,24 @@ fn lines(text: &[u8]) -> Vec<Line<'_>> {
     for at in memchr_iter(b'\n', text) {
         let line = text.get(start..at).unwrap_or_default();
         lines.push(match line.strip_suffix(b"\r") {
-            Some(line) => Line { start, text: line, ending: Some(Ending::CrLf) },
-            None => Line { start, text: line, ending: Some(Ending::Lf) },
+            Some(line) => Line { start, text: line, ending: Ending::CrLf },
+            None => Line { start, text: line, ending: Ending::Lf },
         });
         start = at + 1;
     }
-    lines.push(Line { start, text: text.get(start..).unwrap_or_default(), ending: None });
+    lines.push(Line { start, text: text.get(start..).unwrap_or_default(), ending: Ending::None });
     lines
+}
+
+/// Returns what lines have in common that are the same but for how they end.
+fn keys<'t>(lines: &[Line<'t>]) -> Vec<(&'t [u8], bool)> {
+    lines.iter().map(|line| (line.text, line.ending == Ending::None)).collect()
 }
 
 /// Returns whether the lines of a text end differently.
 fn is_mixed(text: &[u8]) -> bool {
-    let mut endings = lines(text).into_iter().filter_map(|line| line.ending);
+    let endings = lines(text).into_iter().map(|line| line.ending);
+    let mut endings = endings.filter(|ending| *ending != Ending::None);
     endings.next().is_some_and(|first| endings.any(|other| other != first))
 }
 

@@ -130,6 +130,11 @@ fn lines_that_stay_keep_their_endings() {
             "beta\ngamma\ndelta\nTAIL",
             "head\r\nalpha\r\nbeta\ngamma\ndelta\r\nTAIL\n",
         ),
+        (
+            "beta\ngamma\ndelta\ntail",
+            "beta\ngamma\ndelta\nTAIL\nmore",
+            "head\r\nalpha\r\nbeta\ngamma\ndelta\r\nTAIL\r\nmore\n",
+        ),
     ] {
         check(mixed, old, new, expected, ENDINGS);
     }
