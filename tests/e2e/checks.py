@@ -14,7 +14,7 @@ import traceback
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-TOOLS = ["Read", "Write", "Edit", "MultiEdit", "Glob", "Grep", "List"]
+TOOLS = ["Read", "Write", "Edit", "MultiEdit", "Glob", "Grep", "List", "Bash"]
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36

@@ -21,6 +21,7 @@ CALLS = [
     ("Glob", ["pattern=**/*.txt"], "new/w.txt"),
     ("Grep", ["pattern=^h", "output_mode=content", "-n=true"], "f.txt:2:here"),
     ("List", ["path=."], "f.txt"),
+    ("Bash", ["command=cat f.txt | tail -n 1"], "here"),
 ]
 
 
@@ -44,7 +45,7 @@ def body(directory):
     with check("the inspector is installed"):
         if not shutil.which("mcp-inspector"):
             raise Skip("there is no mcp-inspector; tests/e2e/run installs it")
-    with check("tools/list shows the seven tools"):
+    with check("tools/list shows every tool"):
         code, listed = inspect(root, "--method", "tools/list")
         equal((code, [tool["name"] for tool in listed["tools"]]), (0, checks.TOOLS))
     for tool, arguments, said in CALLS:

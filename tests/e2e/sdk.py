@@ -172,6 +172,34 @@ async def refusals(client, root, way):
             true("structuredContent" not in result, "an error has no structured content")
 
 
+SERVE = "python3 -m http.server 8124 --bind 127.0.0.1 --directory target/page"
+FETCH = """python3 -c '
+import time, urllib.request
+for _ in range(100):
+    try:
+        print(urllib.request.urlopen("http://127.0.0.1:8124/page.txt").read().decode()); break
+    except OSError:
+        time.sleep(0.1)'"""
+
+
+async def runs(client, root, way):
+    sandbox = None
+    with check(f"{way}: a command changes files in a root and none outside"):
+        result = await good(client, "Bash", {"command": "mkdir -p target; echo written >target/by-command.txt"})
+        equal((root / "target/by-command.txt").read_text(), "written\n")
+        sandbox = result["_meta"]["sinew/meta"]["sandbox"]["level"]
+        contains("namespaces landlock", sandbox)
+        outside = root.parent / "outside.txt"
+        refused = await call(client, "Bash", {"command": f"echo x >{outside}"})
+        true(not outside.exists(), checks.text(refused))
+    with check(f"{way}: one call starts a server and another fetches its page"):
+        if sandbox == "landlock":
+            raise checks.Skip("commands have no sockets on the rung landlock")
+        checks.write(root / "target/page/page.txt", "the page of the server")
+        await good(client, "Bash", {"command": SERVE, "run_in_background": True})
+        contains(checks.text(await good(client, "Bash", {"command": FETCH})), "the page of the server")
+
+
 async def at_once(client, root, way):
     with check(f"{way}: {N_AT_ONCE} calls at once get their own answers"):
         for n in range(N_AT_ONCE):
@@ -247,7 +275,7 @@ async def both_ways(root):
         async with Client(native(root), mode=way, client_info=CLIENT) as client:
             with check(f"{way}: the version is {version}"):
                 equal(client.protocol_version, version)
-            for part in [looks, changes, refusals, at_once, waits]:
+            for part in [looks, changes, refusals, runs, at_once, waits]:
                 await part(client, root, way)
         await ledger(root, way, began_ms)
 

@@ -91,6 +91,7 @@ const DUPLICATES: &[(&str, &str)] = &[
         "fancy-regex, under jsonschema, is a version behind proptest; tests alone join them",
     ),
     ("bit-vec", "comes with bit-set"),
+    ("embedded-io", "postcard names two versions for optional features, and neither is built"),
     ("getrandom", "ahash, under jsonschema, is a version behind tempfile and uuid"),
     ("syn", "tracing-attributes and strum_macros have not left version 2; build time alone"),
 ];
@@ -102,7 +103,11 @@ const MAX_LINES: usize = 800;
 const LONG: &[(&str, &str)] = &[];
 
 /// The files that may hold the word `unsafe`: none does.
-const UNSAFE: &[&str] = &[];
+const UNSAFE: &[&str] = &["crates/guard/src/spawn.rs"];
+
+/// Integration binaries beside the one of a crate, each with its reason.
+const OWN_BINARIES: &[(&str, &str)] =
+    &[("commands", "has no harness of the compiler's: the helper process is the program itself")];
 
 /// Names of folders whose Rust files are data of tests.
 const DATA: &[&str] = &["catalog", "corpus", "data", "fixtures"];

@@ -43,14 +43,15 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 use sinew_tool::{
-    Access, Answer, Effects, FileState, FileTarget, Kind, Ruling, Targets, ToolError, Verdict,
-    World,
+    Access, Answer, Command, Effects, FileState, FileTarget, Kind, NoProcesses, Processes, Ruling,
+    Targets, ToolError, Verdict, World,
 };
 
 use crate::clock::SystemClock;
 use crate::files::{Armed, GuardedFiles};
 use crate::guard::Guard;
 use crate::judge::{Case, Rules, judge};
+use crate::process::{Caller, run};
 use crate::resolve::Place;
 
 /// A call whose paths are resolved to open handles that nobody can use yet.
@@ -60,6 +61,8 @@ pub struct Contained {
     cwd: Arc<Path>,
     targets: Arc<Targets>,
     places: Arc<[Place]>,
+    /// The call that its command belongs to.
+    caller: Option<Caller>,
 }
 
 /// A contained call with what the rules say of it.
@@ -94,7 +97,16 @@ impl Contained {
         targets: Targets,
         places: Vec<Place>,
     ) -> Self {
-        Self { guard, cwd, targets: Arc::new(targets), places: places.into() }
+        Self { guard, cwd, targets: Arc::new(targets), places: places.into(), caller: None }
+    }
+
+    /// Adds the command that the call names, to start in the first of its paths.
+    pub fn with_command(mut self, command: Command, caller: Caller) -> Result<Self, ToolError> {
+        let place = self.targets.files.first().zip(self.places.first());
+        let target = run::contain(&self.guard, command, place, &self.cwd)?;
+        Arc::make_mut(&mut self.targets).command = Some(target);
+        self.caller = Some(caller);
+        Ok(self)
     }
 
     /// Returns what the call really names.
@@ -108,22 +120,25 @@ impl Contained {
     }
 
     /// Judges the call by the rules. A call that claims a path to change counts as one that changes
-    /// files, whatever the case says of it.
+    /// files, and one that names a command as one that runs it, whatever the case says.
     pub fn judge(self, case: &Case<'_>, rules: &Rules) -> Judged {
         let changes = self.targets.files.iter().any(|target| target.claim.access.changes());
-        let effects = if changes { case.effects | Effects::CHANGE } else { case.effects };
+        let mut effects = if changes { case.effects | Effects::CHANGE } else { case.effects };
+        if self.targets.command.is_some() {
+            effects = effects | Effects::EXECUTE;
+        }
         let ruling = judge(&Case { effects, ..*case }, &self.targets, rules);
         Judged { contained: self, effects, ruling }
     }
 
-    fn world(&self, armed: Vec<Option<Armed>>) -> World {
+    fn world(&self, armed: Vec<Option<Armed>>, processes: Arc<dyn Processes>) -> World {
         let files = GuardedFiles::new(
             Arc::clone(&self.guard),
             Arc::clone(&self.targets),
             Arc::clone(&self.places),
             armed,
         );
-        World { files: Arc::new(files), clock: Arc::new(SystemClock) }
+        World { files: Arc::new(files), processes, clock: Arc::new(SystemClock) }
     }
 }
 
@@ -147,7 +162,8 @@ impl Judged {
     /// denied may not even look.
     pub fn looking(&self) -> Option<World> {
         let armed = || self.contained.places.iter().map(|_| None).collect();
-        (self.ruling.verdict != Verdict::Deny).then(|| self.contained.world(armed()))
+        let looks = self.ruling.verdict != Verdict::Deny;
+        looks.then(|| self.contained.world(armed(), Arc::new(NoProcesses)))
     }
 
     /// Clears the call where the ruling allows it.
@@ -188,7 +204,9 @@ impl Guard {
             }
             armed.push(arm);
         }
-        Ok(Cleared { world: contained.world(armed), temporaries })
+        let processes =
+            run::processes(&contained.guard, &contained.targets, contained.caller.as_ref())?;
+        Ok(Cleared { world: contained.world(armed, processes), temporaries })
     }
 }
 

@@ -17,6 +17,7 @@ use sinew_tool::{
 
 use crate::clear::Contained;
 use crate::ignore_rules::IgnoreCache;
+use crate::process::{CommandSettings, Commands, Rung, Shortfall};
 use crate::replace::Locks;
 use crate::resolve::{self, Place, Resolver, Spot};
 use crate::roots::{DIRECTORY_PATH, Root, RootError, Roots};
@@ -50,6 +51,8 @@ pub struct GuardSettings {
     pub global_ignore: GlobalIgnore,
     /// How changes by several processes are kept apart.
     pub turns: Turns,
+    /// How commands are run; without it none is.
+    pub commands: Option<CommandSettings>,
 }
 
 impl GuardSettings {
@@ -62,6 +65,7 @@ impl GuardSettings {
             denied: Vec::new(),
             global_ignore: GlobalIgnore::None,
             turns: Turns::Auto,
+            commands: None,
         }
     }
 }
@@ -95,6 +99,7 @@ pub struct Guard {
     pub(crate) locks: Arc<Locks>,
     pub(crate) ignores: Arc<IgnoreCache>,
     pub(crate) turns: Turns,
+    pub(crate) commands: Option<Arc<Commands>>,
     denied: Vec<PathBuf>,
     n_threads: OnceLock<usize>,
 }
@@ -105,6 +110,9 @@ impl Guard {
         let roots =
             Roots::open_with(&settings.roots, settings.resolver).map_err(GuardError::Root)?;
         let rules = compile(&settings.files, &settings.denied, &roots)?;
+        let writable = roots.paths().map(PathBuf::from).collect();
+        let commands =
+            settings.commands.map(|commands| Arc::new(Commands::new(commands, writable)));
         Ok(Arc::new(Self {
             roots: Arc::new(roots),
             rules,
@@ -112,6 +120,7 @@ impl Guard {
             locks: Arc::default(),
             ignores: Arc::new(IgnoreCache::new(settings.global_ignore)),
             turns: settings.turns,
+            commands,
             denied: settings.denied,
             n_threads: OnceLock::new(),
         }))
@@ -127,9 +136,30 @@ impl Guard {
             locks: Arc::clone(&self.locks),
             ignores: Arc::clone(&self.ignores),
             turns: self.turns,
+            commands: self.commands.clone(),
             denied: self.denied.clone(),
             n_threads: self.n_threads.clone(),
         }))
+    }
+
+    /// Returns where the next command of a session starts, if one ended elsewhere than at the first
+    /// root.
+    pub fn cwd_of(&self, session: &str) -> Option<PathBuf> {
+        self.commands.as_ref()?.cwd(session)
+    }
+
+    /// Ends every command that goes on.
+    pub fn close_commands(&self) {
+        self.commands.iter().for_each(|commands| commands.close());
+    }
+
+    /// Returns how the commands of a session are contained, opening the session where it is not; `None`
+    /// where no commands are run.
+    pub fn probe_commands(
+        &self,
+        session: &str,
+    ) -> Option<Result<(Rung, Vec<Shortfall>), ToolError>> {
+        self.commands.as_ref().map(|commands| commands.probe(session))
     }
 
     /// Returns the real paths of the roots; the first is the working directory.
@@ -163,7 +193,7 @@ impl Guard {
             None => Arc::clone(&self.roots),
         };
         let cwd = working_directory(&roots, cwd)?;
-        let mut targets = Targets { files: Vec::with_capacity(claims.len()) };
+        let mut targets = Targets { files: Vec::with_capacity(claims.len()), command: None };
         let mut places = Vec::with_capacity(claims.len());
         for (at, claim) in claims.iter().enumerate() {
             let (target, place) = self

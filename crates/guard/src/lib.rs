@@ -13,10 +13,12 @@ mod ignore_rules;
 mod judge;
 mod ledger;
 mod list;
+mod process;
 mod replace;
 mod resolve;
 mod roots;
 mod rules;
+mod spawn;
 mod stat;
 mod state;
 mod store;
@@ -30,6 +32,9 @@ pub use clock::SystemClock;
 pub use guard::{GlobalIgnore, Guard, GuardError, GuardSettings};
 pub use judge::{Case, Profile, Rules, judge, name_matches};
 pub use ledger::{LedgerSync, Recorded, SqliteLedger};
+pub use process::{
+    Caller, CommandSettings, Commands, Helper, Rung, Shortfall, environment, helper_main,
+};
 pub use resolve::Resolver;
 pub use roots::{RootError, Roots};
 pub use rules::RuleError;

@@ -328,6 +328,19 @@ pub(crate) fn protected(real: &Path, named: &Path) -> Option<&'static str> {
     })
 }
 
+/// Returns the protected names that a root has at its top, for commands: they may read them and not
+/// change them. What is beneath `.git` changes with every commit, so only its parts that others act on
+/// are among them.
+pub(crate) fn protected_at(root: &Path) -> Vec<PathBuf> {
+    let whole = PROTECTED.iter().filter(|rule| **rule != ".git/");
+    let own = std::iter::once(&OWN);
+    whole
+        .chain(own)
+        .map(|rule| root.join(rule.trim_end_matches('/')))
+        .filter(|path| rustix::fs::lstat(path).is_ok())
+        .collect()
+}
+
 /// Refuses what a call may not do in sinew's own directory, at any depth beneath a root. `named` is
 /// the end of a real path, from the name of the root on.
 pub(crate) fn check_own(named: &Path, access: Access) -> Result<(), FileError> {

@@ -41,24 +41,55 @@ impl Store {
         Ok(format!(".sinew/tool-output/{name}"))
     }
 
+    /// Begins to keep an output that is still being written.
+    pub(crate) fn begin(&self, id: &str) -> Result<Spooled, Errno> {
+        let id = call_id(id).ok_or(Errno::INVAL)?;
+        let (_, name, file) = self.create(&stem(id))?;
+        Ok(Spooled { name, file })
+    }
+
     /// Writes a file whose name begins with `stem`, and returns its name.
     fn write(&self, stem: &str, bytes: &[u8]) -> Result<String, Errno> {
+        let (outputs, name, file) = self.create(stem)?;
+        write_all(&file, bytes).inspect_err(|_| {
+            let _ = unlinkat(&outputs, name.as_str(), AtFlags::empty());
+        })?;
+        Ok(name)
+    }
+
+    /// Creates a file whose name begins with `stem`; returns its directory, its name and the file.
+    fn create(&self, stem: &str) -> Result<(OwnedFd, String, OwnedFd), Errno> {
         let root = self.guard.roots.first().ok_or(Errno::NOENT)?;
         let own = own_directory(&root.handle)?;
         let outputs = directory(&own, c"tool-output")?;
         for n in 1..=MAX_OF_ID {
             let name = if n == 1 { format!("{stem}.txt") } else { format!("{stem}-{n}.txt") };
             let path = CString::new(name.as_str()).map_err(|_| Errno::INVAL)?;
-            let file = match create(&outputs, &path) {
-                Err(Errno::EXIST) => continue,
-                other => other?,
-            };
-            write_all(&file, bytes).inspect_err(|_| {
-                let _ = unlinkat(&outputs, &path, AtFlags::empty());
-            })?;
-            return Ok(name);
+            match create(&outputs, &path) {
+                Err(Errno::EXIST) => {}
+                other => return Ok((outputs, name, other?)),
+            }
         }
         Err(Errno::EXIST)
+    }
+}
+
+/// An output that is being kept while it is written.
+#[derive(Debug)]
+pub(crate) struct Spooled {
+    name: String,
+    file: OwnedFd,
+}
+
+impl Spooled {
+    /// Adds bytes at the end.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Errno> {
+        write_all(&self.file, bytes)
+    }
+
+    /// Returns its path relative to the first root.
+    pub(crate) fn path(&self) -> String {
+        format!(".sinew/tool-output/{}", self.name)
     }
 }
 

@@ -24,9 +24,10 @@ pub(crate) fn result(reply: Reply) -> CallToolResult {
         meta.insert(String::from("sinew/error"), serde_json::json!(error));
     }
     // Durations and rulings differ from call to call; a client that wants them reads the ledger.
-    // Where nothing was left out, the content says everything.
+    // Where nothing was left out, the content says everything, but not how a command was contained.
     let told = Meta { duration_ms: 0.0, ruling: None, ..reply.meta };
-    if (told.truncated || told.skipped.is_some() || told.output_id.is_some())
+    let left_out = told.truncated || told.skipped.is_some() || told.output_id.is_some();
+    if (left_out || told.more.get("sandbox").is_some())
         && let Ok(serde_json::Value::Object(mut told)) = serde_json::to_value(&told)
     {
         told.shift_remove("duration_ms");

@@ -6,6 +6,7 @@
 //! here. A dialect builds rows of its own over the same operations, so outcomes carry what any of
 //! them needs to say.
 
+pub mod bash;
 pub mod edit;
 pub mod glob;
 pub mod grep;
@@ -25,6 +26,7 @@ mod nearest;
 mod pattern;
 mod replace;
 mod scan;
+mod screen;
 mod search;
 mod source;
 mod time;
@@ -38,7 +40,7 @@ pub use lines::{Ending, Line, Text};
 pub use nearest::{Difference, Region};
 pub use replace::Stage;
 
-/// Returns the native file and search tools, in the order of the catalog.
+/// Returns the native tools, in the order of the catalog.
 pub fn native() -> Vec<Arc<dyn Tool>> {
     vec![
         read::NATIVE.tool(),
@@ -48,6 +50,7 @@ pub fn native() -> Vec<Arc<dyn Tool>> {
         glob::NATIVE.tool(),
         grep::NATIVE.tool(),
         list::NATIVE.tool(),
+        bash::NATIVE.tool(),
     ]
 }
 

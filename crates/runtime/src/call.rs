@@ -68,7 +68,7 @@ async fn way(
     let decoded = decode::decode(found, &mut open.request)?;
     told.path = decoded.claims.first().and_then(|claim| claim.path.clone());
     told.path.iter().for_each(|path| open.entry.named(path));
-    let contained = contain::contain(decoded, open)?;
+    let contained = contain::contain(runtime, decoded, open)?;
     let judged = judge::judge(contained, open);
     let cleared = clear::clear(runtime, judged, open, options).await?;
     let kept = keep::keep(runtime, cleared, open, options).await?;

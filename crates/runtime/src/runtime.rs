@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use sinew_guard::{
-    GlobalIgnore, Guard, GuardError, GuardSettings, Profile, Resolver, Rules, Store, SystemClock,
+    CommandSettings, GlobalIgnore, Guard, GuardError, GuardSettings, Profile, Resolver, Rules,
+    Rung, Shortfall, Store, SystemClock,
 };
 use sinew_tool::{
     Cancel, Clock, Dialect, FileSettings, Hook, Ledger, Memo, Progress, Recorder, Reply, Request,
@@ -96,9 +97,24 @@ impl Runtime {
         self.guard.roots().map(PathBuf::from).collect()
     }
 
+    /// Returns how the commands of a session are contained, opening the session where it is not; `None`
+    /// where no commands are run.
+    pub fn probe_commands(
+        &self,
+        session: &str,
+    ) -> Option<Result<(Rung, Vec<Shortfall>), sinew_tool::ToolError>> {
+        self.guard.probe_commands(session)
+    }
+
     /// Writes every record that waits.
     pub fn flush(&self) -> Result<(), sinew_tool::ToolError> {
         self.ledger.flush()
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        self.guard.close_commands();
     }
 }
 
@@ -147,6 +163,7 @@ pub struct Builder {
     denied: Vec<PathBuf>,
     global_ignore: GlobalIgnore,
     resolver: Resolver,
+    commands: Option<CommandSettings>,
     rules: Rules,
     asking: Asking,
     hooks: Vec<Arc<dyn Hook>>,
@@ -165,6 +182,7 @@ impl Builder {
             denied: Vec::new(),
             global_ignore: GlobalIgnore::None,
             resolver: Resolver::Auto,
+            commands: None,
             rules: Rules::default(),
             asking: Asking::default(),
             hooks: Vec::new(),
@@ -215,6 +233,13 @@ impl Builder {
     #[must_use]
     pub fn resolver(mut self, resolver: Resolver) -> Self {
         self.resolver = resolver;
+        self
+    }
+
+    /// Sets how commands are run; without it none is.
+    #[must_use]
+    pub fn commands(mut self, settings: CommandSettings) -> Self {
+        self.commands = Some(settings);
         self
     }
 
@@ -286,6 +311,7 @@ impl Builder {
             denied: self.denied,
             resolver: self.resolver,
             global_ignore: self.global_ignore,
+            commands: self.commands,
             ..GuardSettings::new(self.roots)
         })?;
         let mut catalogs = Vec::with_capacity(self.dialects.len());

@@ -42,7 +42,7 @@ pub struct Global {
     /// The tool vocabulary: native, moltis.
     #[arg(long, global = true, value_name = "NAME", env = env_vars::DIALECT)]
     pub dialect: Option<String>,
-    /// The tools to serve: core, all, read, edit, or names with `*`; repeatable
+    /// The tools to serve: core, all, read, edit, run, or names with `*`; repeatable
     /// [default: core over MCP in the native dialect, else all].
     #[arg(long, global = true, value_name = "TOOLS", env = env_vars::TOOLS, value_delimiter = ',')]
     pub tools: Vec<String>,
@@ -61,6 +61,13 @@ pub struct Global {
     /// What is written to standard error beside results: error, warn, info.
     #[arg(long, global = true, value_name = "LEVEL", env = env_vars::LOG)]
     pub log: Option<String>,
+    /// The weakest sandbox that is good enough for commands: namespaces, landlock, none; without a word
+    /// namespaces. Where only weaker ones work, no command runs.
+    #[arg(
+        long, global = true, value_name = "RUNG", env = env_vars::REQUIRE_SANDBOX,
+        num_args = 0..=1, require_equals = true, default_missing_value = "namespaces"
+    )]
+    pub require_sandbox: Option<String>,
     /// What happens with calls that need approval: auto, ask, trust-client (MCP alone), allow,
     /// deny.
     #[arg(long, global = true, value_name = "MODE", env = env_vars::APPROVALS)]

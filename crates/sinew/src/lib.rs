@@ -52,7 +52,8 @@ pub mod dialects {
 }
 
 pub use sinew_guard::{
-    GlobalIgnore, LedgerSync, Profile, Recorded, Resolver, Rules, SqliteLedger, StateDir,
+    CommandSettings, GlobalIgnore, Helper, LedgerSync, Profile, Recorded, Resolver, Rules, Rung,
+    Shortfall, SqliteLedger, StateDir, environment, helper_main,
 };
 pub use sinew_runtime::{
     Approvals, Asking, BuildError, Builder, CallOptions, Catalog, MemoryLedger, NoLedger, Runtime,
@@ -63,8 +64,9 @@ pub use sinew_tool::*;
 /// Runs the command `sinew` with the arguments of this process.
 #[cfg(feature = "cli")]
 pub fn main() -> std::process::ExitCode {
+    let helper = helper_main();
     let cli = cli::Cli::of_process();
-    match run(&cli) {
+    match run(&cli, helper) {
         Ok(code) => code,
         // A reader that has seen enough is no failure.
         Err(error) if is_broken_pipe(&error) => std::process::ExitCode::SUCCESS,
@@ -76,8 +78,8 @@ pub fn main() -> std::process::ExitCode {
 }
 
 #[cfg(feature = "cli")]
-fn run(cli: &cli::Cli) -> anyhow::Result<std::process::ExitCode> {
-    let loaded = wiring::load(&cli.global)?;
+fn run(cli: &cli::Cli, helper: Helper) -> anyhow::Result<std::process::ExitCode> {
+    let loaded = wiring::load(&cli.global, helper)?;
     match &cli.command {
         cli::Command::Tools(args) => commands::tools::run(&loaded, args),
         cli::Command::Call(args) => commands::call::run(loaded, args),

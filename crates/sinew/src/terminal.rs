@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, Write};
 
-use sinew_tool::{Answer, Approver, BoxFuture, Question};
+use sinew_tool::{Answer, Approver, BoxFuture, CommandLine, CommandTarget, Question};
 
 /// Asks on standard error and reads the answer from standard input.
 #[derive(Debug)]
@@ -35,6 +35,9 @@ fn ask(question: &Question, input: &mut impl BufRead, out: &mut impl Write) -> A
 /// Returns the question in words: what, where, the change itself, and why it is asked.
 fn text(question: &Question) -> String {
     let mut text = format!("{} wants to {}", visible(&question.tool), question.effects.join(", "));
+    if let Some(command) = &question.targets.command {
+        text.push_str(&format!("\n  {}\n  in", visible(&words(command)).replace('\n', "\n  ")));
+    }
     for target in &question.targets.files {
         text.push_str(&format!("\n  {}", visible(&target.path.to_string_lossy())));
     }
@@ -47,6 +50,17 @@ fn text(question: &Question) -> String {
     }
     text.push_str(&format!("Asked because {} (rule {}).\n", question.why, question.rule));
     text
+}
+
+/// Returns a command as it will run: the text for the shell, or each argument in quotes.
+fn words(command: &CommandTarget) -> String {
+    match &command.command.line {
+        CommandLine::Shell(_, text) => format!("{}: {text}", command.program.display()),
+        CommandLine::Argv(argv) => {
+            let quoted = argv.iter().skip(1).map(|arg| format!(" {arg:?}"));
+            format!("{}{}", command.program.display(), quoted.collect::<String>())
+        }
+    }
 }
 
 /// Returns a text in which nothing can hide: control, bidirectional and invisible characters are

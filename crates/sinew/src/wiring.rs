@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
-use sinew_guard::{GlobalIgnore, Recorded, SqliteLedger, StateDir};
+use sinew_guard::{
+    CommandSettings, GlobalIgnore, Helper, Recorded, SqliteLedger, StateDir, environment,
+};
 use sinew_runtime::{Asking, Builder, NoLedger, Runtime};
 use sinew_tool::{Approver, Ledger};
 
@@ -21,13 +23,15 @@ pub(crate) struct Loaded {
     pub(crate) settings: Settings,
     /// The directories that tools may touch, absolute.
     pub(crate) roots: Vec<PathBuf>,
+    /// The program that becomes the helper of commands.
+    pub(crate) helper: Helper,
 }
 
 /// Where the system's configuration lies.
 const SYSTEM_FILE: &str = "/etc/sinew/config.toml";
 
 /// Reads every layer.
-pub(crate) fn load(global: &Global) -> anyhow::Result<Loaded> {
+pub(crate) fn load(global: &Global, helper: Helper) -> anyhow::Result<Loaded> {
     // The project is the first root, which the other layers name.
     let without = layered(global, None)?;
     let settings = Settings::resolve(&without.options).map_err(|error| without.located(error))?;
@@ -40,7 +44,7 @@ pub(crate) fn load(global: &Global) -> anyhow::Result<Loaded> {
     layered.check_served()?;
     let settings = Settings::resolve(&layered.options).map_err(|error| layered.located(error))?;
     let roots = roots(&settings)?;
-    Ok(Loaded { layered, settings, roots })
+    Ok(Loaded { layered, settings, roots, helper })
 }
 
 /// Merges every layer, the project's own file among them where one is named.
@@ -78,6 +82,12 @@ fn add_flags(layers: &mut Layers, global: &Global) -> anyhow::Result<()> {
         (&global.session, "session", env_vars::SESSION, "--session"),
         (&global.log, "log", env_vars::LOG, "--log"),
         (&global.approvals, "approvals", env_vars::APPROVALS, "--approvals"),
+        (
+            &global.require_sandbox,
+            "run.require_sandbox",
+            env_vars::REQUIRE_SANDBOX,
+            "--require-sandbox",
+        ),
     ];
     for (value, key, variable, flag) in texts {
         if let Some(value) = value {
@@ -168,6 +178,9 @@ pub(crate) fn wire(
     for root in &loaded.roots {
         builder = builder.root(root);
     }
+    if let Some(state) = env_vars::state_home() {
+        builder = builder.commands(commands(loaded, &state.join("sinew")));
+    }
     let (builder, ledger) = with_ledger(builder, settings.ledger, surface)?;
     let session = match &settings.session {
         Some(session) => session.clone(),
@@ -183,6 +196,95 @@ pub(crate) fn wire(
         eprintln!("sinew: session {session}, roots {:?}", runtime.roots());
     }
     Ok(Wired { runtime, ledger, session })
+}
+
+/// Places in the home directory that hold secrets: commands do not see them.
+const SECRET: &[&str] = &[
+    ".ssh",
+    ".gnupg",
+    ".aws",
+    ".azure",
+    ".kube",
+    ".docker",
+    ".config/gcloud",
+    ".config/gh",
+    ".config/hub",
+    ".config/rclone",
+    ".config/op",
+    ".config/sinew",
+    ".config/git/credentials",
+    ".password-store",
+    ".local/share/keyrings",
+    ".mozilla",
+    ".thunderbird",
+    ".config/google-chrome",
+    ".config/chromium",
+    ".config/BraveSoftware",
+    ".netrc",
+    ".git-credentials",
+    ".cargo/credentials",
+    ".cargo/credentials.toml",
+    ".npmrc",
+    ".pypirc",
+    ".pgpass",
+    ".my.cnf",
+    ".vault-token",
+    ".terraform.d",
+    ".claude",
+    ".claude.json",
+    ".codex",
+    ".gemini",
+    ".bash_history",
+    ".zsh_history",
+];
+
+/// Places of the system that hold secrets.
+const SECRET_OF_SYSTEM: &[&str] =
+    &["/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/ssh", "/etc/ssl/private"];
+
+/// Caches of tools in the home directory.
+const CACHES: &[&str] = &[
+    ".cargo",
+    ".rustup",
+    ".npm",
+    ".cache",
+    "go",
+    ".m2",
+    ".gradle",
+    ".bun",
+    ".deno",
+    ".nuget",
+    ".local/share/pnpm",
+    ".local/share/uv",
+    ".gem",
+    ".rbenv",
+    ".nvm",
+    ".pyenv",
+];
+
+/// Returns how commands are run.
+fn commands(loaded: &Loaded, state: &Path) -> CommandSettings {
+    let run = &loaded.settings.run;
+    let home = env_vars::home();
+    let at_home = |names: &'static [&'static str]| {
+        let home = home.clone();
+        names.iter().filter_map(move |name| Some(home.as_ref()?.join(name)))
+    };
+    let hidden = at_home(SECRET)
+        .chain(SECRET_OF_SYSTEM.iter().map(PathBuf::from))
+        .chain([state.to_owned()])
+        .chain(run.hide.iter().cloned());
+    CommandSettings {
+        helper: Some(loaded.helper.clone()),
+        rungs: run.rungs.clone(),
+        sessions: state.join("sessions"),
+        hidden: hidden.collect(),
+        caches: at_home(CACHES).chain(env_vars::caches()).collect(),
+        network: run.network,
+        env: environment(env_vars::all(), &run.env),
+        shell: env_vars::shell(),
+        max_processes: run.max_processes,
+    }
 }
 
 fn with_ledger(

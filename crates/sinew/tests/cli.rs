@@ -192,7 +192,7 @@ fn exit_codes_tell_what_happened() {
             "denied by the rule",
         ),
         (&["--tools", "none", "tools"], "", 2, "", "flag --tools: `serve` names no tool: `none`"),
-        (&["--tools", "core,run", "tools"], "", 2, "", "names no tool: `run`"),
+        (&["--tools", "core,web", "tools"], "", 2, "", "names no tool: `web`"),
         (&["--tools", "Raed", "tools"], "", 2, "", "did you mean: Read"),
         (&["--session", "", "tools"], "", 2, "", "flag --session: `session` must be"),
         (&["--set", "session=a/b", "tools"], "", 2, "", "flag --set: `session` must be"),
@@ -258,7 +258,7 @@ fn a_result_object_has_the_same_fields_whatever_happened() {
     assert_eq!(result["structured"]["kind"], "text", "{result}");
 }
 
-const TOOLS: [&str; 7] = ["Read", "Write", "Edit", "MultiEdit", "Glob", "Grep", "List"];
+const TOOLS: [&str; 8] = ["Read", "Write", "Edit", "MultiEdit", "Glob", "Grep", "List", "Bash"];
 
 #[test]
 fn every_form_of_the_list_holds_every_tool() {
@@ -300,7 +300,7 @@ fn what_is_not_served_is_unknown() {
     for (words, served) in [
         ("read", &["Read", "Glob", "Grep", "List"][..]),
         ("edit", &["Write", "Edit", "MultiEdit"]),
-        ("core", &["Read", "Write", "Edit", "Glob", "Grep", "List"]),
+        ("core", &["Read", "Write", "Edit", "Glob", "Grep", "List", "Bash"]),
         ("all", &TOOLS),
         ("*Edit", &["Edit", "MultiEdit"]),
         ("List,G*", &["Glob", "Grep", "List"]),
@@ -478,7 +478,8 @@ fn the_doctor_says_what_is_missing() {
         let findings = shown["findings"].as_array().unwrap();
         let names: Vec<&str> =
             findings.iter().map(|finding| finding["name"].as_str().unwrap()).collect();
-        assert_eq!(names, ["config", "roots", "state", "ledger", "openat2", "approvals"]);
+        let expected = ["config", "roots", "state", "ledger", "openat2", "sandbox", "approvals"];
+        assert_eq!(names, expected);
         let found: Vec<&str> = findings
             .iter()
             .filter(|finding| finding["needed"] == true && finding["ok"] == false)
@@ -511,6 +512,9 @@ const GLOB: &[&str] = &["call", "Glob", r#"{"pattern": "**"}"#];
 const GREP: &[&str] = &["call", "Grep", r#"{"pattern": "one"}"#];
 const LIST: &[&str] = &["call", "List"];
 const TOOL_LIST: &[&str] = &["tools"];
+const WEAK: &[&str] = &["--set", "run.sandbox=landlock", "call", "List"];
+const RUN: &[&str] =
+    &["--approvals", "allow", "call", "--json", "Bash", r#"{"command": "env; ls dir; exit 0"}"#];
 const WRITE: &[&str] =
     &["--approvals", "allow", "call", "Write", r#"{"file_path": "b.txt", "content": "x"}"#];
 const WRITE_UNRECORDED: &[&str] = &[
@@ -546,6 +550,13 @@ const KEYS: &[Row] = &[
     ("files.grep_limit", "1", GREP, "", Seen::Shows("[stopped after 1 rows", "")),
     ("files.list_limit", "1", LIST, "", Seen::Shows("[1 of ", "a.txt")),
     ("files.search_timeout_ms", "0", GLOB, "", Seen::Shows("the time ran out", "a.txt")),
+    ("run.sandbox", "none", RUN, "", Seen::Shows("\"level\":\"none\"", "")),
+    ("run.require_sandbox", "namespaces", WEAK, "", Seen::Shows("is weaker than", "a.txt")),
+    ("run.network", "true", RUN, "", Seen::Shows("\"network\":true", "\"network\":false")),
+    ("run.env", r#"["XDG_STATE_HOME"]"#, RUN, "", Seen::Shows("XDG_STATE_HOME=", "")),
+    ("run.hide", r#"["{root}/dir"]"#, RUN, "", Seen::Shows("ermission denied", "c.txt")),
+    // How many processes there can be is tried where a command tries it.
+    ("run.max_processes", "400", SHOW, "", Seen::Resolved("run.max_processes = 400")),
     ("tools.fs.workspace_root", "{other}", LIST, "", Seen::Shows("elsewhere.txt", "a.txt")),
     ("tools.fs.allow_paths", r#"["{root}/dir/**"]"#, READ, "", Seen::Shows("allow_paths", "two")),
     ("tools.fs.deny_paths", r#"["**/a.txt"]"#, READ, "", Seen::Shows("deny_paths", "two")),
@@ -586,6 +597,7 @@ const VARIABLES: &[Row] = &[
     ("SINEW_CONFIG", "{other}/named.toml", GLOB, "", Seen::Shows("[1 of ", "")),
     ("SINEW_SET", "files.list_limit=1", LIST, "", Seen::Shows("[1 of ", "a.txt")),
     ("SINEW_SESSION", "mine", JSON, "", Seen::Shows("\"mine-1\"", "")),
+    ("SINEW_REQUIRE_SANDBOX", "namespaces", WEAK, "", Seen::Shows("is weaker than", "a.txt")),
     ("SINEW_LOG", "error", LIST, "", Seen::Shows("exit 0", "is left out")),
     ("SINEW_APPROVALS", "allow", WRITE_ASKING, "", Seen::Shows("wrote b.txt", "needs approval")),
 ];
@@ -767,7 +779,7 @@ fn a_rule_that_names_no_tool_is_told() {
         let ran = run(args);
         assert!(ran.code == 0 && ran.err.contains(&told), "{args:?}: {ran:?}");
         assert!(ran.err.contains("did you mean: Write\n"), "{args:?}: {ran:?}");
-        assert!(ran.err.contains("`xyzzyfoo`; known: Edit, "), "{args:?}: {ran:?}");
+        assert!(ran.err.contains("`xyzzyfoo`; known: Bash, Edit, "), "{args:?}: {ran:?}");
         assert_eq!(ran.err.lines().count(), 2, "{args:?}: {ran:?}");
     }
     let shown = run(&["doctor", "--json"]).json();

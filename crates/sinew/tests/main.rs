@@ -17,5 +17,6 @@ mod fidelity;
 mod limits;
 mod race;
 mod served;
+mod shell;
 mod signals;
 mod snapshot;

@@ -33,8 +33,8 @@ use serde_json::Value;
 use sinew_tool::{
     Access, Arguments, Cancel, Change, Claim, Clock, Context, Entry, Expect, FileError, FileKind,
     FileMeta, FileSettings, FileState, FileTarget, Files, Flow, Kind, Links, Listed, Listing, Memo,
-    Opened, Prepared, Preview, Progress, Reply, Shaping, Slot, Stamp, Targets, Tool, ToolError,
-    Visitor, Visitors, WalkOptions, WalkReport, World, Written,
+    NoProcesses, Opened, Prepared, Preview, Processes, Progress, Reply, Shaping, Slot, Stamp,
+    Targets, Tool, ToolError, Visitor, Visitors, WalkOptions, WalkReport, World, Written,
 };
 
 use crate::ignore_rules::IgnoreRules;
@@ -58,6 +58,8 @@ pub struct MemoryWorld {
     n_made: Arc<AtomicU64>,
     /// Settings of the file tools.
     pub settings: Arc<FileSettings>,
+    /// What runs the command of every call.
+    pub processes: Arc<dyn Processes>,
     /// The cancellation of every call.
     pub cancel: Cancel,
     /// The deadline of every call.
@@ -84,6 +86,7 @@ impl MemoryWorld {
             memo: Arc::default(),
             n_made: Arc::default(),
             settings: Arc::new(settings),
+            processes: Arc::new(NoProcesses),
             cancel: Cancel::default(),
             deadline: None,
         }
@@ -169,7 +172,7 @@ impl MemoryWorld {
                 })
             })
             .collect();
-        files.map(|files| Targets { files })
+        files.map(|files| Targets { files, command: None })
     }
 
     fn target(&self, slot: Slot, claim: Claim) -> Result<FileTarget, FileError> {
@@ -205,7 +208,7 @@ impl MemoryWorld {
         };
         let clock: Arc<dyn Clock> = Arc::clone(&self.clock) as Arc<dyn Clock>;
         Ok(Context {
-            world: World { files: Arc::new(files), clock },
+            world: World { files: Arc::new(files), processes: Arc::clone(&self.processes), clock },
             targets,
             cwd: Arc::from(Path::new(ROOT)),
             settings: Arc::clone(&self.settings),

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::CommandTarget;
 use crate::world::{FileKind, Meta, Slot};
 
 /// What a call wants to do with a path.
@@ -93,4 +94,6 @@ pub struct FileTarget {
 pub struct Targets {
     /// Files and directories, in the order of the claims.
     pub files: Vec<FileTarget>,
+    /// The command, which starts in the first of them.
+    pub command: Option<CommandTarget>,
 }

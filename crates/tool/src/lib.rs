@@ -16,6 +16,7 @@ mod ledger;
 mod memo;
 mod operation;
 mod param;
+mod process;
 mod reply;
 mod request;
 mod row;
@@ -35,6 +36,10 @@ pub use ledger::{Closing, Ledger, Opening, Recorder, Ticket};
 pub use memo::Memo;
 pub use operation::{Context, Operation, Preview, Progress};
 pub use param::{Param, ParamKind, Preset, Scale};
+pub use process::{
+    Background, Command, CommandLine, CommandTarget, Contained, Exit, Finished, NoProcesses,
+    Output, Processes, RunOptions, Shell,
+};
 pub use reply::{Block, ErrorBody, Meta, More, Reply, Skipped};
 pub use request::{Arguments, Request, call_id};
 pub use row::{Bound, Row, Shaping};

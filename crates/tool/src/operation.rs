@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use serde::de::DeserializeOwned;
 
 use crate::{
-    BoxFuture, Cancel, Claim, Cost, Effects, Expect, Facts, FileError, FileSettings, FileTarget,
-    Kind, Memo, Targets, ToolError, World, Written,
+    BoxFuture, Cancel, Claim, Command, Cost, Effects, Expect, Facts, FileError, FileSettings,
+    FileTarget, Kind, Memo, Targets, ToolError, World, Written,
 };
 
 /// Where long work says how far it is: nowhere, unless the caller asked to be told.
@@ -187,6 +187,13 @@ pub trait Operation: Send + Sync + 'static {
 
     /// Returns the paths the call names, each with the canonical field it came from.
     fn claims(args: &Self::Args, settings: &FileSettings) -> Vec<Claim>;
+
+    /// Returns the command the call names, which starts in the first of its paths; its argument is the
+    /// canonical field.
+    fn command(args: &Self::Args) -> Option<Command> {
+        let _ = args;
+        None
+    }
 
     /// Returns how long the call may occupy a thread.
     fn cost(args: &Self::Args, targets: &Targets) -> Cost;

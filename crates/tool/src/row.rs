@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use crate::param::{self, Preset};
 use crate::{
-    Arguments, BoxFuture, Claim, Context, Cost, Effects, Facts, FileError, FileSettings, Kind,
-    Operation, Param, Prepared, Preview, Ran, Reply, Targets, Tool, ToolError,
+    Arguments, BoxFuture, Claim, Command, Context, Cost, Effects, Facts, FileError, FileSettings,
+    Kind, Operation, Param, Prepared, Preview, Ran, Reply, Targets, Tool, ToolError,
 };
 
 /// The most that a reply may hold; what is cut goes to the store in full.
@@ -210,6 +210,11 @@ impl<O: Operation> Prepared for Decoded<O> {
 
     fn claims(&mut self) -> Vec<Claim> {
         std::mem::take(&mut self.claims)
+    }
+
+    fn command(&self) -> Option<Command> {
+        let command = O::command(&self.args)?;
+        Some(Command { argument: self.row.wire_name(command.argument), ..command })
     }
 
     fn cost(&self, targets: &Targets) -> Cost {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::{
-    Arguments, Bound, Claim, Context, Cost, Effects, Facts, FileSettings, Kind, Preview, Reply,
-    Shaping, Targets, ToolError,
+    Arguments, Bound, Claim, Command, Context, Cost, Effects, Facts, FileSettings, Kind, Preview,
+    Reply, Shaping, Targets, ToolError,
 };
 
 /// A future that owns or borrows what it needs and can move between threads.
@@ -137,6 +137,11 @@ pub trait Prepared: Send + Sync {
 
     /// Hands out the paths it names, with the wire names of their arguments. Asked once.
     fn claims(&mut self) -> Vec<Claim>;
+
+    /// Returns the command it names, which starts in the first of its paths.
+    fn command(&self) -> Option<Command> {
+        None
+    }
 
     /// Returns how long it may occupy a thread.
     fn cost(&self, targets: &Targets) -> Cost;

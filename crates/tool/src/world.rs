@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use crate::{Kind, Skipped, ToolError};
+use crate::{Kind, Processes, Skipped, ToolError};
 
 /// The place of a target in the World of its call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -25,6 +25,8 @@ pub struct Slot(pub usize);
 pub struct World {
     /// The files among the targets.
     pub files: Arc<dyn Files>,
+    /// The command among the targets.
+    pub processes: Arc<dyn Processes>,
     /// Time.
     pub clock: Arc<dyn Clock>,
 }

@@ -6,7 +6,7 @@
 
 use super::crates::Member;
 use super::tree::Tree;
-use super::{Finding, scan, source};
+use super::{Finding, OWN_BINARIES, scan, source};
 
 pub(super) fn check(tree: &Tree, members: &[Member], findings: &mut Vec<Finding>) {
     for member in members {
@@ -34,7 +34,11 @@ pub(super) fn check(tree: &Tree, members: &[Member], findings: &mut Vec<Finding>
 
 /// Every integration binary is linked and started by itself, so a crate has one.
 fn check_binaries(member: &Member, findings: &mut Vec<Finding>) {
-    let n_binaries = member.targets.iter().filter(|(kind, _)| kind == "test").count();
+    let is_own = |path: &str| {
+        OWN_BINARIES.iter().any(|(name, _)| path.ends_with(&format!("tests/{name}/main.rs")))
+    };
+    let binaries = member.targets.iter().filter(|(kind, path)| kind == "test" && !is_own(path));
+    let n_binaries = binaries.count();
     if 1 < n_binaries {
         let what = format!(
             "make one integration binary of {n_binaries}: `tests/NAME/main.rs` with its modules"

@@ -19,6 +19,7 @@ fn targets(protected: Option<&'static str>) -> Targets {
             state: FileState::Missing,
             protected,
         }],
+        command: None,
     }
 }
 

@@ -1,10 +1,11 @@
-//! contain: every path is resolved beneath a root, on open handles.
+//! contain: every path is resolved beneath a root, on open handles, and a command to what it executes.
 
-use sinew_guard::Contained;
+use sinew_guard::{Caller, Contained};
 use sinew_tool::{Effects, Kind, ToolError};
 
 use super::decode::Decoded;
 use super::open::Open;
+use crate::runtime::Runtime;
 
 /// A call whose paths are held.
 pub(super) struct Held {
@@ -14,18 +15,35 @@ pub(super) struct Held {
 }
 
 /// Resolves the claims of a call.
-pub(super) fn contain(decoded: Decoded, open: &mut Open) -> Result<Held, ToolError> {
-    let request = &open.request;
+pub(super) fn contain(
+    runtime: &Runtime,
+    decoded: Decoded,
+    open: &mut Open,
+) -> Result<Held, ToolError> {
     let effects = decoded.prepared.effects();
     open.entry.effects(effects);
-    let contained = decoded
-        .guard
-        .contain(&decoded.claims, request.cwd.as_deref(), request.roots.as_deref())
-        .inspect_err(|error| {
-            if error.kind == Kind::PathDenied {
-                open.entry.refused();
-            }
-        })?;
+    let contained = contained(runtime, &decoded, open).inspect_err(|error| {
+        if error.kind == Kind::PathDenied {
+            open.entry.refused();
+        }
+    })?;
     open.entry.resolved(contained.targets().files.first().map(|target| target.path.clone()));
     Ok(Held { decoded, effects, contained })
+}
+
+fn contained(runtime: &Runtime, decoded: &Decoded, open: &Open) -> Result<Contained, ToolError> {
+    let request = &open.request;
+    let roots = request.roots.as_deref();
+    let Some(command) = decoded.prepared.command() else {
+        return decoded.guard.contain(&decoded.claims, request.cwd.as_deref(), roots);
+    };
+    let last = command.keeps_cwd.then(|| decoded.guard.cwd_of(&request.session)).flatten();
+    let cwd = last.as_deref().or(request.cwd.as_deref());
+    let contained = decoded.guard.contain(&decoded.claims, cwd, roots)?;
+    let caller = Caller {
+        session: request.session.clone(),
+        call_id: request.call_id.clone(),
+        store: runtime.store.clone(),
+    };
+    contained.with_command(command, caller)
 }

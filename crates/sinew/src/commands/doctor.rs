@@ -4,6 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use serde::Serialize;
+use sinew_guard::{Rung, Shortfall};
 use sinew_tool::Ledger;
 
 use crate::wiring::{self, Loaded, Wired};
@@ -27,6 +28,7 @@ pub(crate) fn run(loaded: &Loaded, as_json: bool) -> anyhow::Result<ExitCode> {
         state(),
         ledger(&wired),
         openat2(),
+        sandbox(&wired),
         approvals(loaded),
     ];
     let missing = findings.iter().any(|finding| finding.needed && !finding.ok);
@@ -98,6 +100,41 @@ fn openat2() -> Finding {
          and as strict"
     };
     Finding { needed: false, ..found("openat2", works, detail.into()) }
+}
+
+fn sandbox(wired: &anyhow::Result<Wired>) -> Finding {
+    let wired = match wired {
+        Ok(wired) => wired,
+        Err(error) => {
+            return Finding { needed: false, ..found("sandbox", false, format!("{error:#}")) };
+        }
+    };
+    let words = |missing: &[Shortfall]| -> String {
+        let each = missing
+            .iter()
+            .map(|one| format!("; no {} here ({}): {}", one.what, one.why, one.remedy()));
+        each.collect()
+    };
+    match wired.runtime.probe_commands(&wired.session) {
+        Some(Ok((rung, missing))) => {
+            let what = match rung {
+                Rung::Namespaces => "commands run in namespaces of their own",
+                Rung::Landlock => {
+                    "commands run behind rules of the kernel, in the machine's own view"
+                }
+                Rung::None => "commands run as sinew does: nothing contains them",
+            };
+            let detail = format!("{rung}: {what}{}", words(&missing));
+            Finding { needed: false, ..found("sandbox", rung != Rung::None, detail) }
+        }
+        Some(Err(error)) => {
+            let hint = error.hint.as_deref().unwrap_or_default();
+            found("sandbox", false, format!("{}; {hint}", error.message))
+        }
+        None => {
+            Finding { needed: false, ..found("sandbox", false, "no place for sessions".into()) }
+        }
+    }
 }
 
 fn approvals(loaded: &Loaded) -> Finding {

@@ -4,7 +4,7 @@
 //! "nothing".
 #![expect(clippy::disallowed_methods, reason = "this is the one place that reads variables")]
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 /// `--root`: directories, separated by `:`.
@@ -33,6 +33,22 @@ const XDG_STATE_HOME: &str = "XDG_STATE_HOME";
 /// The person's home directory.
 const HOME: &str = "HOME";
 
+/// The person's shell.
+const SHELL: &str = "SHELL";
+/// `--require-sandbox`.
+pub const REQUIRE_SANDBOX: &str = "SINEW_REQUIRE_SANDBOX";
+/// Places of tools' caches that are elsewhere than in the home directory.
+const CACHES: [&str; 8] = [
+    "CARGO_HOME",
+    "RUSTUP_HOME",
+    "GOPATH",
+    "GOCACHE",
+    "XDG_CACHE_HOME",
+    "NVM_DIR",
+    "UV_CACHE_DIR",
+    "PIP_CACHE_DIR",
+];
+
 fn directory(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
 }
@@ -55,4 +71,19 @@ pub fn config_home() -> Option<PathBuf> {
 /// Returns the directory of state.
 pub fn state_home() -> Option<PathBuf> {
     directory(XDG_STATE_HOME).or_else(|| home().map(|home| home.join(".local/state")))
+}
+
+/// Returns the person's shell.
+pub fn shell() -> Option<PathBuf> {
+    directory(SHELL)
+}
+
+/// Returns the places of tools' caches that variables name.
+pub fn caches() -> impl Iterator<Item = PathBuf> {
+    CACHES.into_iter().filter_map(directory)
+}
+
+/// Returns every variable, for the environment of commands.
+pub fn all() -> impl Iterator<Item = (OsString, OsString)> {
+    std::env::vars_os()
 }

@@ -19,7 +19,7 @@ pub struct Options {
     /// The tool vocabulary to serve: `native` or `moltis`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dialect: Option<String>,
-    /// The tools to serve: `core`, `all`, `read`, `edit`, or names with `*`. Default: `core` over
+    /// The tools to serve: `core`, `all`, `read`, `edit`, `run`, or names with `*`. Default: `core` over
     /// MCP in the native dialect, else `all`. A word that means no tool is told as a warning, and
     /// as an error where a flag says it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -44,6 +44,9 @@ pub struct Options {
     /// How files are reached and changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<FilesOptions>,
+    /// How commands are run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunOptions>,
     /// The file tools and the policy, under the names of their published page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<ToolsOptions>,
@@ -82,6 +85,34 @@ pub struct FilesOptions {
     /// When a search stops and returns what it has, in milliseconds. Default: 20,000.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub search_timeout_ms: Option<u64>,
+}
+
+/// `[run]`: how commands are run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunOptions {
+    /// How commands are contained: `auto` (the strongest way that works here), `namespaces`,
+    /// `landlock` or `none`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<String>,
+    /// The weakest way that is good enough: `namespaces`, `landlock` or `none`. Where only weaker ones
+    /// work, no command runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub require_sandbox: Option<String>,
+    /// Whether commands may reach the network: all of it, or nothing but one another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<bool>,
+    /// Names of variables that commands get beside those that every command gets. Some, which make
+    /// programs run other code, are never passed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub env: Option<Vec<String>>,
+    /// Absolute paths of files and directories that commands do not see, beside those that hold
+    /// secrets by their name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hide: Option<Vec<PathBuf>>,
+    /// The most processes of one command, where the system can hold it to that: at least 301.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_processes: Option<u64>,
 }
 
 /// `[tools]`.

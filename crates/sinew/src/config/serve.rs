@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sinew_tool::{Effects, Tool};
 
 /// The words that stand for several tools.
-const WORDS: [&str; 4] = ["all", "core", "read", "edit"];
+const WORDS: [&str; 5] = ["all", "core", "read", "edit", "run"];
 
 /// Returns whether a word of `serve` means a tool.
 pub(crate) fn serves(word: &str, tool: &dyn Tool) -> bool {
@@ -15,6 +15,7 @@ pub(crate) fn serves(word: &str, tool: &dyn Tool) -> bool {
         "core" => tool.core(),
         "read" => effects.contains(Effects::OBSERVE),
         "edit" => effects.contains(Effects::CHANGE),
+        "run" => effects.contains(Effects::EXECUTE),
         pattern => sinew_guard::name_matches(pattern, tool.name()),
     }
 }
@@ -61,10 +62,10 @@ mod tests {
 
     #[test]
     fn words_that_mean_nothing_are_known_as_such() {
-        for word in ["all", "core", "read", "edit", "Read", "G*"] {
+        for word in ["all", "core", "read", "edit", "run", "Read", "G*"] {
             assert!(is_known(word), "{word}");
         }
-        for word in ["run", "web", "Raed", ""] {
+        for word in ["web", "Raed", ""] {
             assert!(!is_known(word), "{word}");
         }
     }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use sinew_guard::{LedgerSync, Profile, Resolver, Rules};
+use sinew_guard::{LedgerSync, Profile, Resolver, Rules, Rung};
 use sinew_runtime::Approvals;
 use sinew_tool::{BinaryPolicy, Dialect, FileSettings, HardLinks, Sync, call_id};
 
@@ -29,6 +29,21 @@ pub enum LedgerMode {
     Off,
 }
 
+/// How commands are run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunSettings {
+    /// The rungs that may be taken, the strongest first.
+    pub rungs: Vec<Rung>,
+    /// Whether commands may reach the network.
+    pub network: bool,
+    /// Names of variables that commands get too.
+    pub env: Vec<String>,
+    /// What commands do not see either.
+    pub hide: Vec<PathBuf>,
+    /// The most processes of one command.
+    pub max_processes: u64,
+}
+
 /// The configuration of one process.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -52,6 +67,8 @@ pub struct Settings {
     pub log: LogLevel,
     /// How paths are resolved.
     pub resolver: Resolver,
+    /// How commands are run.
+    pub run: RunSettings,
     /// Where calls are recorded.
     pub ledger: LedgerMode,
     /// The longest MCP message, in bytes.
@@ -134,6 +151,7 @@ impl Settings {
             session: session(options)?,
             log: word("log", options.log.as_ref(), &logs)?.unwrap_or(LogLevel::Warn),
             resolver: resolver(options)?,
+            run: run(options)?,
             ledger: word("ledger.mode", ledger.mode.as_ref(), &modes)?
                 .unwrap_or(LedgerMode::Sqlite(sync)),
             max_line_bytes: max_line_bytes.unwrap_or(8 * 1024 * 1024),
@@ -154,6 +172,46 @@ fn session(options: &Options) -> Result<Option<String>, ConfigError> {
         }
         session => Ok(session.clone()),
     }
+}
+
+/// The kernel allows no fewer in a namespace of processes.
+const MIN_PROCESSES: u64 = 301;
+
+fn run(options: &Options) -> Result<RunSettings, ConfigError> {
+    let run = options.run.clone().unwrap_or_default();
+    let all = Rung::ALL.map(|rung| (rung.as_str(), Some(rung)));
+    let rungs = [("auto", None)].into_iter().chain(all).collect::<Vec<_>>();
+    let wanted = word("run.sandbox", run.sandbox.as_ref(), &rungs)?.flatten();
+    let weakest = word("run.require_sandbox", run.require_sandbox.as_ref(), &all)?.flatten();
+    let weakest = weakest.unwrap_or(Rung::None);
+    if wanted.is_some_and(|wanted| wanted < weakest) {
+        return Err(ConfigError(format!(
+            "`run.sandbox` is weaker than `run.require_sandbox`, which is `{weakest}`"
+        )));
+    }
+    if let Some(path) = run.hide.iter().flatten().find(|path| !path.is_absolute()) {
+        return Err(ConfigError(format!(
+            "`run.hide` must hold absolute paths, not `{}`",
+            path.display()
+        )));
+    }
+    let max_processes = run.max_processes.unwrap_or(4_096);
+    if max_processes < MIN_PROCESSES {
+        return Err(ConfigError(format!(
+            "`run.max_processes` must be at least {MIN_PROCESSES}, not `{max_processes}`"
+        )));
+    }
+    let rungs = match wanted {
+        Some(wanted) => vec![wanted],
+        None => Rung::ALL.into_iter().filter(|rung| weakest <= *rung).collect(),
+    };
+    Ok(RunSettings {
+        rungs,
+        network: run.network.unwrap_or(false),
+        env: run.env.unwrap_or_default(),
+        hide: run.hide.unwrap_or_default(),
+        max_processes,
+    })
 }
 
 fn resolver(options: &Options) -> Result<Resolver, ConfigError> {
@@ -276,6 +334,11 @@ mod tests {
             ("[tools.fs]\ndeny_paths = [\"x/**\"]", "`tools.fs.deny_paths`"),
             ("[mcp]\nmax_line_bytes = 0", "`mcp.max_line_bytes`"),
             ("[files]\nglob_limit = 0", "`files.glob_limit`"),
+            ("[run]\nsandbox = \"box\"", "`run.sandbox`"),
+            ("[run]\nrequire_sandbox = \"auto\"", "`run.require_sandbox`"),
+            ("[run]\nsandbox = \"none\"\nrequire_sandbox = \"landlock\"", "`run.sandbox`"),
+            ("[run]\nhide = [\"x\"]", "`run.hide`"),
+            ("[run]\nmax_processes = 300", "`run.max_processes`"),
         ] {
             let error = resolve(toml).expect_err(toml).to_string();
             assert!(error.contains(named), "{toml}: {error}");

@@ -1,0 +1,378 @@
+//! Commands: started without copying this process, contained by the kernel, ended with all that they
+//! started.
+//!
+//! A session has one helper process, the **launcher**, which takes the containment once. For every
+//! command it makes a copy of itself, the **keeper**, which starts the command, ends whatever it left
+//! behind and says what became of it. sinew talks to both over sockets, so that each ends when sinew
+//! does, however that came. What a command writes goes through pipes to sinew, which follows it on a
+//! thread of its own.
+//!
+//! The helper is this very program, executed anew with an argument of its own: a program that embeds
+//! sinew hands its start over with [`helper_main`] first.
+
+mod capture;
+mod environment;
+mod keeper;
+mod kept;
+mod launcher;
+pub(crate) mod run;
+mod rung;
+mod sandbox;
+mod session;
+mod tree;
+mod wire;
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sinew_tool::{Contained, Exit, Kind, Shell, ToolError};
+
+use crate::rules::protected_at;
+use capture::{Captured, Keep, Ordered, Spool};
+use run::Ongoing;
+use session::{NoSession, Session};
+use wire::{Order, Policy};
+
+pub use environment::environment;
+pub use run::Caller;
+pub use rung::{Rung, Shortfall};
+
+/// The argument that makes a program the helper.
+const HELPER: &str = "--sinew-helper";
+
+/// The program that is executed as the helper of a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Helper(PathBuf);
+
+impl Helper {
+    /// Names a program that calls [`helper_main`] first in its `main`.
+    pub fn program(path: impl Into<PathBuf>) -> Self {
+        Self(path.into())
+    }
+}
+
+/// Becomes the helper where this process was started as one, and ends with it. Otherwise returns
+/// this program as one that can be the helper. Called first in `main`, before any thread starts.
+pub fn helper_main() -> Helper {
+    let mut args = std::env::args_os().skip(1);
+    if args.next().is_some_and(|first| first == HELPER) && args.next().is_none() {
+        let code = match rustix::stdio::stdin().try_clone_to_owned() {
+            Ok(line) => i32::from(launcher::serve(line).is_err()),
+            Err(_) => 1,
+        };
+        std::process::exit(code);
+    }
+    Helper(PathBuf::from("/proc/self/exe"))
+}
+
+/// How commands are run.
+#[derive(Debug, Clone)]
+pub struct CommandSettings {
+    /// The program that becomes the helper; without one no command runs.
+    pub helper: Option<Helper>,
+    /// The rungs that may be taken, the strongest first.
+    pub rungs: Vec<Rung>,
+    /// Where sessions keep their own files.
+    pub sessions: PathBuf,
+    /// Directories and files that commands do not see.
+    pub hidden: Vec<PathBuf>,
+    /// Directories that commands may change for themselves, for the length of a session.
+    pub caches: Vec<PathBuf>,
+    /// Whether commands may reach the network.
+    pub network: bool,
+    /// The environment of every command.
+    pub env: Vec<(OsString, OsString)>,
+    /// The user's shell, as the environment names it.
+    pub shell: Option<PathBuf>,
+    /// The most processes of one command, where that can be held.
+    pub max_processes: u64,
+}
+
+/// One command to run: everything is decided.
+#[derive(Debug, Clone)]
+pub(crate) struct Job {
+    pub(crate) program: PathBuf,
+    pub(crate) argv: Vec<OsString>,
+    pub(crate) env: Vec<(OsString, OsString)>,
+    pub(crate) cwd: PathBuf,
+    pub(crate) cwd_identity: (u64, u64),
+    pub(crate) stdin: Option<Vec<u8>>,
+    pub(crate) timeout: Option<Duration>,
+}
+
+/// The commands of a guard, by session.
+#[derive(Debug)]
+pub struct Commands {
+    settings: CommandSettings,
+    writable: Vec<PathBuf>,
+    sessions: Mutex<HashMap<String, Arc<Session>>>,
+    /// Where the last command of each session ended.
+    cwds: Mutex<HashMap<String, PathBuf>>,
+    background: Mutex<HashMap<String, InBackground>>,
+}
+
+/// The commands of a session that go on.
+#[derive(Debug, Default)]
+struct InBackground {
+    commands: Vec<Ongoing>,
+    /// How many were begun: no name is given twice.
+    n_begun: u32,
+}
+
+impl Commands {
+    /// Returns the commands of roots. Nothing is started before the first.
+    pub(crate) fn new(settings: CommandSettings, writable: Vec<PathBuf>) -> Self {
+        Self {
+            settings,
+            writable,
+            sessions: Mutex::default(),
+            cwds: Mutex::default(),
+            background: Mutex::default(),
+        }
+    }
+
+    /// Returns how the commands of a session are contained, opening it where it is not.
+    pub fn probe(&self, session: &str) -> Result<(Rung, Vec<Shortfall>), ToolError> {
+        let session = self.session(session)?;
+        Ok((session.rung, session.missing.clone()))
+    }
+
+    /// Returns the path of a shell.
+    fn shell(&self, shell: Shell) -> PathBuf {
+        let there = |path: &Path| rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok();
+        let posix = PathBuf::from("/bin/sh");
+        match shell {
+            Shell::Posix => posix,
+            Shell::User => {
+                let own = self.settings.shell.clone().filter(|own| {
+                    // Their languages are others.
+                    let name = own.file_name().unwrap_or_default();
+                    name != "fish" && name != "nu" && own.is_absolute() && there(own)
+                });
+                let bash = || self.find("bash").filter(|bash| there(bash));
+                own.or_else(bash).unwrap_or(posix)
+            }
+        }
+    }
+
+    /// Finds a program by its name in the directories of `PATH`, those beneath a root left out: a
+    /// repository must not choose what a name means.
+    fn find(&self, name: &str) -> Option<PathBuf> {
+        let path = self.settings.env.iter().find(|(name, _)| name == "PATH");
+        let path = path.map(|(_, path)| path.as_os_str()).unwrap_or_default();
+        std::env::split_paths(path)
+            .filter(|dir| dir.is_absolute())
+            .filter(|dir| !self.writable.iter().any(|root| dir.starts_with(root)))
+            .map(|dir| dir.join(name))
+            .find(|path| is_program(path))
+    }
+
+    /// Finds the program that a name means for a command that starts in a directory.
+    fn program(&self, name: &str, cwd: &Path, argument: &str) -> Result<PathBuf, ToolError> {
+        let found = if name.contains('/') {
+            Some(cwd.join(name)).filter(|path| is_program(path))
+        } else {
+            self.find(name)
+        };
+        found.ok_or_else(|| {
+            ToolError::new(
+                Kind::FileNotFound,
+                format!("argument `{argument}`: no such program: {name}"),
+            )
+            .hint("check the name; programs are looked for in PATH, outside the roots")
+        })
+    }
+
+    /// Runs a command to its end on this thread.
+    fn run(
+        &self,
+        session: &str,
+        job: &Job,
+        keep: Keep,
+        spool: &mut dyn Spool,
+        tell: &dyn Fn(u64),
+        started: &dyn Fn(&Ordered),
+    ) -> Result<(Captured, Contained), ToolError> {
+        let session = self.session(session)?;
+        let mut env = job.env.clone();
+        let temporary = match session.rung {
+            Rung::Namespaces => Some(PathBuf::from("/tmp")),
+            Rung::Landlock => Some(session.scratch().join("tmp")),
+            Rung::None => None,
+        };
+        if let Some(temporary) = temporary {
+            env.retain(|(name, _)| name != "TMPDIR");
+            env.push((OsString::from("TMPDIR"), temporary.into()));
+        }
+        let order = Order {
+            program: job.program.clone(),
+            argv: job.argv.clone(),
+            env,
+            cwd: job.cwd.clone(),
+            cwd_identity: job.cwd_identity,
+            grace_ms: GRACE_MS,
+        };
+        let stdin = job.stdin.as_deref().map(wire::in_memory).transpose().map_err(broken)?;
+        let ordered = session.order(&order, stdin).map_err(broken)?;
+        started(&ordered);
+        let captured = capture::follow(&ordered, keep, job.timeout, spool, tell).map_err(broken)?;
+        Ok((captured, self.containment(&session)))
+    }
+
+    fn containment(&self, session: &Session) -> Contained {
+        Contained {
+            rung: session.rung.as_str(),
+            missing: session.missing.iter().map(|one| one.what.clone()).collect(),
+            network: self.settings.network || session.rung == Rung::None,
+        }
+    }
+
+    /// Remembers where a session's last command ended; returns it where it is a new place in a root.
+    fn moved(&self, session: &str, cwd: PathBuf) -> Option<PathBuf> {
+        let inside = self.writable.iter().any(|root| cwd.starts_with(root));
+        if !inside {
+            return None;
+        }
+        let before = lock(&self.cwds).insert(session.to_owned(), cwd.clone());
+        let first = self.writable.first();
+        (before.as_ref().or(first) != Some(&cwd)).then_some(cwd)
+    }
+
+    /// Remembers a command that goes on; returns its name.
+    fn goes_on(&self, session: &str, mut ongoing: Ongoing) -> String {
+        let mut all = lock(&self.background);
+        let of = all.entry(session.to_owned()).or_default();
+        of.n_begun += 1;
+        let id = format!("b{}", of.n_begun);
+        ongoing.name(id.clone());
+        of.commands.push(ongoing);
+        id
+    }
+
+    /// Remembers how a command that went on ended.
+    fn ended(&self, session: &str, id: &str, ended: Option<(Exit, Duration)>) {
+        let mut all = lock(&self.background);
+        let of = all.get_mut(session).into_iter().flat_map(|of| &mut of.commands);
+        of.filter(|ongoing| ongoing.is(id)).for_each(|ongoing| ongoing.end(ended.clone()));
+    }
+
+    /// Returns the commands of a session that go on, and forgets those that ended once they are told.
+    fn background<T>(&self, session: &str, show: impl Fn(&Ongoing) -> T) -> Vec<T> {
+        let mut all = lock(&self.background);
+        let Some(of) = all.get_mut(session) else { return Vec::new() };
+        let shown = of.commands.iter().map(show).collect();
+        of.commands.retain(|ongoing| !ongoing.has_ended());
+        shown
+    }
+
+    /// Returns where the next command of a session starts.
+    pub(crate) fn cwd(&self, session: &str) -> Option<PathBuf> {
+        lock(&self.cwds).get(session).cloned()
+    }
+
+    /// Ends every command of every session.
+    pub(crate) fn close(&self) {
+        for (_, session) in lock(&self.sessions).drain() {
+            session.end();
+        }
+    }
+
+    /// Returns a session, opening it where it is not. One whose helper died is opened anew.
+    fn session(&self, name: &str) -> Result<Arc<Session>, ToolError> {
+        let mut sessions = lock(&self.sessions);
+        if let Some(session) = sessions.get(name).filter(|session| session.is_alive()) {
+            return Ok(Arc::clone(session));
+        }
+        let helper = self.settings.helper.as_ref().ok_or_else(no_helper)?;
+        let opened = Session::open(
+            helper,
+            &self.settings.rungs,
+            &self.settings.sessions,
+            |rung, scratch| self.policy(rung, scratch),
+        );
+        let session = Arc::new(opened.map_err(no_session)?);
+        sessions.insert(name.to_owned(), Arc::clone(&session));
+        Ok(session)
+    }
+
+    /// Returns the caches that are there, by real path. Those in a root can be written anyway.
+    fn caches(&self) -> Vec<PathBuf> {
+        let mut caches: Vec<PathBuf> = Vec::new();
+        let real = self.settings.caches.iter().filter_map(|path| real_directory(path));
+        for cache in real {
+            let in_another = |other: &PathBuf| cache.starts_with(other);
+            if !self.writable.iter().any(in_another) && !caches.iter().any(in_another) {
+                caches.push(cache);
+            }
+        }
+        caches
+    }
+
+    fn policy(&self, rung: Rung, scratch: &Path) -> Policy {
+        let settings = &self.settings;
+        Policy {
+            rung,
+            writable: self.writable.clone(),
+            hidden: settings.hidden.clone(),
+            fixed: self.writable.iter().flat_map(|root| protected_at(root)).collect(),
+            caches: self.caches(),
+            scratch: scratch.to_owned(),
+            network: settings.network,
+            limits: vec![(libc::RLIMIT_CORE, 0)],
+            max_processes: settings.max_processes,
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the guard may look at the system")]
+fn real_directory(path: &Path) -> Option<PathBuf> {
+    std::fs::canonicalize(path).ok().filter(|path| path.is_dir())
+}
+
+fn is_program(path: &Path) -> bool {
+    use rustix::fs::{Access, FileType, access, stat};
+    let is_file = |path| stat(path).is_ok_and(|s| FileType::from_raw_mode(s.st_mode).is_file());
+    access(path, Access::EXEC_OK).is_ok() && is_file(path)
+}
+
+/// How long processes have between the request to end and their end.
+const GRACE_MS: u64 = 200;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn no_helper() -> ToolError {
+    ToolError::new(Kind::Unavailable, "no command can be run here").hint(
+        "a program that embeds sinew calls `sinew::helper_main` first in its `main`, and gives the \
+         runtime what it returns",
+    )
+}
+
+fn broken(error: std::io::Error) -> ToolError {
+    ToolError::new(Kind::Unavailable, "the command could not be run: its helper process failed")
+        .hint("repeat the call; `sinew doctor` says what works here")
+        .source(error)
+}
+
+fn no_session(problem: NoSession) -> ToolError {
+    match problem {
+        NoSession::Helper(error) => broken(error),
+        NoSession::Weak(missing) => {
+            let words: Vec<String> =
+                missing.iter().map(|one| format!("{} ({})", one.what, one.why)).collect();
+            let remedy = missing.first().map_or("see `sinew doctor`", Shortfall::remedy);
+            ToolError::new(
+                Kind::Unavailable,
+                format!(
+                    "no command runs, since no sandbox that is strong enough works here: {}",
+                    words.join("; ")
+                ),
+            )
+            .hint(remedy)
+        }
+    }
+}

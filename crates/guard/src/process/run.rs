@@ -1,0 +1,524 @@
+//! The command of one call: from what the call names to what became of it.
+
+use std::cell::{Cell, RefCell};
+use std::ffi::OsString;
+use std::future::Future;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use futures_channel::oneshot;
+use rustix::io::Errno;
+use sinew_tool::{
+    Background, BoxFuture, Command, CommandLine, CommandTarget, Contained, Exit, FileError,
+    FileState, FileTarget, Finished, Kind, NoProcesses, Output, Processes, RunOptions, Targets,
+    ToolError,
+};
+
+use super::capture::{Became, Captured, Keep, Ordered, Spool};
+use super::kept::Kept;
+use super::wire::{self, End, Refusal};
+use super::{Commands, Job, environment};
+use crate::guard::Guard;
+use crate::resolve::Place;
+use crate::store::{Spooled, Store};
+
+/// The longest text that the system takes as one argument of a program, with its end.
+const MAX_ARGUMENT: usize = 128 * 1024;
+/// What is kept in memory of an output. Dialects show up to 200 KiB of the beginning of a stream.
+const KEEP: Keep = Keep { merged: (64 << 10, 64 << 10), stream: (400 << 10, 64 << 10) };
+/// What an output may store.
+const MAX_STORED: u64 = 1 << 30;
+
+/// The call that a command belongs to.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    /// The session, whose commands see one another.
+    pub session: String,
+    /// The call, which names the stored output.
+    pub call_id: String,
+    /// Where the whole output is stored, if it is.
+    pub store: Option<Store>,
+}
+
+/// Finds out what a command would execute.
+pub(crate) fn contain(
+    guard: &Guard,
+    command: Command,
+    place: Option<(&FileTarget, &Place)>,
+    cwd: &Path,
+) -> Result<CommandTarget, ToolError> {
+    let cwd = match place {
+        Some((target, place)) if place.is_directory() => target.path.clone(),
+        Some((target, _)) => {
+            let error = match target.state {
+                FileState::Missing => FileError::Missing,
+                FileState::Found(_) => FileError::NotDirectory,
+            };
+            let shown = target.claim.path.clone().unwrap_or_default();
+            return Err(about(target.claim.argument, error.about(&shown)));
+        }
+        None => cwd.to_owned(),
+    };
+    let commands = guard.commands.as_ref().ok_or_else(super::no_helper)?;
+    let (program, argv) = match &command.line {
+        CommandLine::Shell(shell, text) => {
+            check_text(&command, text)?;
+            let path = commands.shell(*shell);
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            (path, vec![name, String::from("-c"), prepared(text)])
+        }
+        CommandLine::Argv(argv) => {
+            argv.iter().try_for_each(|arg| check_text(&command, arg))?;
+            let name = argv
+                .first()
+                .filter(|name| !name.is_empty())
+                .ok_or_else(|| ToolError::argument(command.argument, "is empty; name a program"))?;
+            (commands.program(name, &cwd, command.argument)?, argv.clone())
+        }
+    };
+    Ok(CommandTarget { command, program, argv, cwd })
+}
+
+fn about(argument: &str, error: ToolError) -> ToolError {
+    let message = format!("argument `{argument}`: {}", error.message);
+    ToolError { message: message.into(), ..error }
+}
+
+/// Refuses a text that cannot be an argument of a program.
+fn check_text(command: &Command, text: &str) -> Result<(), ToolError> {
+    if text.contains('\0') {
+        return Err(ToolError::argument(
+            command.argument,
+            "holds a NUL byte, which no program takes",
+        ));
+    }
+    if MAX_ARGUMENT <= text.len() {
+        return Err(ToolError::argument(
+            command.argument,
+            format!("has {} bytes, and the system takes {} at once", text.len(), MAX_ARGUMENT - 1),
+        )
+        .hint("write it to a file and run that"));
+    }
+    if matches!(command.line, CommandLine::Shell(..)) && text.trim().is_empty() {
+        return Err(ToolError::argument(command.argument, "is empty; name a command"));
+    }
+    Ok(())
+}
+
+/// Returns a text so that the shell stays until its end: one that executes its last program in its own
+/// place would end where that program went.
+fn prepared(text: &str) -> String {
+    format!("trap : 0; {text}")
+}
+
+/// Returns the processes of a cleared call.
+pub(crate) fn processes(
+    guard: &Guard,
+    targets: &Arc<Targets>,
+    caller: Option<&Caller>,
+) -> Result<Arc<dyn Processes>, ToolError> {
+    let (Some(commands), Some(target), Some(caller)) = (&guard.commands, &targets.command, caller)
+    else {
+        return Ok(Arc::new(NoProcesses));
+    };
+    let identity = targets.files.first().and_then(|target| match &target.state {
+        FileState::Found(meta) => Some((meta.identity.device, meta.identity.inode)),
+        FileState::Missing => None,
+    });
+    let identity = identity.ok_or_else(|| {
+        ToolError::new(Kind::ExecutionFailed, "the command names no directory to start in")
+    })?;
+    Ok(Arc::new(Cleared {
+        commands: Arc::clone(commands),
+        target: target.clone(),
+        identity,
+        caller: caller.clone(),
+    }))
+}
+
+/// The command of a cleared call.
+#[derive(Debug)]
+struct Cleared {
+    commands: Arc<Commands>,
+    target: CommandTarget,
+    identity: (u64, u64),
+    caller: Caller,
+}
+
+impl Cleared {
+    fn job(&self, options: &RunOptions) -> Job {
+        let mut env: Vec<(OsString, OsString)> = self.commands.settings.env.clone();
+        let added = options.env.iter().filter(|(name, _)| !environment::never(name.as_ref()));
+        env.extend(added.map(|(name, value)| (name.into(), value.into())));
+        Job {
+            program: self.target.program.clone(),
+            argv: self.target.argv.iter().map(OsString::from).collect(),
+            env,
+            cwd: self.target.cwd.clone(),
+            cwd_identity: self.identity,
+            stdin: options.stdin.clone(),
+            timeout: Some(options.timeout),
+        }
+    }
+}
+
+impl Processes for Cleared {
+    fn run(&self, options: RunOptions) -> BoxFuture<'static, Result<Finished, ToolError>> {
+        let job = self.job(&options);
+        let (commands, caller) = (Arc::clone(&self.commands), self.caller.clone());
+        let keeps_cwd = self.target.command.keeps_cwd;
+        let stop = Stop::default();
+        let (done, finished) = oneshot::channel();
+        let (there, progress) = (stop.clone(), options.progress.clone());
+        let above = options.store_above;
+        let work = move || {
+            let result = follow(&commands, &caller, &job, keeps_cwd, above, &there, &progress);
+            // Whoever stopped waiting wants nothing to know.
+            let _ = done.send(result);
+        };
+        let started = thread::Builder::new().name(String::from("command")).spawn(work);
+        Box::pin(async move {
+            started.map_err(no_thread)?;
+            let kill = KillOnDrop(stop.clone());
+            let mut finished = pin!(finished);
+            let mut cancelled = pin!(options.cancel.cancelled());
+            let mut is_cancelled = false;
+            let result = std::future::poll_fn(|cx| {
+                if !is_cancelled && cancelled.as_mut().poll(cx).is_ready() {
+                    is_cancelled = true;
+                    stop.send(wire::Command::Stop);
+                }
+                finished.as_mut().poll(cx)
+            })
+            .await;
+            std::mem::forget(kill);
+            let mut finished = result.unwrap_or_else(|_| {
+                Err(ToolError::new(Kind::ExecutionFailed, "the command was lost"))
+            })?;
+            if is_cancelled {
+                finished.exit = Exit::Cancelled;
+            }
+            Ok(finished)
+        })
+    }
+
+    fn begin(&self, options: RunOptions) -> BoxFuture<'static, Result<String, ToolError>> {
+        let job = Job { timeout: None, ..self.job(&options) };
+        let (commands, caller) = (Arc::clone(&self.commands), self.caller.clone());
+        let command = match &self.target.command.line {
+            CommandLine::Shell(_, text) => text.clone(),
+            CommandLine::Argv(argv) => argv.join(" "),
+        };
+        let (begun, has_begun) = oneshot::channel();
+        let work = move || go_on(&commands, &caller, &job, command, begun);
+        let started = thread::Builder::new().name(String::from("background")).spawn(work);
+        Box::pin(async move {
+            started.map_err(no_thread)?;
+            has_begun.await.unwrap_or_else(|_| {
+                Err(ToolError::new(Kind::ExecutionFailed, "the command was lost"))
+            })
+        })
+    }
+
+    fn background(&self) -> Vec<Background> {
+        self.commands.background(&self.caller.session, Ongoing::show)
+    }
+}
+
+fn no_thread(error: std::io::Error) -> ToolError {
+    ToolError::new(Kind::LimitReached, "no thread is left to follow the command").source(error)
+}
+
+/// A command that goes on in the background.
+#[derive(Debug)]
+pub(super) struct Ongoing {
+    id: String,
+    command: String,
+    since: Instant,
+    stored: Option<String>,
+    /// How it ended and how long it ran, once it did.
+    ended: Option<(Exit, Duration)>,
+}
+
+impl Ongoing {
+    fn show(&self) -> Background {
+        Background {
+            id: self.id.clone(),
+            command: self.command.clone(),
+            duration: self.ended.as_ref().map_or(self.since.elapsed(), |(_, lasted)| *lasted),
+            stored: self.stored.clone(),
+            exit: self.ended.as_ref().map(|(exit, _)| exit.clone()),
+        }
+    }
+}
+
+/// Begins a command that goes on, and follows it to its end.
+fn go_on(
+    commands: &Commands,
+    caller: &Caller,
+    job: &Job,
+    command: String,
+    begun: oneshot::Sender<Result<String, ToolError>>,
+) {
+    // Whatever it writes is stored from the first byte on, since nobody waits for it.
+    let mut spool = ToStore::above(caller, (0, 0));
+    spool.begin();
+    let stored = spool.path();
+    let begun = Cell::new(Some(begun));
+    let id = RefCell::new(String::new());
+    let result = commands.run(&caller.session, job, KEEP, &mut spool, &|_| {}, &|_| {
+        let ongoing = Ongoing {
+            id: String::new(),
+            command: command.clone(),
+            since: Instant::now(),
+            stored: stored.clone(),
+            ended: None,
+        };
+        let name = commands.goes_on(&caller.session, ongoing);
+        id.replace(name.clone());
+        if let Some(begun) = begun.take() {
+            let _ = begun.send(Ok(name));
+        }
+    });
+    let ended = match result {
+        Ok((captured, _)) => {
+            let lasted = captured.duration;
+            let exit = match captured.became {
+                Became::Ended { end: End::Code(code), .. } => Exit::Code(code),
+                Became::Ended { end: End::Signal(signal), .. } => Exit::Signal(signal),
+                Became::NotStarted(_, number) => Exit::NotStarted(words(number)),
+                Became::Lost => Exit::Signal(9),
+            };
+            Some((exit, lasted))
+        }
+        Err(error) => {
+            if let Some(begun) = begun.take() {
+                let _ = begun.send(Err(error));
+            }
+            None
+        }
+    };
+    commands.ended(&caller.session, &id.borrow(), ended);
+}
+
+impl Ongoing {
+    pub(super) fn name(&mut self, id: String) {
+        self.id = id;
+    }
+
+    pub(super) fn is(&self, id: &str) -> bool {
+        self.id == id
+    }
+
+    pub(super) fn end(&mut self, ended: Option<(Exit, Duration)>) {
+        self.ended = Some(ended.unwrap_or((Exit::Signal(9), self.since.elapsed())));
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.is_some()
+    }
+}
+
+/// Ends a command from another thread: now, or as soon as it began.
+#[derive(Debug, Clone, Default)]
+struct Stop(Arc<Mutex<StopState>>);
+
+#[derive(Debug, Default)]
+struct StopState {
+    line: Option<OwnedFd>,
+    wanted: Option<wire::Command>,
+}
+
+impl Stop {
+    fn began(&self, ordered: &Ordered) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.line = ordered.line.try_clone().ok();
+        if let (Some(line), Some(wanted)) = (&state.line, state.wanted) {
+            let _ = wire::send(line, &wanted, &[]);
+        }
+    }
+
+    fn ended(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).line = None;
+    }
+
+    fn send(&self, command: wire::Command) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.wanted = Some(command);
+        if let Some(line) = &state.line {
+            let _ = wire::send(line, &command, &[]);
+        }
+    }
+}
+
+/// Ends the command of a call that nobody waits for any more.
+struct KillOnDrop(Stop);
+
+impl Drop for KillOnDrop {
+    fn drop(&mut self) {
+        self.0.send(wire::Command::Kill);
+    }
+}
+
+/// Follows the command to its end.
+fn follow(
+    commands: &Commands,
+    caller: &Caller,
+    job: &Job,
+    keeps_cwd: bool,
+    above: (u64, u64),
+    stop: &Stop,
+    progress: &sinew_tool::Progress,
+) -> Result<Finished, ToolError> {
+    let mut spool = ToStore::above(caller, above);
+    let captured = commands.run(
+        &caller.session,
+        job,
+        KEEP,
+        &mut spool,
+        &|n| progress.report(n, "bytes of output"),
+        &|ordered| stop.began(ordered),
+    );
+    stop.ended();
+    let (captured, contained) = captured?;
+    let stored = spool.path();
+    finished(commands, caller, captured, contained, keeps_cwd, stored)
+}
+
+fn finished(
+    commands: &Commands,
+    caller: &Caller,
+    captured: Captured,
+    contained: Contained,
+    keeps_cwd: bool,
+    stored: Option<String>,
+) -> Result<Finished, ToolError> {
+    let (exit, n_left, cwd) = match captured.became {
+        Became::Ended { out_of_time: true, n_left, cwd, .. } => (Exit::TimedOut, n_left, cwd),
+        Became::Ended { end: End::Code(code), n_left, cwd, .. } => (Exit::Code(code), n_left, cwd),
+        Became::Ended { end: End::Signal(signal), n_left, cwd, .. } => {
+            (Exit::Signal(signal), n_left, cwd)
+        }
+        Became::NotStarted(Refusal::Program, number) => (Exit::NotStarted(words(number)), 0, None),
+        Became::NotStarted(Refusal::Directory, _) => {
+            return Err(ToolError::new(
+                Kind::Stale,
+                "the working directory is not the one any more that was looked at",
+            )
+            .hint("repeat the call"));
+        }
+        Became::NotStarted(Refusal::Containment, number) => {
+            return Err(ToolError::new(
+                Kind::Unavailable,
+                format!("the command could not be contained, so it did not run: {}", words(number)),
+            )
+            .hint("`sinew doctor` says what works here"));
+        }
+        Became::Lost => {
+            return Err(ToolError::new(
+                Kind::ExecutionFailed,
+                "the process that watched the command was ended, and the command with it",
+            )
+            .hint("a command that ends processes must not end those that it did not start"));
+        }
+    };
+    let cwd =
+        if keeps_cwd { cwd.and_then(|cwd| commands.moved(&caller.session, cwd)) } else { None };
+    Ok(Finished {
+        exit,
+        duration: captured.duration,
+        merged: output(captured.merged),
+        stdout: output(captured.stdout),
+        stderr: output(captured.stderr),
+        stored,
+        n_left,
+        cwd,
+        contained,
+    })
+}
+
+fn words(number: i32) -> String {
+    let text = std::io::Error::from_raw_os_error(number).to_string().to_lowercase();
+    text.split(" (os error").next().unwrap_or_default().to_owned()
+}
+
+fn output(kept: Kept) -> Output {
+    let (head, tail, total) = kept.into_parts();
+    Output { head, tail, total }
+}
+
+/// The whole output on its way to the store, once it is more than a reply shows.
+struct ToStore<'a> {
+    caller: &'a Caller,
+    max_bytes: usize,
+    max_lines: u64,
+    n_lines: u64,
+    head: Vec<u8>,
+    file: Spooling,
+    stored: u64,
+}
+
+enum Spooling {
+    NotYet,
+    To(Spooled),
+    Failed,
+}
+
+impl<'a> ToStore<'a> {
+    fn above(caller: &'a Caller, (max_bytes, max_lines): (u64, u64)) -> Self {
+        Self {
+            caller,
+            max_bytes: usize::try_from(max_bytes).unwrap_or(usize::MAX),
+            max_lines,
+            n_lines: 0,
+            head: Vec::new(),
+            file: Spooling::NotYet,
+            stored: 0,
+        }
+    }
+
+    /// Begins to store, with what came so far.
+    fn begin(&mut self) {
+        let head = std::mem::take(&mut self.head);
+        self.stored = head.len() as u64;
+        let begun = self.caller.store.as_ref().ok_or(Errno::NOENT).and_then(|store| {
+            let mut file = store.begin(&self.caller.call_id)?;
+            file.write(&head)?;
+            Ok(file)
+        });
+        self.file = begun.map_or(Spooling::Failed, Spooling::To);
+    }
+
+    /// Returns the path of what is stored, relative to the first root.
+    fn path(&self) -> Option<String> {
+        match &self.file {
+            Spooling::To(file) => Some(file.path()),
+            Spooling::NotYet | Spooling::Failed => None,
+        }
+    }
+}
+
+impl Spool for ToStore<'_> {
+    fn write(&mut self, bytes: &[u8]) {
+        if let Spooling::NotYet = self.file {
+            self.n_lines += memchr::memchr_iter(b'\n', bytes).count() as u64;
+            if self.head.len() + bytes.len() <= self.max_bytes && self.n_lines <= self.max_lines {
+                self.head.extend_from_slice(bytes);
+                return;
+            }
+            self.begin();
+        }
+        if let Spooling::To(file) = &mut self.file
+            && self.stored < MAX_STORED
+        {
+            self.stored += bytes.len() as u64;
+            if file.write(bytes).is_err() {
+                self.file = Spooling::Failed;
+            }
+        }
+    }
+}

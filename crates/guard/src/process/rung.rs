@@ -1,0 +1,86 @@
+//! How strongly commands are contained: the rungs, and what keeps this machine from a higher one.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A way to contain commands. The order is the order of strength.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Rung {
+    /// Commands can do what sinew can do.
+    None,
+    /// Rules of the kernel on files, and a filter of system calls.
+    Landlock,
+    /// Namespaces of their own beside both.
+    Namespaces,
+}
+
+impl Rung {
+    /// Every rung, the strongest first.
+    pub const ALL: [Self; 3] = [Self::Namespaces, Self::Landlock, Self::None];
+
+    /// Returns the word of configuration and replies.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Landlock => "landlock",
+            Self::Namespaces => "namespaces",
+        }
+    }
+
+    /// Returns the rung of a word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|rung| rung.as_str() == word)
+    }
+
+    /// Returns whether commands are so far apart from the rest of the machine that those without a
+    /// network may run unasked where the rules say so.
+    pub fn is_strong(self) -> bool {
+        self == Self::Namespaces
+    }
+}
+
+impl fmt::Display for Rung {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Something that this machine does not give, and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shortfall {
+    /// What is missing, in a word or two.
+    pub what: String,
+    /// Why, as the system says it.
+    pub why: String,
+}
+
+impl Shortfall {
+    pub(super) fn new(what: &str, why: impl fmt::Display) -> Self {
+        Self { what: what.to_owned(), why: why.to_string() }
+    }
+
+    /// Returns what the person in charge can do.
+    pub fn remedy(&self) -> &'static str {
+        match self.what.as_str() {
+            "namespaces" => {
+                "allow unprivileged user namespaces: `sysctl kernel.unprivileged_userns_clone=1` on \
+                 Debian, `sysctl kernel.apparmor_restrict_unprivileged_userns=0` on Ubuntu, a seccomp \
+                 profile that allows `unshare` and `mount` in containers"
+            }
+            "landlock" => {
+                "use a kernel of 5.13 or later with `landlock` in its list of security modules \
+                 (`lsm=` on the kernel's command line)"
+            }
+            "seccomp" => "use a kernel with CONFIG_SECCOMP_FILTER",
+            "own /proc" => {
+                "give the container an unmasked /proc (`--security-opt systempaths=unconfined`); until \
+                 then commands see the processes of the machine"
+            }
+            "bound of processes" => {
+                "run sinew as another user than root, or on Linux 6.14 or later with namespaces"
+            }
+            _ => "see `sinew doctor`",
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! The system calls that commands have no need of and attackers have.
+//!
+//! A call that is closed here fails: with `ENOSYS` where programs know how to go on without it, with
+//! `EPERM` where the arguments decide. Programs for another architecture of the same kernel are
+//! ended, since they would number their calls otherwise.
+
+use std::collections::BTreeMap;
+
+use libc::{c_long, sock_filter};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch,
+};
+
+use crate::process::rung::Shortfall;
+
+/// Which sockets commands may make, where they may not reach the network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sockets {
+    /// Those of the Internet and of this machine: the namespace keeps them inside.
+    Open,
+    /// None but pairs: nothing else keeps them inside.
+    Closed,
+}
+
+/// Calls that programs go on without.
+const UNKNOWN: &[c_long] = &[
+    // Another way to make calls, past every filter.
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    // Its flags lie in memory, where no filter sees them; programs fall back to `clone`.
+    libc::SYS_clone3,
+    // Other processes' memory and descriptors.
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_process_madvise,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_kcmp,
+    // Namespaces and mounts.
+    libc::SYS_unshare,
+    libc::SYS_setns,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_open_tree,
+    libc::SYS_move_mount,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_mount_setattr,
+    // Files by other means than their names.
+    libc::SYS_name_to_handle_at,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_fanotify_init,
+    // Parts of the kernel with a history of holes, or with power over the machine.
+    libc::SYS_bpf,
+    libc::SYS_userfaultfd,
+    libc::SYS_perf_event_open,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_keyctl,
+    libc::SYS_kexec_load,
+    libc::SYS_kexec_file_load,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_reboot,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_acct,
+    libc::SYS_quotactl,
+    libc::SYS_vhangup,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+];
+
+/// The namespaces that `clone` makes.
+const NAMESPACES: &[i32] = &[
+    libc::CLONE_NEWUSER,
+    libc::CLONE_NEWNS,
+    libc::CLONE_NEWPID,
+    libc::CLONE_NEWNET,
+    libc::CLONE_NEWIPC,
+    libc::CLONE_NEWUTS,
+    libc::CLONE_NEWCGROUP,
+];
+
+/// Returns the filters of commands.
+pub(super) fn closed(network: bool, sockets: Sockets) -> Result<Vec<Vec<sock_filter>>, Shortfall> {
+    let missing = |error: String| Shortfall::new("seccomp", error);
+    let unknown = UNKNOWN.iter().map(|&call| (call, Vec::new())).collect();
+    let refused = refused(network, sockets).map_err(|error| missing(error.to_string()))?;
+    [(unknown, libc::ENOSYS), (refused, libc::EPERM)]
+        .into_iter()
+        .map(|(rules, errno)| program(rules, errno).map_err(missing))
+        .collect()
+}
+
+/// Returns the calls that are refused by their arguments.
+fn refused(
+    network: bool,
+    sockets: Sockets,
+) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendError> {
+    use SeccompCmpArgLen::Dword;
+    let mut rules = BTreeMap::new();
+    let clone = NAMESPACES
+        .iter()
+        .map(|&flag| {
+            let flag = u64::from(flag.cast_unsigned());
+            let set = SeccompCondition::new(0, Dword, SeccompCmpOp::MaskedEq(flag), flag)?;
+            SeccompRule::new(vec![set])
+        })
+        .collect::<Result<_, _>>()?;
+    rules.insert(libc::SYS_clone, clone);
+    // Typing into the terminal of somebody else.
+    let ioctl = [libc::TIOCSTI, libc::TIOCLINUX]
+        .into_iter()
+        .map(|request| {
+            let is = SeccompCondition::new(1, Dword, SeccompCmpOp::Eq, request)?;
+            SeccompRule::new(vec![is])
+        })
+        .collect::<Result<_, _>>()?;
+    rules.insert(libc::SYS_ioctl, ioctl);
+    let families: &[i32] = match (network, sockets) {
+        (true, _) | (false, Sockets::Open) => &[libc::AF_UNIX, libc::AF_INET, libc::AF_INET6],
+        (false, Sockets::Closed) => &[],
+    };
+    let other = families
+        .iter()
+        .map(|&family| {
+            SeccompCondition::new(0, Dword, SeccompCmpOp::Ne, u64::from(family.cast_unsigned()))
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    let socket = if other.is_empty() { Vec::new() } else { vec![SeccompRule::new(other)?] };
+    rules.insert(libc::SYS_socket, socket);
+    Ok(rules)
+}
+
+/// Returns a program that answers these calls with an error and lets all others through.
+fn program(rules: BTreeMap<i64, Vec<SeccompRule>>, errno: i32) -> Result<Vec<sock_filter>, String> {
+    let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(|error| error.to_string())?;
+    let answer = SeccompAction::Errno(errno.cast_unsigned());
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, answer, arch)
+        .map_err(|error| error.to_string())?;
+    let program = BpfProgram::try_from(filter).map_err(|error| error.to_string())?;
+    Ok(program
+        .into_iter()
+        .map(|step| sock_filter { code: step.code, jt: step.jt, jf: step.jf, k: step.k })
+        .collect())
+}

@@ -1,0 +1,290 @@
+//! What commands see of the file system.
+//!
+//! Everything can be read and nothing changed, but for the roots. On top lie a `/dev` with harmless
+//! devices, a `/tmp` of the session's own, overlays that keep what tools write to their caches to the
+//! session, and empty places instead of what is hidden. The system's own mounts stay where they are
+//! beneath: what lies under a mount cannot be uncovered without rights that no command has.
+#![expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, mount, mount_bind, mount_bind_recursive, mount_change,
+    mount_move, mount_remount,
+};
+
+use crate::process::wire::Policy;
+
+/// Devices that commands may use.
+const DEVICES: &[&str] = &["null", "zero", "full", "random", "urandom", "tty"];
+
+/// Places of running services: their sockets would lead out.
+const SERVICES: &[&str] = &["/run", "/var/run"];
+
+/// Parts of those places that programs need, and that hold no socket.
+const KEPT_OF_SERVICES: &[&str] =
+    &["/run/current-system", "/run/opengl-driver", "/run/systemd/resolve"];
+
+/// Returns the sockets that have a path now: behind each of them waits a program of the machine.
+pub(super) fn sockets() -> Vec<PathBuf> {
+    let table = fs::read("/proc/self/net/unix").unwrap_or_default();
+    let path = |line: &[u8]| {
+        let start = line.iter().position(|byte| *byte == b'/')?;
+        Some(PathBuf::from(OsString::from_vec(line.get(start..)?.to_vec())))
+    };
+    let is_socket =
+        |path: &PathBuf| fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket());
+    table.split(|byte| *byte == b'\n').skip(1).filter_map(path).filter(is_socket).collect()
+}
+
+/// Lays out the mounts of a session.
+pub(super) fn lay_out(policy: &Policy, sockets: &[PathBuf]) -> io::Result<()> {
+    let alone = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    mount_change("/", alone)?;
+    // Everything that is needed later is held before anything covers it.
+    let writable = held(&policy.writable)?;
+    let kept = held_where_there(KEPT_OF_SERVICES.iter().map(Path::new));
+    let temporary = hold(&policy.scratch.join("tmp"))?;
+    let empty_dir = hold(&policy.scratch.join("empty"))?;
+    let empty_file = hold(&policy.scratch.join("empty.file"))?;
+    read_only()?;
+    overlay_caches(policy);
+    devices()?;
+    for place in SERVICES {
+        if is_real_dir(Path::new(place)) {
+            mount("tmpfs", *place, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, None)?;
+        }
+    }
+    for (path, handle) in &kept {
+        place(path, handle)?;
+    }
+    for there in ["/tmp", "/var/tmp"] {
+        if is_real_dir(Path::new(there)) {
+            bind(&temporary, Path::new(there))?;
+        }
+    }
+    for (path, handle) in &writable {
+        place(path, handle)?;
+    }
+    let outside = |socket: &&PathBuf| !policy.writable.iter().any(|root| socket.starts_with(root));
+    for path in sockets.iter().filter(outside).chain(&policy.hidden) {
+        hide(path, &empty_dir, &empty_file)?;
+    }
+    for path in &policy.fixed {
+        fix(path)?;
+    }
+    Ok(())
+}
+
+/// A place that is held, by path.
+type Held = (PathBuf, OwnedFd);
+
+fn held(paths: &[PathBuf]) -> io::Result<Vec<Held>> {
+    paths.iter().map(|path| Ok((path.clone(), hold(path)?))).collect()
+}
+
+fn held_where_there<'a>(paths: impl Iterator<Item = &'a Path>) -> Vec<Held> {
+    paths.filter_map(|path| Some((path.to_owned(), hold(path).ok()?))).collect()
+}
+
+fn hold(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH.union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
+    openat(CWD, path, flags, Mode::empty())
+        .map_err(|errno| io::Error::other(format!("{}: {errno}", path.display())))
+}
+
+/// Returns the name by which a held place can be mounted elsewhere.
+fn name_of(handle: &OwnedFd) -> String {
+    format!("/proc/self/fd/{}", handle.as_raw_fd())
+}
+
+/// Shows a held place, with all that is mounted in it, at a path that may have been covered.
+fn place(path: &Path, handle: &OwnedFd) -> io::Result<()> {
+    if !is_dir(path) {
+        fs::create_dir_all(path)?;
+    }
+    mount_bind_recursive(name_of(handle), path)?;
+    make_writable(path)
+}
+
+fn bind(handle: &OwnedFd, path: &Path) -> io::Result<()> {
+    mount_bind(name_of(handle), path)?;
+    make_writable(path)
+}
+
+fn make_writable(path: &Path) -> io::Result<()> {
+    let flags = flags_of(path).unwrap_or(MountFlags::empty());
+    Ok(mount_remount(path, with_bind((flags - MountFlags::RDONLY) | MountFlags::NOSUID), "")?)
+}
+
+/// Makes every mount read-only, and programs with more rights than their user none.
+fn read_only() -> io::Result<()> {
+    for (path, flags) in mounted()? {
+        let flags = with_bind(flags | MountFlags::RDONLY | MountFlags::NOSUID);
+        match mount_remount(&path, flags, "") {
+            // Covered by another mount, or of a file system that nobody can write.
+            Ok(())
+            | Err(
+                rustix::io::Errno::INVAL | rustix::io::Errno::NOENT | rustix::io::Errno::ACCESS,
+            ) => {}
+            Err(errno) => {
+                return Err(io::Error::other(format!("{}: {errno}", path.display())));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn with_bind(flags: MountFlags) -> MountFlags {
+    flags | MountFlags::BIND
+}
+
+/// Returns every mount with the flags that must not be lost when it is changed.
+fn mounted() -> io::Result<Vec<(PathBuf, MountFlags)>> {
+    let table = fs::read("/proc/self/mountinfo")?;
+    Ok(table.split(|byte| *byte == b'\n').filter_map(line).collect())
+}
+
+/// Reads a line of the table of mounts: the fifth field is the path, the sixth its options.
+fn line(line: &[u8]) -> Option<(PathBuf, MountFlags)> {
+    let mut fields = line.split(|byte| *byte == b' ');
+    let path = unescaped(fields.nth(4)?);
+    let options = std::str::from_utf8(fields.next()?).ok()?;
+    let flags = options.split(',').filter_map(flag).fold(MountFlags::empty(), |all, one| all | one);
+    Some((path, flags))
+}
+
+fn flag(option: &str) -> Option<MountFlags> {
+    Some(match option {
+        "ro" => MountFlags::RDONLY,
+        "nosuid" => MountFlags::NOSUID,
+        "nodev" => MountFlags::NODEV,
+        "noexec" => MountFlags::NOEXEC,
+        "noatime" => MountFlags::NOATIME,
+        "nodiratime" => MountFlags::NODIRATIME,
+        "relatime" => MountFlags::RELATIME,
+        _ => return None,
+    })
+}
+
+/// Returns a path of the table without its octal escapes.
+fn unescaped(field: &[u8]) -> PathBuf {
+    let mut path = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let [first, after @ ..] = rest {
+        let code = after.get(..3).filter(|_| *first == b'\\');
+        let byte =
+            code.and_then(|code| u8::from_str_radix(std::str::from_utf8(code).ok()?, 8).ok());
+        path.push(byte.unwrap_or(*first));
+        rest = if byte.is_some() { after.get(3..).unwrap_or_default() } else { after };
+    }
+    PathBuf::from(OsString::from_vec(path))
+}
+
+/// Returns the flags of the mount that shows a path.
+fn flags_of(path: &Path) -> Option<MountFlags> {
+    mounted().ok()?.into_iter().rev().find(|(at, _)| at == path).map(|(_, flags)| flags)
+}
+
+/// Lets commands change the caches of tools for themselves. Where the file system allows no overlay
+/// they stay read-only.
+fn overlay_caches(policy: &Policy) {
+    for (n, cache) in policy.caches.iter().enumerate() {
+        let above = policy.scratch.join(format!("cache-{n}"));
+        let (changes, work) = (above.join("changes"), above.join("work"));
+        if fs::create_dir_all(&changes).and_then(|()| fs::create_dir_all(&work)).is_err() {
+            continue;
+        }
+        let Some(data) = overlay_options(cache, &changes, &work) else { continue };
+        let data = std::ffi::CString::new(data).unwrap_or_default();
+        let flags = MountFlags::NOSUID | MountFlags::NODEV;
+        let _ = mount("overlay", cache, "overlay", flags, Some(&*data));
+    }
+}
+
+/// Returns the options of an overlay. A comma or a colon in a path would mean something there.
+fn overlay_options(lower: &Path, changes: &Path, work: &Path) -> Option<Vec<u8>> {
+    let mut data = Vec::new();
+    for (name, path) in [("lowerdir", lower), ("upperdir", changes), ("workdir", work)] {
+        let path = path.as_os_str().as_bytes();
+        if path.iter().any(|byte| b",:\\".contains(byte)) {
+            return None;
+        }
+        data.extend(name.bytes().chain([b'=']).chain(path.iter().copied()).chain([b',']));
+    }
+    data.extend(b"userxattr");
+    Some(data)
+}
+
+/// Puts a `/dev` with harmless devices in the place of the machine's.
+fn devices() -> io::Result<()> {
+    let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
+    // It is made ready beside, because the machine's own devices are shown in it.
+    let beside = Path::new("/tmp");
+    // In a directory that everybody may write, the kernel lets nobody open another's device anew.
+    mount("tmpfs", beside, "tmpfs", flags, Some(c"mode=0755"))?;
+    for device in DEVICES {
+        let there = Path::new("/dev").join(device);
+        if fs::symlink_metadata(&there).is_ok() {
+            fs::write(beside.join(device), "")?;
+            mount_bind(&there, beside.join(device))?;
+        }
+    }
+    for (name, target) in [
+        ("fd", "/proc/self/fd"),
+        ("stdin", "/proc/self/fd/0"),
+        ("stdout", "/proc/self/fd/1"),
+        ("stderr", "/proc/self/fd/2"),
+        ("ptmx", "pts/ptmx"),
+    ] {
+        symlink(target, beside.join(name))?;
+    }
+    for name in ["pts", "shm"] {
+        fs::create_dir(beside.join(name))?;
+    }
+    let terminals = c"newinstance,ptmxmode=0666,mode=0620";
+    // Without terminals of its own a session has none.
+    let _ = mount("devpts", beside.join("pts"), "devpts", flags, Some(terminals));
+    mount("tmpfs", beside.join("shm"), "tmpfs", flags | MountFlags::NODEV, None)?;
+    fs::set_permissions(beside.join("shm"), fs::Permissions::from_mode(0o1777))?;
+    mount_move(beside, "/dev")?;
+    // What has no device yet gets none.
+    Ok(mount_remount("/dev", with_bind(flags | MountFlags::RDONLY), "")?)
+}
+
+/// Covers a file or directory with an empty one that nobody can open. What is not there cannot be
+/// made there either, outside the roots.
+fn hide(path: &Path, empty_dir: &OwnedFd, empty_file: &OwnedFd) -> io::Result<()> {
+    let Ok(real) = fs::canonicalize(path) else { return Ok(()) };
+    let empty = if is_dir(&real) { empty_dir } else { empty_file };
+    mount_bind(name_of(empty), &real)?;
+    let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    Ok(mount_remount(&real, with_bind(flags), "")?)
+}
+
+/// Makes a file or directory that can be written read-only.
+fn fix(path: &Path) -> io::Result<()> {
+    if fs::symlink_metadata(path).is_err() {
+        return Ok(());
+    }
+    let handle = hold(path)?;
+    mount_bind_recursive(name_of(&handle), path)?;
+    let flags = flags_of(path).unwrap_or(MountFlags::empty());
+    Ok(mount_remount(path, with_bind(flags | MountFlags::RDONLY | MountFlags::NOSUID), "")?)
+}
+
+fn is_dir(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|meta| meta.is_dir())
+}
+
+/// Returns whether a directory is there, and not a link to another.
+fn is_real_dir(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir())
+}

@@ -1,0 +1,117 @@
+//! Users, mounts, a network, processes and System V objects of a session's own.
+//!
+//! The commands of a session share all but processes and mounts, so that one command reaches a
+//! server that another started over the loopback device, and nothing else.
+
+use std::io;
+
+use rustix::mount::{MountFlags, mount};
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, recv, sendto, socket};
+use rustix::process::{WaitOptions, getegid, geteuid, waitpid};
+
+use super::mounts;
+use crate::process::rung::Shortfall;
+use crate::process::wire::Policy;
+use crate::spawn::{self, Own, Side};
+
+/// Takes the namespaces and lays out the mounts.
+pub(super) fn enter(policy: &Policy) -> Result<(), Shortfall> {
+    let missing =
+        |step: &str, error: io::Error| Shortfall::new("namespaces", format!("{step}: {error}"));
+    // The list is of the network that is about to be left.
+    let sockets = mounts::sockets();
+    let (user, group) = (geteuid().as_raw(), getegid().as_raw());
+    spawn::unshare(policy.network).map_err(|error| missing("unshare", error))?;
+    // Whoever maps a group must first give up the right to set others.
+    for (file, text) in [
+        ("/proc/self/setgroups", String::from("deny")),
+        ("/proc/self/uid_map", format!("{user} {user} 1")),
+        ("/proc/self/gid_map", format!("{group} {group} 1")),
+    ] {
+        write(file, &text).map_err(|error| missing(file, error))?;
+    }
+    if !policy.network {
+        loopback_up().map_err(|error| missing("loopback device", error))?;
+    }
+    mounts::lay_out(policy, &sockets).map_err(|error| missing("mounts", error))?;
+    // One more lock on the same door; where it cannot be turned the filter still holds.
+    let _ = write("/proc/sys/user/max_user_namespaces", "0");
+    Ok(())
+}
+
+/// Returns whether commands can have a namespace of processes each: it needs a `/proc` of its own,
+/// which containers that mask parts of theirs do not allow.
+pub(super) fn has_own_processes() -> Result<(), Shortfall> {
+    let missing = |error: String| Shortfall::new("own /proc", error);
+    match spawn::fork(Own::Processes).map_err(|error| missing(error.to_string()))? {
+        Side::Child => {
+            let code = mount_proc().err().map_or(0, |error| error.raw_os_error().unwrap_or(1));
+            std::process::exit(code);
+        }
+        Side::Parent(pid) => {
+            let ended = waitpid(Some(pid), WaitOptions::empty());
+            let code = ended.ok().flatten().and_then(|(_, status)| status.exit_status());
+            match code {
+                Some(0) => Ok(()),
+                Some(code) => Err(missing(io::Error::from_raw_os_error(code).to_string())),
+                None => Err(missing(String::from("it cannot be told"))),
+            }
+        }
+    }
+}
+
+/// Mounts the `/proc` of this process' namespace.
+pub(super) fn mount_proc() -> io::Result<()> {
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    Ok(mount("proc", "/proc", "proc", flags, None)?)
+}
+
+/// Returns whether the kernel has a bound of processes for each namespace: 6.14 and later have.
+pub(super) fn has_bound() -> bool {
+    let release = rustix::system::uname();
+    let mut numbers = release.release().to_bytes().split(|byte| !byte.is_ascii_digit());
+    let mut number = || std::str::from_utf8(numbers.next()?).ok()?.parse::<u32>().ok();
+    number().zip(number()).is_some_and(|release| (6, 14) <= release)
+}
+
+/// Bounds the number of processes in this namespace, where the kernel has a bound for each.
+pub(super) fn bound_processes(n: u64) {
+    let _ = write("/proc/sys/kernel/pid_max", &n.to_string());
+}
+
+#[expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
+fn write(path: &str, text: &str) -> io::Result<()> {
+    std::fs::write(path, text)
+}
+
+/// Switches the loopback device of this namespace on, by a message to the kernel: the parts are
+/// those of `nlmsghdr` and `ifinfomsg` in `linux/netlink.h` and `linux/rtnetlink.h`.
+fn loopback_up() -> io::Result<()> {
+    const RTM_NEWLINK: u16 = 16;
+    const NLM_F_REQUEST: u16 = 1;
+    const NLM_F_ACK: u16 = 4;
+    const LOOPBACK: i32 = 1;
+    const IFF_UP: u32 = 1;
+    let mut message = Vec::with_capacity(32);
+    message.extend(32_u32.to_ne_bytes());
+    message.extend(RTM_NEWLINK.to_ne_bytes());
+    message.extend((NLM_F_REQUEST | NLM_F_ACK).to_ne_bytes());
+    message.extend(1_u32.to_ne_bytes());
+    message.extend(0_u32.to_ne_bytes());
+    message.extend([0_u8; 4]);
+    message.extend(LOOPBACK.to_ne_bytes());
+    message.extend(IFF_UP.to_ne_bytes());
+    message.extend(IFF_UP.to_ne_bytes());
+    let socket = socket(AddressFamily::NETLINK, SocketType::RAW, None)?;
+    sendto(&socket, &message, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
+    // The answer is a header, then the negative number of an error, or 0.
+    let mut answer = [0_u8; 256];
+    let (_, n) = recv(&socket, &mut answer, RecvFlags::empty())?;
+    let code = answer.get(16..20).filter(|_| 20 <= n).and_then(|code| code.try_into().ok());
+    match code.map(i32::from_ne_bytes) {
+        Some(0) => Ok(()),
+        Some(code) => Err(io::Error::from_raw_os_error(-code)),
+        None => Err(io::Error::other("the kernel gave no answer")),
+    }
+}

@@ -1,0 +1,248 @@
+//! The helper process of a session, seen from sinew.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the guard may start processes and keep files of its own"
+)]
+
+use std::fs::{self, DirBuilder, File, Permissions};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FlockOperation, flock};
+use rustix::net::{Shutdown, shutdown};
+use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
+
+use super::capture::Ordered;
+use super::rung::{Rung, Shortfall};
+use super::wire::{self, Order, Policy, Ready};
+use super::{HELPER, Helper};
+
+/// How long the helper may take to be ready.
+const READY: Duration = Duration::from_secs(20);
+/// How long it may take to end everything.
+const END: Duration = Duration::from_secs(5);
+/// What a pipe of a command holds, where the system gives it.
+const PIPE_BYTES: usize = 1024 * 1024;
+
+/// The helper process of a session. Dropping it ends every process of the session.
+#[derive(Debug)]
+pub(super) struct Session {
+    line: Option<OwnedFd>,
+    helper: Mutex<Child>,
+    pub(super) rung: Rung,
+    pub(super) missing: Vec<Shortfall>,
+    scratch: Scratch,
+}
+
+/// Why no session could be opened.
+#[derive(Debug)]
+pub(super) enum NoSession {
+    /// No rung works that is strong enough; says why for each.
+    Weak(Vec<Shortfall>),
+    /// The helper process cannot be used.
+    Helper(io::Error),
+}
+
+impl Session {
+    /// Starts a helper on the strongest rung of a list that works.
+    pub(super) fn open(
+        helper: &Helper,
+        rungs: &[Rung],
+        sessions: &Path,
+        policy: impl Fn(Rung, &Path) -> Policy,
+    ) -> Result<Self, NoSession> {
+        let scratch = Scratch::new(sessions).map_err(NoSession::Helper)?;
+        let mut missing = Vec::new();
+        for &rung in rungs {
+            let (child, line) = start(helper).map_err(NoSession::Helper)?;
+            let mut session = Self {
+                line: Some(line),
+                helper: Mutex::new(child),
+                rung,
+                missing: Vec::new(),
+                scratch: Scratch::none(),
+            };
+            match session.ask(&policy(rung, scratch.path())).map_err(NoSession::Helper)? {
+                Ok(less) => {
+                    missing.extend(less);
+                    session.missing = missing;
+                    session.scratch = scratch;
+                    return Ok(session);
+                }
+                Err(shortfall) => missing.push(shortfall),
+            }
+        }
+        Err(NoSession::Weak(missing))
+    }
+
+    fn ask(&self, policy: &Policy) -> io::Result<Ready> {
+        let line = self.line()?;
+        wire::send(line, policy, &[])?;
+        let mut watched = [PollFd::new(line, PollFlags::IN)];
+        let time = Timespec::try_from(READY).ok();
+        if rustix::io::retry_on_intr(|| poll(&mut watched, time.as_ref()))? == 0 {
+            return Err(io::Error::other("the helper process does not answer"));
+        }
+        match wire::receive::<Ready>(line)? {
+            Some((ready, _)) => Ok(ready),
+            None => Err(io::Error::other("the helper process ended before it was ready")),
+        }
+    }
+
+    /// Orders a command. It ends when what is returned is dropped.
+    pub(super) fn order(&self, order: &Order, stdin: Option<OwnedFd>) -> io::Result<Ordered> {
+        let (line, theirs) = wire::line()?;
+        let (stdout, out) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (stderr, err) = pipe_with(PipeFlags::CLOEXEC)?;
+        // A command that writes much then waits less often.
+        let _ = fcntl_setpipe_size(&stdout, PIPE_BYTES);
+        let stdin = match stdin {
+            Some(stdin) => stdin,
+            None => nothing()?,
+        };
+        let handles = [theirs.as_fd(), stdin.as_fd(), out.as_fd(), err.as_fd()];
+        wire::send(self.line()?, order, &handles)?;
+        Ok(Ordered { line, stdout, stderr })
+    }
+
+    /// Returns the place of the session's own files.
+    pub(super) fn scratch(&self) -> &Path {
+        self.scratch.path()
+    }
+
+    /// Ends every process of the session, also where somebody else still follows one.
+    pub(super) fn end(&self) {
+        if let Some(line) = &self.line {
+            let _ = shutdown(line, Shutdown::Both);
+        }
+    }
+
+    /// Returns whether the helper runs.
+    pub(super) fn is_alive(&self) -> bool {
+        let mut helper = self.helper.lock().unwrap_or_else(PoisonError::into_inner);
+        matches!(helper.try_wait(), Ok(None))
+    }
+
+    fn line(&self) -> io::Result<&OwnedFd> {
+        self.line.as_ref().ok_or_else(|| io::Error::other("the session is closed"))
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // The helper ends with its line, and everything below it first.
+        self.line = None;
+        let helper = self.helper.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let until = Instant::now() + END;
+        while let Ok(None) = helper.try_wait() {
+            if until <= Instant::now() {
+                let _ = helper.kill();
+                let _ = helper.wait();
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+/// Starts a helper process; returns it with the line to it.
+fn start(helper: &Helper) -> io::Result<(Child, OwnedFd)> {
+    let (line, theirs) = wire::line()?;
+    let child = Command::new(&helper.0)
+        .arg0("sinew-helper")
+        .arg(HELPER)
+        // Neither keys nor places of sinew are anybody's business below it.
+        .env_clear()
+        .current_dir("/")
+        .stdin(Stdio::from(theirs))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    Ok((child, line))
+}
+
+fn nothing() -> io::Result<OwnedFd> {
+    Ok(File::open("/dev/null")?.into())
+}
+
+/// The directory of a session's own files, removed with it. Its lock tells those that open the next
+/// session that it is in use.
+#[derive(Debug)]
+struct Scratch(Option<(PathBuf, File)>);
+
+impl Scratch {
+    fn none() -> Self {
+        Self(None)
+    }
+
+    /// Makes the directory of a session, and removes those of sessions that died.
+    fn new(sessions: &Path) -> io::Result<Self> {
+        DirBuilder::new().recursive(true).mode(0o700).create(sessions)?;
+        remove_dead(sessions);
+        let mut random = [0; 12];
+        getrandom::fill(&mut random).map_err(io::Error::other)?;
+        let name: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        let path = sessions.join(name);
+        DirBuilder::new().mode(0o700).create(&path)?;
+        let lock = create(&path.join("lock"))?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        DirBuilder::new().mode(0o700).create(path.join("tmp"))?;
+        fs::set_permissions(path.join("tmp"), Permissions::from_mode(0o1777))?;
+        DirBuilder::new().mode(0o000).create(path.join("empty"))?;
+        drop(create(&path.join("empty.file"))?);
+        fs::set_permissions(path.join("empty.file"), Permissions::from_mode(0o000))?;
+        Ok(Self(Some((path, lock))))
+    }
+
+    fn path(&self) -> &Path {
+        self.0.as_ref().map_or(Path::new(""), |(path, _)| path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if let Some((path, _lock)) = self.0.take() {
+            remove(&path);
+        }
+    }
+}
+
+fn create(path: &Path) -> io::Result<File> {
+    File::create_new(path)
+}
+
+/// Removes the directories of sessions whose processes are gone.
+fn remove_dead(sessions: &Path) {
+    for entry in fs::read_dir(sessions).into_iter().flatten().filter_map(Result::ok) {
+        let Ok(lock) = File::open(entry.path().join("lock")) else { continue };
+        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            remove(&entry.path());
+        }
+    }
+}
+
+/// Removes a directory with all that commands put there, whatever rights they gave it.
+fn remove(path: &Path) {
+    if fs::remove_dir_all(path).is_ok() {
+        return;
+    }
+    open_up(path);
+    let _ = fs::remove_dir_all(path);
+}
+
+/// Gives this user every right to the directories below one.
+fn open_up(dir: &Path) {
+    let _ = fs::set_permissions(dir, Permissions::from_mode(0o700));
+    for entry in fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok) {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            open_up(&entry.path());
+        }
+    }
+}

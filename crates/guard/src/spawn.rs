@@ -1,0 +1,314 @@
+//! The start of processes: the only code of the project that the compiler cannot check.
+//!
+//! Three things have no safe face. [`start`] makes a child that shares the memory of its parent until
+//! it executes its program, as `vfork` does: the parent sleeps meanwhile, nothing is copied, and so
+//! the size of the parent does not matter. The child makes system calls on what was prepared before
+//! and nothing else: it allocates nothing, takes no lock and does not unwind. [`fork`] copies a
+//! process of one thread, and [`unshare`] gives it namespaces of its own. Both are for the helper
+//! process alone, which has one thread from its first to its last moment.
+
+#![expect(unsafe_code, reason = "this is the one file that may")]
+
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr;
+
+use libc::{rlimit, sigset_t, sock_filter, sock_fprog};
+use rustix::fs::{Mode, OFlags};
+use rustix::process::Pid;
+
+/// A program with everything that its execution takes, in the form of the kernel.
+#[derive(Debug)]
+pub(crate) struct Program {
+    path: CString,
+    argv: Vec<CString>,
+    env: Vec<CString>,
+}
+
+impl Program {
+    pub(crate) fn new(path: CString, argv: Vec<CString>, env: Vec<CString>) -> Self {
+        Self { path, argv, env }
+    }
+}
+
+/// A limit on what one process may use.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limit {
+    /// One of the `RLIMIT_` numbers.
+    pub(crate) resource: u32,
+    /// The soft and the hard limit.
+    pub(crate) at_most: u64,
+}
+
+/// What a child is bound to before it executes its program.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Confinement<'a> {
+    /// The rules of Landlock.
+    pub(crate) ruleset: Option<BorrowedFd<'a>>,
+    /// The filters of system calls.
+    pub(crate) filters: &'a [Vec<sock_filter>],
+    /// Whether programs may gain rights when they are executed.
+    pub(crate) may_gain_rights: bool,
+}
+
+/// A child that executes its program.
+#[derive(Debug)]
+pub(crate) struct Child {
+    pub(crate) pid: Pid,
+    /// Becomes readable when the child ends.
+    pub(crate) handle: OwnedFd,
+}
+
+/// What the child did when it failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(i32)]
+pub(crate) enum Step {
+    Clone,
+    Session,
+    Streams,
+    Limits,
+    Privileges,
+    Landlock,
+    Filter,
+    Execute,
+}
+
+/// Why a child did not come to execute its program.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    pub(crate) step: Step,
+    pub(crate) error: io::Error,
+}
+
+/// The stack of a child until it executes its program: it calls nothing deep.
+const STACK_BYTES: usize = 64 * 1024;
+/// The highest signal, plus one.
+const N_SIGNALS: c_int = 65;
+
+/// What parent and child share while the parent sleeps.
+struct Plan<'a> {
+    path: *const c_char,
+    argv: *const *const c_char,
+    env: *const *const c_char,
+    stdio: [RawFd; 3],
+    limits: &'a [Limit],
+    ruleset: RawFd,
+    filters: &'a [sock_fprog],
+    may_gain_rights: bool,
+    failed: Option<(Step, c_int)>,
+}
+
+/// Starts a program in a session of its own. It gets these three streams and no other descriptor,
+/// every signal in its default state, and the working directory of the caller, which it shares from
+/// then on: where the program goes, the caller goes too.
+///
+/// # Errors
+///
+/// Says at which step the child failed; it is gone then.
+pub(crate) fn start(
+    program: &Program,
+    stdio: [BorrowedFd<'_>; 3],
+    limits: &[Limit],
+    confinement: &Confinement<'_>,
+) -> Result<Child, Failed> {
+    let argv = pointers(&program.argv);
+    let env = pointers(&program.env);
+    let filters: Vec<sock_fprog> = confinement
+        .filters
+        .iter()
+        .map(|filter| sock_fprog {
+            // A program that is too long is one that the kernel refuses.
+            len: u16::try_from(filter.len()).unwrap_or(u16::MAX),
+            filter: filter.as_ptr().cast_mut(),
+        })
+        .collect();
+    let mut plan = Plan {
+        path: program.path.as_ptr(),
+        argv: argv.as_ptr(),
+        env: env.as_ptr(),
+        stdio: stdio.map(|stream| stream.as_raw_fd()),
+        limits,
+        ruleset: confinement.ruleset.map_or(-1, |ruleset| ruleset.as_raw_fd()),
+        filters: &filters,
+        may_gain_rights: confinement.may_gain_rights,
+        failed: None,
+    };
+    let flags =
+        libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_FS | libc::CLONE_PIDFD | libc::SIGCHLD;
+    let mut stack = vec![0_u128; STACK_BYTES / size_of::<u128>()];
+    let top = stack.as_mut_ptr_range().end.cast::<c_void>();
+    let mut handle: c_int = -1;
+    let blocked = BlockedSignals::all();
+    // SAFETY: `top` is the aligned end of a stack that outlives the child's use of it, because with
+    // `CLONE_VFORK` this thread sleeps until the child has executed its program or ended. `plan` and
+    // all it points to live as long. The child runs `enter` alone, which only makes system calls.
+    // No signal handler runs in it, since every signal is blocked here and the child resets all
+    // handlers before it lets signals in.
+    let pid = unsafe {
+        libc::clone(
+            enter,
+            top,
+            flags,
+            ptr::from_mut(&mut plan).cast::<c_void>(),
+            ptr::from_mut(&mut handle),
+        )
+    };
+    let problem = io::Error::last_os_error();
+    drop(blocked);
+    drop(stack);
+    let Some(pid) = Pid::from_raw(pid).filter(|_| 0 < pid) else {
+        return Err(Failed { step: Step::Clone, error: problem });
+    };
+    // SAFETY: the kernel wrote a new descriptor there, which nothing else owns.
+    let handle = unsafe { OwnedFd::from_raw_fd(handle) };
+    match plan.failed {
+        None => Ok(Child { pid, handle }),
+        Some((step, errno)) => {
+            let _ = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty());
+            Err(Failed { step, error: io::Error::from_raw_os_error(errno) })
+        }
+    }
+}
+
+/// Returns the addresses of strings, ended by none.
+fn pointers(strings: &[CString]) -> Vec<*const c_char> {
+    strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
+}
+
+/// The child: does what the plan says and executes the program.
+extern "C" fn enter(plan: *mut c_void) -> c_int {
+    // SAFETY: the address is the one of the parent's plan, and the parent sleeps.
+    let plan = unsafe { &mut *plan.cast::<Plan<'_>>() };
+    let step = carry_out(plan);
+    plan.failed = Some((step, io::Error::last_os_error().raw_os_error().unwrap_or(0)));
+    // SAFETY: ends this process alone, without running anything of the parent's.
+    unsafe { libc::_exit(127) }
+}
+
+/// Returns the step that failed. Where all go well it does not return.
+fn carry_out(plan: &Plan<'_>) -> Step {
+    // SAFETY: every call takes numbers, or addresses of what the plan keeps alive. None allocates,
+    // locks or unwinds.
+    unsafe {
+        if libc::setsid() < 0 {
+            return Step::Session;
+        }
+        for (to, from) in (0..).zip(plan.stdio) {
+            // The streams are above the first three, so none is lost before it is placed.
+            if libc::dup2(from, to) < 0 {
+                return Step::Streams;
+            }
+        }
+        for limit in plan.limits {
+            let both = rlimit { rlim_cur: limit.at_most, rlim_max: limit.at_most };
+            if libc::setrlimit(limit.resource, &both) < 0 {
+                return Step::Limits;
+            }
+        }
+        for signal in 1..N_SIGNALS {
+            libc::signal(signal, libc::SIG_DFL);
+        }
+        let mut none: sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &none, ptr::null_mut());
+        if !plan.may_gain_rights && libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 {
+            return Step::Privileges;
+        }
+        if 0 <= plan.ruleset && libc::syscall(libc::SYS_landlock_restrict_self, plan.ruleset, 0) < 0
+        {
+            return Step::Landlock;
+        }
+        libc::syscall(libc::SYS_close_range, 3, c_int::MAX, 0);
+        for filter in plan.filters {
+            let mode = libc::SECCOMP_SET_MODE_FILTER;
+            if libc::syscall(libc::SYS_seccomp, mode, 0, ptr::from_ref(filter)) < 0 {
+                return Step::Filter;
+            }
+        }
+        libc::execve(plan.path, plan.argv, plan.env);
+    }
+    Step::Execute
+}
+
+/// All signals blocked in this thread; dropping it lets in those that were let in before.
+struct BlockedSignals(sigset_t);
+
+impl BlockedSignals {
+    fn all() -> Self {
+        // SAFETY: the sets are plain data that the calls fill, and live on this stack.
+        unsafe {
+            let mut all: sigset_t = std::mem::zeroed();
+            let mut before: sigset_t = std::mem::zeroed();
+            libc::sigfillset(&mut all);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+            Self(before)
+        }
+    }
+}
+
+impl Drop for BlockedSignals {
+    fn drop(&mut self) {
+        // SAFETY: the set is the one that the kernel gave.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, ptr::null_mut());
+        }
+    }
+}
+
+/// Which side of a fork this is.
+#[derive(Debug)]
+pub(crate) enum Side {
+    Parent(Pid),
+    Child,
+}
+
+/// Namespaces that a copy gets of its own.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Own {
+    /// None.
+    Nothing,
+    /// Processes, mounts and the host name: the copy is the first process of its namespace.
+    Processes,
+}
+
+/// Copies this process, which must have one thread. The copy gets no more than it has.
+pub(crate) fn fork(own: Own) -> io::Result<Side> {
+    let flags = match own {
+        Own::Nothing => libc::SIGCHLD,
+        Own::Processes => {
+            libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_NEWUTS | libc::SIGCHLD
+        }
+    };
+    if n_threads()? != 1 {
+        return Err(io::Error::other("a process of several threads cannot be copied"));
+    }
+    // SAFETY: the process has one thread, so no lock is held by another, and the copy has memory of
+    // its own. The arguments after the flags are all zero, in whatever order the machine has them.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
+    match i32::try_from(pid) {
+        Ok(0) => Ok(Side::Child),
+        Ok(pid) if 0 < pid => {
+            Pid::from_raw(pid).map(Side::Parent).ok_or_else(|| io::Error::other("no process"))
+        }
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Returns how many threads this process has.
+fn n_threads() -> io::Result<usize> {
+    let flags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+    let tasks = rustix::fs::open(c"/proc/self/task", flags, Mode::empty())?;
+    let named = rustix::fs::Dir::new(tasks)?.filter_map(Result::ok);
+    Ok(named.filter(|task| !task.file_name().to_bytes().starts_with(b".")).count())
+}
+
+/// Gives this process, which must have one thread, users, mounts and System V objects of its own,
+/// and a network unless it keeps the machine's. It has every right there until it drops them, and
+/// none outside that it did not have.
+pub(crate) fn unshare(keep_network: bool) -> io::Result<()> {
+    let network = if keep_network { 0 } else { libc::CLONE_NEWNET };
+    let flags = libc::CLONE_NEWUSER | libc::CLONE_NEWNS | libc::CLONE_NEWIPC | network;
+    // SAFETY: takes a number, and changes what this process sees, not its memory or descriptors.
+    if unsafe { libc::unshare(flags) } < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}

@@ -1,0 +1,215 @@
+//! Commands as calls name them: what is refused, what is kept, how a call is taken back.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use libtest_mimic::{Failed, Trial};
+use sinew_guard::{Helper, Rung};
+use sinew_tool::{Cancel, CommandLine, Exit, Kind, RunOptions, Shell};
+
+use crate::hazards::{number, sleepers};
+use crate::world::{Place, block_on, options, works};
+
+type Case = fn(&Place) -> Result<(), Failed>;
+
+const CASES: &[(&str, Case)] = &[
+    ("what cannot be run is refused", refused),
+    ("a program gets its arguments as they are", argv),
+    ("input is given and ends", input),
+    ("a command starts where the last one ended", keeps_its_place),
+    ("a long output is stored whole", stored),
+    ("a call that is taken back ends its command", cancelled),
+    ("a call that nobody waits for ends its command", dropped),
+    ("a directory that was exchanged is not entered", exchanged),
+    ("processes without end are bounded", bomb),
+];
+
+pub(crate) fn trials(helper: &Helper) -> Vec<Trial> {
+    let of = |name: &'static str, case: Case| {
+        Rung::ALL.map(|rung| {
+            let helper = helper.clone();
+            Trial::test(format!("call: {name} on {rung}"), move || {
+                if works(&helper, rung) { case(&Place::new(&helper, rung)) } else { Ok(()) }
+            })
+        })
+    };
+    CASES.iter().flat_map(|&(name, case)| of(name, case)).collect()
+}
+
+/// Returns an error unless something holds.
+fn that(holds: bool, words: impl FnOnce() -> String) -> Result<(), Failed> {
+    if holds { Ok(()) } else { Err(words().into()) }
+}
+
+fn shell(text: &str) -> CommandLine {
+    CommandLine::Shell(Shell::Posix, text.to_owned())
+}
+
+fn program(argv: &[&str]) -> CommandLine {
+    CommandLine::Argv(argv.iter().map(|&arg| arg.to_owned()).collect())
+}
+
+fn refused(place: &Place) -> Result<(), Failed> {
+    fs::write(place.root.join("file"), "")?;
+    fs::write(place.root.join("plain"), "text")?;
+    let planted = place.root.join("bin");
+    fs::create_dir(&planted)?;
+    fs::write(planted.join("planted"), "#!/bin/sh\n")?;
+    fs::set_permissions(planted.join("planted"), fs::Permissions::from_mode(0o755))?;
+    let root = place.root.as_path();
+    let long = "x".repeat(1 << 20);
+    let cases: &[(CommandLine, PathBuf, Kind)] = &[
+        (shell(""), root.into(), Kind::InvalidArgs),
+        (shell(" \n\t"), root.into(), Kind::InvalidArgs),
+        (shell("echo \0"), root.into(), Kind::InvalidArgs),
+        (shell(&long), root.into(), Kind::InvalidArgs),
+        (program(&[]), root.into(), Kind::InvalidArgs),
+        (program(&[""]), root.into(), Kind::InvalidArgs),
+        (program(&["echo", "a\0b"]), root.into(), Kind::InvalidArgs),
+        (program(&["no-such-program"]), root.into(), Kind::FileNotFound),
+        (program(&["./plain"]), root.into(), Kind::FileNotFound),
+        (program(&["planted"]), root.into(), Kind::FileNotFound),
+        (shell("true"), root.join("gone"), Kind::FileNotFound),
+        (shell("true"), root.join("file"), Kind::NotRegularFile),
+        (shell("true"), place.outside.clone(), Kind::PathDenied),
+    ];
+    for (line, cwd, kind) in cases {
+        let result = place.world(line.clone(), cwd);
+        let found = result.as_ref().err().map(|error| error.kind);
+        that(found == Some(*kind), || format!("{line:.60?} in {cwd:?}: {found:?}, not {kind:?}"))?;
+    }
+    Ok(())
+}
+
+fn argv(place: &Place) -> Result<(), Failed> {
+    let line = program(&["printf", "%s|", "a b", "$HOME", "*", "-n", "é"]);
+    let world = place.world(line, &place.root)?;
+    let done = block_on(world.processes.run(options(Duration::from_secs(5))))?;
+    that(done.stdout.head == "a b|$HOME|*|-n|é|".as_bytes(), || format!("{done:?}"))
+}
+
+fn input(place: &Place) -> Result<(), Failed> {
+    let world = place.world(shell("wc -c; cat"), &place.root)?;
+    let given = vec![b'x'; 3 << 20];
+    let options = RunOptions { stdin: Some(given), ..options(Duration::from_secs(10)) };
+    let done = block_on(world.processes.run(options))?;
+    that(done.stdout.head == b"3145728\n", || format!("{:.200?}", done.stdout))
+}
+
+fn keeps_its_place(place: &Place) -> Result<(), Failed> {
+    fs::create_dir_all(place.root.join("sub/deep"))?;
+    let at = |text: &str, expected: Option<&str>| {
+        let done = place.sh(text);
+        let expected = expected.map(|at| place.root.join(at));
+        that(done.cwd == expected, || format!("{text}: {:?}, not {expected:?}", done.cwd))
+    };
+    at("true", None)?;
+    at("cd sub", Some("sub"))?;
+    at("cd sub; cd deep && exit 3", Some("sub/deep"))?;
+    // Whoever is started somewhere else leaves the shell where it was.
+    at("env --chdir=sub true", Some(""))?;
+    at("(cd sub)", None)?;
+    at("cd sub; sh -c 'cd deep'", Some("sub"))?;
+    at("cd /; true", None)?;
+    Ok(())
+}
+
+fn stored(place: &Place) -> Result<(), Failed> {
+    let done = place.sh("seq 1 400000; echo end >&2");
+    let path = done.stored.clone().ok_or("it was stored")?;
+    let whole = fs::read_to_string(place.root.join(&path))?;
+    let expected: String = (1..=400_000).map(|n| format!("{n}\n")).collect();
+    that(whole.replace("end\n", "") == expected, || format!("{} bytes", whole.len()))?;
+    that(whole.contains("end\n"), || String::from("the other stream is missing"))?;
+    that(done.merged.total == whole.len() as u64, || format!("{}", done.merged.total))?;
+    that(done.merged.head == whole.as_bytes()[..done.merged.head.len()], || String::from("head"))?;
+    let short = place.sh("echo short");
+    that(short.stored.is_none(), || String::from("a short output was stored"))
+}
+
+fn cancelled(place: &Place) -> Result<(), Failed> {
+    let number = number();
+    let text = format!(
+        "echo on; trap 'echo bye; exit 0' TERM; setsid sleep 9{number} & sleep 9{number} & wait"
+    );
+    let world = place.world(shell(&text), &place.root)?;
+    let cancel = Cancel::default();
+    let run = RunOptions { cancel: cancel.clone(), ..options(Duration::from_secs(60)) };
+    let waiting = thread::spawn({
+        let number = number.clone();
+        move || {
+            while sleepers(&number).len() < 2 {
+                thread::sleep(Duration::from_millis(5));
+            }
+            cancel.cancel();
+            Instant::now()
+        }
+    });
+    let done = block_on(world.processes.run(run))?;
+    let since = waiting.join().map_err(|_| "the other thread")?.elapsed();
+    that(done.exit == Exit::Cancelled, || format!("{:?}", done.exit))?;
+    that(done.stdout.head.starts_with(b"on\n"), || format!("{done:?}"))?;
+    that(since < Duration::from_secs(2), || format!("{since:?}"))?;
+    that(sleepers(&number).is_empty(), || String::from("something is left"))
+}
+
+fn dropped(place: &Place) -> Result<(), Failed> {
+    let number = number();
+    let world =
+        place.world(shell(&format!("setsid sleep 9{number} & sleep 9{number}")), &place.root)?;
+    let running = world.processes.run(options(Duration::from_secs(60)));
+    let waiting = thread::spawn({
+        let number = number.clone();
+        move || {
+            while sleepers(&number).len() < 2 {
+                thread::sleep(Duration::from_millis(5));
+            }
+        }
+    });
+    // The future is asked once, as whoever polls it does, and then let go.
+    let mut running = running;
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    let _ = running.as_mut().poll(&mut context);
+    waiting.join().map_err(|_| "the other thread")?;
+    drop(running);
+    let since = Instant::now();
+    while !sleepers(&number).is_empty() && since.elapsed() < Duration::from_secs(3) {
+        thread::sleep(Duration::from_millis(5));
+    }
+    that(sleepers(&number).is_empty(), || String::from("something is left"))
+}
+
+fn exchanged(place: &Place) -> Result<(), Failed> {
+    let (dir, other) = (place.root.join("dir"), place.root.join("other"));
+    fs::create_dir(&dir)?;
+    fs::create_dir(&other)?;
+    let swap = |from: &Path, to: &Path| fs::rename(from, to);
+    let world = place.world(shell("pwd"), &dir)?;
+    swap(&dir, &place.root.join("gone"))?;
+    swap(&other, &dir)?;
+    let error = block_on(world.processes.run(options(Duration::from_secs(5))));
+    let kind = error.as_ref().err().map(|error| error.kind);
+    that(kind == Some(Kind::Stale), || format!("{error:?}"))
+}
+
+/// How far a bomb gets is bounded for whoever is not root, and in a namespace of processes for root
+/// too.
+fn bomb(place: &Place) -> Result<(), Failed> {
+    let rung = place.sh("true").contained.rung;
+    if rustix::process::geteuid().is_root() && rung != "namespaces" {
+        println!("SKIPPED: nothing bounds the processes of root on the rung {rung}");
+        return Ok(());
+    }
+    let number = number();
+    let text =
+        format!("i=0; while [ $i -lt 3000 ]; do sleep 9{number} & i=$((i + 1)); done; echo all");
+    let done = place.run(&text, Duration::from_secs(30))?;
+    let output = String::from_utf8_lossy(&done.merged.head).into_owned();
+    that(!output.contains("all"), || String::from("nothing bounded it"))?;
+    that(output.contains("fork"), || format!("{output:.300}"))?;
+    that(done.n_left < 1_500, || format!("{} processes", done.n_left))?;
+    that(sleepers(&number).is_empty(), || String::from("something is left"))
+}

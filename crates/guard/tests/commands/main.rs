@@ -1,0 +1,65 @@
+//! Commands on every rung that this machine has, as the user that runs the tests and, where that is
+//! root, as nobody too.
+//!
+//! The program is its own helper, so it has no test harness of the compiler's.
+
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests lay out real trees"
+)]
+#![expect(clippy::expect_used, clippy::indexing_slicing, reason = "a test fails loudly")]
+
+mod call;
+mod hazards;
+mod probes;
+mod victim;
+mod world;
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+/// The user who may do nothing.
+const NOBODY: u32 = 65_534;
+
+fn main() -> ExitCode {
+    let helper = sinew_guard::helper_main();
+    if let Some(code) = victim::play(&helper) {
+        return code;
+    }
+    let args = Arguments::from_args();
+    let mut trials = hazards::trials(&helper);
+    trials.extend(call::trials(&helper));
+    trials.extend(probes::trials(&helper));
+    trials.extend(victim::trials(&helper));
+    if rustix::process::geteuid().is_root() && args.filter.is_none() {
+        trials.push(Trial::test("everything as nobody", as_nobody));
+    }
+    libtest_mimic::run(&args, trials).exit_code()
+}
+
+/// Runs every trial as a user without rights, from a copy of this program that he can read.
+fn as_nobody() -> Result<(), Failed> {
+    let dir = tempfile::tempdir_in("/var/lib")?;
+    fs::set_permissions(dir.path(), Permissions::from_mode(0o755))?;
+    let home = dir.path().join("home");
+    fs::create_dir(&home)?;
+    chown(&home, Some(NOBODY), Some(NOBODY))?;
+    let copy = dir.path().join("commands");
+    fs::copy(std::env::current_exe()?, &copy)?;
+    fs::set_permissions(&copy, Permissions::from_mode(0o755))?;
+    let done = Command::new(&copy)
+        .env(world::WHEREABOUTS, &home)
+        .uid(NOBODY)
+        .gid(NOBODY)
+        .current_dir("/")
+        .output()?;
+    let text = String::from_utf8_lossy(&done.stdout);
+    let result = text.lines().find(|line| line.starts_with("test result")).unwrap_or_default();
+    println!("as nobody: {result}");
+    if done.status.success() { Ok(()) } else { Err(text.into_owned().into()) }
+}

@@ -1,0 +1,318 @@
+//! What a command tries that it must not do: each on each rung, with a table of what a lower rung does
+//! not stop.
+//!
+//! A probe prints `REACHED` where it succeeds. Where nothing contains it, it must succeed, or it proves
+//! nothing; where it cannot even then, as without root, it does not count there. What each rung stops
+//! is written into the document about the sandbox.
+
+use std::fmt::Write;
+use std::fs;
+use std::net::{TcpListener, UdpSocket};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use libtest_mimic::{Failed, Trial};
+use sinew_guard::{Helper, Rung};
+
+use crate::world::{Place, works};
+
+/// Something that a command tries.
+struct Probe {
+    /// What it tries, in the words of the document.
+    name: &'static str,
+    /// The text for the shell; names in braces stand for things of the harness.
+    text: &'static str,
+    /// The weakest rung that stops it.
+    stopped_by: Rung,
+}
+
+const fn probe(name: &'static str, stopped_by: Rung, text: &'static str) -> Probe {
+    Probe { name, text, stopped_by }
+}
+
+use Rung::{Landlock, Namespaces};
+
+const PROBES: &[Probe] = &[
+    probe("read a hidden file", Landlock, "grep -q canary {out}/hidden/secret && echo REACHED"),
+    probe("list a hidden directory", Landlock, "ls {out}/hidden | grep -q secret && echo REACHED"),
+    probe(
+        "see that a hidden file is there",
+        Namespaces,
+        "test -e {out}/hidden/secret && echo REACHED",
+    ),
+    probe("read sinew's own state", Landlock, "ls {sessions} | grep -q . && echo REACHED"),
+    probe(
+        "change a protected name that is there",
+        Namespaces,
+        "echo x >>.git/hooks/pre-commit; echo x >>.mcp.json && echo REACHED",
+    ),
+    probe(
+        "replace a protected name that is there",
+        Namespaces,
+        "touch y && mv -f y .mcp.json && echo REACHED",
+    ),
+    probe("write a file outside the roots", Landlock, "echo x >>{out}/file && echo REACHED"),
+    probe("create a file outside the roots", Landlock, "touch {out}/new && echo REACHED"),
+    probe("remove a file outside the roots", Landlock, "rm -f {out}/file2 && echo REACHED"),
+    probe(
+        "move a file out of the roots",
+        Landlock,
+        "touch m; mv -n m {out}/moved && test -e {out}/moved && echo REACHED",
+    ),
+    probe("change the mode of a file outside", Namespaces, "chmod 600 {out}/file && echo REACHED"),
+    probe(
+        "change the times of a file outside",
+        Namespaces,
+        "touch -d 2001-01-01 {out}/file && echo REACHED",
+    ),
+    probe(
+        "set an attribute of a file outside",
+        Namespaces,
+        r#"perl -e 'syscall({setxattr}, "{out}/file", "user.x", "y", 1, 0) == 0 and print "REACHED"'"#,
+    ),
+    probe(
+        "write through a hard link made inside",
+        Landlock,
+        "ln {out}/file l && echo x >>l && echo REACHED",
+    ),
+    probe(
+        "write through a symbolic link made inside",
+        Landlock,
+        "ln -s {out}/file s; echo x >>s && echo REACHED",
+    ),
+    probe(
+        "use the machine's temporary files",
+        Landlock,
+        "ls {top} | grep -q root && test -w {top}/beside && echo x >{top}/beside && echo REACHED",
+    ),
+    probe(
+        "reach a server of this machine",
+        Landlock,
+        r#"perl -MSocket -e 'socket(S, PF_INET, SOCK_STREAM, 0) or exit; connect(S, sockaddr_in({tcp}, INADDR_LOOPBACK)) and print "REACHED"'"#,
+    ),
+    probe(
+        "send a datagram",
+        Landlock,
+        r#"perl -MSocket -e 'socket(S, PF_INET, SOCK_DGRAM, 0) or exit; send(S, "x", 0, sockaddr_in({udp}, INADDR_LOOPBACK)); print "SENT"'"#,
+    ),
+    probe(
+        "reach a socket with a path",
+        Landlock,
+        r#"perl -MSocket -e 'socket(S, PF_UNIX, SOCK_STREAM, 0) or exit; connect(S, sockaddr_un("{top}/socket")) and print "REACHED"'"#,
+    ),
+    probe(
+        "reach a socket without a path",
+        Landlock,
+        r#"perl -MSocket -e 'socket(S, PF_UNIX, SOCK_STREAM, 0) or exit; connect(S, pack("S a*", AF_UNIX, "\0{abstract}")) and print "REACHED"'"#,
+    ),
+    probe("listen to the kernel", Landlock, r#"perl -e 'socket(S, 16, 3, 0) and print "REACHED"'"#),
+    probe("signal sinew", Landlock, "kill -0 {pid} && echo REACHED"),
+    probe(
+        "read sinew's environment",
+        Landlock,
+        "tr '\\0' ' ' </proc/{pid}/environ | grep -q PATH= && echo REACHED",
+    ),
+    probe(
+        "see other processes",
+        Namespaces,
+        "test -e /proc/{pid}/status && grep -q Name /proc/{pid}/status && echo REACHED",
+    ),
+    probe(
+        "trace a process",
+        Landlock,
+        r#"perl -e 'syscall({ptrace}, 0, 0, 0, 0) == 0 and print "REACHED"'"#,
+    ),
+    probe(
+        "make calls past the filter",
+        Landlock,
+        r#"perl -e '$p = "\0" x 120; syscall({io_uring_setup}, 1, $p) < 0 and $!{ENOSYS} or print "REACHED"'"#,
+    ),
+    probe(
+        "load code into the kernel",
+        Landlock,
+        r#"perl -e 'syscall({bpf}, 99, 0, 0); $!{ENOSYS} or print "REACHED"'"#,
+    ),
+    probe(
+        "handle page faults",
+        Landlock,
+        r#"perl -e 'syscall({userfaultfd}, 1) < 0 and $!{ENOSYS} or print "REACHED"'"#,
+    ),
+    probe(
+        "use the kernel's key rings",
+        Landlock,
+        r#"perl -e 'syscall({keyctl}, 0, -3, 0) < 0 and $!{ENOSYS} or print "REACHED"'"#,
+    ),
+    probe(
+        "make namespaces",
+        Landlock,
+        r#"perl -e 'syscall({unshare}, 0x10000000) == 0 and print "REACHED"'"#,
+    ),
+    probe(
+        "gain rights by a program",
+        Landlock,
+        "grep -q 'NoNewPrivs:.0' /proc/self/status && echo REACHED",
+    ),
+    probe(
+        "open the machine's disk",
+        Landlock,
+        "head -c 1 /dev/vda >/dev/null 2>&1 && echo REACHED",
+    ),
+    probe(
+        "use rights of root",
+        Landlock,
+        "grep -q 'CapEff:.0*1ff' /proc/self/status && echo REACHED",
+    ),
+];
+
+/// The page before its table.
+const PAGE: &str = "\
+# How commands are contained
+
+This page is generated by the test that tries all of it (`crates/guard/tests/commands/probes.rs`).
+
+A command runs on the strongest rung that works on the machine, and every reply says which that was.
+`sinew doctor` says what keeps a machine from a higher one. `run.sandbox` names one rung,
+`run.require_sandbox` or `--require-sandbox` the weakest that is good enough.
+
+- **namespaces**: users, mounts, processes, a network and System V objects of the session's own, and
+  beneath them both walls of the next rung. The roots can be written; the rest of the system can be read
+  and not changed. `/tmp`, `/dev` and `/run` are the session's own, secrets and sinew's own state are
+  not there, and what tools write to their caches in the home directory stays with the session.
+- **landlock**: rules of the kernel on files and a filter of system calls, in the machine's own view. The
+  directories on the way to a hidden one can be passed and not listed. Temporary files go where
+  `TMPDIR` says. There are no sockets but pairs.
+- **none**: commands can do what sinew can do. They are still ended with all that they started, get the
+  same environment, no terminal and no descriptors.
+
+Names that other programs act on, such as `.git/hooks` and `.mcp.json`, can be read and not changed on
+the first rung, where they stood at the top of a root when the session began.
+
+| a command cannot | namespaces | landlock | none |
+|---|---|---|---|
+";
+
+/// Returns a trial for the whole table: its rows are compared with one another.
+pub(crate) fn trials(helper: &Helper) -> Vec<Trial> {
+    let helper = helper.clone();
+    vec![Trial::test("probes: each rung stops what it should", move || check(&helper))]
+}
+
+fn check(helper: &Helper) -> Result<(), Failed> {
+    let mut problems = Vec::new();
+    let mut page = String::from(PAGE);
+    for probe in PROBES {
+        let tried = Rung::ALL.iter().map(|&rung| match works(helper, rung) {
+            true => reached(probe, helper, rung).map(Some),
+            false => Ok(None),
+        });
+        let reached: Vec<Option<bool>> = tried.collect::<Result<_, _>>()?;
+        let counts = reached.last() == Some(&Some(true));
+        if !counts {
+            println!("SKIPPED: nobody can {} here", probe.name);
+        }
+        let mut row = format!("| {} |", probe.name);
+        for (&rung, reached) in Rung::ALL.iter().zip(&reached) {
+            let stops = probe.stopped_by <= rung;
+            if stops && *reached == Some(true) {
+                problems.push(format!("on {rung} a command can {}", probe.name));
+            }
+            if !stops && *reached == Some(false) && counts {
+                problems.push(format!(
+                    "on {rung} a command cannot {}, and the table says it can",
+                    probe.name
+                ));
+            }
+            let _ = write!(row, " {} |", if stops { "yes" } else { "no" });
+        }
+        page.push_str(&row);
+        page.push('\n');
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/sandbox.md");
+    // Whoever runs this as another user has no sources.
+    if path.parent().is_some_and(Path::is_dir) {
+        sinew_testkit::golden(&path, &page);
+    }
+    if problems.is_empty() { Ok(()) } else { Err(problems.join("\n").into()) }
+}
+
+/// Returns whether a probe succeeds on a rung.
+fn reached(probe: &Probe, helper: &Helper, rung: Rung) -> Result<bool, Failed> {
+    let place = Place::new(helper, rung);
+    let outside = Outside::new(&place)?;
+    let text = outside.fill(probe.text, &place);
+    let done = place.run(&text, Duration::from_secs(10)).map_err(|error| format!("{error:?}"))?;
+    let output = String::from_utf8_lossy(&done.merged.head).into_owned();
+    Ok(output.contains("REACHED") || (output.contains("SENT") && outside.got_datagram()))
+}
+
+/// What lies outside the sandbox.
+struct Outside {
+    dir: PathBuf,
+    tcp: TcpListener,
+    udp: UdpSocket,
+    name: String,
+    _sockets: [UnixListener; 2],
+}
+
+impl Outside {
+    fn new(place: &Place) -> Result<Self, Failed> {
+        let dir = place.outside.clone();
+        fs::create_dir(dir.join("hidden"))?;
+        fs::write(dir.join("hidden/secret"), "canary")?;
+        fs::create_dir_all(place.root.join(".git/hooks"))?;
+        fs::write(place.root.join(".git/hooks/pre-commit"), "old")?;
+        fs::write(place.root.join(".mcp.json"), "old")?;
+        for name in ["file", "file2"] {
+            fs::write(dir.join(name), "old")?;
+        }
+        let top = place.top();
+        fs::write(top.join("beside"), "")?;
+        let name = format!("sinew-test-{}-{}", std::process::id(), crate::hazards::number());
+        let udp = UdpSocket::bind("127.0.0.1:0")?;
+        udp.set_read_timeout(Some(Duration::from_millis(100)))?;
+        Ok(Self {
+            dir,
+            tcp: TcpListener::bind("127.0.0.1:0")?,
+            udp,
+            _sockets: [
+                UnixListener::bind(top.join("socket"))?,
+                UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?,
+            ],
+            name,
+        })
+    }
+
+    fn got_datagram(&self) -> bool {
+        self.udp.recv(&mut [0; 8]).is_ok()
+    }
+
+    /// Puts the things of the harness into a text.
+    fn fill(&self, text: &str, place: &Place) -> String {
+        let port = |address: std::io::Result<std::net::SocketAddr>| {
+            address.map_or(0, |address| address.port()).to_string()
+        };
+        let shown = |path: &Path| path.display().to_string();
+        let mut text = text.to_owned();
+        for (name, value) in [
+            ("{out}", shown(&self.dir)),
+            ("{top}", shown(place.top())),
+            ("{sessions}", shown(&place.top().join("sessions"))),
+            ("{tcp}", port(self.tcp.local_addr())),
+            ("{udp}", port(self.udp.local_addr())),
+            ("{abstract}", self.name.clone()),
+            ("{pid}", std::process::id().to_string()),
+            ("{setxattr}", libc::SYS_setxattr.to_string()),
+            ("{ptrace}", libc::SYS_ptrace.to_string()),
+            ("{io_uring_setup}", libc::SYS_io_uring_setup.to_string()),
+            ("{bpf}", libc::SYS_bpf.to_string()),
+            ("{userfaultfd}", libc::SYS_userfaultfd.to_string()),
+            ("{keyctl}", libc::SYS_keyctl.to_string()),
+            ("{unshare}", libc::SYS_unshare.to_string()),
+        ] {
+            text = text.replace(name, &value);
+        }
+        text
+    }
+}

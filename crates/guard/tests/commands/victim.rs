@@ -1,0 +1,70 @@
+//! A program that is killed without warning while its commands run: nothing of them is left.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, ExitCode, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use libtest_mimic::{Failed, Trial};
+use sinew_guard::{Helper, Rung};
+
+use crate::hazards::{number, sleepers};
+use crate::world::{Place, works};
+
+/// What makes this program the victim: the rung and the number of the case.
+const VICTIM: &str = "SINEW_TEST_VICTIM";
+/// How many commands run when it is killed.
+const N_COMMANDS: usize = 20;
+
+/// Plays the victim where this process is one: its commands run until somebody kills it.
+pub(crate) fn play(helper: &Helper) -> Option<ExitCode> {
+    let case = std::env::var(VICTIM).ok()?;
+    let (rung, number) = case.split_once(' ')?;
+    let place = Place::new(helper, Rung::from_word(rung)?);
+    let text = format!("setsid sleep 9{number} & (setsid sleep 9{number} &); sleep 9{number}");
+    thread::scope(|scope| {
+        for _ in 0..N_COMMANDS {
+            scope.spawn(|| place.run(&text, Duration::from_secs(60)));
+        }
+        println!("begun");
+    });
+    Some(ExitCode::SUCCESS)
+}
+
+pub(crate) fn trials(helper: &Helper) -> Vec<Trial> {
+    let of = |rung: Rung| {
+        let helper = helper.clone();
+        Trial::test(format!("victim: killed on {rung}"), move || {
+            if works(&helper, rung) { killed(rung) } else { Ok(()) }
+        })
+    };
+    Rung::ALL.into_iter().map(of).collect()
+}
+
+fn killed(rung: Rung) -> Result<(), Failed> {
+    let number = number();
+    let mut victim = Command::new(std::env::current_exe()?)
+        .env(VICTIM, format!("{rung} {number}"))
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut line = String::new();
+    BufReader::new(victim.stdout.take().ok_or("a pipe")?).read_line(&mut line)?;
+    let wanted = 3 * N_COMMANDS;
+    let until = Instant::now() + Duration::from_secs(20);
+    while sleepers(&number).len() < wanted && Instant::now() < until {
+        thread::sleep(Duration::from_millis(20));
+    }
+    let n_running = sleepers(&number).len();
+    victim.kill()?;
+    victim.wait()?;
+    let killed = Instant::now();
+    while !sleepers(&number).is_empty() && killed.elapsed() < Duration::from_secs(3) {
+        thread::sleep(Duration::from_millis(5));
+    }
+    let left = sleepers(&number);
+    println!("{n_running} processes on {rung} were gone after {:?}", killed.elapsed());
+    if n_running < wanted {
+        return Err(format!("only {n_running} of {wanted} processes began").into());
+    }
+    if left.is_empty() { Ok(()) } else { Err(format!("left behind: {left:?}").into()) }
+}

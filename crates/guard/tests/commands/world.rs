@@ -1,0 +1,159 @@
+//! A directory with commands that run in it.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+use sinew_guard::{
+    Caller, Case, CommandSettings, Guard, GuardSettings, Helper, Profile, Rules, Rung, environment,
+};
+use sinew_tool::{
+    Access, Cancel, Claim, Command, CommandLine, Effects, Facts, Finished, Progress, RunOptions,
+    Shell, ToolError, World,
+};
+use tempfile::TempDir;
+
+/// A root, beside a place that commands must not reach, and the guard of the root.
+pub(crate) struct Place {
+    pub(crate) root: PathBuf,
+    pub(crate) outside: PathBuf,
+    pub(crate) guard: Arc<Guard>,
+    dir: TempDir,
+}
+
+impl Place {
+    /// Makes a root whose commands run on one rung.
+    pub(crate) fn new(helper: &Helper, rung: Rung) -> Self {
+        let dir = tempfile::tempdir_in(whereabouts()).expect("a directory");
+        let top = fs::canonicalize(dir.path()).expect("its real path");
+        let (root, outside) = (top.join("root"), top.join("outside"));
+        fs::create_dir(&root).expect("a root");
+        fs::create_dir(&outside).expect("a place outside");
+        let vars = [
+            ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
+            ("HOME", "/nonexistent"),
+            ("LANG", "C.UTF-8"),
+            ("SECRET_KEY", "environment-canary"),
+        ];
+        let vars = vars.map(|(name, value)| (OsString::from(name), OsString::from(value)));
+        let commands = CommandSettings {
+            helper: Some(helper.clone()),
+            rungs: vec![rung],
+            sessions: top.join("sessions"),
+            hidden: vec![outside.join("hidden"), top.join("sessions")],
+            caches: Vec::new(),
+            network: false,
+            env: environment(vars, &[]),
+            shell: None,
+            max_processes: 512,
+        };
+        let settings =
+            GuardSettings { commands: Some(commands), ..GuardSettings::new(vec![root.clone()]) };
+        Self { root, outside, guard: Guard::open(settings).expect("a guard"), dir }
+    }
+
+    /// Returns the directory that holds the root and everything beside it.
+    pub(crate) fn top(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Runs a text in a shell.
+    pub(crate) fn sh(&self, text: &str) -> Finished {
+        self.run(text, Duration::from_secs(20)).expect("it runs")
+    }
+
+    /// Runs a text in a shell, for so long at most.
+    pub(crate) fn run(&self, text: &str, timeout: Duration) -> Result<Finished, ToolError> {
+        let line = CommandLine::Shell(Shell::Posix, text.to_owned());
+        let world = self.world(line, &self.root)?;
+        block_on(world.processes.run(options(timeout)))
+    }
+
+    /// Returns the World of a command.
+    pub(crate) fn world(&self, line: CommandLine, cwd: &Path) -> Result<World, ToolError> {
+        let claim = Claim {
+            argument: "cwd",
+            path: Some(cwd.to_string_lossy().into_owned()),
+            access: Access::Search,
+        };
+        let caller = Caller {
+            session: String::from("test"),
+            call_id: String::from("call"),
+            store: Some(sinew_guard::Store::new(Arc::clone(&self.guard))),
+        };
+        let command = Command { argument: "command", line, keeps_cwd: true };
+        let contained = self.guard.contain(&[claim], None, None)?.with_command(command, caller)?;
+        let facts = Facts { effects: Effects::EXECUTE, ..Facts::UNKNOWN };
+        let case =
+            Case { tool: "Bash", operation: "Bash", facts: &facts, effects: Effects::EXECUTE };
+        let rules = Rules { profile: Profile::Full, ..Rules::default() };
+        let clearance = contained.judge(&case, &rules).by_ruling().expect("it is allowed");
+        Ok(Guard::clear(clearance)?.world)
+    }
+}
+
+/// Returns where places are made: not among the temporary files, which a session has of its own.
+fn whereabouts() -> PathBuf {
+    let given = std::env::var_os(WHEREABOUTS).map(PathBuf::from);
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    given.or_else(|| home.filter(|home| home.is_dir())).unwrap_or_else(std::env::temp_dir)
+}
+
+/// Names where places are made.
+pub(crate) const WHEREABOUTS: &str = "SINEW_TEST_WHEREABOUTS";
+
+/// Returns whether a rung works on this machine; where it does not, says so. `SINEW_TEST_ALL` makes
+/// that a failure.
+pub(crate) fn works(helper: &Helper, rung: Rung) -> bool {
+    static WORKING: OnceLock<Vec<Rung>> = OnceLock::new();
+    let working = WORKING.get_or_init(|| {
+        let works = |rung: &Rung| {
+            let ran = Place::new(helper, *rung).run("true", Duration::from_secs(20));
+            ran.inspect_err(|error| println!("the rung {rung} does not work: {}", error.message))
+                .is_ok()
+        };
+        Rung::ALL.into_iter().filter(works).collect()
+    });
+    let works = working.contains(&rung);
+    if !works {
+        println!("SKIPPED: the rung {rung} does not work on this machine");
+        assert!(std::env::var_os("SINEW_TEST_ALL").is_none(), "every rung must work");
+    }
+    works
+}
+
+pub(crate) fn options(timeout: Duration) -> RunOptions {
+    RunOptions {
+        timeout,
+        stdin: None,
+        env: Vec::new(),
+        store_above: (50 << 10, 2_000),
+        cancel: Cancel::default(),
+        progress: Progress::default(),
+    }
+}
+
+/// Waits for a future on this thread.
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
+    struct Unpark(Thread);
+
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(done) => return done,
+            Poll::Pending => thread::park(),
+        }
+    }
+}

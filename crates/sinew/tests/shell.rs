@@ -1,0 +1,128 @@
+//! Commands as people and models run them, in the sandbox that this machine has.
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::served::{Served, command};
+
+/// A home directory with a project in it.
+struct Home {
+    dir: TempDir,
+    project: PathBuf,
+}
+
+impl Home {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let project = fs::canonicalize(dir.path()).unwrap().join("project");
+        fs::create_dir(&project).unwrap();
+        Self { dir, project }
+    }
+
+    fn serve(&self, more: &[&str]) -> Served {
+        Served::start(self.dir.path(), &[&self.project], more, 256)
+    }
+
+    /// Runs one call; returns its exit code and both outputs.
+    fn run(&self, args: &[&str]) -> (i32, String, String) {
+        let mut command = command(self.dir.path());
+        let done = command.arg("--root").arg(&self.project).args(args).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (done.status.code().unwrap_or(-1), text(&done.stdout), text(&done.stderr))
+    }
+}
+
+fn text(result: &Value) -> &str {
+    result["content"][0]["text"].as_str().unwrap_or_default()
+}
+
+#[test]
+fn a_command_answers_with_its_output_and_its_end() {
+    let home = Home::new();
+    for (command, code, out, err) in [
+        ("echo one; echo two >&2", 0, "one\ntwo", ""),
+        ("echo one; exit 3", 1, "", "one\n[exit code 3]"),
+        ("true", 0, "[no output]", ""),
+        ("kill -9 $$", 1, "", "[ended by signal 9 (SIGKILL)]"),
+        ("sleep 600 & echo on", 0, "1 process that the command left running was ended", ""),
+    ] {
+        let arguments = json!({ "command": command }).to_string();
+        let done = home.run(&["--approvals", "allow", "call", "Bash", &arguments]);
+        assert_eq!(done.0, code, "{command}: {done:?}");
+        assert!(done.1.contains(out) && done.2.contains(err), "{command}: {done:?}");
+    }
+}
+
+#[test]
+fn who_may_not_run_commands_is_told_why() {
+    let home = Home::new();
+    let arguments = json!({ "command": "touch made" }).to_string();
+    for (more, code, words) in [
+        (&[][..], 3, "this call needs approval (running a program asks)"),
+        (&["--approvals", "deny"], 3, "this call needs approval"),
+        (&["--approvals", "allow", "--read-only"], 3, "profile `read-only`"),
+        (&["--approvals", "allow", "--set", "tools.policy.deny=[\"Bash\"]"], 3, "denies the tool"),
+        (&["--approvals", "allow", "--set", "run.sandbox=box"], 2, "`run.sandbox`"),
+        (
+            &["--approvals", "allow", "--require-sandbox=landlock", "--set", "run.sandbox=none"],
+            2,
+            "weaker than `run.require_sandbox`",
+        ),
+    ] {
+        let args = [more, &["call", "Bash", &arguments]].concat();
+        let done = home.run(&args);
+        assert_eq!(done.0, code, "{more:?}: {done:?}");
+        assert!(done.2.contains(words), "{more:?}: {done:?}");
+    }
+    assert!(!home.project.join("made").exists());
+}
+
+#[test]
+fn a_session_goes_on_from_call_to_call() {
+    let home = Home::new();
+    fs::create_dir(home.project.join("sub")).unwrap();
+    let mut served = home.serve(&[]);
+    let mut bash = |arguments: Value| served.call("Bash", &arguments);
+    let moved = bash(json!({ "command": "cd sub" }));
+    assert_eq!(text(&moved), "[working directory: sub]");
+    assert_eq!(text(&bash(json!({ "command": "basename $PWD" }))), "sub");
+    bash(json!({ "command": "echo kept >${TMPDIR:-/tmp}/kept; export LOST=1" }));
+    let kept = bash(json!({ "command": "cat ${TMPDIR:-/tmp}/kept; echo [$LOST]" }));
+    assert_eq!(text(&kept), "kept\n[]");
+    let long = bash(json!({ "command": "seq 1 20000" }));
+    let stored = long["meta"]["output_path"].as_str().unwrap().to_owned();
+    assert!(text(&long).contains(&format!("; the whole output is in {stored}]")));
+    let read = served.call("Read", &json!({ "file_path": stored, "offset": 15_000, "limit": 1 }));
+    assert!(text(&read).contains("15000→15000"), "{read}");
+}
+
+/// One command serves a page, another fetches it, and nothing of the machine is reached.
+#[test]
+fn commands_of_a_session_reach_one_another() {
+    const SERVE: &str = r#"perl -MSocket -e '
+        socket(S, PF_INET, SOCK_STREAM, 0); setsockopt(S, SOL_SOCKET, SO_REUSEADDR, 1);
+        bind(S, sockaddr_in(8123, INADDR_LOOPBACK)) and listen(S, 5) or die $!;
+        while (accept(C, S)) { sysread C, $_, 999; syswrite C, "HTTP/1.0 200 OK\r\n\r\nthe page\n"; close C }'"#;
+    const FETCH: &str = r#"perl -MSocket -e '
+        for (1 .. 50) {
+            socket(S, PF_INET, SOCK_STREAM, 0);
+            last if connect(S, sockaddr_in(8123, INADDR_LOOPBACK));
+            select undef, undef, undef, 0.1;
+        }
+        syswrite S, "GET / HTTP/1.0\r\n\r\n"; print while <S>'"#;
+    let home = Home::new();
+    let mut served = home.serve(&[]);
+    let rung = served.call("Bash", &json!({ "command": "true" }));
+    if rung["meta"]["sandbox"]["level"] == "landlock" {
+        println!("SKIPPED: commands have no sockets on the rung landlock");
+        return;
+    }
+    let begun = served.call("Bash", &json!({ "command": SERVE, "run_in_background": true }));
+    assert!(text(&begun).starts_with("b1 runs in the background"), "{begun}");
+    let fetched = served.call("Bash", &json!({ "command": FETCH }));
+    assert!(text(&fetched).contains("the page"), "{fetched}");
+    assert!(text(&fetched).contains("[background b1: running for"), "{fetched}");
+}
