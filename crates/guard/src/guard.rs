@@ -21,7 +21,7 @@ use crate::process::{CommandSettings, Commands, Rung, Shortfall};
 use crate::replace::Locks;
 use crate::resolve::{self, Place, Resolver, Spot};
 use crate::roots::{DIRECTORY_PATH, Root, RootError, Roots};
-use crate::rules::{self, PathRules, RuleError};
+use crate::rules::{self, Names, PathGlobs, PathRules, RuleError};
 use crate::turn::Turns;
 
 /// Where the person's own ignore file for every repository lies.
@@ -109,10 +109,11 @@ impl Guard {
     pub fn open(settings: GuardSettings) -> Result<Arc<Self>, GuardError> {
         let roots =
             Roots::open_with(&settings.roots, settings.resolver).map_err(GuardError::Root)?;
-        let rules = compile(&settings.files, &settings.denied, &roots)?;
+        let globs = globs(&settings.files, &roots);
+        let rules = PathRules::compile(&globs, &settings.denied).map_err(GuardError::Rule)?;
         let writable = roots.paths().map(PathBuf::from).collect();
         let commands =
-            settings.commands.map(|commands| Arc::new(Commands::new(commands, writable)));
+            settings.commands.map(|commands| Arc::new(Commands::new(commands, writable, globs)));
         Ok(Arc::new(Self {
             roots: Arc::new(roots),
             rules,
@@ -128,7 +129,8 @@ impl Guard {
 
     /// Returns a guard over the same open roots with other settings, as another vocabulary has.
     pub fn with_files(&self, files: Arc<FileSettings>) -> Result<Arc<Self>, GuardError> {
-        let rules = compile(&files, &self.denied, &self.roots)?;
+        let globs = globs(&files, &self.roots);
+        let rules = PathRules::compile(&globs, &self.denied).map_err(GuardError::Rule)?;
         Ok(Arc::new(Self {
             roots: Arc::clone(&self.roots),
             rules,
@@ -230,7 +232,7 @@ impl Guard {
         let named = self.roots.named(&place.real);
         self.check_rules(&place, named, claim.access)?;
         let protected = match claim.access.changes() {
-            true => rules::protected(&place.real, named),
+            true => rules::protected(&Names::new(&place.real, named)),
             false => None,
         };
         let may_create = matches!(claim.access, Access::Write { parents: true, .. });
@@ -284,13 +286,8 @@ impl Guard {
     }
 }
 
-fn compile(
-    files: &FileSettings,
-    denied: &[PathBuf],
-    roots: &Roots,
-) -> Result<PathRules, GuardError> {
-    PathRules::compile(&files.allow_paths, &files.deny_paths, denied, roots)
-        .map_err(GuardError::Rule)
+fn globs(files: &FileSettings, roots: &Roots) -> PathGlobs {
+    PathGlobs::new(&files.allow_paths, &files.deny_paths, roots)
 }
 
 /// Returns the real path of the directory that relative paths start at.

@@ -7,6 +7,7 @@
 mod attributes;
 mod clear;
 mod clock;
+mod command_rules;
 mod files;
 mod guard;
 mod ignore_rules;
@@ -37,7 +38,7 @@ pub use process::{
 };
 pub use resolve::Resolver;
 pub use roots::{RootError, Roots};
-pub use rules::RuleError;
+pub use rules::{RuleError, can_be_granted};
 pub use state::StateDir;
 pub use store::Store;
 pub use streams::{BlockingFile, Streams, standard_streams};

@@ -15,6 +15,7 @@ mod environment;
 mod keeper;
 mod kept;
 mod launcher;
+mod porter;
 pub(crate) mod run;
 mod rung;
 mod sandbox;
@@ -30,7 +31,8 @@ use std::time::Duration;
 
 use sinew_tool::{Contained, Exit, Kind, Shell, ToolError};
 
-use crate::rules::protected_at;
+use crate::command_rules::CommandRules;
+use crate::rules::{PathGlobs, protected_at};
 use capture::{Captured, Keep, Ordered, Spool};
 use run::Ongoing;
 use session::{NoSession, Session};
@@ -81,6 +83,8 @@ pub struct CommandSettings {
     pub hidden: Vec<PathBuf>,
     /// Directories that commands may change for themselves, for the length of a session.
     pub caches: Vec<PathBuf>,
+    /// Protected names that commands may change all the same.
+    pub unprotected: Vec<String>,
     /// Whether commands may reach the network.
     pub network: bool,
     /// The environment of every command.
@@ -108,6 +112,7 @@ pub(crate) struct Job {
 pub struct Commands {
     settings: CommandSettings,
     writable: Vec<PathBuf>,
+    globs: PathGlobs,
     sessions: Mutex<HashMap<String, Arc<Session>>>,
     /// Where the last command of each session ended.
     cwds: Mutex<HashMap<String, PathBuf>>,
@@ -124,10 +129,11 @@ struct InBackground {
 
 impl Commands {
     /// Returns the commands of roots. Nothing is started before the first.
-    pub(crate) fn new(settings: CommandSettings, writable: Vec<PathBuf>) -> Self {
+    pub(crate) fn new(settings: CommandSettings, writable: Vec<PathBuf>, globs: PathGlobs) -> Self {
         Self {
             settings,
             writable,
+            globs,
             sessions: Mutex::default(),
             cwds: Mutex::default(),
             background: Mutex::default(),
@@ -317,7 +323,16 @@ impl Commands {
             rung,
             writable: self.writable.clone(),
             hidden: settings.hidden.clone(),
-            fixed: self.writable.iter().flat_map(|root| protected_at(root)).collect(),
+            fixed: self
+                .writable
+                .iter()
+                .flat_map(|root| protected_at(root, &settings.unprotected))
+                .collect(),
+            rules: CommandRules {
+                roots: self.writable.clone(),
+                unprotected: settings.unprotected.clone(),
+                globs: self.globs.clone(),
+            },
             caches: self.caches(),
             scratch: scratch.to_owned(),
             network: settings.network,

@@ -21,6 +21,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use globset::{Candidate, Glob, GlobBuilder, GlobSet, GlobSetBuilder};
+use serde::{Deserialize, Serialize};
 use sinew_tool::{Access, FileError};
 
 use crate::roots::Roots;
@@ -31,6 +32,41 @@ pub(crate) struct PathRules {
     allow: Option<Globs>,
     deny: Option<Globs>,
     closed: Vec<PathBuf>,
+}
+
+/// Path globs as they were written, with what they mean where the roots are.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct PathGlobs {
+    allow: Vec<Written>,
+    deny: Vec<Written>,
+}
+
+/// One glob.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Written {
+    glob: String,
+    /// The glob, and the same with the real path of each root instead of the one that was given.
+    meant: Vec<String>,
+}
+
+impl PathGlobs {
+    /// Returns the globs of configuration. One that begins with a root as it was given also stands for
+    /// its real path.
+    pub(crate) fn new(allow: &[String], deny: &[String], roots: &Roots) -> Self {
+        let written = |globs: &[String]| {
+            let one = |glob: &String| {
+                let meant = std::iter::once(glob.clone()).chain(roots.real_spellings(glob));
+                Written { glob: glob.clone(), meant: meant.collect() }
+            };
+            globs.iter().map(one).collect()
+        };
+        Self { allow: written(allow), deny: written(deny) }
+    }
+
+    /// Returns whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.allow.is_empty() && self.deny.is_empty()
+    }
 }
 
 /// A list of globs with their spelling.
@@ -64,17 +100,11 @@ impl fmt::Display for RuleError {
 impl std::error::Error for RuleError {}
 
 impl PathRules {
-    /// Compiles the globs; `closed` are directories that no call may touch at all. A glob that
-    /// begins with a root as it was given also stands for its real path.
-    pub(crate) fn compile(
-        allow: &[String],
-        deny: &[String],
-        closed: &[PathBuf],
-        roots: &Roots,
-    ) -> Result<Self, RuleError> {
+    /// Compiles the globs; `closed` are directories that no call may touch at all.
+    pub(crate) fn compile(globs: &PathGlobs, closed: &[PathBuf]) -> Result<Self, RuleError> {
         Ok(Self {
-            allow: Globs::compile("allow_paths", allow, roots, false)?,
-            deny: Globs::compile("deny_paths", deny, roots, true)?,
+            allow: Globs::compile("allow_paths", &globs.allow, false)?,
+            deny: Globs::compile("deny_paths", &globs.deny, true)?,
             closed: closed.to_vec(),
         })
     }
@@ -132,8 +162,7 @@ impl Globs {
     /// beneath it.
     fn compile(
         list: &'static str,
-        written: &[String],
-        roots: &Roots,
+        written: &[Written],
         deep: bool,
     ) -> Result<Option<Self>, RuleError> {
         if written.is_empty() {
@@ -142,18 +171,18 @@ impl Globs {
         let mut set = GlobSetBuilder::new();
         let mut names = Vec::new();
         let mut starts = Vec::new();
-        for glob in written {
-            for meant in std::iter::once(glob.clone()).chain(roots.real_spellings(glob)) {
-                for spelling in spellings(&meant, deep) {
+        for Written { glob, meant } in written {
+            for meant in meant {
+                for spelling in spellings(meant, deep) {
                     set.add(parse(list, glob, &spelling)?);
                     names.push(glob.clone());
                 }
-                starts.push(literal_start(&meant));
+                starts.push(literal_start(meant));
             }
         }
         let set = set.build().map_err(|error| RuleError {
             list,
-            glob: written.join(", "),
+            glob: names.join(", "),
             problem: error.kind().to_string(),
         })?;
         Ok(Some(Self { set, written: names, starts }))
@@ -311,31 +340,130 @@ const PROTECTED: &[&str] = &[
     "sinew/config.toml",
 ];
 
-/// Returns the protected name that a real path falls under. `named` is its end, from the name of the
-/// root on.
-pub(crate) fn protected(real: &Path, named: &Path) -> Option<&'static str> {
-    let names: Vec<String> = real.iter().map(fold).collect();
-    let n_above = names.len() - named.iter().count();
-    PROTECTED.iter().copied().find(|rule| {
+/// The rule of git's own directory: it is for the file tools alone, since every commit changes what
+/// lies there.
+const GIT: &str = ".git/";
+
+/// Directories that tools fill with other people's files: names in them are nobody's settings.
+const FILLED_BY_TOOLS: &[&str] = &[
+    "node_modules",
+    "bower_components",
+    "target",
+    "build",
+    "dist",
+    "vendor",
+    "third_party",
+    ".venv",
+    "venv",
+    "site-packages",
+    ".tox",
+];
+
+/// The names of a real path from the root on, as file systems that ignore case see them.
+pub(crate) struct Names {
+    all: Vec<String>,
+    n_above: usize,
+}
+
+impl Names {
+    /// `named` is the end of the real path, from the name of the root on.
+    pub(crate) fn new(real: &Path, named: &Path) -> Self {
+        let all: Vec<String> = real.iter().map(fold).collect();
+        let n_above = all.len() - named.iter().count();
+        Self { all, n_above }
+    }
+
+    /// Returns whether the path falls under a rule that begins before `until`.
+    fn fall_under(&self, rule: &str, until: usize) -> bool {
         let whole = rule.trim_end_matches('/');
         let n_parts = whole.split('/').count();
-        names.windows(n_parts).enumerate().any(|(at, window)| {
+        self.all.windows(n_parts).take(until).enumerate().any(|(at, window)| {
             let end = at + n_parts;
-            n_above < end
-                && (whole.len() < rule.len() || end == names.len())
+            self.n_above < end
+                && (whole.len() < rule.len() || end == self.all.len())
                 && window.iter().zip(whole.split('/')).all(|(a, b)| a.eq_ignore_ascii_case(b))
+        })
+    }
+
+    /// Returns the beginning of the part that tools fill, which is the end where there is none.
+    fn filled_by_tools(&self) -> usize {
+        let beneath = self.all.iter().enumerate().skip(self.n_above + 1);
+        let mut filled = beneath.filter(|(_, name)| FILLED_BY_TOOLS.contains(&name.as_str()));
+        filled.next().map_or(self.all.len(), |(at, _)| at)
+    }
+
+    /// Returns whether the path is a directory that tools fill, or lies in one.
+    pub(crate) fn is_filled_by_tools(&self) -> bool {
+        self.filled_by_tools() < self.all.len()
+    }
+}
+
+/// Returns the protected name that a real path falls under.
+pub(crate) fn protected(names: &Names) -> Option<&'static str> {
+    PROTECTED.iter().copied().find(|rule| names.fall_under(rule, usize::MAX))
+}
+
+/// Returns the protected name that a command would change at a real path, apart from those that it was
+/// granted.
+pub(crate) fn protected_from_commands(names: &Names, granted: &[String]) -> Option<&'static str> {
+    let until = names.filled_by_tools();
+    if let Some(rule) = for_commands(granted).find(|rule| names.fall_under(rule, until)) {
+        return Some(rule);
+    }
+    // The repositories of submodules and worktrees lie in the one of the whole.
+    let of_part = |rule: &&str| {
+        let end = rule.strip_prefix(GIT).unwrap_or_default().trim_end_matches('/');
+        let inner = names.all.iter().take(until).position(|name| name == ".git");
+        inner.is_some_and(|git| {
+            let rest = names.all.get(git + 1..).unwrap_or_default();
+            let is_part = rest.first().is_some_and(|part| part == "modules" || part == "worktrees");
+            is_part && names.n_above <= git && rest.iter().skip(1).any(|name| name == end)
+        })
+    };
+    [".git/hooks/", ".git/config", ".git/config.worktree"]
+        .into_iter()
+        .filter(|rule| !is_granted(rule, granted))
+        .find(of_part)
+}
+
+/// Returns the protected name whose directory a real path would be: whoever puts a link or another file
+/// there, or moves a directory there, brings all that lies beneath.
+pub(crate) fn leads_to_protected(names: &Names, granted: &[String]) -> Option<&'static str> {
+    let until = names.filled_by_tools();
+    for_commands(granted).find(|rule| {
+        let parts: Vec<&str> = rule.trim_end_matches('/').split('/').collect();
+        (1..parts.len()).any(|n| {
+            let start = parts.get(..n).unwrap_or_default().join("/");
+            names.fall_under(&start, until)
         })
     })
 }
 
-/// Returns the protected names that a root has at its top, for commands: they may read them and not
-/// change them. What is beneath `.git` changes with every commit, so only its parts that others act on
-/// are among them.
-pub(crate) fn protected_at(root: &Path) -> Vec<PathBuf> {
-    let whole = PROTECTED.iter().filter(|rule| **rule != ".git/");
-    let own = std::iter::once(&OWN);
-    whole
-        .chain(own)
+/// Returns the names that commands may not change.
+fn for_commands(granted: &[String]) -> impl Iterator<Item = &'static str> + '_ {
+    let own = [".sinew/", ".git/config.worktree"];
+    let all = PROTECTED.iter().copied().filter(|rule| *rule != GIT).chain(own);
+    all.filter(|rule| !is_granted(rule, granted))
+}
+
+/// Returns whether a name is one of those granted, or lies beneath one.
+fn is_granted(rule: &str, granted: &[String]) -> bool {
+    let whole = rule.trim_end_matches('/');
+    granted.iter().any(|grant| {
+        let rest = whole.strip_prefix(grant.trim_end_matches('/'));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    })
+}
+
+/// Returns whether a grant covers any name that commands may not change; `.sinew` is never granted.
+pub fn can_be_granted(grant: &str) -> bool {
+    let grant = [grant.to_owned()];
+    PROTECTED.iter().any(|rule| *rule != GIT && is_granted(rule, &grant))
+}
+
+/// Returns the protected names that a root has at its top, for commands.
+pub(crate) fn protected_at(root: &Path, granted: &[String]) -> Vec<PathBuf> {
+    for_commands(granted)
         .map(|rule| root.join(rule.trim_end_matches('/')))
         .filter(|path| rustix::fs::lstat(path).is_ok())
         .collect()

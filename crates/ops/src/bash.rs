@@ -12,8 +12,8 @@ use serde::Deserialize;
 use serde_json::json;
 use sinew_tool::{
     Access, Background, Bound, Claim, Command, CommandLine, Context, Cost, Effects, ErrorBody,
-    Exit, Facts, FileSettings, Finished, Kind, Operation, Param, ParamKind, Preset, Reply, Row,
-    RunOptions, Shaping, Shell, Targets, ToolError,
+    Exit, Facts, FileSettings, Finished, Kind, Operation, Param, ParamKind, Preset, Refused, Reply,
+    Row, RunOptions, Shaping, Shell, Targets, ToolError,
 };
 
 use crate::screen;
@@ -179,6 +179,12 @@ fn finished_reply(
     let failure = failure(&finished.exit, args);
     if let Some((_, words)) = &failure {
         note(words.clone());
+    }
+    if failure.is_some() {
+        for refused in &finished.refused {
+            let Refused { deed, what, why, grant } = refused;
+            note(format!("the sandbox refused to {deed} {what}: {why}; to allow it: {grant}"));
+        }
     }
     if 0 < finished.n_left {
         let (processes, were) = match finished.n_left {
@@ -352,6 +358,7 @@ mod tests {
             n_left: 0,
             cwd: None,
             contained: Contained { rung: "namespaces", missing: Vec::new(), network: false },
+            refused: Vec::new(),
         }
     }
 
@@ -404,6 +411,20 @@ mod tests {
                 ended(Exit::TimedOut, "so far\n"),
                 "so far\n[timed out after 120000 ms, and everything it started was ended]",
                 Some(Kind::Timeout),
+            ),
+            (
+                more(|finished| {
+                    finished.exit = Exit::Code(1);
+                    finished.refused = vec![Refused {
+                        deed: "reach",
+                        what: String::from("192.0.2.1:443"),
+                        why: String::from("the network is closed"),
+                        grant: String::from("run.network = true"),
+                    }];
+                }),
+                "out\n[exit code 1]\n[the sandbox refused to reach 192.0.2.1:443: the network is \
+                 closed; to allow it: run.network = true]",
+                Some(Kind::ExecutionFailed),
             ),
             (
                 more(|finished| finished.n_left = 1),

@@ -272,6 +272,7 @@ fn commands(loaded: &Loaded, state: &Path) -> CommandSettings {
     };
     let hidden = at_home(SECRET)
         .chain(SECRET_OF_SYSTEM.iter().map(PathBuf::from))
+        .filter(|path| !run.show.contains(path))
         .chain([state.to_owned()])
         .chain(run.hide.iter().cloned());
     CommandSettings {
@@ -280,6 +281,7 @@ fn commands(loaded: &Loaded, state: &Path) -> CommandSettings {
         sessions: state.join("sessions"),
         hidden: hidden.collect(),
         caches: at_home(CACHES).chain(env_vars::caches()).collect(),
+        unprotected: run.unprotected.clone(),
         network: run.network,
         env: environment(env_vars::all(), &run.env),
         shell: env_vars::shell(),

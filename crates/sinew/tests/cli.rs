@@ -515,6 +515,8 @@ const TOOL_LIST: &[&str] = &["tools"];
 const WEAK: &[&str] = &["--set", "run.sandbox=landlock", "call", "List"];
 const RUN: &[&str] =
     &["--approvals", "allow", "call", "--json", "Bash", r#"{"command": "env; ls dir; exit 0"}"#];
+const PLANT: &[&str] =
+    &["--approvals", "allow", "call", "Bash", r#"{"command": "echo x >.envrc && echo made"}"#];
 const WRITE: &[&str] =
     &["--approvals", "allow", "call", "Write", r#"{"file_path": "b.txt", "content": "x"}"#];
 const WRITE_UNRECORDED: &[&str] = &[
@@ -555,6 +557,9 @@ const KEYS: &[Row] = &[
     ("run.network", "true", RUN, "", Seen::Shows("\"network\":true", "\"network\":false")),
     ("run.env", r#"["XDG_STATE_HOME"]"#, RUN, "", Seen::Shows("XDG_STATE_HOME=", "")),
     ("run.hide", r#"["{root}/dir"]"#, RUN, "", Seen::Shows("ermission denied", "c.txt")),
+    ("run.unprotected", r#"[".envrc"]"#, PLANT, "", Seen::Shows("made", "protected name")),
+    // What lies in the home directory is looked at where there is one.
+    ("run.show", r#"["/x/.netrc"]"#, SHOW, "", Seen::Resolved("run.show = [\"/x/.netrc\"]")),
     // How many processes there can be is tried where a command tries it.
     ("run.max_processes", "400", SHOW, "", Seen::Resolved("run.max_processes = 400")),
     ("tools.fs.workspace_root", "{other}", LIST, "", Seen::Shows("elsewhere.txt", "a.txt")),

@@ -123,6 +123,19 @@ pub struct Contained {
     pub network: bool,
 }
 
+/// Something that a command tried and its sandbox did not allow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// What it tried: `change`, `open`, `read` or `reach`.
+    pub deed: &'static str,
+    /// The path or address.
+    pub what: String,
+    /// Why it may not be.
+    pub why: String,
+    /// What a person would write to allow it: a line of configuration, or an option.
+    pub grant: String,
+}
+
 /// What became of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finished {
@@ -144,6 +157,8 @@ pub struct Finished {
     pub cwd: Option<PathBuf>,
     /// How it was contained.
     pub contained: Contained,
+    /// What the sandbox did not allow it, as far as that is known.
+    pub refused: Vec<Refused>,
 }
 
 /// The command of one call.

@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::kept::Kept;
-use super::wire::{self, Command, End, Refusal, Report};
+use super::wire::{self, Command, End, Refusal, Refused, Report};
 
 /// What is read at once.
 const CHUNK_BYTES: usize = 256 * 1024;
@@ -45,6 +45,7 @@ pub(super) struct Captured {
     pub(super) stdout: Kept,
     pub(super) stderr: Kept,
     pub(super) duration: Duration,
+    pub(super) refused: Vec<Refused>,
 }
 
 /// How a command came to its end.
@@ -91,6 +92,7 @@ pub(super) fn follow(
     let mut stop_at = timeout.and_then(|timeout| began.checked_add(timeout));
     let mut lost_at = None;
     let mut tell_at = began + TELL;
+    let mut refused_to_it = Vec::new();
     let became = loop {
         let now = Instant::now();
         if stop_at.is_some_and(|at| at <= now) {
@@ -113,7 +115,8 @@ pub(super) fn follow(
                 Ok(Some((Report::Failed(refusal, number), _))) => {
                     break Became::NotStarted(refusal, number);
                 }
-                Ok(Some((Report::Ended { end, n_left, cwd }, _))) => {
+                Ok(Some((Report::Ended { end, n_left, cwd, refused }, _))) => {
+                    refused_to_it = refused;
                     let out_of_time = timeout.is_some() && stop_at.is_none();
                     break Became::Ended { end, n_left, cwd, out_of_time };
                 }
@@ -123,7 +126,8 @@ pub(super) fn follow(
     };
     capture.take_what_is_left(ordered)?;
     let Capture { merged, streams: [stdout, stderr], .. } = capture;
-    Ok(Captured { became, merged, stdout, stderr, duration: began.elapsed() })
+    let (duration, refused) = (began.elapsed(), refused_to_it);
+    Ok(Captured { became, merged, stdout, stderr, duration, refused })
 }
 
 /// What was captured so far.

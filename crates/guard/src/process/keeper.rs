@@ -16,6 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
 use rustix::process::{Pid, Signal, WaitOptions, fchdir, kill_process_group, wait};
 
+use super::porter::Porter;
 use super::sandbox::Sandbox;
 use super::tree;
 use super::wire::{self, Command, End, Order, Refusal, Report};
@@ -39,13 +40,16 @@ pub(super) fn keep(order: &Order, handles: Handles, sandbox: &Sandbox) {
     // From here on the streams end when the command and its children have closed them.
     drop(stdio);
     let report = match started {
-        Ok(child) => {
+        Ok(mut child) => {
             // Where nobody listens any more the first look at the line says so.
             let _ = wire::send(&line, &Report::Started, &[]);
-            let end = Watch { line: &line, child, grace: Duration::from_millis(order.grace_ms) }
-                .until_the_end();
+            let calls = child.calls.take().zip(sandbox.judge());
+            let porter = calls.map(|(calls, judge)| Porter::new(calls, judge));
+            let grace = Duration::from_millis(order.grace_ms);
+            let (end, porter) = Watch { line: &line, child, grace, porter }.until_the_end();
             let n_left = end_the_rest();
-            Report::Ended { end, n_left, cwd: where_it_was() }
+            let refused = porter.map(Porter::into_refused).unwrap_or_default();
+            Report::Ended { end, n_left, cwd: where_it_was(), refused }
         }
         Err((refusal, error)) => Report::Failed(refusal, error.raw_os_error().unwrap_or(0)),
     };
@@ -60,6 +64,7 @@ fn begin(
 ) -> Result<Child, (Refusal, io::Error)> {
     sandbox.prepare_keeper().map_err(|error| (Refusal::Containment, error))?;
     enter(&order.cwd, order.cwd_identity).map_err(|error| (Refusal::Directory, error))?;
+    sandbox.restrict_keeper().map_err(|error| (Refusal::Containment, error))?;
     let program = program(order).map_err(|error| (Refusal::Program, error))?;
     let streams = [stdio[0].as_fd(), stdio[1].as_fd(), stdio[2].as_fd()];
     spawn::start(&program, streams, sandbox.limits(), &sandbox.confinement()).map_err(
@@ -104,20 +109,44 @@ struct Watch<'a> {
     line: &'a OwnedFd,
     child: Child,
     grace: Duration,
+    /// What carries out calls for it, while there is somebody who makes them.
+    porter: Option<Porter<'a>>,
 }
 
-impl Watch<'_> {
+/// What a watch was woken for.
+#[derive(Debug, Default, Clone, Copy)]
+struct Woken {
+    ended: bool,
+    told: bool,
+    called: bool,
+    /// Nobody is left who could call.
+    hung_up: bool,
+}
+
+impl<'a> Watch<'a> {
     /// Waits for the command to end, and ends it when it is told to.
-    fn until_the_end(&self) -> End {
+    fn until_the_end(mut self) -> (End, Option<Porter<'a>>) {
         let mut kill_at: Option<Instant> = None;
         let mut listening = true;
+        let mut calling = self.porter.is_some();
         loop {
             let wait = kill_at.map_or(REAP, |at| at.saturating_duration_since(Instant::now()));
-            let told = self.sleep(wait, listening);
-            if let Some(end) = self.reap() {
-                return end;
+            let woken = self.sleep(wait, listening, calling);
+            if woken.called
+                && let Some(porter) = &mut self.porter
+                && porter.serve().is_err()
+            {
+                calling = false;
             }
-            if told {
+            calling &= !woken.hung_up;
+            // Calls come by the thousand, and nothing else has to be looked at for them.
+            if woken.called && !woken.ended && !woken.told && kill_at.is_none() {
+                continue;
+            }
+            if let Some(end) = self.reap() {
+                return (end, self.porter);
+            }
+            if woken.told {
                 match wire::receive::<Command>(self.line) {
                     Ok(Some((Command::Stop, _))) => {
                         ask_all_to_end();
@@ -136,17 +165,28 @@ impl Watch<'_> {
         }
     }
 
-    /// Sleeps until the command ends, the line has something to say, or the time is over; returns
-    /// whether the line has.
-    fn sleep(&self, time: Duration, listening: bool) -> bool {
-        let line = if listening { PollFlags::IN } else { PollFlags::empty() };
-        let mut watched =
-            [PollFd::new(&self.child.handle, PollFlags::IN), PollFd::new(self.line, line)];
-        let n = if listening { 2 } else { 1 };
+    /// Sleeps until the command ends or calls, the line has something to say, or the time is over.
+    fn sleep(&self, time: Duration, listening: bool, calling: bool) -> Woken {
+        let mut watched = vec![PollFd::new(&self.child.handle, PollFlags::IN)];
+        let line = listening.then(|| PollFd::new(self.line, PollFlags::IN));
+        let porter = self.porter.as_ref().filter(|_| calling);
+        let calls = porter.map(|porter| PollFd::new(porter, PollFlags::IN));
+        watched.extend(line.into_iter().chain(calls));
         let time = Timespec::try_from(time).ok();
-        let _ = poll(watched.get_mut(..n).unwrap_or_default(), time.as_ref());
-        let [_, line] = watched;
-        listening && !line.revents().is_empty()
+        if poll(&mut watched, time.as_ref()).is_err() {
+            return Woken::default();
+        }
+        let mut events = watched.iter().map(PollFd::revents);
+        let mut next =
+            |there: bool| there.then(|| events.next()).flatten().unwrap_or(PollFlags::empty());
+        let (ended, told, calls) = (next(true), next(listening), next(porter.is_some()));
+        let called = calls.contains(PollFlags::IN);
+        Woken {
+            ended: !ended.is_empty(),
+            told: !told.is_empty(),
+            called,
+            hung_up: !calls.is_empty() && !called,
+        }
     }
 
     /// Waits for all that ended, also orphans that fell to this process; returns how the command

@@ -14,8 +14,8 @@ use futures_channel::oneshot;
 use rustix::io::Errno;
 use sinew_tool::{
     Background, BoxFuture, Command, CommandLine, CommandTarget, Contained, Exit, FileError,
-    FileState, FileTarget, Finished, Kind, NoProcesses, Output, Processes, RunOptions, Targets,
-    ToolError,
+    FileState, FileTarget, Finished, Kind, NoProcesses, Output, Processes, Refused, RunOptions,
+    Targets, ToolError,
 };
 
 use super::capture::{Became, Captured, Keep, Ordered, Spool};
@@ -392,11 +392,12 @@ fn follow(
 fn finished(
     commands: &Commands,
     caller: &Caller,
-    captured: Captured,
+    mut captured: Captured,
     contained: Contained,
     keeps_cwd: bool,
     stored: Option<String>,
 ) -> Result<Finished, ToolError> {
+    let refused = std::mem::take(&mut captured.refused).into_iter().map(told).collect();
     let (exit, n_left, cwd) = match captured.became {
         Became::Ended { out_of_time: true, n_left, cwd, .. } => (Exit::TimedOut, n_left, cwd),
         Became::Ended { end: End::Code(code), n_left, cwd, .. } => (Exit::Code(code), n_left, cwd),
@@ -438,7 +439,39 @@ fn finished(
         n_left,
         cwd,
         contained,
+        refused,
     })
+}
+
+/// Returns a refusal in words, with what would have allowed it.
+fn told(refused: wire::Refused) -> Refused {
+    let quoted = |text: &str| serde_json::Value::from(text).to_string();
+    match refused {
+        wire::Refused::Protected { path, name } => Refused {
+            deed: "change",
+            what: path.display().to_string(),
+            grant: format!("run.unprotected = [{}]", quoted(&name)),
+            why: format!("`{name}` is a protected name"),
+        },
+        wire::Refused::Denied { path, why } => Refused {
+            deed: "open",
+            what: path.display().to_string(),
+            why,
+            grant: String::from("tools.fs.deny_paths and tools.fs.allow_paths without it"),
+        },
+        wire::Refused::Outside { path } => Refused {
+            deed: "change",
+            grant: format!("--root {}", path.parent().unwrap_or(&path).display()),
+            what: path.display().to_string(),
+            why: String::from("it lies outside the roots"),
+        },
+        wire::Refused::Network { address } => Refused {
+            deed: "reach",
+            what: address,
+            why: String::from("the network is closed"),
+            grant: String::from("run.network = true"),
+        },
+    }
 }
 
 fn words(number: i32) -> String {

@@ -77,6 +77,10 @@ impl Shortfall {
                 "give the container an unmasked /proc (`--security-opt systempaths=unconfined`); until \
                  then commands see the processes of the machine"
             }
+            "watched names" => {
+                "use a kernel of 5.19 or later with CONFIG_SECCOMP_FILTER, outside of another sandbox \
+                 that watches calls, with `kernel.yama.ptrace_scope` below 2"
+            }
             "bound of processes" => {
                 "run sinew as another user than root, or on Linux 6.14 or later with namespaces"
             }

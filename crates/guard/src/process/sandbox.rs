@@ -14,7 +14,8 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use libc::sock_filter;
 use rustix::process::{
-    Pid, Signal, getpid, getuid, set_child_subreaper, set_parent_process_death_signal,
+    DumpableBehavior, Pid, Signal, getpid, getuid, set_child_subreaper, set_dumpable_behavior,
+    set_parent_process_death_signal,
 };
 use rustix::thread::{
     CapabilitySet, CapabilitySets, clear_ambient_capability_set, set_capabilities,
@@ -23,7 +24,9 @@ use rustix::thread::{
 use super::rung::{Rung, Shortfall};
 use super::tree;
 use super::wire::Policy;
-use crate::spawn::{Confinement, Limit, Own};
+use crate::command_rules::CommandJudge;
+use crate::spawn::{self, Confinement, Limit, Own};
+use filter::Watched;
 
 /// The containment of one session.
 pub(super) struct Sandbox {
@@ -31,6 +34,8 @@ pub(super) struct Sandbox {
     missing: Vec<Shortfall>,
     ruleset: Option<OwnedFd>,
     filters: Vec<Vec<sock_filter>>,
+    /// The filter that hands calls to the keeper, and what the keeper judges them by.
+    watched: Option<(Vec<sock_filter>, CommandJudge)>,
     limits: Vec<Limit>,
     /// Whether commands get a namespace of processes each.
     own_processes: bool,
@@ -45,6 +50,7 @@ impl Sandbox {
             missing: Vec::new(),
             ruleset: None,
             filters: Vec::new(),
+            watched: None,
             limits: policy
                 .limits
                 .iter()
@@ -59,6 +65,7 @@ impl Sandbox {
                 sandbox.bound_by_user();
                 sandbox.ruleset = Some(ruleset::beneath_the_system(policy)?);
                 sandbox.filters = filter::closed(policy.network, filter::Sockets::Closed)?;
+                sandbox.watch(policy, false);
             }
             Rung::Namespaces => {
                 namespaces::enter(policy)?;
@@ -70,6 +77,7 @@ impl Sandbox {
                 sandbox.ruleset = sandbox.or_missing(ruleset::within_namespaces(policy));
                 let filters = filter::closed(policy.network, filter::Sockets::Open);
                 sandbox.filters = sandbox.or_missing(filters).unwrap_or_default();
+                sandbox.watch(policy, !policy.network);
             }
         }
         Ok(sandbox)
@@ -85,6 +93,16 @@ impl Sandbox {
         }
         let at_most = tree::n_threads_of(getuid().as_raw()) + self.max_processes;
         self.limits.push(Limit { resource: libc::RLIMIT_NPROC, at_most });
+    }
+
+    /// Has calls that change something by its name handed to the keeper, where the kernel can do that.
+    fn watch(&mut self, policy: &Policy, connections: bool) {
+        let judge = CommandJudge::new(policy.rules.clone())
+            .map_err(|error| Shortfall::new("watched names", error));
+        let Some(judge) = self.or_missing(judge) else { return };
+        let filter = filter::watching(Watched { reads: judge.judges_reads(), connections });
+        let works = namespaces::can_watch(&filter);
+        self.watched = self.or_missing(works).map(|()| (filter, judge));
     }
 
     fn or_missing<T>(&mut self, part: Result<T, Shortfall>) -> Option<T> {
@@ -111,8 +129,24 @@ impl Sandbox {
         Confinement {
             ruleset: self.ruleset.as_ref().map(AsFd::as_fd),
             filters: &self.filters,
+            watched: self.watched.as_ref().map(|(filter, _)| filter.as_slice()),
             may_gain_rights: self.rung == Rung::None,
         }
+    }
+
+    /// Returns what calls are judged by, where they are handed to the keeper.
+    pub(super) fn judge(&self) -> Option<&CommandJudge> {
+        self.watched.as_ref().map(|(_, judge)| judge)
+    }
+
+    /// Binds a keeper that carries out calls to what its command is bound to, and closes it to its
+    /// command.
+    pub(super) fn restrict_keeper(&self) -> io::Result<()> {
+        if self.watched.is_none() {
+            return Ok(());
+        }
+        set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+        self.ruleset.as_ref().map_or(Ok(()), |ruleset| spawn::restrict(ruleset.as_fd()))
     }
 
     /// Makes a keeper of a fresh copy of this process: what falls to it stays with it, it ends with

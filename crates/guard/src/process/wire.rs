@@ -21,6 +21,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::rung::{Rung, Shortfall};
+use crate::command_rules::CommandRules;
 
 /// The most descriptors that one message carries.
 pub(super) const MAX_HANDLES: usize = 5;
@@ -38,6 +39,8 @@ pub(super) struct Policy {
     pub(super) hidden: Vec<PathBuf>,
     /// What commands may read and not change, although it lies in a writable directory.
     pub(super) fixed: Vec<PathBuf>,
+    /// What commands may not change or open by its name.
+    pub(super) rules: CommandRules,
     /// Directories that commands may change for themselves: the changes last for the session.
     pub(super) caches: Vec<PathBuf>,
     /// Where those changes, and temporary files, are kept.
@@ -84,7 +87,22 @@ pub(super) enum Report {
         n_left: u32,
         /// Where it was at its end.
         cwd: Option<PathBuf>,
+        /// What it was refused.
+        refused: Vec<Refused>,
     },
+}
+
+/// Something that a command tried and may not do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Refused {
+    /// To change a protected name.
+    Protected { path: PathBuf, name: String },
+    /// To open what a path glob denies; says which.
+    Denied { path: PathBuf, why: String },
+    /// To change something outside the roots.
+    Outside { path: PathBuf },
+    /// To reach another machine.
+    Network { address: String },
 }
 
 /// Why a command could not be started, with the number of the system's error.

@@ -111,7 +111,7 @@ const HAZARDS: &[Hazard] = &[
     leaves("a stopped child", "sleep 9@ & kill -STOP $!; echo on", 1, "on\n"),
     leaves(
         "one that ignores the end",
-        "sh -c 'trap \"\" TERM HUP INT; sleep 9@; sleep 9@' & sleep 0.4; echo on",
+        "sh -c 'trap \"\" TERM HUP INT; sleep 9@; sleep 9@' & sleep 1; echo on",
         2,
         "on\n",
     ),

@@ -13,6 +13,7 @@
 mod call;
 mod hazards;
 mod probes;
+mod twin;
 mod victim;
 mod world;
 
@@ -28,13 +29,14 @@ const NOBODY: u32 = 65_534;
 
 fn main() -> ExitCode {
     let helper = sinew_guard::helper_main();
-    if let Some(code) = victim::play(&helper) {
+    if let Some(code) = victim::play(&helper).or_else(twin::play) {
         return code;
     }
     let args = Arguments::from_args();
     let mut trials = hazards::trials(&helper);
     trials.extend(call::trials(&helper));
     trials.extend(probes::trials(&helper));
+    trials.extend(twin::trials(&helper));
     trials.extend(victim::trials(&helper));
     if rustix::process::geteuid().is_root() && args.filter.is_none() {
         trials.push(Trial::test("everything as nobody", as_nobody));

@@ -45,13 +45,93 @@ const PROBES: &[Probe] = &[
     probe("read sinew's own state", Landlock, "ls {sessions} | grep -q . && echo REACHED"),
     probe(
         "change a protected name that is there",
-        Namespaces,
+        Landlock,
         "echo x >>.git/hooks/pre-commit; echo x >>.mcp.json && echo REACHED",
     ),
     probe(
         "replace a protected name that is there",
-        Namespaces,
+        Landlock,
         "touch y && mv -f y .mcp.json && echo REACHED",
+    ),
+    probe(
+        "remove a protected name that is there",
+        Landlock,
+        "rm -f .mcp.json; test -e .mcp.json || echo REACHED",
+    ),
+    probe(
+        "make a protected name that is missing",
+        Landlock,
+        "mkdir .vscode && echo x >.vscode/tasks.json && echo REACHED; echo x >.envrc && echo REACHED",
+    ),
+    probe(
+        "make a protected name deep in a root",
+        Landlock,
+        "mkdir -p a/b/.git/hooks && echo x >a/b/.git/hooks/pre-commit && echo REACHED; \
+         echo x >a/b/.mcp.json && echo REACHED",
+    ),
+    probe(
+        "make a protected name in other letters",
+        Landlock,
+        "echo x >.ENVRC && echo REACHED; mkdir .VSCode && echo REACHED",
+    ),
+    probe(
+        "give a protected name to a file",
+        Landlock,
+        "echo x >y; mv y .envrc && echo REACHED; ln z .envrc 2>/dev/null; echo x >z; \
+         ln z .envrc && echo REACHED; ln -s z .bashrc && echo REACHED",
+    ),
+    probe(
+        "change a protected name by another",
+        Landlock,
+        "ln .mcp.json other && echo x >>other && echo REACHED",
+    ),
+    probe(
+        "change a protected name through a link",
+        Landlock,
+        "ln -s .git/hooks h; echo x >h/post-commit && echo REACHED",
+    ),
+    probe(
+        "move a directory over a protected name",
+        Landlock,
+        "mkdir g; echo x >g/config; mv .git old; mv -T g .git && cat .git/config && echo REACHED",
+    ),
+    probe(
+        "link a directory to a protected name",
+        Landlock,
+        "mkdir c g; echo x >g/config; ln -s ../g c/.git && echo REACHED; \
+         echo 'gitdir: g' >g/.git && echo REACHED",
+    ),
+    probe(
+        "move a protected name out of a cache of tools",
+        Landlock,
+        "mkdir -p target/p/.git/hooks && echo x >target/p/.git/hooks/pre-commit; mv target/p . && \
+         test -e p/.git/hooks/pre-commit && echo REACHED",
+    ),
+    probe(
+        "change a protected name by its number",
+        Landlock,
+        "exec 3<.mcp.json; echo x >/proc/self/fd/3 && echo REACHED",
+    ),
+    probe(
+        "make a protected name in a race",
+        Landlock,
+        r#"perl -e '
+            mkdir "gg"; symlink "gg", "w"; my $k = fork;
+            while (!$k) { symlink ".git", "t"; rename "t", "w"; symlink "gg", "t"; rename "t", "w" }
+            for (1 .. 3000) { open(F, ">", "w/config.worktree") and close F }
+            kill 9, $k; print "REACHED" if -e ".git/config.worktree"'"#,
+    ),
+    probe(
+        "open what a path glob denies",
+        Landlock,
+        "cat denied/secret && echo REACHED; ln denied/secret s && cat s && echo REACHED; \
+         mv denied open && cat open/secret && echo REACHED",
+    ),
+    probe(
+        "reach into its keeper",
+        Landlock,
+        r#"K=$PPID perl -e 'open(M, "+<", "/proc/$ENV{K}/mem") and print "REACHED"';
+           head -c 1 </proc/$PPID/environ && echo REACHED"#,
     ),
     probe("write a file outside the roots", Landlock, "echo x >>{out}/file && echo REACHED"),
     probe("create a file outside the roots", Landlock, "touch {out}/new && echo REACHED"),
@@ -186,8 +266,12 @@ A command runs on the strongest rung that works on the machine, and every reply 
 - **none**: commands can do what sinew can do. They are still ended with all that they started, get the
   same environment, no terminal and no descriptors.
 
-Names that other programs act on, such as `.git/hooks` and `.mcp.json`, can be read and not changed on
-the first rung, where they stood at the top of a root when the session began.
+On both, system calls that change something by its name are carried out by a process beside the command,
+which judges where the name really is: protected names, such as `.git/hooks` and `.mcp.json`, can be
+read and not changed, wherever beneath a root they are, also where they do not exist yet. Names in
+directories that tools fill with other people's files (`node_modules`, `target`, `vendor` and the like)
+are left alone. `run.unprotected` lists names that commands may change. The same process keeps files
+closed that `tools.fs.deny_paths` denies; their names can still be seen.
 
 | a command cannot | namespaces | landlock | none |
 |---|---|---|---|
@@ -239,7 +323,7 @@ fn check(helper: &Helper) -> Result<(), Failed> {
 
 /// Returns whether a probe succeeds on a rung.
 fn reached(probe: &Probe, helper: &Helper, rung: Rung) -> Result<bool, Failed> {
-    let place = Place::new(helper, rung);
+    let place = Place::judging_reads(helper, rung);
     let outside = Outside::new(&place)?;
     let text = outside.fill(probe.text, &place);
     let done = place.run(&text, Duration::from_secs(10)).map_err(|error| format!("{error:?}"))?;
@@ -264,6 +348,8 @@ impl Outside {
         fs::create_dir_all(place.root.join(".git/hooks"))?;
         fs::write(place.root.join(".git/hooks/pre-commit"), "old")?;
         fs::write(place.root.join(".mcp.json"), "old")?;
+        fs::create_dir(place.root.join("denied"))?;
+        fs::write(place.root.join("denied/secret"), "canary")?;
         for name in ["file", "file2"] {
             fs::write(dir.join(name), "old")?;
         }

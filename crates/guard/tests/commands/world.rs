@@ -13,8 +13,8 @@ use sinew_guard::{
     Caller, Case, CommandSettings, Guard, GuardSettings, Helper, Profile, Rules, Rung, environment,
 };
 use sinew_tool::{
-    Access, Cancel, Claim, Command, CommandLine, Effects, Facts, Finished, Progress, RunOptions,
-    Shell, ToolError, World,
+    Access, Cancel, Claim, Command, CommandLine, Effects, Facts, FileSettings, Finished, Progress,
+    RunOptions, Shell, ToolError, World,
 };
 use tempfile::TempDir;
 
@@ -29,6 +29,18 @@ pub(crate) struct Place {
 impl Place {
     /// Makes a root whose commands run on one rung.
     pub(crate) fn new(helper: &Helper, rung: Rung) -> Self {
+        Self::with(helper, rung, |_| FileSettings::default())
+    }
+
+    /// Makes the same with a path glob, so that every file is judged that commands open.
+    pub(crate) fn judging_reads(helper: &Helper, rung: Rung) -> Self {
+        Self::with(helper, rung, |root| FileSettings {
+            deny_paths: vec![format!("{}/denied/**", root.display())],
+            ..FileSettings::default()
+        })
+    }
+
+    fn with(helper: &Helper, rung: Rung, files: impl Fn(&Path) -> FileSettings) -> Self {
         let dir = tempfile::tempdir_in(whereabouts()).expect("a directory");
         let top = fs::canonicalize(dir.path()).expect("its real path");
         let (root, outside) = (top.join("root"), top.join("outside"));
@@ -47,13 +59,17 @@ impl Place {
             sessions: top.join("sessions"),
             hidden: vec![outside.join("hidden"), top.join("sessions")],
             caches: Vec::new(),
+            unprotected: vec![String::from(".npmrc")],
             network: false,
             env: environment(vars, &[]),
             shell: None,
             max_processes: 512,
         };
-        let settings =
-            GuardSettings { commands: Some(commands), ..GuardSettings::new(vec![root.clone()]) };
+        let settings = GuardSettings {
+            commands: Some(commands),
+            files: Arc::new(files(&root)),
+            ..GuardSettings::new(vec![root.clone()])
+        };
         Self { root, outside, guard: Guard::open(settings).expect("a guard"), dir }
     }
 

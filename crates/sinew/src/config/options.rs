@@ -110,6 +110,13 @@ pub struct RunOptions {
     /// secrets by their name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hide: Option<Vec<PathBuf>>,
+    /// Absolute paths that commands see although they hold secrets by their name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub show: Option<Vec<PathBuf>>,
+    /// Protected names that commands may change all the same, such as `.github/workflows`. The file tools
+    /// go on asking for them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unprotected: Option<Vec<String>>,
     /// The most processes of one command, where the system can hold it to that: at least 301.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_processes: Option<u64>,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use sinew_guard::{LedgerSync, Profile, Resolver, Rules, Rung};
+use sinew_guard::{LedgerSync, Profile, Resolver, Rules, Rung, can_be_granted};
 use sinew_runtime::Approvals;
 use sinew_tool::{BinaryPolicy, Dialect, FileSettings, HardLinks, Sync, call_id};
 
@@ -40,6 +40,10 @@ pub struct RunSettings {
     pub env: Vec<String>,
     /// What commands do not see either.
     pub hide: Vec<PathBuf>,
+    /// Paths that commands see although they hold secrets by their name.
+    pub show: Vec<PathBuf>,
+    /// Protected names that commands may change.
+    pub unprotected: Vec<String>,
     /// The most processes of one command.
     pub max_processes: u64,
 }
@@ -189,10 +193,17 @@ fn run(options: &Options) -> Result<RunSettings, ConfigError> {
             "`run.sandbox` is weaker than `run.require_sandbox`, which is `{weakest}`"
         )));
     }
-    if let Some(path) = run.hide.iter().flatten().find(|path| !path.is_absolute()) {
+    for (key, paths) in [("hide", &run.hide), ("show", &run.show)] {
+        if let Some(path) = paths.iter().flatten().find(|path| !path.is_absolute()) {
+            return Err(ConfigError(format!(
+                "`run.{key}` must hold absolute paths, not `{}`",
+                path.display()
+            )));
+        }
+    }
+    if let Some(name) = run.unprotected.iter().flatten().find(|name| !can_be_granted(name)) {
         return Err(ConfigError(format!(
-            "`run.hide` must hold absolute paths, not `{}`",
-            path.display()
+            "`run.unprotected` must hold protected names, as SECURITY.md lists them, not `{name}`"
         )));
     }
     let max_processes = run.max_processes.unwrap_or(4_096);
@@ -210,6 +221,8 @@ fn run(options: &Options) -> Result<RunSettings, ConfigError> {
         network: run.network.unwrap_or(false),
         env: run.env.unwrap_or_default(),
         hide: run.hide.unwrap_or_default(),
+        show: run.show.unwrap_or_default(),
+        unprotected: run.unprotected.unwrap_or_default(),
         max_processes,
     })
 }
@@ -338,6 +351,9 @@ mod tests {
             ("[run]\nrequire_sandbox = \"auto\"", "`run.require_sandbox`"),
             ("[run]\nsandbox = \"none\"\nrequire_sandbox = \"landlock\"", "`run.sandbox`"),
             ("[run]\nhide = [\"x\"]", "`run.hide`"),
+            ("[run]\nshow = [\"x\"]", "`run.show`"),
+            ("[run]\nunprotected = [\"x\"]", "`run.unprotected`"),
+            ("[run]\nunprotected = [\".sinew\"]", "`run.unprotected`"),
             ("[run]\nmax_processes = 300", "`run.max_processes`"),
         ] {
             let error = resolve(toml).expect_err(toml).to_string();

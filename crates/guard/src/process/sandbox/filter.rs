@@ -29,8 +29,9 @@ const UNKNOWN: &[c_long] = &[
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
-    // Its flags lie in memory, where no filter sees them; programs fall back to `clone`.
+    // Their flags lie in memory, where no filter sees them; programs fall back to `clone` and `openat`.
     libc::SYS_clone3,
+    libc::SYS_openat2,
     // Other processes' memory and descriptors.
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
@@ -96,10 +97,137 @@ pub(super) fn closed(network: bool, sockets: Sockets) -> Result<Vec<Vec<sock_fil
     let missing = |error: String| Shortfall::new("seccomp", error);
     let unknown = UNKNOWN.iter().map(|&call| (call, Vec::new())).collect();
     let refused = refused(network, sockets).map_err(|error| missing(error.to_string()))?;
-    [(unknown, libc::ENOSYS), (refused, libc::EPERM)]
+    let filters = [(unknown, libc::ENOSYS), (refused, libc::EPERM)];
+    let mut programs: Vec<_> = filters
         .into_iter()
         .map(|(rules, errno)| program(rules, errno).map_err(missing))
-        .collect()
+        .collect::<Result<_, _>>()?;
+    programs.extend(no_second_numbering());
+    Ok(programs)
+}
+
+/// What a filter that hands calls over looks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Watched {
+    /// Whether files are judged that are only read.
+    pub(super) reads: bool,
+    /// Whether connections are told.
+    pub(super) connections: bool,
+}
+
+/// Calls that change something by its name.
+const CHANGES: &[c_long] = &[
+    libc::SYS_mkdirat,
+    libc::SYS_mknodat,
+    libc::SYS_symlinkat,
+    libc::SYS_linkat,
+    libc::SYS_unlinkat,
+    libc::SYS_renameat2,
+    libc::SYS_truncate,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_renameat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_creat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_mkdir,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_mknod,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_symlink,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_link,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_unlink,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_rmdir,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_rename,
+];
+
+/// Calls that open a file, with the place of their flags among the arguments.
+const OPENS: &[(c_long, u32)] = &[
+    (libc::SYS_openat, 2),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, 1),
+];
+
+/// Flags with which a file is changed.
+const CHANGING: i32 = libc::O_WRONLY
+    | libc::O_RDWR
+    | libc::O_CREAT
+    | libc::O_TRUNC
+    | (libc::O_TMPFILE & !libc::O_DIRECTORY);
+
+/// Returns the filter that hands calls over. Calls of another architecture are ended by the other
+/// filters.
+pub(super) fn watching(watched: Watched) -> Vec<sock_filter> {
+    let mut steps = vec![load(NUMBER)];
+    let connect = watched.connections.then_some(libc::SYS_connect);
+    for call in CHANGES.iter().copied().chain(connect) {
+        steps.push(unless(libc::BPF_JEQ, number(call), 1));
+        steps.push(end(libc::SECCOMP_RET_USER_NOTIF));
+    }
+    for &(call, flags) in OPENS {
+        steps.push(unless(libc::BPF_JEQ, number(call), 6));
+        steps.push(load(argument(flags)));
+        // What is held and not opened can be neither read nor changed.
+        steps.push(unless(libc::BPF_JSET, libc::O_PATH.cast_unsigned(), 1));
+        steps.push(end(libc::SECCOMP_RET_ALLOW));
+        let bits = if watched.reads { 0 } else { CHANGING.cast_unsigned() };
+        let test = if watched.reads { libc::BPF_JGE } else { libc::BPF_JSET };
+        steps.push(unless(test, bits, 1));
+        steps.push(end(libc::SECCOMP_RET_USER_NOTIF));
+        steps.push(end(libc::SECCOMP_RET_ALLOW));
+    }
+    steps.push(end(libc::SECCOMP_RET_ALLOW));
+    steps
+}
+
+/// Returns the filter of the second numbering that some kernels have for the same architecture.
+#[cfg(target_arch = "x86_64")]
+fn no_second_numbering() -> Option<Vec<sock_filter>> {
+    const SECOND: u32 = 0x4000_0000;
+    let unknown = libc::SECCOMP_RET_ERRNO | libc::ENOSYS.cast_unsigned();
+    Some(vec![
+        load(NUMBER),
+        unless(libc::BPF_JSET, SECOND, 1),
+        end(unknown),
+        end(libc::SECCOMP_RET_ALLOW),
+    ])
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn no_second_numbering() -> Option<Vec<sock_filter>> {
+    None
+}
+
+/// Where `seccomp_data` has the number of the call.
+const NUMBER: u32 = 0;
+
+/// Returns where `seccomp_data` has the lower half of an argument.
+fn argument(n: u32) -> u32 {
+    16 + 8 * n + if cfg!(target_endian = "big") { 4 } else { 0 }
+}
+
+fn number(call: c_long) -> u32 {
+    u32::try_from(call).unwrap_or(u32::MAX)
+}
+
+fn load(at: u32) -> sock_filter {
+    step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, at)
+}
+
+/// Skips steps unless a test holds.
+fn unless(test: u32, value: u32, n_skipped: u8) -> sock_filter {
+    step(libc::BPF_JMP | test | libc::BPF_K, n_skipped, value)
+}
+
+fn end(answer: u32) -> sock_filter {
+    step(libc::BPF_RET | libc::BPF_K, 0, answer)
+}
+
+fn step(code: u32, jf: u8, k: u32) -> sock_filter {
+    sock_filter { code: u16::try_from(code).unwrap_or(0), jt: 0, jf, k }
 }
 
 /// Returns the calls that are refused by their arguments.

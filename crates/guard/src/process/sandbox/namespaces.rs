@@ -5,10 +5,13 @@
 
 use std::io;
 
+use libc::sock_filter;
+use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::mount::{MountFlags, mount};
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, recv, sendto, socket};
-use rustix::process::{WaitOptions, getegid, geteuid, waitpid};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, WaitOptions, getegid, geteuid, waitpid};
 
 use super::mounts;
 use crate::process::rung::Shortfall;
@@ -49,16 +52,47 @@ pub(super) fn has_own_processes() -> Result<(), Shortfall> {
             let code = mount_proc().err().map_or(0, |error| error.raw_os_error().unwrap_or(1));
             std::process::exit(code);
         }
+        Side::Parent(pid) => match exit_code(pid) {
+            Some(0) => Ok(()),
+            Some(code) => Err(missing(io::Error::from_raw_os_error(code).to_string())),
+            None => Err(missing(String::from("it cannot be told"))),
+        },
+    }
+}
+
+/// Returns whether a process can hand its calls to its parent, and the parent can read what they mean.
+pub(super) fn can_watch(filter: &[sock_filter]) -> Result<(), Shortfall> {
+    let missing = |error: io::Error| Shortfall::new("watched names", error);
+    let (wait, go_on) = pipe_with(PipeFlags::CLOEXEC).map_err(|errno| missing(errno.into()))?;
+    match spawn::fork(Own::Nothing).map_err(missing)? {
+        Side::Child => {
+            drop(go_on);
+            let _ = rustix::io::read(&wait, &mut [0_u8; 1]);
+            let tried = spawn::try_to_listen(filter);
+            std::process::exit(tried.err().map_or(0, |error| error.raw_os_error().unwrap_or(1)));
+        }
         Side::Parent(pid) => {
-            let ended = waitpid(Some(pid), WaitOptions::empty());
-            let code = ended.ok().flatten().and_then(|(_, status)| status.exit_status());
-            match code {
+            let memory = openat(
+                CWD,
+                format!("/proc/{}/mem", pid.as_raw_nonzero()),
+                OFlags::RDONLY | OFlags::CLOEXEC,
+                Mode::empty(),
+            );
+            drop(go_on);
+            let ended = exit_code(pid);
+            memory.map_err(|errno| missing(errno.into()))?;
+            match ended {
                 Some(0) => Ok(()),
-                Some(code) => Err(missing(io::Error::from_raw_os_error(code).to_string())),
-                None => Err(missing(String::from("it cannot be told"))),
+                Some(code) => Err(missing(io::Error::from_raw_os_error(code))),
+                None => Err(missing(io::Error::other("it cannot be told"))),
             }
         }
     }
+}
+
+fn exit_code(pid: Pid) -> Option<i32> {
+    let ended = waitpid(Some(pid), WaitOptions::empty());
+    ended.ok().flatten().and_then(|(_, status)| status.exit_status())
 }
 
 /// Mounts the `/proc` of this process' namespace.

@@ -1,0 +1,103 @@
+//! What commands may not change beneath the roots, and what they may not open: the rules of the file
+//! tools, in the form in which the keeper of a command judges by them.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use sinew_tool::FileError;
+
+use crate::rules::{
+    Names, PathGlobs, PathRules, RuleError, leads_to_protected, protected_from_commands,
+};
+
+/// The rules of a session's commands.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct CommandRules {
+    /// The real paths of the roots.
+    pub(crate) roots: Vec<PathBuf>,
+    /// Protected names that commands may change all the same.
+    pub(crate) unprotected: Vec<String>,
+    /// The path globs of the file tools.
+    pub(crate) globs: PathGlobs,
+}
+
+/// Why something may not be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Forbidden {
+    /// A protected name would be changed.
+    Protected(&'static str),
+    /// A path glob says so; in words.
+    Denied(String),
+}
+
+/// The rules, ready to judge by.
+#[derive(Debug)]
+pub(crate) struct CommandJudge {
+    rules: CommandRules,
+    paths: PathRules,
+}
+
+impl CommandJudge {
+    pub(crate) fn new(rules: CommandRules) -> Result<Self, RuleError> {
+        Ok(Self { paths: PathRules::compile(&rules.globs, &[])?, rules })
+    }
+
+    /// Returns whether there are rules about what is only read.
+    pub(crate) fn judges_reads(&self) -> bool {
+        !self.rules.globs.is_empty()
+    }
+
+    pub(crate) fn is_beneath_a_root(&self, real: &Path) -> bool {
+        self.rules.roots.iter().any(|root| real.starts_with(root))
+    }
+
+    /// Judges a change of what a real path names: its content, its place, its being there.
+    pub(crate) fn change(&self, real: &Path) -> Result<(), Forbidden> {
+        let name = self
+            .names(real)
+            .and_then(|names| protected_from_commands(&names, &self.rules.unprotected));
+        name.map_or(Ok(()), |name| Err(Forbidden::Protected(name)))
+    }
+
+    /// Judges a look into a file or a directory.
+    pub(crate) fn open(&self, real: &Path, is_dir: bool) -> Result<(), Forbidden> {
+        if !self.judges_reads() || !self.is_beneath_a_root(real) {
+            return Ok(());
+        }
+        let judged = if is_dir { self.paths.check_search(real) } else { self.paths.check(real) };
+        judged.map_err(|error| match error {
+            FileError::Denied(why) => Forbidden::Denied(why),
+            other => Forbidden::Denied(other.about("it").message.into_owned()),
+        })
+    }
+
+    /// Judges the making of something that is no directory. A link in the place of a directory that holds
+    /// protected names leads to others, and so does a file named `.git`.
+    pub(crate) fn name(&self, real: &Path, is_link: bool) -> Result<(), Forbidden> {
+        let leads = self.leads_to(real).filter(|name| is_link || name.starts_with(".git/"));
+        leads.map_or(Ok(()), |name| Err(Forbidden::Protected(name)))
+    }
+
+    /// Returns the protected name that lies beneath whatever has this real path.
+    fn leads_to(&self, real: &Path) -> Option<&'static str> {
+        leads_to_protected(&self.names(real)?, &self.rules.unprotected)
+    }
+
+    /// Returns whether a directory may not move as a whole, because names in it were not judged, or
+    /// would be judged otherwise, where it goes.
+    pub(crate) fn must_be_copied(&self, from: &Path, to: &Path) -> bool {
+        let Some(new) = self.names(to) else { return self.leads_to(from).is_some() };
+        let comes_in = self.names(from).is_none_or(|old| old.is_filled_by_tools());
+        (comes_in && !new.is_filled_by_tools())
+            || self.leads_to(from).is_some()
+            || self.leads_to(to).is_some()
+    }
+
+    /// Returns the names of a path from the name of its root on.
+    fn names(&self, real: &Path) -> Option<Names> {
+        let roots = self.rules.roots.iter().filter(|root| real.starts_with(root));
+        let root = roots.max_by_key(|root| root.as_os_str().len())?;
+        let named = root.parent().and_then(|above| real.strip_prefix(above).ok());
+        Some(Names::new(real, named.unwrap_or(real)))
+    }
+}

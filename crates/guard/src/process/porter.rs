@@ -1,0 +1,488 @@
+//! The porter: it carries out, in the place of a command's processes, the system calls that change
+//! something by its name.
+//!
+//! A name can change between the moment in which it is judged and the moment in which the kernel
+//! follows it, and a rule of the kernel cannot say "not this name, wherever it will be made". So a
+//! filter hands such calls to the keeper: it finds the directory, judges where that really is and the
+//! name in it, does what was asked on the handle of the directory, and gives the result back. Nothing
+//! is judged by a text that the kernel reads again.
+//!
+//! The keeper can do no more than its command: it has the same user, the same view and no rights, and is
+//! bound to the same rules of Landlock. The one thing that it could reach and its command could not is
+//! the keeper itself, so paths into its own part of `/proc` are refused.
+
+mod caller;
+mod path;
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, fstat, ftruncate, linkat, mkdirat, mknodat,
+    openat, renameat_with, symlinkat, unlinkat,
+};
+use rustix::io::Errno;
+use rustix::process::umask;
+
+use super::wire::Refused;
+use crate::command_rules::{CommandJudge, Forbidden};
+use crate::spawn::{Answer, Call, Calls};
+use caller::Caller;
+use path::{Place, kind_of, look, real_path};
+
+/// The most refusals that are remembered of one command.
+const MAX_REFUSED: usize = 8;
+/// The most calls that may wait for the other end of a pipe with a name.
+const MAX_WAITING: usize = 64;
+/// The most links that one path may follow, as the kernel has it.
+const MAX_LINKS: usize = 40;
+
+/// What carries out the calls of one command.
+pub(super) struct Porter<'a> {
+    calls: Calls,
+    judge: &'a CommandJudge,
+    refused: Vec<Refused>,
+    waiting: Arc<AtomicUsize>,
+}
+
+impl<'a> Porter<'a> {
+    pub(super) fn new(calls: Calls, judge: &'a CommandJudge) -> Self {
+        calls.quicken();
+        Self { calls, judge, refused: Vec::new(), waiting: Arc::default() }
+    }
+
+    /// Answers the next call.
+    pub(super) fn serve(&mut self) -> io::Result<()> {
+        let Some(call) = self.calls.next()? else { return Ok(()) };
+        match self.carry_out(&call) {
+            // Another thread answers it.
+            Ok(None) => {}
+            Ok(Some(answer)) => self.calls.answer(&call, Ok(answer)),
+            Err(errno) => self.calls.answer(&call, Err(errno)),
+        }
+        Ok(())
+    }
+
+    /// Returns what was refused.
+    pub(super) fn into_refused(self) -> Vec<Refused> {
+        self.refused
+    }
+
+    /// Does what a call asks. `None` says that the answer follows.
+    fn carry_out(&mut self, call: &Call) -> Result<Option<Answer>, Errno> {
+        let caller = Caller::of(call);
+        let [a, b, c, d, e, _] = call.args;
+        let here = here();
+        match call.number {
+            libc::SYS_openat => self.open(&caller, a, b, flags_of(c), d),
+            libc::SYS_mkdirat => self.make(&caller, (a, b), Make::Directory(mode_of(c))),
+            libc::SYS_mknodat => self.make(&caller, (a, b), Make::Node(mode_of(c), d)),
+            libc::SYS_symlinkat => {
+                let target = caller.text(a)?;
+                self.make(&caller, (b, c), Make::Link(target))
+            }
+            libc::SYS_linkat => self.link(&caller, (a, b), (c, d), at_flags(e)),
+            libc::SYS_unlinkat => self.unlink(&caller, (a, b), at_flags(c)),
+            libc::SYS_renameat2 => self.rename(&caller, (a, b), (c, d), e),
+            libc::SYS_truncate => self.truncate(&caller, a, b),
+            libc::SYS_connect => self.connect(&caller, b, c),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_renameat => self.rename(&caller, (a, b), (c, d), 0),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_open => self.open(&caller, here, a, flags_of(b), c),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_creat => {
+                let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
+                self.open(&caller, here, a, flags, b)
+            }
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_mkdir => self.make(&caller, (here, a), Make::Directory(mode_of(b))),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_mknod => self.make(&caller, (here, a), Make::Node(mode_of(b), c)),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_symlink => {
+                let target = caller.text(a)?;
+                self.make(&caller, (here, b), Make::Link(target))
+            }
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_link => self.link(&caller, (here, a), (here, b), AtFlags::empty()),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_unlink => self.unlink(&caller, (here, a), AtFlags::empty()),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_rmdir => self.unlink(&caller, (here, a), AtFlags::REMOVEDIR),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_rename => self.rename(&caller, (here, a), (here, b), 0),
+            _ => Err(Errno::NOSYS),
+        }
+    }
+
+    /// Finds the place of a name that is not followed itself.
+    fn place(&self, caller: &Caller, (dir, path): (u64, u64)) -> Result<Place, Errno> {
+        let path = caller.text(path)?;
+        let place = Place::find(caller, caller.start(dir, &path)?.as_fd(), &path)?;
+        self.check_waits(caller)?;
+        Ok(place)
+    }
+
+    /// Refuses to go on for somebody who is gone: what was read may be of his successor.
+    fn check_waits(&self, caller: &Caller) -> Result<(), Errno> {
+        if self.calls.waits(&caller.call) { Ok(()) } else { Err(Errno::SRCH) }
+    }
+
+    /// Judges a change of a name.
+    fn may_change(&mut self, real: &Path) -> Result<(), Errno> {
+        self.judge.change(real).map_err(|forbidden| self.refuse(real, forbidden))
+    }
+
+    fn refuse(&mut self, real: &Path, forbidden: Forbidden) -> Errno {
+        self.remember(match forbidden {
+            Forbidden::Protected(name) => {
+                Refused::Protected { path: real.to_owned(), name: name.to_owned() }
+            }
+            Forbidden::Denied(why) => Refused::Denied { path: real.to_owned(), why },
+        });
+        Errno::ACCESS
+    }
+
+    fn remember(&mut self, refused: Refused) {
+        if self.refused.len() < MAX_REFUSED && !self.refused.contains(&refused) {
+            self.refused.push(refused);
+        }
+    }
+
+    /// Remembers a change that the view of the file system did not allow, and passes its error on.
+    fn refused_by_the_system(&mut self, real: &Path, errno: Errno) -> Errno {
+        let closed = matches!(errno, Errno::ROFS | Errno::ACCESS | Errno::PERM);
+        if closed && !self.judge.is_beneath_a_root(real) {
+            self.remember(Refused::Outside { path: real.to_owned() });
+        }
+        errno
+    }
+
+    fn open(
+        &mut self,
+        caller: &Caller,
+        dir: u64,
+        path: u64,
+        flags: OFlags,
+        mode: u64,
+    ) -> Result<Option<Answer>, Errno> {
+        let mut path = caller.text(path)?;
+        let mut start = caller.start(dir, &path)?;
+        let unnamed = flags.contains(OFlags::TMPFILE);
+        let own_link =
+            flags.contains(OFlags::NOFOLLOW) || flags.contains(OFlags::CREATE | OFlags::EXCL);
+        for _ in 0..MAX_LINKS {
+            let mut place = Place::find(caller, start.as_fd(), &path)?;
+            let mut found = look(place.dir.as_fd(), &place.name);
+            let follows = !own_link || place.must_be_dir();
+            if let Ok(handle) = &found
+                && kind_of(handle)? == FileType::Symlink
+                && follows
+            {
+                match place.follow(caller, handle)? {
+                    path::Link::To(next) => {
+                        start = place.dir;
+                        path = next;
+                        continue;
+                    }
+                    path::Link::Itself(target) => {
+                        place = Place::at(target)?;
+                        found = look(place.dir.as_fd(), &place.name);
+                    }
+                }
+            }
+            self.check_waits(caller)?;
+            let answer = self.open_at(caller, &place, found, (flags, mode, unnamed));
+            match answer {
+                // Somebody put a link there meanwhile, or took away what was there.
+                Err(Errno::LOOP) if follows => {}
+                other => return other,
+            }
+        }
+        Err(Errno::LOOP)
+    }
+
+    /// Opens a name that is no link, or is not to be followed.
+    fn open_at(
+        &mut self,
+        caller: &Caller,
+        place: &Place,
+        found: Result<OwnedFd, Errno>,
+        (flags, mode, unnamed): (OFlags, u64, bool),
+    ) -> Result<Option<Answer>, Errno> {
+        let real = place.real()?;
+        let kind = match &found {
+            Ok(handle) => Some(kind_of(handle)?),
+            Err(Errno::NOENT) => None,
+            Err(errno) => return Err(self.refused_by_the_system(&real, *errno)),
+        };
+        let writes = flags & OFlags::RWMODE != OFlags::RDONLY || flags.contains(OFlags::TRUNC);
+        let creates = kind.is_none() && flags.contains(OFlags::CREATE);
+        let is_dir = kind == Some(FileType::Directory);
+        if kind.is_none() && !creates {
+            return Err(Errno::NOENT);
+        }
+        if creates || unnamed || (writes && !is_dir) {
+            self.may_change(&real)?;
+        }
+        if creates {
+            self.may_be_named(&real, false)?;
+        }
+        let opened = self.judge.open(&real, is_dir);
+        opened.map_err(|forbidden| self.refuse(&real, forbidden))?;
+        // A terminal must not become that of the keeper.
+        let safe = flags | OFlags::CLOEXEC | OFlags::NOCTTY;
+        let closed_on_exec = flags.contains(OFlags::CLOEXEC);
+        if creates || unnamed {
+            umask(caller.umask()?);
+        }
+        let mode = mode_of(mode);
+        match kind {
+            Some(FileType::Fifo) if !flags.contains(OFlags::NONBLOCK) => {
+                self.open_later(caller, place, safe, closed_on_exec)
+            }
+            Some(FileType::CharacterDevice) if found.as_ref().is_ok_and(is_own_terminal) => {
+                let handle = openat(CWD, caller.terminal()?, safe, Mode::empty())?;
+                Ok(Some(Answer::Handle(handle, closed_on_exec)))
+            }
+            _ => {
+                let handle = place
+                    .open(safe, mode)
+                    .map_err(|errno| self.refused_unless_read(&real, errno, writes || creates))?;
+                Ok(Some(Answer::Handle(handle, closed_on_exec)))
+            }
+        }
+    }
+
+    fn refused_unless_read(&mut self, real: &Path, errno: Errno, changes: bool) -> Errno {
+        if changes { self.refused_by_the_system(real, errno) } else { errno }
+    }
+
+    /// Opens a pipe with a name, which waits for its other end, on a thread of its own.
+    fn open_later(
+        &self,
+        caller: &Caller,
+        place: &Place,
+        flags: OFlags,
+        closed_on_exec: bool,
+    ) -> Result<Option<Answer>, Errno> {
+        let waiting = Arc::clone(&self.waiting);
+        if MAX_WAITING <= waiting.fetch_add(1, Ordering::Relaxed) {
+            waiting.fetch_sub(1, Ordering::Relaxed);
+            return Err(Errno::NFILE);
+        }
+        let calls = self.calls.try_clone().map_err(|_| Errno::NFILE)?;
+        let (place, call) = (place.try_clone()?, caller.call);
+        let work = move || {
+            let opened = place.open(flags, Mode::empty());
+            calls.answer(&call, opened.map(|handle| Answer::Handle(handle, closed_on_exec)));
+            waiting.fetch_sub(1, Ordering::Relaxed);
+        };
+        thread::Builder::new().stack_size(64 << 10).spawn(work).map_err(|_| Errno::AGAIN)?;
+        Ok(None)
+    }
+
+    fn make(
+        &mut self,
+        caller: &Caller,
+        at: (u64, u64),
+        what: Make,
+    ) -> Result<Option<Answer>, Errno> {
+        let place = self.place(caller, at)?;
+        let real = place.real()?;
+        // What is there already cannot be made: programs rely on being told so.
+        if look(place.dir.as_fd(), &place.name).is_ok() {
+            return Err(Errno::EXIST);
+        }
+        self.may_change(&real)?;
+        let made = match what {
+            Make::Directory(mode) => {
+                umask(caller.umask()?);
+                mkdirat(&place.dir, &*place.name, mode)
+            }
+            Make::Node(mode, device) => {
+                self.may_be_named(&real, false)?;
+                umask(caller.umask()?);
+                let kind = FileType::from_raw_mode(mode.as_raw_mode());
+                let kind = if kind == FileType::Unknown { FileType::RegularFile } else { kind };
+                mknodat(&place.dir, &*place.name, kind, mode, device)
+            }
+            Make::Link(target) => {
+                self.may_be_named(&real, true)?;
+                symlinkat(&target, &place.dir, &*place.name)
+            }
+        };
+        done(made.map_err(|errno| self.refused_by_the_system(&real, errno)))
+    }
+
+    /// Judges the name of what is no directory.
+    fn may_be_named(&mut self, real: &Path, is_link: bool) -> Result<(), Errno> {
+        self.judge.name(real, is_link).map_err(|forbidden| self.refuse(real, forbidden))
+    }
+
+    fn link(
+        &mut self,
+        caller: &Caller,
+        (old_dir, old): (u64, u64),
+        new: (u64, u64),
+        flags: AtFlags,
+    ) -> Result<Option<Answer>, Errno> {
+        let path = caller.text_or_empty(old)?;
+        let target = if path.as_os_str().is_empty() && flags.contains(AtFlags::EMPTY_PATH) {
+            caller.handle(old_dir)?
+        } else {
+            let start = caller.start(old_dir, &path)?;
+            let follow = flags.contains(AtFlags::SYMLINK_FOLLOW);
+            path::handle_of(caller, start.as_fd(), &path, follow)?
+        };
+        let place = self.place(caller, new)?;
+        let real = place.real()?;
+        // With another name it could be changed.
+        let source = real_path(target.as_fd())?;
+        self.may_change(&source)?;
+        let opened = self.judge.open(&source, false);
+        opened.map_err(|forbidden| self.refuse(&source, forbidden))?;
+        self.may_change(&real)?;
+        self.may_be_named(&real, kind_of(&target)? == FileType::Symlink)?;
+        let made = linkat(
+            CWD,
+            path::by_number(&target),
+            &place.dir,
+            &*place.name,
+            AtFlags::SYMLINK_FOLLOW,
+        );
+        done(made.map_err(|errno| self.refused_by_the_system(&real, errno)))
+    }
+
+    fn unlink(
+        &mut self,
+        caller: &Caller,
+        at: (u64, u64),
+        flags: AtFlags,
+    ) -> Result<Option<Answer>, Errno> {
+        let place = self.place(caller, at)?;
+        let real = place.real()?;
+        look(place.dir.as_fd(), &place.name)?;
+        self.may_change(&real)?;
+        let removed = unlinkat(&place.dir, &*place.name, flags);
+        done(removed.map_err(|errno| self.refused_by_the_system(&real, errno)))
+    }
+
+    fn rename(
+        &mut self,
+        caller: &Caller,
+        from: (u64, u64),
+        to: (u64, u64),
+        flags: u64,
+    ) -> Result<Option<Answer>, Errno> {
+        let flags = u32::try_from(flags).map_or(RenameFlags::all(), RenameFlags::from_bits_retain);
+        let (old, new) = (self.place(caller, from)?, self.place(caller, to)?);
+        let (old_real, new_real) = (old.real()?, new.real()?);
+        let kind = kind_of(&look(old.dir.as_fd(), &old.name)?)?;
+        let is_dir = kind == FileType::Directory;
+        let there = look(new.dir.as_fd(), &new.name).and_then(|there| kind_of(&there)).ok();
+        let there = there.filter(|_| flags.contains(RenameFlags::EXCHANGE));
+        let takes_dir = there == Some(FileType::Directory);
+        for real in [&old_real, &new_real] {
+            self.may_change(real)?;
+            let opened = self.judge.open(real, false);
+            opened.map_err(|forbidden| self.refuse(real, forbidden))?;
+        }
+        for (kind, goes_to) in [(Some(kind), &new_real), (there, &old_real)] {
+            if let Some(kind) = kind.filter(|kind| *kind != FileType::Directory) {
+                self.may_be_named(goes_to, kind == FileType::Symlink)?;
+            }
+        }
+        // A directory that moves takes along what was never judged where it goes. Whoever is told that
+        // the places lie on two file systems copies instead, one name after the other.
+        let judge = self.judge;
+        if (is_dir && judge.must_be_copied(&old_real, &new_real))
+            || (takes_dir && judge.must_be_copied(&new_real, &old_real))
+        {
+            return Err(Errno::XDEV);
+        }
+        let moved = renameat_with(&old.dir, &*old.name, &new.dir, &*new.name, flags);
+        done(moved.map_err(|errno| {
+            let at = if judge.is_beneath_a_root(&new_real) { &old_real } else { &new_real };
+            self.refused_by_the_system(at, errno)
+        }))
+    }
+
+    fn truncate(
+        &mut self,
+        caller: &Caller,
+        path: u64,
+        length: u64,
+    ) -> Result<Option<Answer>, Errno> {
+        if length.cast_signed() < 0 {
+            return Err(Errno::INVAL);
+        }
+        let flags = OFlags::WRONLY | OFlags::NONBLOCK;
+        match self.open(caller, here(), path, flags, 0)? {
+            Some(Answer::Handle(file, _)) => done(ftruncate(&file, length)),
+            _ => Err(Errno::INVAL),
+        }
+    }
+
+    /// Lets a connection be made, unless it leads to another machine: there is none.
+    fn connect(&mut self, caller: &Caller, at: u64, length: u64) -> Result<Option<Answer>, Errno> {
+        if let Some(address) = caller.address(at, length)?
+            && !address.ip().to_canonical().is_loopback()
+            && !address.ip().is_unspecified()
+        {
+            self.remember(Refused::Network { address: address.to_string() });
+            return Err(Errno::NETUNREACH);
+        }
+        // The network that the kernel would look in has nobody else in it, whatever is read again.
+        Ok(Some(Answer::Proceed))
+    }
+}
+
+impl AsFd for Porter<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.calls.as_fd()
+    }
+}
+
+/// What is made at a new name.
+enum Make {
+    Directory(Mode),
+    Node(Mode, u64),
+    Link(PathBuf),
+}
+
+fn done(result: Result<(), Errno>) -> Result<Option<Answer>, Errno> {
+    result.map(|()| Some(Answer::Value(0)))
+}
+
+/// The number that stands for the working directory.
+fn here() -> u64 {
+    u64::from(libc::AT_FDCWD.cast_unsigned())
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the kernel takes no more of the argument")]
+fn flags_of(argument: u64) -> OFlags {
+    OFlags::from_bits_retain(argument as u32)
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the kernel takes no more of the argument")]
+fn at_flags(argument: u64) -> AtFlags {
+    AtFlags::from_bits_retain(argument as u32)
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the kernel takes no more of the argument")]
+fn mode_of(argument: u64) -> Mode {
+    Mode::from_bits_retain(argument as u32)
+}
+
+/// Returns whether a device stands for the terminal of whoever opens it.
+fn is_own_terminal(handle: &OwnedFd) -> bool {
+    fstat(handle).is_ok_and(|stat| {
+        (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev)) == (5, 0)
+    })
+}

@@ -1,0 +1,152 @@
+//! The process that makes a call: what it means by addresses and numbers.
+#![expect(clippy::disallowed_methods, reason = "the guard may look at the system")]
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::io::Errno;
+
+use crate::spawn::Call;
+
+/// The longest path that the kernel takes, with its end.
+const MAX_PATH: usize = 4_096;
+/// What is read of a text at once: no more than to the end of the page, which may be the last.
+const PAGE: u64 = 4_096;
+
+/// The thread that makes a call.
+pub(super) struct Caller {
+    pub(super) call: Call,
+}
+
+impl Caller {
+    pub(super) fn of(call: &Call) -> Self {
+        Self { call: *call }
+    }
+
+    /// Returns a path of its own part of `/proc`.
+    fn own(&self, name: &str) -> String {
+        format!("/proc/{}/{name}", self.call.thread)
+    }
+
+    /// Reads a path.
+    pub(super) fn text(&self, address: u64) -> Result<PathBuf, Errno> {
+        let text = self.text_or_empty(address)?;
+        if text.as_os_str().is_empty() { Err(Errno::NOENT) } else { Ok(text) }
+    }
+
+    /// Reads a path that may be empty.
+    pub(super) fn text_or_empty(&self, address: u64) -> Result<PathBuf, Errno> {
+        let memory = self.memory()?;
+        let mut text = Vec::new();
+        let mut at = address;
+        while text.len() < MAX_PATH {
+            let mut part = [0; PAGE as usize];
+            let n = usize::try_from(PAGE - at % PAGE).unwrap_or(part.len());
+            let part = part.get_mut(..n).unwrap_or_default();
+            memory.read_exact_at(part, at).map_err(|_| Errno::FAULT)?;
+            if let Some(end) = memchr::memchr(0, part) {
+                text.extend_from_slice(part.get(..end).unwrap_or_default());
+                if MAX_PATH <= text.len() {
+                    break;
+                }
+                return Ok(PathBuf::from(OsString::from_vec(text)));
+            }
+            text.extend_from_slice(part);
+            at += n as u64;
+        }
+        Err(Errno::NAMETOOLONG)
+    }
+
+    fn memory(&self) -> Result<File, Errno> {
+        File::open(self.own("mem")).map_err(|_| Errno::ACCESS)
+    }
+
+    /// Returns the directory that a path starts at.
+    pub(super) fn start(&self, dir: u64, path: &Path) -> Result<OwnedFd, Errno> {
+        if path.is_absolute() {
+            return held(Path::new("/"));
+        }
+        self.handle(dir)
+    }
+
+    /// Returns what a number stands for: one of its descriptors, or its working directory.
+    pub(super) fn handle(&self, number: u64) -> Result<OwnedFd, Errno> {
+        #[expect(clippy::cast_possible_truncation, reason = "the kernel takes no more of it")]
+        let number = number as u32;
+        if number == libc::AT_FDCWD.cast_unsigned() {
+            return held(Path::new(&self.own("cwd")));
+        }
+        let path = self.own(&format!("fd/{number}"));
+        held(Path::new(&path)).map_err(|errno| match errno {
+            Errno::NOENT => Errno::BADF,
+            other => other,
+        })
+    }
+
+    /// Returns what it never lets others do with what it makes.
+    pub(super) fn umask(&self) -> Result<Mode, Errno> {
+        let mask = self.status("Umask:")?;
+        u32::from_str_radix(&mask, 8).map(Mode::from_bits_retain).map_err(|_| Errno::SRCH)
+    }
+
+    /// Returns its process.
+    pub(super) fn process(&self) -> Result<u32, Errno> {
+        self.status("Tgid:")?.parse().map_err(|_| Errno::SRCH)
+    }
+
+    /// Returns its thread.
+    pub(super) fn thread(&self) -> u32 {
+        self.call.thread
+    }
+
+    fn status(&self, field: &str) -> Result<String, Errno> {
+        let text = fs::read_to_string(self.own("status")).map_err(|_| Errno::SRCH)?;
+        let value = text.lines().find_map(|line| line.strip_prefix(field));
+        value.map(|value| value.trim().to_owned()).ok_or(Errno::SRCH)
+    }
+
+    /// Returns the path of its terminal.
+    pub(super) fn terminal(&self) -> Result<PathBuf, Errno> {
+        let stat = fs::read_to_string(self.own("stat")).map_err(|_| Errno::SRCH)?;
+        let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields);
+        let number = fields.split(' ').nth(4).and_then(|number| number.parse::<i32>().ok());
+        let number = u64::from(number.unwrap_or(0).cast_unsigned());
+        // The devices of pseudo terminals have these numbers; a command has no other.
+        match (rustix::fs::major(number), rustix::fs::minor(number)) {
+            (136..=143, minor) => Ok(PathBuf::from(format!("/dev/pts/{minor}"))),
+            _ => Err(Errno::NXIO),
+        }
+    }
+
+    /// Reads the address of a machine; `None` where it is of another kind.
+    pub(super) fn address(&self, at: u64, length: u64) -> Result<Option<SocketAddr>, Errno> {
+        let mut bytes = [0_u8; 28];
+        let n = usize::try_from(length).unwrap_or(usize::MAX).min(bytes.len());
+        let read = bytes.get_mut(..n).unwrap_or_default();
+        self.memory()?.read_exact_at(read, at).map_err(|_| Errno::FAULT)?;
+        let [f0, f1, p0, p1, rest @ ..] = bytes;
+        let port = u16::from_be_bytes([p0, p1]);
+        let family = i32::from(u16::from_ne_bytes([f0, f1]));
+        Ok(match (family, n) {
+            (libc::AF_INET, 8..) => {
+                let [a, b, c, d, ..] = rest;
+                Some(SocketAddr::from((Ipv4Addr::new(a, b, c, d), port)))
+            }
+            (libc::AF_INET6, 24..) => {
+                let ip = rest.get(4..20).and_then(|ip| <[u8; 16]>::try_from(ip).ok());
+                ip.map(|ip| SocketAddr::from((Ipv6Addr::from(ip), port)))
+            }
+            _ => None,
+        })
+    }
+}
+
+fn held(path: &Path) -> Result<OwnedFd, Errno> {
+    openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+}

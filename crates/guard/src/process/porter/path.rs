@@ -1,0 +1,254 @@
+//! Paths as the process that names them means them.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{
+    CWD, FileType, Mode, OFlags, PROC_SUPER_MAGIC, ResolveFlags, fstat, fstatfs, openat, openat2,
+    readlinkat,
+};
+use rustix::io::Errno;
+
+use super::MAX_LINKS;
+use super::caller::Caller;
+
+/// The number of the top directory of `/proc`.
+const TOP_OF_PROC: u64 = 1;
+
+/// A name in a directory.
+pub(super) struct Place {
+    pub(super) dir: OwnedFd,
+    /// One name, or `.` for the directory itself; with `/` at its end where the path had one.
+    pub(super) name: OsString,
+}
+
+/// Where a link leads.
+pub(super) enum Link {
+    /// To a path, from the directory that holds the link.
+    To(PathBuf),
+    /// To something that has no path, or another than it seems, as links of `/proc` do.
+    Itself(OwnedFd),
+}
+
+impl Place {
+    /// Finds the directory of a path's last name, and the name.
+    pub(super) fn find(caller: &Caller, start: BorrowedFd<'_>, path: &Path) -> Result<Self, Errno> {
+        let (above, name) = split(path);
+        let dir = match above {
+            Some(above) => directory(caller, start, above)?,
+            None => openat(start, ".", HELD | OFlags::DIRECTORY, Mode::empty())?,
+        };
+        refuse_own(&dir, &name)?;
+        Ok(Self { dir, name })
+    }
+
+    /// Returns the place of something that is held. Its name may go to another at any time, so it is
+    /// opened by its number.
+    pub(super) fn at(target: OwnedFd) -> Result<Self, Errno> {
+        refuse_own(&target, OsStr::new(""))?;
+        Ok(Self { dir: target, name: OsString::new() })
+    }
+
+    /// Opens what the name stands for, which is no link.
+    pub(super) fn open(&self, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+        if self.name.is_empty() {
+            let there = OFlags::NOFOLLOW | OFlags::CREATE | OFlags::EXCL;
+            return openat(CWD, by_number(&self.dir), flags - there, mode);
+        }
+        openat(&self.dir, &*self.name, flags | OFlags::NOFOLLOW, mode)
+    }
+
+    /// Returns another handle of the same place.
+    pub(super) fn try_clone(&self) -> Result<Self, Errno> {
+        let dir = self.dir.try_clone().map_err(|_| Errno::NFILE)?;
+        Ok(Self { dir, name: self.name.clone() })
+    }
+
+    /// Returns whether the path says that this is a directory, so that a link is followed.
+    pub(super) fn must_be_dir(&self) -> bool {
+        self.name.as_bytes().ends_with(b"/")
+    }
+
+    /// Returns where the name really is.
+    pub(super) fn real(&self) -> Result<PathBuf, Errno> {
+        let dir = real_path(self.dir.as_fd())?;
+        let name = trimmed(&self.name);
+        Ok(if name.is_empty() || name == "." { dir } else { dir.join(name) })
+    }
+
+    /// Returns where the link at this place leads.
+    pub(super) fn follow(&self, caller: &Caller, link: &OwnedFd) -> Result<Link, Errno> {
+        if !is_proc(self.dir.as_fd())? {
+            return target(link).map(Link::To);
+        }
+        let name = trimmed(&self.name);
+        if fstat(&self.dir)?.st_ino != TOP_OF_PROC {
+            // A link of a process: the kernel alone knows what it is.
+            let held = openat(&self.dir, name, HELD, Mode::empty())?;
+            return Ok(Link::Itself(held));
+        }
+        Ok(Link::To(match name.as_bytes() {
+            b"self" => PathBuf::from(caller.process()?.to_string()),
+            b"thread-self" => {
+                PathBuf::from(format!("{}/task/{}", caller.process()?, caller.thread()))
+            }
+            _ => target(link)?,
+        }))
+    }
+}
+
+const HELD: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+
+/// Splits a path into the part before its last name, and the name.
+fn split(path: &Path) -> (Option<&Path>, OsString) {
+    let bytes = path.as_os_str().as_bytes();
+    let end = bytes.iter().rposition(|byte| *byte != b'/').map_or(0, |at| at + 1);
+    let slash = end < bytes.len();
+    let (named, _) = bytes.split_at(end);
+    let start = named.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
+    let (above, name) = named.split_at(start);
+    let as_path = |bytes| Some(Path::new(OsStr::from_bytes(bytes))).filter(|p| *p != Path::new(""));
+    match name {
+        b"" => (Some(Path::new("/")), OsString::from(".")),
+        b"." | b".." => (as_path(named), OsString::from(".")),
+        name => {
+            let mut name = name.to_vec();
+            if slash {
+                name.push(b'/');
+            }
+            (as_path(above), OsString::from_vec(name))
+        }
+    }
+}
+
+fn trimmed(name: &OsStr) -> &OsStr {
+    OsStr::from_bytes(name.as_bytes().strip_suffix(b"/").unwrap_or(name.as_bytes()))
+}
+
+/// Opens the directory that a path leads to.
+fn directory(caller: &Caller, start: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, Errno> {
+    let flags = HELD | OFlags::DIRECTORY;
+    loop {
+        match openat2(start, path, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS) {
+            Ok(dir) if !is_proc(dir.as_fd())? => return Ok(dir),
+            // In `/proc` it matters who looks.
+            Ok(_) | Err(Errno::LOOP | Errno::NOSYS) => break,
+            Err(Errno::AGAIN) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    step_by_step(caller, start, path)
+}
+
+/// Follows a path name by name.
+fn step_by_step(caller: &Caller, start: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, Errno> {
+    let mut dir = openat(start, ".", HELD | OFlags::DIRECTORY, Mode::empty())?;
+    let mut rest: Vec<OsString> = Vec::new();
+    let mut n_links = 0;
+    let push = |dir: &mut OwnedFd, rest: &mut Vec<OsString>, path: &Path| {
+        if path.is_absolute() {
+            *dir = openat(CWD, "/", HELD | OFlags::DIRECTORY, Mode::empty())?;
+        }
+        let names = path.components().rev().filter_map(|component| match component {
+            Component::Normal(name) => Some(name.to_owned()),
+            Component::ParentDir => Some(OsString::from("..")),
+            _ => None,
+        });
+        rest.extend(names);
+        Ok::<(), Errno>(())
+    };
+    push(&mut dir, &mut rest, path)?;
+    while let Some(name) = rest.pop() {
+        refuse_own(&dir, &name)?;
+        let next = look(dir.as_fd(), &name)?;
+        if kind_of(&next)? != FileType::Symlink {
+            dir = openat(&dir, &*name, HELD | OFlags::DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?;
+            continue;
+        }
+        n_links += 1;
+        if MAX_LINKS < n_links {
+            return Err(Errno::LOOP);
+        }
+        let place = Place { dir, name };
+        match place.follow(caller, &next)? {
+            Link::To(path) => {
+                dir = place.dir;
+                push(&mut dir, &mut rest, &path)?;
+            }
+            Link::Itself(target) => dir = target,
+        }
+    }
+    Ok(dir)
+}
+
+/// Holds what a path leads to.
+pub(super) fn handle_of(
+    caller: &Caller,
+    start: BorrowedFd<'_>,
+    path: &Path,
+    follow: bool,
+) -> Result<OwnedFd, Errno> {
+    let mut place = Place::find(caller, start, path)?;
+    for _ in 0..MAX_LINKS {
+        let found = look(place.dir.as_fd(), &place.name)?;
+        if !follow || kind_of(&found)? != FileType::Symlink {
+            return Ok(found);
+        }
+        match place.follow(caller, &found)? {
+            Link::To(next) => place = Place::find(caller, place.dir.as_fd(), &next)?,
+            Link::Itself(target) => return Ok(target),
+        }
+    }
+    Err(Errno::LOOP)
+}
+
+/// Holds what a name stands for, which may be a link.
+pub(super) fn look(dir: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Errno> {
+    if name.is_empty() {
+        return openat(CWD, by_number(&dir), HELD, Mode::empty());
+    }
+    openat(dir, trimmed(name), HELD | OFlags::NOFOLLOW, Mode::empty())
+}
+
+pub(super) fn kind_of(handle: &OwnedFd) -> Result<FileType, Errno> {
+    Ok(FileType::from_raw_mode(fstat(handle)?.st_mode))
+}
+
+/// Returns where something that is held really is.
+pub(super) fn real_path(handle: BorrowedFd<'_>) -> Result<PathBuf, Errno> {
+    let path = readlinkat(CWD, by_number(&handle), Vec::new())?;
+    Ok(PathBuf::from(OsString::from_vec(path.into_bytes())))
+}
+
+/// Returns the path that stands for something that is held.
+pub(super) fn by_number(handle: &impl AsFd) -> String {
+    format!("/proc/self/fd/{}", handle.as_fd().as_raw_fd())
+}
+
+fn target(link: &OwnedFd) -> Result<PathBuf, Errno> {
+    let text = readlinkat(link, "", Vec::new())?;
+    Ok(PathBuf::from(OsString::from_vec(text.into_bytes())))
+}
+
+fn is_proc(handle: BorrowedFd<'_>) -> Result<bool, Errno> {
+    Ok(fstatfs(handle)?.f_type == PROC_SUPER_MAGIC)
+}
+
+/// Refuses the keeper's own part of `/proc`: it may look there and its command may not.
+fn refuse_own(dir: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
+    if !is_proc(dir.as_fd())? {
+        return Ok(());
+    }
+    let path = real_path(dir.as_fd())?.join(trimmed(name));
+    let number = path.components().find_map(|component| match component {
+        Component::Normal(name) if name.as_bytes().iter().all(u8::is_ascii_digit) => Some(name),
+        _ => None,
+    });
+    let is_own = |number: &OsStr| {
+        let own = Path::new("/proc/self/task").join(number);
+        rustix::fs::access(&own, rustix::fs::Access::EXISTS).is_ok()
+    };
+    if number.is_some_and(is_own) { Err(Errno::ACCESS) } else { Ok(()) }
+}
