@@ -126,3 +126,43 @@ fn commands_of_a_session_reach_one_another() {
     assert!(text(&fetched).contains("the page"), "{fetched}");
     assert!(text(&fetched).contains("[background b1: running for"), "{fetched}");
 }
+
+#[test]
+fn a_refusal_names_what_would_allow_it() {
+    let home = Home::new();
+    fs::write(home.project.join("secret"), "canary").unwrap();
+    let deny = format!("tools.fs.deny_paths=[\"{}/secret\"]", home.project.display());
+    for (command, words, grant) in [
+        ("echo x >.envrc", "refused to change {root}/.envrc: `.envrc`", ".envrc\"]"),
+        ("mkdir -p a/.git/hooks", "/a/.git/hooks: `.git/hooks/`", "run.unprotected = "),
+        ("echo x >/etc/sinew-test", "change /etc/sinew-test: it lies outside", "--root /etc"),
+        ("cat secret", "refused to open {root}/secret", "tools.fs.deny_paths"),
+        ("cat ~/.netrc", "refused to read {home}/.netrc", "run.show = [\"{home}/.netrc\"]"),
+        (
+            "perl -MSocket -e 'socket(S, PF_INET, SOCK_STREAM, 0) or exit 2; \
+             connect(S, sockaddr_in(443, inet_aton(\"192.0.2.1\"))) or exit 1'",
+            "refused to reach 192.0.2.1:443: the network is closed",
+            "run.network = true",
+        ),
+    ] {
+        fs::write(home.dir.path().join(".netrc"), "canary").unwrap();
+        let filled = |text: &str| {
+            text.replace("{root}", &home.project.display().to_string())
+                .replace("{home}", &home.dir.path().display().to_string())
+        };
+        let arguments = json!({ "command": command }).to_string();
+        let done = home.run(&["--approvals", "allow", "--set", &deny, "call", "Bash", &arguments]);
+        if done.2.contains("exit code 2") {
+            println!("SKIPPED: commands have no sockets here");
+            continue;
+        }
+        assert_eq!(done.0, 1, "{command}: {done:?}");
+        let (words, grant) = (filled(words), filled(grant));
+        assert!(done.2.contains(&words) && done.2.contains(&grant), "{command}: {done:?}");
+        assert!(!done.2.contains("canary") && !done.1.contains("canary"), "{command}: {done:?}");
+    }
+    let shown = format!("run.show=[\"{}/.netrc\"]", home.dir.path().display());
+    let netrc = ["--set", &shown, "call", "Bash", r#"{"command": "cat ~/.netrc"}"#];
+    let done = home.run(&[&["--approvals", "allow"], &netrc[..]].concat());
+    assert!(done.1.contains("canary"), "{done:?}");
+}
