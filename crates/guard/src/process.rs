@@ -26,6 +26,7 @@ mod wire;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -117,6 +118,7 @@ pub struct Commands {
     /// Where the last command of each session ended.
     cwds: Mutex<HashMap<String, PathBuf>>,
     background: Mutex<HashMap<String, InBackground>>,
+    counted: Counted,
 }
 
 /// The commands of a session that go on.
@@ -137,6 +139,7 @@ impl Commands {
             sessions: Mutex::default(),
             cwds: Mutex::default(),
             background: Mutex::default(),
+            counted: Counted::default(),
         }
     }
 
@@ -167,29 +170,58 @@ impl Commands {
     /// Finds a program by its name in the directories of `PATH`, those beneath a root left out: a
     /// repository must not choose what a name means.
     fn find(&self, name: &str) -> Option<PathBuf> {
+        self.named(name).into_iter().find(|path| is_program(path))
+    }
+
+    /// Returns where a program of a name may lie.
+    fn named(&self, name: &str) -> Vec<PathBuf> {
         let path = self.settings.env.iter().find(|(name, _)| name == "PATH");
         let path = path.map(|(_, path)| path.as_os_str()).unwrap_or_default();
         std::env::split_paths(path)
             .filter(|dir| dir.is_absolute())
             .filter(|dir| !self.writable.iter().any(|root| dir.starts_with(root)))
             .map(|dir| dir.join(name))
-            .find(|path| is_program(path))
+            .collect()
     }
 
     /// Finds the program that a name means for a command that starts in a directory.
     fn program(&self, name: &str, cwd: &Path, argument: &str) -> Result<PathBuf, ToolError> {
-        let found = if name.contains('/') {
-            Some(cwd.join(name)).filter(|path| is_program(path))
-        } else {
-            self.find(name)
-        };
-        found.ok_or_else(|| {
-            ToolError::new(
-                Kind::FileNotFound,
-                format!("argument `{argument}`: no such program: {name}"),
-            )
-            .hint("check the name; programs are looked for in PATH, outside the roots")
+        let places = if name.contains('/') { vec![cwd.join(name)] } else { self.named(name) };
+        if let Some(found) = places.iter().find(|path| is_program(path)) {
+            return Ok(found.clone());
+        }
+        Err(match places.iter().any(|path| identity(path).is_some()) {
+            true => not_this(Kind::PermissionDenied, argument, "cannot be executed", name),
+            false => not_this(Kind::FileNotFound, argument, "no such program", name),
         })
+    }
+
+    /// Finds a program that must be one of a list. One that is named by its path must be the one that
+    /// its bare name means: a file of the same name elsewhere is another program.
+    fn listed(
+        &self,
+        name: &str,
+        cwd: &Path,
+        argument: &str,
+        programs: &[String],
+    ) -> Result<PathBuf, ToolError> {
+        let bare = name.rsplit('/').next().unwrap_or_default();
+        if !programs.iter().any(|program| program == bare) {
+            let problem = "this program may not be run here";
+            let hint = format!("these may: {}", programs.join(", "));
+            return Err(not_this(Kind::PolicyDenied, argument, problem, name).hint(hint));
+        }
+        if name.contains('/') {
+            let Some(named) = identity(&cwd.join(name)) else {
+                return Err(not_this(Kind::FileNotFound, argument, "no such program", name));
+            };
+            if self.find(bare).and_then(|path| identity(&path)) != Some(named) {
+                let problem = "this is another program than the one of that name in PATH";
+                let hint = format!("name it without a directory: `{bare}`");
+                return Err(not_this(Kind::PolicyDenied, argument, problem, name).hint(hint));
+            }
+        }
+        self.program(bare, cwd, argument)
     }
 
     /// Runs a command to its end on this thread.
@@ -345,6 +377,46 @@ impl Commands {
 #[expect(clippy::disallowed_methods, reason = "the guard may look at the system")]
 fn real_directory(path: &Path) -> Option<PathBuf> {
     std::fs::canonicalize(path).ok().filter(|path| path.is_dir())
+}
+
+/// Counts the commands that run under a limit.
+#[derive(Debug, Clone, Default)]
+struct Counted(Arc<AtomicU32>);
+
+impl Counted {
+    /// Takes a seat among so many, or says that all are taken. It is free again when it is dropped.
+    fn enter(&self, most: u32) -> Result<Seat, ToolError> {
+        let count = |n| (n < most).then_some(n + 1);
+        match self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, count) {
+            Ok(_) => Ok(Seat(self.clone())),
+            Err(_) => Err(ToolError::new(
+                Kind::LimitReached,
+                format!("{most} commands run already, and no more may run at once"),
+            )
+            .hint("repeat the call when one of them has ended")),
+        }
+    }
+}
+
+/// A seat among the commands that run under a limit.
+#[derive(Debug)]
+struct Seat(Counted);
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Returns what tells a file from every other; nothing where there is none.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    #[expect(clippy::useless_conversion, reason = "the type depends on the machine")]
+    rustix::fs::stat(path).ok().map(|stat| (u64::from(stat.st_dev), u64::from(stat.st_ino)))
+}
+
+fn not_this(kind: Kind, argument: &str, problem: &str, name: &str) -> ToolError {
+    ToolError::new(kind, format!("argument `{argument}`: {problem}: {name}"))
+        .hint("check the name; programs are looked for in PATH, outside the roots")
 }
 
 fn is_program(path: &Path) -> bool {

@@ -117,6 +117,7 @@ impl Operation for Bash {
             argument: "command",
             line: CommandLine::Shell(shell, args.command.clone()),
             keeps_cwd: args.keeps_cwd,
+            programs: Vec::new(),
         })
     }
 
@@ -129,6 +130,8 @@ impl Operation for Bash {
             timeout: Duration::from_millis(args.timeout_ms),
             stdin: None,
             env: Vec::new(),
+            variables: Vec::new(),
+            max_at_once: None,
             store_above: (SHOWN.0 as u64, SHOWN.1 as u64),
             cancel: cx.cancel.clone(),
             progress: cx.progress.clone(),
@@ -214,7 +217,7 @@ fn finished_reply(
     match &finished.exit {
         Exit::Code(code) => reply.meta.more.insert("exit_code", *code),
         Exit::Signal(signal) => reply.meta.more.insert("signal", *signal),
-        Exit::TimedOut | Exit::Cancelled | Exit::NotStarted(_) => {}
+        Exit::TimedOut | Exit::Cancelled | Exit::NotStarted { .. } => {}
     }
     let contained = &finished.contained;
     reply.meta.more.insert(
@@ -241,7 +244,7 @@ fn failure(exit: &Exit, args: &Args) -> Option<(Kind, String)> {
             format!("timed out after {} ms, and everything it started was ended", args.timeout_ms),
         )),
         Exit::Cancelled => Some((Kind::Cancelled, String::from("the call was cancelled"))),
-        Exit::NotStarted(why) => {
+        Exit::NotStarted { why, .. } => {
             Some((Kind::ExecutionFailed, format!("the shell could not be started: {why}")))
         }
     }
@@ -304,7 +307,7 @@ fn words_of(exit: &Exit) -> String {
         Exit::Signal(signal) => format!("ended by signal {}", signal_name(*signal)),
         Exit::TimedOut => String::from("timed out"),
         Exit::Cancelled => String::from("cancelled"),
-        Exit::NotStarted(why) => format!("could not be started: {why}"),
+        Exit::NotStarted { why, .. } => format!("could not be started: {why}"),
     }
 }
 
@@ -354,6 +357,7 @@ mod tests {
             stdout: output.clone(),
             merged: output,
             stderr: Output::default(),
+            n_lines: 0,
             stored: None,
             n_left: 0,
             cwd: None,

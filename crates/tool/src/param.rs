@@ -55,6 +55,8 @@ pub enum Preset {
     Int(i64),
     /// A text.
     Str(&'static str),
+    /// A list of texts.
+    Strings(&'static [&'static str]),
 }
 
 impl Preset {
@@ -64,6 +66,7 @@ impl Preset {
             Self::Bool(value) => Value::from(value),
             Self::Int(value) => Value::from(value),
             Self::Str(value) => Value::from(value),
+            Self::Strings(values) => Value::from(values.to_vec()),
         }
     }
 }
@@ -245,11 +248,24 @@ impl Param {
         if cut < n {
             notes.push(format!("`{path}` was cut from {n} to the maximum of {cut}"));
         }
-        Ok(Value::from(match self.scale {
-            Scale::One => cut,
-            Scale::FromZero => cut.saturating_add(1),
-            Scale::Seconds => cut.saturating_mul(1000),
-        }))
+        Ok(self.canonical(cut))
+    }
+
+    /// Returns a number in the unit of the canonical field.
+    fn canonical(&self, n: i64) -> Value {
+        Value::from(match self.scale {
+            Scale::One => n,
+            Scale::FromZero => n.saturating_add(1),
+            Scale::Seconds => n.saturating_mul(1000),
+        })
+    }
+
+    /// Returns the default as the canonical field holds it: the schema shows the unit of the wire.
+    fn default_value(&self) -> Option<Value> {
+        self.default.map(|default| match default {
+            Preset::Int(n) => self.canonical(n),
+            other => other.value(),
+        })
     }
 }
 
@@ -301,8 +317,8 @@ pub(crate) fn decode(
                 return Err(ToolError::argument(&path(param.name), "is missing"));
             }
             None => {
-                if let Some(default) = param.default {
-                    canonical.push((param.field, default.value()));
+                if let Some(default) = param.default_value() {
+                    canonical.push((param.field, default));
                 }
             }
         }
@@ -364,6 +380,10 @@ mod tests {
         Param::optional("mode", "mode", ParamKind::Enum(&["a", "b"]), ""),
         Param::optional("edits", "edits", ParamKind::Objects(EDITS), ""),
     ];
+    const TIMED: &[Param] =
+        &[Param::optional("wait", "wait_ms", ParamKind::Number { min: 1, cap: Some(300) }, "")
+            .or(Preset::Int(30))
+            .scaled(Scale::Seconds)];
 
     #[track_caller]
     fn check(wire: Value, expected: Result<Value, &str>) {
@@ -410,6 +430,22 @@ mod tests {
             json!({"file": "a", "edits": [{"old": "x"}]}),
             Ok(json!({"path": "a", "edits": [{"old_string": "x", "replace_all": false}]})),
         );
+    }
+
+    /// A default in seconds had reached the canonical field as it was written.
+    #[test]
+    fn numbers_and_defaults_are_brought_to_the_canonical_unit() {
+        for (wire, expected) in [
+            (json!({}), 30_000),
+            (json!({"wait": 2}), 2_000),
+            (json!({"wait": 1.5}), 2_000),
+            (json!({"wait": 301}), 300_000),
+        ] {
+            let fields = wire.as_object().expect("an object").clone();
+            let decoded = decode(TIMED, "", fields, &mut Vec::new()).expect("it decodes");
+            assert_eq!(decoded, [("wait_ms", json!(expected))], "{wire}");
+        }
+        assert_eq!(schema(TIMED)["properties"]["wait"]["default"], 30);
     }
 
     #[test]

@@ -14,6 +14,8 @@ pub struct Command {
     pub line: CommandLine,
     /// Whether it starts where the last command of the session ended, unless the call names a place.
     pub keeps_cwd: bool,
+    /// The programs that may be run without a shell, by name; empty means any.
+    pub programs: Vec<String>,
 }
 
 /// A text for a shell, or a program with its arguments.
@@ -56,6 +58,11 @@ pub struct RunOptions {
     pub stdin: Option<Vec<u8>>,
     /// Variables beside those that every command gets.
     pub env: Vec<(String, String)>,
+    /// The only ones it gets of those that every command gets, by name; empty means all of them.
+    /// What the configuration names stays.
+    pub variables: Vec<String>,
+    /// How many commands that have such a limit may run at once; above it the command is refused.
+    pub max_at_once: Option<u32>,
     /// An output of more bytes or lines is stored whole.
     pub store_above: (u64, u64),
     /// Raised when the caller takes the call back.
@@ -108,8 +115,13 @@ pub enum Exit {
     TimedOut,
     /// The caller took the call back, and it was ended.
     Cancelled,
-    /// Its program cannot be executed; says why.
-    NotStarted(String),
+    /// Its program cannot be executed.
+    NotStarted {
+        /// Whether there is no such program.
+        is_missing: bool,
+        /// Why, in words.
+        why: String,
+    },
 }
 
 /// How strongly a command was contained.
@@ -149,6 +161,8 @@ pub struct Finished {
     pub stdout: Output,
     /// What it wrote to its standard error.
     pub stderr: Output,
+    /// How many ends of lines there are in everything it wrote.
+    pub n_lines: u64,
     /// The stored whole, by path relative to the first root.
     pub stored: Option<String>,
     /// How many other processes were still running at its end, and were ended.

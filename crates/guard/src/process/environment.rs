@@ -36,6 +36,7 @@ const PASSED: &[&str] = &[
     "PNPM_HOME",
     "BUN_INSTALL",
     "DENO_DIR",
+    "NODE_ENV",
     "VIRTUAL_ENV",
     "CONDA_PREFIX",
     "CONDA_DEFAULT_ENV",
@@ -131,10 +132,8 @@ pub fn environment(
 ) -> Vec<(OsString, OsString)> {
     let told = TOLD.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
     let wanted = |name: &OsStr| {
-        let known = PASSED.iter().any(|passed| name == *passed)
-            || name.as_bytes().starts_with(b"LC_")
-            || named.iter().any(|named| name == named.as_str());
-        known && !never(name) && TOLD.iter().all(|(told, _)| name != *told)
+        let known = is_passed(name) || named.iter().any(|named| name == named.as_str());
+        known && !never(name) && !is_told(name)
     };
     let mut passed: Vec<_> =
         vars.into_iter().filter(|(name, _)| wanted(name)).chain(told).collect();
@@ -142,6 +141,19 @@ pub fn environment(
         passed.push((OsString::from("PATH"), OsString::from(DEFAULT_PATH)));
     }
     passed
+}
+
+fn is_passed(name: &OsStr) -> bool {
+    PASSED.iter().any(|passed| name == *passed) || name.as_bytes().starts_with(b"LC_")
+}
+
+fn is_told(name: &OsStr) -> bool {
+    TOLD.iter().any(|(told, _)| name == *told)
+}
+
+/// Returns whether every command gets a variable, without anybody naming it.
+pub(super) fn is_given(name: &OsStr) -> bool {
+    is_passed(name) || is_told(name)
 }
 
 /// Returns whether a variable is never passed.

@@ -77,7 +77,11 @@ pub(crate) fn contain(
                 .first()
                 .filter(|name| !name.is_empty())
                 .ok_or_else(|| ToolError::argument(command.argument, "is empty; name a program"))?;
-            (commands.program(name, &cwd, command.argument)?, argv.clone())
+            let program = match command.programs.as_slice() {
+                [] => commands.program(name, &cwd, command.argument),
+                listed => commands.listed(name, &cwd, command.argument, listed),
+            };
+            (program?, argv.clone())
         }
     };
     Ok(CommandTarget { command, program, argv, cwd })
@@ -151,7 +155,13 @@ struct Cleared {
 
 impl Cleared {
     fn job(&self, options: &RunOptions) -> Job {
-        let mut env: Vec<(OsString, OsString)> = self.commands.settings.env.clone();
+        let passes = |name: &OsString| {
+            options.variables.is_empty()
+                || options.variables.iter().any(|wanted| name == wanted.as_str())
+                || !environment::is_given(name)
+        };
+        let mut env = self.commands.settings.env.clone();
+        env.retain(|(name, _)| passes(name));
         let added = options.env.iter().filter(|(name, _)| !environment::never(name.as_ref()));
         env.extend(added.map(|(name, value)| (name.into(), value.into())));
         Job {
@@ -175,15 +185,22 @@ impl Processes for Cleared {
         let (done, finished) = oneshot::channel();
         let (there, progress) = (stop.clone(), options.progress.clone());
         let above = options.store_above;
+        let seat = match options.max_at_once.map(|most| commands.counted.enter(most)).transpose() {
+            Ok(seat) => seat,
+            Err(error) => return Box::pin(std::future::ready(Err(error))),
+        };
         let work = move || {
             let result = follow(&commands, &caller, &job, keeps_cwd, above, &there, &progress);
+            // Whoever hears of the end may begin the next one.
+            drop(seat);
             // Whoever stopped waiting wants nothing to know.
             let _ = done.send(result);
         };
         let started = thread::Builder::new().name(String::from("command")).spawn(work);
+        // Made before anybody waits: a future that is dropped unasked ends the command too.
+        let kill = KillOnDrop(stop.clone());
         Box::pin(async move {
             started.map_err(no_thread)?;
-            let kill = KillOnDrop(stop.clone());
             let mut finished = pin!(finished);
             let mut cancelled = pin!(options.cancel.cancelled());
             let mut is_cancelled = false;
@@ -290,7 +307,7 @@ fn go_on(
             let exit = match captured.became {
                 Became::Ended { end: End::Code(code), .. } => Exit::Code(code),
                 Became::Ended { end: End::Signal(signal), .. } => Exit::Signal(signal),
-                Became::NotStarted(_, number) => Exit::NotStarted(words(number)),
+                Became::NotStarted(_, number) => not_started(number),
                 Became::Lost => Exit::Signal(9),
             };
             Some((exit, lasted))
@@ -385,8 +402,14 @@ fn follow(
     );
     stop.ended();
     let (captured, contained) = captured?;
-    let stored = spool.path();
-    finished(commands, caller, captured, contained, keeps_cwd, stored)
+    let whole = Whole { stored: spool.path(), n_lines: spool.n_lines };
+    finished(commands, caller, captured, contained, keeps_cwd, whole)
+}
+
+/// What is known of a whole output.
+struct Whole {
+    stored: Option<String>,
+    n_lines: u64,
 }
 
 fn finished(
@@ -395,7 +418,7 @@ fn finished(
     mut captured: Captured,
     contained: Contained,
     keeps_cwd: bool,
-    stored: Option<String>,
+    whole: Whole,
 ) -> Result<Finished, ToolError> {
     let refused = std::mem::take(&mut captured.refused).into_iter().map(told).collect();
     let (exit, n_left, cwd) = match captured.became {
@@ -404,7 +427,7 @@ fn finished(
         Became::Ended { end: End::Signal(signal), n_left, cwd, .. } => {
             (Exit::Signal(signal), n_left, cwd)
         }
-        Became::NotStarted(Refusal::Program, number) => (Exit::NotStarted(words(number)), 0, None),
+        Became::NotStarted(Refusal::Program, number) => (not_started(number), 0, None),
         Became::NotStarted(Refusal::Directory, _) => {
             return Err(ToolError::new(
                 Kind::Stale,
@@ -435,7 +458,8 @@ fn finished(
         merged: output(captured.merged),
         stdout: output(captured.stdout),
         stderr: output(captured.stderr),
-        stored,
+        n_lines: whole.n_lines,
+        stored: whole.stored,
         n_left,
         cwd,
         contained,
@@ -472,6 +496,11 @@ fn told(refused: wire::Refused) -> Refused {
             grant: String::from("run.network = true"),
         },
     }
+}
+
+fn not_started(number: i32) -> Exit {
+    let is_missing = number == Errno::NOENT.raw_os_error();
+    Exit::NotStarted { is_missing, why: words(number) }
 }
 
 fn words(number: i32) -> String {
@@ -537,8 +566,8 @@ impl<'a> ToStore<'a> {
 
 impl Spool for ToStore<'_> {
     fn write(&mut self, bytes: &[u8]) {
+        self.n_lines += memchr::memchr_iter(b'\n', bytes).count() as u64;
         if let Spooling::NotYet = self.file {
-            self.n_lines += memchr::memchr_iter(b'\n', bytes).count() as u64;
             if self.head.len() + bytes.len() <= self.max_bytes && self.n_lines <= self.max_lines {
                 self.head.extend_from_slice(bytes);
                 return;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::{Failed, Trial};
 use sinew_guard::{Helper, Rung};
-use sinew_tool::{Cancel, CommandLine, Exit, Kind, RunOptions, Shell};
+use sinew_tool::{Cancel, Command, CommandLine, Exit, Kind, RunOptions, Shell, World};
 
 use crate::hazards::{number, sleepers};
 use crate::world::{Place, block_on, options, works};
@@ -25,6 +25,9 @@ const CASES: &[(&str, Case)] = &[
     ("a call that nobody waits for ends its command", dropped),
     ("a directory that was exchanged is not entered", exchanged),
     ("processes without end are bounded", bomb),
+    ("of a list of programs no other runs", listed),
+    ("a command gets no more variables than its row names", variables),
+    ("no more commands run at once than the row allows", at_once),
 ];
 
 pub(crate) fn trials(helper: &Helper) -> Vec<Trial> {
@@ -70,7 +73,8 @@ fn refused(place: &Place) -> Result<(), Failed> {
         (program(&[""]), root.into(), Kind::InvalidArgs),
         (program(&["echo", "a\0b"]), root.into(), Kind::InvalidArgs),
         (program(&["no-such-program"]), root.into(), Kind::FileNotFound),
-        (program(&["./plain"]), root.into(), Kind::FileNotFound),
+        (program(&["./plain"]), root.into(), Kind::PermissionDenied),
+        (program(&["./bin"]), root.into(), Kind::PermissionDenied),
         (program(&["planted"]), root.into(), Kind::FileNotFound),
         (shell("true"), root.join("gone"), Kind::FileNotFound),
         (shell("true"), root.join("file"), Kind::NotRegularFile),
@@ -89,6 +93,83 @@ fn argv(place: &Place) -> Result<(), Failed> {
     let world = place.world(line, &place.root)?;
     let done = block_on(world.processes.run(options(Duration::from_secs(5))))?;
     that(done.stdout.head == "a b|$HOME|*|-n|é|".as_bytes(), || format!("{done:?}"))
+}
+
+/// The bare name had been compared alone, so a file of an allowed name ran from anywhere.
+fn listed(place: &Place) -> Result<(), Failed> {
+    fs::write(place.root.join("cat"), "#!/bin/sh\necho planted\n")?;
+    fs::set_permissions(place.root.join("cat"), fs::Permissions::from_mode(0o755))?;
+    for (name, expected) in [
+        ("cat", Ok(&b"given"[..])),
+        ("/bin/cat", Ok(b"given")),
+        ("./cat", Err(Kind::PolicyDenied)),
+        ("sh", Err(Kind::PolicyDenied)),
+        ("/bin/sh", Err(Kind::PolicyDenied)),
+        ("/none/cat", Err(Kind::FileNotFound)),
+        ("no-such-program", Err(Kind::FileNotFound)),
+        ("bin/..", Err(Kind::PolicyDenied)),
+    ] {
+        let command = Command {
+            argument: "argv",
+            line: program(&[name]),
+            keeps_cwd: false,
+            programs: ["cat", "no-such-program"].map(String::from).to_vec(),
+        };
+        let run = |world: World| {
+            let options =
+                RunOptions { stdin: Some(b"given".to_vec()), ..options(Duration::from_secs(5)) };
+            block_on(world.processes.run(options))
+        };
+        let done = place.world_of(command, &place.root).and_then(run);
+        let found = done.as_ref().map(|done| &done.stdout.head[..]).map_err(|error| error.kind);
+        that(found == expected, || format!("{name}: {found:?}, not {expected:?}"))?;
+    }
+    Ok(())
+}
+
+fn variables(place: &Place) -> Result<(), Failed> {
+    let run = |names: &[&str]| {
+        let variables = names.iter().map(|&name| String::from(name)).collect();
+        let options = RunOptions { variables, ..options(Duration::from_secs(5)) };
+        let world = place.world(program(&["env"]), &place.root)?;
+        let done = block_on(world.processes.run(options))?;
+        let text = String::from_utf8_lossy(&done.stdout.head).into_owned();
+        let mut names: Vec<String> =
+            text.lines().filter_map(|line| Some(line.split_once('=')?.0.to_owned())).collect();
+        names.retain(|name| name != "TMPDIR");
+        names.sort();
+        Ok::<_, Failed>(names)
+    };
+    let all = run(&[])?;
+    that(all.iter().any(|name| name == "PAGER"), || format!("{all:?}"))?;
+    let some = run(&["PATH", "NODE_ENV"])?;
+    that(some == ["PATH"], || format!("{some:?}"))
+}
+
+fn at_once(place: &Place) -> Result<(), Failed> {
+    let number = number();
+    let begin = |text: &str| {
+        let world = place.world(shell(text), &place.root)?;
+        let options = RunOptions { max_at_once: Some(2), ..options(Duration::from_secs(60)) };
+        Ok::<_, Failed>(world.processes.run(options))
+    };
+    let long = format!("sleep 9{number}");
+    let (first, second) = (begin(&long)?, begin(&long)?);
+    let third = block_on(begin("true")?);
+    let kind = third.as_ref().err().map(|error| error.kind);
+    that(kind == Some(Kind::LimitReached), || format!("{third:?}"))?;
+    // Whoever has no limit is not counted and not refused.
+    that(place.sh("true").exit == Exit::Code(0), || String::from("a command without a limit"))?;
+    drop((first, second));
+    let since = Instant::now();
+    while block_on(begin("true")?).is_err() {
+        that(since.elapsed() < Duration::from_secs(5), || String::from("no seat became free"))?;
+        thread::sleep(Duration::from_millis(5));
+    }
+    for _ in 0..20 {
+        block_on(begin("true")?)?;
+    }
+    Ok(())
 }
 
 fn input(place: &Place) -> Result<(), Failed> {

@@ -92,6 +92,11 @@ impl Place {
 
     /// Returns the World of a command.
     pub(crate) fn world(&self, line: CommandLine, cwd: &Path) -> Result<World, ToolError> {
+        self.world_of(Command { argument: "command", line, keeps_cwd: true, programs: vec![] }, cwd)
+    }
+
+    /// Returns the World of a command with all that a row says of it.
+    pub(crate) fn world_of(&self, command: Command, cwd: &Path) -> Result<World, ToolError> {
         let claim = Claim {
             argument: "cwd",
             path: Some(cwd.to_string_lossy().into_owned()),
@@ -102,7 +107,6 @@ impl Place {
             call_id: String::from("call"),
             store: Some(sinew_guard::Store::new(Arc::clone(&self.guard))),
         };
-        let command = Command { argument: "command", line, keeps_cwd: true };
         let contained = self.guard.contain(&[claim], None, None)?.with_command(command, caller)?;
         let facts = Facts { effects: Effects::EXECUTE, ..Facts::UNKNOWN };
         let case =
@@ -148,6 +152,8 @@ pub(crate) fn options(timeout: Duration) -> RunOptions {
         timeout,
         stdin: None,
         env: Vec::new(),
+        variables: Vec::new(),
+        max_at_once: None,
         store_above: (50 << 10, 2_000),
         cancel: Cancel::default(),
         progress: Progress::default(),
