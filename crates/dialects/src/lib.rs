@@ -4,18 +4,26 @@
 //! A dialect is one file here. It holds no state and does no I/O; what it may choose is shape, never
 //! containment, policy, atomicity or what is cut.
 
+mod agentos;
+mod aionrs;
+mod clawft;
+mod molf;
 mod moltis;
 mod native;
 mod rules;
 
 use sinew_tool::Dialect;
 
+pub use agentos::AGENTOS;
+pub use aionrs::AIONRS;
+pub use clawft::CLAWFT;
+pub use molf::MOLF;
 pub use moltis::MOLTIS;
 pub use native::NATIVE;
 pub use rules::{names, operations};
 
 /// Every dialect, in the order of the help.
-pub const ALL: &[Dialect] = &[NATIVE, MOLTIS];
+pub const ALL: &[Dialect] = &[NATIVE, MOLTIS, MOLF, AGENTOS, AIONRS, CLAWFT];
 
 /// Returns the dialect of a name.
 pub fn dialect(name: &str) -> Option<&'static Dialect> {

@@ -1,18 +1,23 @@
-//! The dialect of Moltis: six file tools with typed JSON payloads.
+//! The dialect of Moltis: six file tools with typed JSON payloads, and `exec`.
 //!
 //! A payload with a `kind` is a result, also where the deed was not done: the model branches on it.
 //! Only Read has a payload for a missing file; elsewhere that is an error. Where the published page
 //! and the program differ, the page is followed for names, defaults and limits. Paths are absolute,
 //! links as last component are refused and parents are never created.
+//!
+//! `exec` runs a command with `sh`; a code that is not 0 is a result. What differs from the program: a
+//! working directory that is missing or outside the roots is an error and never another one, and what
+//! was written before the time ran out stands beside the error.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
+use sinew_ops::bash::{self, end};
 use sinew_ops::{edit, glob, grep, multi_edit, read, write};
 use sinew_tool::{
-    Bound, Dialect, FileSettings, Kind, Param, ParamKind, Preset, Reply, Row, Shaping, Skipped,
-    Tool, ToolError,
+    Bound, Dialect, Exit, FileSettings, Finished, Kind, Param, ParamKind, Preset, Reply, Row,
+    Scale, Shaping, Skipped, Tool, ToolError,
 };
 
 /// The dialect of Moltis.
@@ -20,7 +25,15 @@ pub const MOLTIS: Dialect =
     Dialect { name: "moltis", tools, settings, approval_timeout_ms: 120_000 };
 
 fn tools() -> Vec<Arc<dyn Tool>> {
-    vec![READ.tool(), WRITE.tool(), EDIT.tool(), MULTI_EDIT.tool(), GLOB.tool(), GREP.tool()]
+    vec![
+        READ.tool(),
+        WRITE.tool(),
+        EDIT.tool(),
+        MULTI_EDIT.tool(),
+        GLOB.tool(),
+        GREP.tool(),
+        EXEC.tool(),
+    ]
 }
 
 /// The most paths of Glob and rows of Grep.
@@ -205,6 +218,33 @@ const GREP: Row<grep::Grep> = Row {
     fail: |error, path| fail(error, path, false),
 };
 
+/// The most bytes of a stream.
+const MAX_STREAM: usize = 200 * 1024;
+
+const EXEC: Row<bash::Bash> = Row {
+    name: "exec",
+    description: "Execute a shell command. Returns stdout, stderr, and exit code.",
+    params: &[
+        Param::required("command", "command", ParamKind::String, "The shell command to execute"),
+        Param::optional(
+            "timeout",
+            "timeout_ms",
+            ParamKind::Integer { min: 1, cap: Some(1_800) },
+            "Timeout in seconds, at most 1800",
+        )
+        .or(Preset::Int(30))
+        .scaled(Scale::Seconds),
+        Param::optional("working_dir", "cwd", ParamKind::String, "Working directory"),
+    ],
+    // Each byte takes up to six in JSON, and a reply has 1 MiB.
+    presets: &[("posix", Preset::Bool(true)), ("store_above_bytes", Preset::Int(170 * 1024))],
+    absolute_paths: false,
+    bound: Bound::HARD,
+    core: true,
+    shape: |args, out, _| bash::shaped(args, out, shape_exec),
+    fail: |error, _| Reply::failure(error),
+};
+
 const COUNT: ParamKind = ParamKind::Integer { min: 0, cap: Some(1_000_000) };
 
 fn text(path: &Path) -> String {
@@ -287,6 +327,35 @@ fn shape_text(path: &str, lines: &sinew_ops::Text) -> Reply {
     reply.meta.truncated = lines.truncated;
     reply.bounded = true;
     reply
+}
+
+fn shape_exec(args: &bash::Args, finished: &Finished) -> Reply {
+    let (code, error) = match &finished.exit {
+        Exit::Code(code) => (*code, None),
+        Exit::Signal(_) => (-1, None),
+        Exit::TimedOut => {
+            (-1, Some(format!("command timed out after {}s", args.timeout_ms / 1_000)))
+        }
+        Exit::Cancelled | Exit::NotStarted { .. } => return end::not_run(args, finished),
+    };
+    // Room for the marks and the names is left aside.
+    let json = Bound::HARD.max_bytes - 1_024;
+    let room = end::Room { stdout: MAX_STREAM, stderr: MAX_STREAM, json };
+    let (stdout, stderr) = end::streams(finished, room);
+    let marked = |stream: &end::Stream| match stream.left_out {
+        Some(_) => format!("{}\n... [output truncated]", stream.text),
+        None => stream.text.clone(),
+    };
+    let mut payload =
+        json!({ "stdout": marked(&stdout), "stderr": marked(&stderr), "exit_code": code });
+    if let (Some(error), Some(object)) = (&error, payload.as_object_mut()) {
+        object.insert(String::from("error"), Value::from(error.as_str()));
+    }
+    let mut reply = Reply::json(payload);
+    if let Some(error) = error {
+        reply = end::failed(reply, Kind::Timeout, error);
+    }
+    end::told(reply, args, finished, stdout.left_out.into_iter().chain(stderr.left_out).collect())
 }
 
 fn shape_grep(args: &grep::Args, out: grep::Out, _: &Shaping<'_>) -> Reply {

@@ -4,14 +4,15 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use sinew_testkit::{MemoryWorld, ROOT, call, golden};
-use sinew_tool::{Block, Dialect};
+use sinew_testkit::{MemoryWorld, ROOT, Scripted, call, finished, golden};
+use sinew_tool::{Block, Dialect, Exit};
 
 /// The tree that every call starts from.
 fn world(dialect: &Dialect) -> MemoryWorld {
     let mut settings = (dialect.settings)();
     settings.max_read_bytes = settings.max_read_bytes.map(|_| 2_000);
-    let world = MemoryWorld::with_settings(settings);
+    let mut world = MemoryWorld::with_settings(settings);
+    world.processes = Scripted::new(finished(Exit::Code(2), "out\n", "err\n"), Vec::new());
     world
         .file("a.rs", "fn a() {\n    one();\n}\n")
         .file("b/dos.txt", "one\r\ntwo\r\n")
@@ -114,6 +115,18 @@ fn deeds() -> Vec<(&'static str, &'static str, Value)> {
         ("a directory", "List", json!({ "path": "." })),
         ("beneath it too", "List", json!({ "path": ".", "recursive": true })),
         ("a missing directory", "List", json!({ "path": "nope" })),
+        ("a command", "Bash", json!({ "command": "make" })),
+        ("a command", "shell_exec", json!({ "command": "make", "cwd": "b" })),
+        ("a program", "tool::shell_exec", json!({ "argv": ["make", "all"], "cwd": "b" })),
+        ("a command", "exec_shell", json!({ "command": "make" })),
+        ("a program", "spawn", json!({ "command": "make", "args": ["all"], "description": "All" })),
+        ("a command", "exec", json!({ "command": "make" })),
+        ("no command", "Bash", json!({})),
+        ("no command", "shell_exec", json!({ "timeout": 5 })),
+        ("no list", "tool::shell_exec", json!({ "argv": "make all" })),
+        ("no time", "exec_shell", json!({ "command": "make", "timeout": 0 })),
+        ("no list", "spawn", json!({ "command": "make", "args": "all" })),
+        ("another unit", "exec", json!({ "command": "make", "timeout_ms": 5 })),
     ]
 }
 

@@ -2,5 +2,6 @@
 #![expect(clippy::indexing_slicing, reason = "a test that cannot go on says so by failing")]
 
 mod calls;
+mod commands;
 mod scoreboard;
 mod table;

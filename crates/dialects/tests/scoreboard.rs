@@ -15,8 +15,13 @@ const PAGES: &[(&str, &str)] = &[
 ];
 
 /// What is exact now. Raise it with every tool that becomes exact; never lower it.
-const EXACT: &[(&str, &[&str])] =
-    &[("moltis", &["Read", "Write", "Edit", "MultiEdit", "Glob", "Grep"])];
+const EXACT: &[(&str, &[&str])] = &[
+    ("molf", &["shell_exec"]),
+    ("moltis", &["Read", "Write", "Edit", "MultiEdit", "Glob", "Grep"]),
+    ("agentos", &["tool::shell_exec"]),
+    ("aionrs", &["Bash"]),
+    ("clawft", &["exec_shell", "spawn"]),
+];
 
 /// Returns a tool's schema in the form of the catalogs.
 fn plain(name: &str, schema: &Value) -> Value {

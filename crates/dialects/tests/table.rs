@@ -21,6 +21,7 @@ fn value(name: &str, property: &Value) -> Value {
     match property["type"].as_str().unwrap_or_default() {
         "integer" | "number" => json!(1),
         "boolean" => json!(true),
+        "array" if property["items"]["type"] == "string" => json!(["cat"]),
         "array" => json!([Value::Object(example(&property["items"]))]),
         _ if name.contains("path") => json!("/somewhere/file"),
         _ if name.starts_with("old") => json!("old"),

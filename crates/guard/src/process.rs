@@ -191,7 +191,8 @@ impl Commands {
             return Ok(found.clone());
         }
         Err(match places.iter().any(|path| identity(path).is_some()) {
-            true => not_this(Kind::PermissionDenied, argument, "cannot be executed", name),
+            true => not_this(Kind::PermissionDenied, argument, "cannot be executed", name)
+                .hint("its mode lets nobody execute it, or it is no file"),
             false => not_this(Kind::FileNotFound, argument, "no such program", name),
         })
     }

@@ -4,16 +4,20 @@
 //! was started to go on in the background. What it writes is shown as a person would see it at the
 //! end: without colours, and of a line that was written over again and again the last state. What a
 //! reply has no room for is stored whole.
+//!
+//! Other vocabularies run commands as this one does, in a shell or a program without one, and differ
+//! in their words: what they share is in [`end`].
+
+pub mod end;
 
 use std::fmt::Write;
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde_json::json;
 use sinew_tool::{
     Access, Background, Bound, Claim, Command, CommandLine, Context, Cost, Effects, ErrorBody,
-    Exit, Facts, FileSettings, Finished, Kind, Operation, Param, ParamKind, Preset, Refused, Reply,
-    Row, RunOptions, Shaping, Shell, Targets, ToolError,
+    Exit, Facts, FileSettings, Finished, Kind, Operation, Param, ParamKind, Preset, Reply, Row,
+    RunOptions, Shaping, Shell, Targets, ToolError,
 };
 
 use crate::screen;
@@ -22,6 +26,8 @@ use crate::screen;
 pub const DEFAULT_TIMEOUT_MS: i64 = 120_000;
 /// How long it may take at most, in milliseconds.
 pub const MAX_TIMEOUT_MS: i64 = 600_000;
+/// How long it may take in a vocabulary that names no maximum, in milliseconds.
+pub const LONGEST_TIMEOUT_MS: i64 = 1_800_000;
 /// How long a call waits to see whether a command that is to go on ends at once.
 const FIRST_LOOK: Duration = Duration::from_millis(200);
 /// What a reply shows of an output, in bytes and lines.
@@ -36,8 +42,19 @@ pub struct Bash;
 #[serde(deny_unknown_fields)]
 pub struct Args {
     /// The text for the shell.
+    #[serde(default)]
     pub command: String,
-    /// Where it starts; without it, where the last command of the session ended.
+    /// A program and its arguments, which run without a shell.
+    #[serde(default)]
+    pub argv: Option<Vec<String>>,
+    /// A program that runs without a shell.
+    #[serde(default)]
+    pub program: Option<String>,
+    /// The arguments of that program.
+    #[serde(default)]
+    pub args: Vec<String>,
+    /// Where it starts; without it, or where it is empty, where the last command of the session ended
+    /// or at the first root.
     #[serde(default)]
     pub cwd: Option<String>,
     /// After this time it is ended.
@@ -57,6 +74,45 @@ pub struct Args {
     /// Whether it starts where the last command of the session ended.
     #[serde(default)]
     pub keeps_cwd: bool,
+    /// The programs that may run without a shell; empty means any.
+    #[serde(default)]
+    pub programs: Vec<String>,
+    /// The variables it gets of those that every command gets; empty means all.
+    #[serde(default)]
+    pub variables: Vec<String>,
+    /// How many such commands may run at once.
+    #[serde(default)]
+    pub max_at_once: Option<u32>,
+    /// An output of more bytes is stored whole, whatever its lines.
+    #[serde(default)]
+    pub store_above_bytes: Option<u64>,
+}
+
+impl Args {
+    /// Returns what runs, with the field that names it.
+    fn line(&self) -> (&'static str, CommandLine) {
+        if let Some(argv) = &self.argv {
+            return ("argv", CommandLine::Argv(argv.clone()));
+        }
+        if let Some(program) = &self.program {
+            let argv = [program].into_iter().chain(&self.args).cloned().collect();
+            return ("program", CommandLine::Argv(argv));
+        }
+        let shell = if self.posix { Shell::Posix } else { Shell::User };
+        ("command", CommandLine::Shell(shell, self.command.clone()))
+    }
+
+    /// Returns whether a shell runs it.
+    fn has_shell(&self) -> bool {
+        self.argv.is_none() && self.program.is_none()
+    }
+
+    fn store_above(&self) -> (u64, u64) {
+        match self.store_above_bytes {
+            Some(bytes) => (bytes, u64::MAX),
+            None => (SHOWN.0 as u64, SHOWN.1 as u64),
+        }
+    }
 }
 
 /// What Bash did.
@@ -108,17 +164,14 @@ impl Operation for Bash {
     type Out = Out;
 
     fn claims(args: &Args, _settings: &FileSettings) -> Vec<Claim> {
-        vec![Claim { argument: "cwd", path: args.cwd.clone(), access: Access::Search }]
+        let path = args.cwd.clone().filter(|cwd| !cwd.is_empty());
+        vec![Claim { argument: "cwd", path, access: Access::Search }]
     }
 
     fn command(args: &Args) -> Option<Command> {
-        let shell = if args.posix { Shell::Posix } else { Shell::User };
-        Some(Command {
-            argument: "command",
-            line: CommandLine::Shell(shell, args.command.clone()),
-            keeps_cwd: args.keeps_cwd,
-            programs: Vec::new(),
-        })
+        let (argument, line) = args.line();
+        let programs = args.programs.clone();
+        Some(Command { argument, line, keeps_cwd: args.keeps_cwd, programs })
     }
 
     fn cost(_args: &Args, _targets: &Targets) -> Cost {
@@ -130,9 +183,9 @@ impl Operation for Bash {
             timeout: Duration::from_millis(args.timeout_ms),
             stdin: None,
             env: Vec::new(),
-            variables: Vec::new(),
-            max_at_once: None,
-            store_above: (SHOWN.0 as u64, SHOWN.1 as u64),
+            variables: args.variables.clone(),
+            max_at_once: args.max_at_once,
+            store_above: args.store_above(),
             cancel: cx.cancel.clone(),
             progress: cx.progress.clone(),
         };
@@ -159,6 +212,14 @@ fn shape(args: &Args, out: Out, shaping: &Shaping<'_>) -> Reply {
     }
 }
 
+/// Shapes an outcome in a vocabulary whose commands end with their calls.
+pub fn shaped(args: &Args, out: Out, words: fn(&Args, &Finished) -> Reply) -> Reply {
+    match out {
+        Out::Finished { finished, .. } => words(args, &finished),
+        Out::Begun(one) => begun_reply(&one),
+    }
+}
+
 fn finished_reply(
     args: &Args,
     finished: &Finished,
@@ -179,26 +240,13 @@ fn finished_reply(
             None => left_out,
         });
     }
-    let failure = failure(&finished.exit, args);
+    let failure = end::failure(args, finished);
     if let Some((_, words)) = &failure {
         note(words.clone());
     }
-    if failure.is_some() {
-        for refused in &finished.refused {
-            let Refused { deed, what, why, grant } = refused;
-            note(format!("the sandbox refused to {deed} {what}: {why}; to allow it: {grant}"));
-        }
-    }
-    if 0 < finished.n_left {
-        let (processes, were) = match finished.n_left {
-            1 => ("process", "was"),
-            _ => ("processes", "were"),
-        };
-        note(format!(
-            "{} {processes} that the command left running {were} ended; `run_in_background` keeps a \
-             command running",
-            finished.n_left
-        ));
+    end::refusals(finished).into_iter().for_each(&mut note);
+    if let Some(left) = end::left_running(finished) {
+        note(format!("{left}; `run_in_background` keeps a command running"));
     }
     if let Some(cwd) = &finished.cwd {
         note(format!("working directory: {}", shaping.shown(cwd)));
@@ -211,65 +259,13 @@ fn finished_reply(
     }
     text.pop();
     let mut reply = Reply::text(text);
-    reply.bounded = true;
     reply.meta.truncated = shown.is_cut;
-    reply.meta.output_path.clone_from(&finished.stored);
-    match &finished.exit {
-        Exit::Code(code) => reply.meta.more.insert("exit_code", *code),
-        Exit::Signal(signal) => reply.meta.more.insert("signal", *signal),
-        Exit::TimedOut | Exit::Cancelled | Exit::NotStarted { .. } => {}
-    }
-    let contained = &finished.contained;
-    reply.meta.more.insert(
-        "sandbox",
-        json!({"level": contained.rung, "missing": contained.missing, "network": contained.network}),
-    );
+    end::describe(&mut reply, finished);
     if let Some((kind, message)) = failure {
         reply.ok = false;
         reply.error = Some(ErrorBody { kind, message, hint: None });
     }
     reply
-}
-
-/// Returns why a command did not do what it was to do.
-fn failure(exit: &Exit, args: &Args) -> Option<(Kind, String)> {
-    match exit {
-        Exit::Code(0) => None,
-        Exit::Code(code) => Some((Kind::ExecutionFailed, format!("exit code {code}"))),
-        Exit::Signal(signal) => {
-            Some((Kind::ExecutionFailed, format!("ended by signal {}", signal_name(*signal))))
-        }
-        Exit::TimedOut => Some((
-            Kind::Timeout,
-            format!("timed out after {} ms, and everything it started was ended", args.timeout_ms),
-        )),
-        Exit::Cancelled => Some((Kind::Cancelled, String::from("the call was cancelled"))),
-        Exit::NotStarted { why, .. } => {
-            Some((Kind::ExecutionFailed, format!("the shell could not be started: {why}")))
-        }
-    }
-}
-
-/// Returns the number of a signal, with its name where models know it.
-fn signal_name(signal: i32) -> String {
-    let name = match signal {
-        1 => "SIGHUP",
-        2 => "SIGINT",
-        3 => "SIGQUIT",
-        4 => "SIGILL",
-        6 => "SIGABRT",
-        7 => "SIGBUS",
-        8 => "SIGFPE",
-        9 => "SIGKILL",
-        11 => "SIGSEGV",
-        13 => "SIGPIPE",
-        15 => "SIGTERM",
-        24 => "SIGXCPU",
-        25 => "SIGXFSZ",
-        31 => "SIGSYS",
-        _ => return signal.to_string(),
-    };
-    format!("{signal} ({name})")
 }
 
 fn begun_reply(one: &Background) -> Reply {
@@ -304,7 +300,7 @@ fn line_of(one: &Background) -> String {
 fn words_of(exit: &Exit) -> String {
     match exit {
         Exit::Code(code) => format!("exit code {code}"),
-        Exit::Signal(signal) => format!("ended by signal {}", signal_name(*signal)),
+        Exit::Signal(signal) => format!("ended by signal {}", end::signal_name(*signal)),
         Exit::TimedOut => String::from("timed out"),
         Exit::Cancelled => String::from("cancelled"),
         Exit::NotStarted { why, .. } => format!("could not be started: {why}"),
@@ -312,192 +308,4 @@ fn words_of(exit: &Exit) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::path::PathBuf;
-    use std::sync::{Arc, Mutex};
-
-    use serde_json::{Value, json};
-    use sinew_testkit::{MemoryWorld, call};
-    use sinew_tool::{Block, BoxFuture, Contained, Output, Processes};
-
-    use super::*;
-
-    /// Answers every command in the same way, and remembers how it was run.
-    struct Scripted {
-        finished: Finished,
-        background: Vec<Background>,
-        asked: Mutex<Option<RunOptions>>,
-    }
-
-    impl Processes for Scripted {
-        fn run(&self, options: RunOptions) -> BoxFuture<'static, Result<Finished, ToolError>> {
-            *self.asked.lock().expect("unpoisoned") = Some(options);
-            Box::pin(std::future::ready(Ok(self.finished.clone())))
-        }
-
-        fn begin(&self, options: RunOptions) -> BoxFuture<'static, Result<String, ToolError>> {
-            *self.asked.lock().expect("unpoisoned") = Some(options);
-            Box::pin(std::future::ready(Ok(String::from("b1"))))
-        }
-
-        fn background(&self) -> Vec<Background> {
-            self.background.clone()
-        }
-    }
-
-    fn finished(exit: Exit, output: &str) -> Finished {
-        let output = Output {
-            head: output.as_bytes().to_vec(),
-            tail: Vec::new(),
-            total: output.len() as u64,
-        };
-        Finished {
-            exit,
-            duration: Duration::from_millis(7),
-            stdout: output.clone(),
-            merged: output,
-            stderr: Output::default(),
-            n_lines: 0,
-            stored: None,
-            n_left: 0,
-            cwd: None,
-            contained: Contained { rung: "namespaces", missing: Vec::new(), network: false },
-            refused: Vec::new(),
-        }
-    }
-
-    fn begun(exit: Option<Exit>) -> Background {
-        Background {
-            id: String::from("b1"),
-            command: String::from("serve\n--all"),
-            duration: Duration::from_secs(3),
-            stored: Some(String::from(".sinew/tool-output/c.txt")),
-            exit,
-        }
-    }
-
-    /// Runs a command that ends as it is told to.
-    fn run(finished: Finished, background: Vec<Background>, args: Value) -> (Reply, RunOptions) {
-        let mut world = MemoryWorld::new();
-        let scripted = Arc::new(Scripted { finished, background, asked: Mutex::new(None) });
-        world.processes = Arc::clone(&scripted) as Arc<dyn Processes>;
-        let reply = call(&world, &NATIVE.tool(), args);
-        let asked = scripted.asked.lock().expect("unpoisoned").take().expect("it was run");
-        (reply, asked)
-    }
-
-    fn text(reply: &Reply) -> &str {
-        match reply.content.as_slice() {
-            [Block::Text { text }] => text,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn a_reply_says_what_was_written_and_how_it_ended() {
-        let ended = |exit, output: &str| finished(exit, output);
-        let more = |change: fn(&mut Finished)| {
-            let mut finished = finished(Exit::Code(0), "out\n");
-            change(&mut finished);
-            finished
-        };
-        for (finished, expected, kind) in [
-            (ended(Exit::Code(0), "out\n"), "out", None),
-            (ended(Exit::Code(0), ""), "[no output]", None),
-            (ended(Exit::Code(0), "\u{1b}[1mbold\u{1b}[0m"), "bold", None),
-            (ended(Exit::Code(3), "out\n"), "out\n[exit code 3]", Some(Kind::ExecutionFailed)),
-            (
-                ended(Exit::Signal(9), "half"),
-                "half\n[ended by signal 9 (SIGKILL)]",
-                Some(Kind::ExecutionFailed),
-            ),
-            (
-                ended(Exit::TimedOut, "so far\n"),
-                "so far\n[timed out after 120000 ms, and everything it started was ended]",
-                Some(Kind::Timeout),
-            ),
-            (
-                more(|finished| {
-                    finished.exit = Exit::Code(1);
-                    finished.refused = vec![Refused {
-                        deed: "reach",
-                        what: String::from("192.0.2.1:443"),
-                        why: String::from("the network is closed"),
-                        grant: String::from("run.network = true"),
-                    }];
-                }),
-                "out\n[exit code 1]\n[the sandbox refused to reach 192.0.2.1:443: the network is \
-                 closed; to allow it: run.network = true]",
-                Some(Kind::ExecutionFailed),
-            ),
-            (
-                more(|finished| finished.n_left = 1),
-                "out\n[1 process that the command left running was ended; `run_in_background` keeps \
-                 a command running]",
-                None,
-            ),
-            (
-                more(|finished| {
-                    finished.cwd = Some(PathBuf::from(sinew_testkit::ROOT).join("sub"))
-                }),
-                "out\n[working directory: sub]",
-                None,
-            ),
-        ] {
-            let (reply, _) = run(finished, Vec::new(), json!({"command": "x"}));
-            assert_eq!(text(&reply), expected);
-            assert_eq!(reply.error.map(|error| error.kind), kind, "{expected}");
-            assert_eq!(reply.ok, kind.is_none());
-            let sandbox = json!({"level": "namespaces", "missing": [], "network": false});
-            assert_eq!(reply.meta.more.get("sandbox"), Some(&sandbox));
-        }
-    }
-
-    #[test]
-    fn what_has_no_room_is_said_to_be_stored() {
-        let long: String = (0..3_000).map(|n| format!("{n}\n")).collect();
-        let mut finished = finished(Exit::Code(0), &long);
-        finished.stored = Some(String::from(".sinew/tool-output/c.txt"));
-        let (reply, asked) = run(finished, Vec::new(), json!({"command": "x"}));
-        let shown = text(&reply);
-        assert!(shown.starts_with("0\n1\n") && shown.contains("\n[…]\n2000\n"), "{shown:.50}");
-        assert!(shown.ends_with("; the whole output is in .sinew/tool-output/c.txt]"));
-        assert!(reply.meta.truncated && reply.bounded);
-        assert_eq!(reply.meta.output_path.as_deref(), Some(".sinew/tool-output/c.txt"));
-        assert_eq!(asked.store_above, (51_200, 2_000));
-    }
-
-    #[test]
-    fn a_command_that_goes_on_is_named_and_listed() {
-        let args = json!({"command": "serve", "run_in_background": true});
-        let (reply, _) = run(finished(Exit::Code(0), ""), vec![begun(None)], args.clone());
-        assert_eq!(
-            text(&reply),
-            "b1 runs in the background and ends with the session; its output goes to \
-             .sinew/tool-output/c.txt"
-        );
-        assert!(reply.ok);
-        let (reply, _) = run(finished(Exit::Code(0), ""), vec![begun(Some(Exit::Code(2)))], args);
-        assert!(text(&reply).starts_with("b1 has ended already: exit code 2"), "{}", text(&reply));
-        assert!(!reply.ok);
-        let listed = vec![begun(None), begun(Some(Exit::Signal(15)))];
-        let (reply, _) = run(finished(Exit::Code(0), "out"), listed, json!({"command": "x"}));
-        assert_eq!(
-            text(&reply),
-            "out\n[background b1: running for 3 s: serve --all]\n\
-             [background b1: ended by signal 15 (SIGTERM): serve --all]"
-        );
-    }
-
-    #[test]
-    fn time_is_bounded_by_the_row() {
-        for (args, expected) in [
-            (json!({"command": "x"}), 120_000),
-            (json!({"command": "x", "timeout": 50}), 50),
-            (json!({"command": "x", "timeout": 9_000_000}), 600_000),
-        ] {
-            let (_, asked) = run(finished(Exit::Code(0), ""), Vec::new(), args);
-            assert_eq!(asked.timeout, Duration::from_millis(expected));
-        }
-    }
-}
+mod tests;

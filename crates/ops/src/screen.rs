@@ -43,6 +43,28 @@ pub(crate) fn show(output: &Output, raw: bool, (max_bytes, max_lines): (usize, u
     )
 }
 
+/// Returns what is kept of an output from its beginning on, as on a screen.
+pub(crate) fn shown(output: &Output) -> String {
+    cleaned(&beginning_of(output))
+}
+
+/// Returns what is kept of an output from its beginning on, as it was written.
+pub(crate) fn written(output: &Output) -> String {
+    lossy(&beginning_of(output))
+}
+
+fn beginning_of(output: &Output) -> Cow<'_, [u8]> {
+    match output.n_left_out() == 0 && !output.tail.is_empty() {
+        true => Cow::Owned([output.head.as_slice(), &output.tail].concat()),
+        false => Cow::Borrowed(&output.head),
+    }
+}
+
+/// Returns the first bytes of a text, up to the end of a character.
+pub(crate) fn first_bytes(text: &str, max_bytes: usize) -> &str {
+    text.get(..text.floor_char_boundary(max_bytes)).unwrap_or(text)
+}
+
 fn joined(head: &str, tail: &str, total: u64) -> Shown {
     let mut text = head.to_owned();
     if !text.is_empty() && !text.ends_with('\n') {

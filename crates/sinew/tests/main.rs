@@ -16,6 +16,7 @@ mod differential;
 mod fidelity;
 mod limits;
 mod race;
+mod rows;
 mod served;
 mod shell;
 mod signals;

@@ -1,14 +1,17 @@
 //! Worlds for tests.
 //!
 //! A [`MemoryWorld`] is a tree of files in memory that answers as the World of the guard does, so
-//! that operations, dialects and the way of a call can be tested without a real tree.
+//! that operations, dialects and the way of a call can be tested without a real tree. Its commands are
+//! [`Scripted`].
 
+mod commands;
 mod golden;
 mod ignore_rules;
 mod memory;
 mod shared;
 mod tree;
 
+pub use commands::{Scripted, finished};
 pub use golden::golden;
 pub use memory::{MemoryWorld, ROOT, call};
 pub use shared::{OnDrop, access_list};

@@ -568,7 +568,8 @@ impl Spool for ToStore<'_> {
     fn write(&mut self, bytes: &[u8]) {
         self.n_lines += memchr::memchr_iter(b'\n', bytes).count() as u64;
         if let Spooling::NotYet = self.file {
-            if self.head.len() + bytes.len() <= self.max_bytes && self.n_lines <= self.max_lines {
+            let n_lines = self.n_lines + u64::from(bytes.last() != Some(&b'\n'));
+            if self.head.len() + bytes.len() <= self.max_bytes && n_lines <= self.max_lines {
                 self.head.extend_from_slice(bytes);
                 return;
             }

@@ -19,6 +19,7 @@ const CASES: &[(&str, Case)] = &[
     ("what cannot be run is refused", refused),
     ("a program gets its arguments as they are", argv),
     ("input is given and ends", input),
+    ("a program that the system does not start is told", not_started),
     ("a command starts where the last one ended", keeps_its_place),
     ("a long output is stored whole", stored),
     ("a call that is taken back ends its command", cancelled),
@@ -180,6 +181,20 @@ fn input(place: &Place) -> Result<(), Failed> {
     that(done.stdout.head == b"3145728\n", || format!("{:.200?}", done.stdout))
 }
 
+fn not_started(place: &Place) -> Result<(), Failed> {
+    for (content, missing) in [("#!/no/such/interpreter\n", true), ("\x7fELF or not", false)] {
+        fs::write(place.root.join("odd"), content)?;
+        fs::set_permissions(place.root.join("odd"), fs::Permissions::from_mode(0o755))?;
+        let world = place.world(program(&["./odd"]), &place.root)?;
+        let done = block_on(world.processes.run(options(Duration::from_secs(5))))?;
+        let Exit::NotStarted { is_missing, why } = &done.exit else {
+            return Err(format!("{content:?}: {:?}", done.exit).into());
+        };
+        that(*is_missing == missing, || format!("{content:?}: {why}"))?;
+    }
+    Ok(())
+}
+
 fn keeps_its_place(place: &Place) -> Result<(), Failed> {
     fs::create_dir_all(place.root.join("sub/deep"))?;
     let at = |text: &str, expected: Option<&str>| {
@@ -207,8 +222,13 @@ fn stored(place: &Place) -> Result<(), Failed> {
     that(whole.contains("end\n"), || String::from("the other stream is missing"))?;
     that(done.merged.total == whole.len() as u64, || format!("{}", done.merged.total))?;
     that(done.merged.head == whole.as_bytes()[..done.merged.head.len()], || String::from("head"))?;
-    let short = place.sh("echo short");
-    that(short.stored.is_none(), || String::from("a short output was stored"))
+    for (text, expected) in
+        [("echo short", false), ("seq 1 2000", false), ("seq 1 2000; printf begun", true)]
+    {
+        let is_stored = place.sh(text).stored.is_some();
+        that(is_stored == expected, || format!("{text}: stored: {is_stored}"))?;
+    }
+    Ok(())
 }
 
 fn cancelled(place: &Place) -> Result<(), Failed> {

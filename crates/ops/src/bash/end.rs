@@ -1,0 +1,249 @@
+//! How a command ended, in the pieces that the rows of every vocabulary put together.
+//!
+//! Streams that stand in a result of their own are as they were written, for programs read them; a
+//! text that only a model reads is shown as on a screen. Both lose what there is no room for, never a
+//! part of a character, and the whole is then in the store.
+
+use serde_json::json;
+use sinew_tool::{Block, ErrorBody, Exit, Finished, Kind, Output, Refused, Reply};
+
+use super::Args;
+use crate::screen;
+
+/// How much of both streams a result has room for.
+#[derive(Debug, Clone, Copy)]
+pub struct Room {
+    /// Bytes of standard output.
+    pub stdout: usize,
+    /// Bytes of standard error.
+    pub stderr: usize,
+    /// Bytes of both together, as they stand in JSON.
+    pub json: usize,
+}
+
+/// One stream, as far as there was room.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stream {
+    /// Its beginning.
+    pub text: String,
+    /// What was left out, in words.
+    pub left_out: Option<String>,
+}
+
+/// Returns the beginnings of standard output and standard error. What one of them leaves of the room
+/// that both share is there for the other.
+pub fn streams(finished: &Finished, room: Room) -> (Stream, Stream) {
+    let (stdout, stderr) = (screen::written(&finished.stdout), screen::written(&finished.stderr));
+    let stdout_within = screen::first_bytes(&stdout, room.stdout);
+    let stderr_within = screen::first_bytes(&stderr, room.stderr);
+    let kept = json_bytes(stderr_within).min(room.json / 2);
+    let shown = within_json(stdout_within, room.json - kept);
+    let rest = within_json(stderr_within, room.json.saturating_sub(json_bytes(shown)));
+    let stream = |name: &str, shown: &str, kept: &str, output: &Output| {
+        let is_cut = 0 < output.n_left_out() || shown.len() < kept.len();
+        let words = || format!("{name} was cut after {} of {} bytes", shown.len(), output.total);
+        Stream { text: shown.to_owned(), left_out: is_cut.then(words) }
+    };
+    (
+        stream("stdout", shown, &stdout, &finished.stdout),
+        stream("stderr", rest, &stderr, &finished.stderr),
+    )
+}
+
+/// Returns how many bytes a text takes in JSON, without its quotes.
+fn json_bytes(text: &str) -> usize {
+    text.chars().map(json_bytes_of).sum()
+}
+
+fn json_bytes_of(c: char) -> usize {
+    match c {
+        '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
+        c if c < ' ' => 6,
+        c => c.len_utf8(),
+    }
+}
+
+/// Returns the beginning of a text that takes no more than so many bytes in JSON.
+fn within_json(text: &str, max_bytes: usize) -> &str {
+    let mut left = max_bytes;
+    let end = text.char_indices().find_map(|(at, c)| match left.checked_sub(json_bytes_of(c)) {
+        Some(rest) => {
+            left = rest;
+            None
+        }
+        None => Some(at),
+    });
+    end.and_then(|end| text.get(..end)).unwrap_or(text)
+}
+
+/// The first lines of everything a command wrote.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FirstLines {
+    /// The lines; where some were left out, without the end of the last.
+    pub text: String,
+    /// How many lines were left out, where something was.
+    pub left_out: Option<u64>,
+}
+
+/// Returns the first lines of everything a command wrote, as on a screen. A first line that alone is
+/// too long is cut inside.
+pub fn first_lines(finished: &Finished, max_bytes: usize, max_lines: usize) -> FirstLines {
+    let output = &finished.merged;
+    let text = screen::shown(output);
+    if output.n_left_out() == 0 && text.len() <= max_bytes && text.lines().count() <= max_lines {
+        return FirstLines { text, left_out: None };
+    }
+    let (mut n_bytes, mut n_lines) = (0, 0);
+    for line in text.split_inclusive('\n').take(max_lines) {
+        if max_bytes < n_bytes + line.len() {
+            break;
+        }
+        n_bytes += line.len();
+        n_lines += 1;
+    }
+    let cut = match n_lines {
+        0 => screen::first_bytes(&text, max_bytes),
+        _ => text.get(..n_bytes).unwrap_or_default(),
+    };
+    let last = output.tail.last().or(output.head.last());
+    let n_all = finished.n_lines + u64::from(last.is_some_and(|byte| *byte != b'\n'));
+    let text = cut.strip_suffix('\n').unwrap_or(cut).to_owned();
+    FirstLines { text, left_out: Some(n_all.saturating_sub(n_lines.max(1))) }
+}
+
+/// Returns both streams as on a screen, which lose their middle where they have more bytes together.
+pub fn both_ends(finished: &Finished, max_bytes: usize) -> (Stream, Stream) {
+    let half = max_bytes / 2;
+    let beside = |other: &Output| {
+        let n_other = usize::try_from(other.total).unwrap_or(usize::MAX);
+        max_bytes - n_other.min(half)
+    };
+    let shown = |name: &str, output: &Output, most: usize| {
+        let shown = screen::show(output, false, (most, usize::MAX));
+        let left_out = shown.left_out.map(|words| format!("{name}: {words}"));
+        Stream { text: shown.text, left_out }
+    };
+    (
+        shown("stdout", &finished.stdout, beside(&finished.stderr)),
+        shown("stderr", &finished.stderr, beside(&finished.stdout)),
+    )
+}
+
+/// Returns the reply of a command that ran to its end: what a dialect says of it, and beside that what
+/// was left out, what the sandbox refused and what was ended with it. The ledger learns how the command
+/// ended also where the dialect shows that as a result.
+pub fn told(mut reply: Reply, args: &Args, finished: &Finished, left_out: Vec<String>) -> Reply {
+    reply.meta.truncated |= !left_out.is_empty();
+    let whole = finished.stored.as_ref().filter(|_| !left_out.is_empty());
+    let whole = whole.map(|path| format!("the whole output is in {path}"));
+    let mut notes: Vec<String> = left_out.into_iter().chain(whole).collect();
+    notes.extend(refusals(finished));
+    notes.extend(left_running(finished));
+    if !notes.is_empty() {
+        let text: Vec<String> = notes.iter().map(|note| format!("[{note}]")).collect();
+        reply.content.push(Block::Text { text: text.join("\n") });
+    }
+    if reply.error.is_none() {
+        reply.outcome = failure(args, finished).map(|(kind, _)| kind);
+    }
+    describe(&mut reply, finished);
+    if !reply.meta.truncated {
+        reply.meta.output_path = None;
+    }
+    reply
+}
+
+/// Makes a reply one of a deed that was not done.
+#[must_use]
+pub fn failed(mut reply: Reply, kind: Kind, message: impl Into<String>) -> Reply {
+    reply.ok = false;
+    reply.error = Some(ErrorBody { kind, message: message.into(), hint: None });
+    reply
+}
+
+/// Returns the reply of a command that neither returned a code nor was ended by a signal or the time.
+pub fn not_run(args: &Args, finished: &Finished) -> Reply {
+    let (kind, message) = failure(args, finished)
+        .unwrap_or_else(|| (Kind::ExecutionFailed, String::from("the command did not run")));
+    told(failed(Reply::text(message.clone()), kind, message), args, finished, Vec::new())
+}
+
+/// Writes what is known of a command beside its output.
+pub(super) fn describe(reply: &mut Reply, finished: &Finished) {
+    reply.bounded = true;
+    reply.meta.output_path.clone_from(&finished.stored);
+    match &finished.exit {
+        Exit::Code(code) => reply.meta.more.insert("exit_code", *code),
+        Exit::Signal(signal) => reply.meta.more.insert("signal", *signal),
+        Exit::TimedOut | Exit::Cancelled | Exit::NotStarted { .. } => {}
+    }
+    let contained = &finished.contained;
+    reply.meta.more.insert(
+        "sandbox",
+        json!({"level": contained.rung, "missing": contained.missing, "network": contained.network}),
+    );
+}
+
+/// Returns what the sandbox refused to a command that failed, with what would allow it.
+pub(super) fn refusals(finished: &Finished) -> Vec<String> {
+    if finished.exit == Exit::Code(0) {
+        return Vec::new();
+    }
+    let words = |Refused { deed, what, why, grant }: &Refused| {
+        format!("the sandbox refused to {deed} {what}: {why}; to allow it: {grant}")
+    };
+    finished.refused.iter().map(words).collect()
+}
+
+/// Returns how many processes were ended with the command that had started them.
+pub(super) fn left_running(finished: &Finished) -> Option<String> {
+    let (processes, were) = match finished.n_left {
+        0 => return None,
+        1 => ("process", "was"),
+        _ => ("processes", "were"),
+    };
+    let n_left = finished.n_left;
+    Some(format!("{n_left} {processes} that the command left running {were} ended"))
+}
+
+/// Returns why a command did not do what it was to do.
+pub fn failure(args: &Args, finished: &Finished) -> Option<(Kind, String)> {
+    match &finished.exit {
+        Exit::Code(0) => None,
+        Exit::Code(code) => Some((Kind::ExecutionFailed, format!("exit code {code}"))),
+        Exit::Signal(signal) => {
+            Some((Kind::ExecutionFailed, format!("ended by signal {}", signal_name(*signal))))
+        }
+        Exit::TimedOut => Some((
+            Kind::Timeout,
+            format!("timed out after {} ms, and everything it started was ended", args.timeout_ms),
+        )),
+        Exit::Cancelled => Some((Kind::Cancelled, String::from("the call was cancelled"))),
+        Exit::NotStarted { why, .. } => {
+            let what = if args.has_shell() { "shell" } else { "program" };
+            Some((Kind::ExecutionFailed, format!("the {what} could not be started: {why}")))
+        }
+    }
+}
+
+/// Returns the number of a signal, with its name where models know it.
+pub(super) fn signal_name(signal: i32) -> String {
+    let name = match signal {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        4 => "SIGILL",
+        6 => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        11 => "SIGSEGV",
+        13 => "SIGPIPE",
+        15 => "SIGTERM",
+        24 => "SIGXCPU",
+        25 => "SIGXFSZ",
+        31 => "SIGSYS",
+        _ => return signal.to_string(),
+    };
+    format!("{signal} ({name})")
+}
