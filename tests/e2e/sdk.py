@@ -319,9 +319,9 @@ async def moltis(directory):
     for way in ["legacy", "2026-07-28"]:
         options = server(root, "--dialect", "moltis", "--approvals", "trust-client")
         async with Client(options, mode=way) as client:
-            with check(f"moltis, {way}: its six tools are listed"):
+            with check(f"moltis, {way}: its seven tools are listed"):
                 names = [tool.name for tool in (await client.list_tools()).tools]
-                equal(names, ["Read", "Write", "Edit", "MultiEdit", "Glob", "Grep"])
+                equal(names, ["Read", "Write", "Edit", "MultiEdit", "Glob", "Grep", "exec"])
             for tool, arguments, kind, parts in MOLTIS:
                 with check(f"moltis, {way}: {tool} gives {kind or 'its payload'}"):
                     result = await good(client, tool, absolute(arguments))
