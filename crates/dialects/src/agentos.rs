@@ -83,7 +83,7 @@ fn shell_exec(args: &bash::Args, finished: &Finished) -> Reply {
     let n_reason = reason.as_ref().map_or(0, |words| words.len() + 1);
     let room = end::Room {
         stdout: MAX_STDOUT,
-        stderr: MAX_STDERR - n_reason,
+        stderr: MAX_STDERR.saturating_sub(n_reason),
         json: Bound::HARD.max_bytes,
     };
     let (stdout, mut stderr) = end::streams(finished, room);
