@@ -100,6 +100,8 @@ pub struct Guard {
     pub(crate) ignores: Arc<IgnoreCache>,
     pub(crate) turns: Turns,
     pub(crate) commands: Option<Arc<Commands>>,
+    /// The globs of the rules, for commands.
+    pub(crate) globs: Arc<PathGlobs>,
     denied: Vec<PathBuf>,
     n_threads: OnceLock<usize>,
 }
@@ -113,7 +115,7 @@ impl Guard {
         let rules = PathRules::compile(&globs, &settings.denied).map_err(GuardError::Rule)?;
         let writable = roots.paths().map(PathBuf::from).collect();
         let commands =
-            settings.commands.map(|commands| Arc::new(Commands::new(commands, writable, globs)));
+            settings.commands.map(|commands| Arc::new(Commands::new(commands, writable)));
         Ok(Arc::new(Self {
             roots: Arc::new(roots),
             rules,
@@ -122,6 +124,7 @@ impl Guard {
             ignores: Arc::new(IgnoreCache::new(settings.global_ignore)),
             turns: settings.turns,
             commands,
+            globs: Arc::new(globs),
             denied: settings.denied,
             n_threads: OnceLock::new(),
         }))
@@ -139,6 +142,7 @@ impl Guard {
             ignores: Arc::clone(&self.ignores),
             turns: self.turns,
             commands: self.commands.clone(),
+            globs: Arc::new(globs),
             denied: self.denied.clone(),
             n_threads: self.n_threads.clone(),
         }))
@@ -161,7 +165,7 @@ impl Guard {
         &self,
         session: &str,
     ) -> Option<Result<(Rung, Vec<Shortfall>), ToolError>> {
-        self.commands.as_ref().map(|commands| commands.probe(session))
+        self.commands.as_ref().map(|commands| commands.probe(session, &self.globs))
     }
 
     /// Returns the real paths of the roots; the first is the working directory.

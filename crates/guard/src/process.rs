@@ -25,16 +25,19 @@ mod wire;
 
 use std::collections::HashMap;
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use sinew_tool::{Contained, Exit, Kind, Shell, ToolError};
+use memchr::memmem;
+use sinew_tool::{Contained, Exit, Kind, Refused, Shell, ToolError};
 
 use crate::command_rules::CommandRules;
 use crate::rules::{PathGlobs, protected_at};
 use capture::{Captured, Keep, Ordered, Spool};
+use kept::Kept;
 use run::Ongoing;
 use session::{NoSession, Session};
 use wire::{Order, Policy};
@@ -106,6 +109,7 @@ pub(crate) struct Job {
     pub(crate) cwd_identity: (u64, u64),
     pub(crate) stdin: Option<Vec<u8>>,
     pub(crate) timeout: Option<Duration>,
+    pub(crate) globs: Arc<PathGlobs>,
 }
 
 /// The commands of a guard, by session.
@@ -113,8 +117,8 @@ pub(crate) struct Job {
 pub struct Commands {
     settings: CommandSettings,
     writable: Vec<PathBuf>,
-    globs: PathGlobs,
-    sessions: Mutex<HashMap<String, Arc<Session>>>,
+    /// By name and path globs: vocabularies with other globs than each other share no session.
+    sessions: Mutex<HashMap<(String, PathGlobs), Arc<Session>>>,
     /// Where the last command of each session ended.
     cwds: Mutex<HashMap<String, PathBuf>>,
     background: Mutex<HashMap<String, InBackground>>,
@@ -131,11 +135,10 @@ struct InBackground {
 
 impl Commands {
     /// Returns the commands of roots. Nothing is started before the first.
-    pub(crate) fn new(settings: CommandSettings, writable: Vec<PathBuf>, globs: PathGlobs) -> Self {
+    pub(crate) fn new(settings: CommandSettings, writable: Vec<PathBuf>) -> Self {
         Self {
             settings,
             writable,
-            globs,
             sessions: Mutex::default(),
             cwds: Mutex::default(),
             background: Mutex::default(),
@@ -144,8 +147,12 @@ impl Commands {
     }
 
     /// Returns how the commands of a session are contained, opening it where it is not.
-    pub fn probe(&self, session: &str) -> Result<(Rung, Vec<Shortfall>), ToolError> {
-        let session = self.session(session)?;
+    pub(crate) fn probe(
+        &self,
+        session: &str,
+        globs: &PathGlobs,
+    ) -> Result<(Rung, Vec<Shortfall>), ToolError> {
+        let session = self.session(session, globs)?;
         Ok((session.rung, session.missing.clone()))
     }
 
@@ -235,7 +242,7 @@ impl Commands {
         tell: &dyn Fn(u64),
         started: &dyn Fn(&Ordered),
     ) -> Result<(Captured, Contained), ToolError> {
-        let session = self.session(session)?;
+        let session = self.session(session, &job.globs)?;
         let mut env = job.env.clone();
         let temporary = match session.rung {
             Rung::Namespaces => Some(PathBuf::from("/tmp")),
@@ -267,6 +274,29 @@ impl Commands {
             missing: session.missing.iter().map(|one| one.what.clone()).collect(),
             network: self.settings.network || session.rung == Rung::None,
         }
+    }
+
+    /// Returns the hidden places that an output complains of. Nobody sees what a command reads, so what
+    /// programs say of it has to do.
+    fn hidden_in(&self, output: &Kept) -> Vec<Refused> {
+        let complains = |text: &[u8]| memmem::find(text, b"ermission denied").is_some();
+        let (head, tail) = output.kept();
+        if !complains(head) && !complains(&tail) {
+            return Vec::new();
+        }
+        let named = |path: &&PathBuf| {
+            let path = path.as_os_str().as_bytes();
+            memmem::find(head, path).is_some() || memmem::find(&tail, path).is_some()
+        };
+        let own = &self.settings.sessions;
+        let others = self.settings.hidden.iter().filter(|path| !own.starts_with(path));
+        let refused = |path: &PathBuf| Refused {
+            deed: "read",
+            what: path.display().to_string(),
+            why: String::from("it holds secrets"),
+            grant: format!("run.show = [{}]", quoted(&path.to_string_lossy())),
+        };
+        others.filter(named).take(MAX_HIDDEN_TOLD).map(refused).collect()
     }
 
     /// Remembers where a session's last command ended; returns it where it is a new place in a root.
@@ -320,9 +350,10 @@ impl Commands {
     }
 
     /// Returns a session, opening it where it is not. One whose helper died is opened anew.
-    fn session(&self, name: &str) -> Result<Arc<Session>, ToolError> {
+    fn session(&self, name: &str, globs: &PathGlobs) -> Result<Arc<Session>, ToolError> {
         let mut sessions = lock(&self.sessions);
-        if let Some(session) = sessions.get(name).filter(|session| session.is_alive()) {
+        let key = (name.to_owned(), globs.clone());
+        if let Some(session) = sessions.get(&key).filter(|session| session.is_alive()) {
             return Ok(Arc::clone(session));
         }
         let helper = self.settings.helper.as_ref().ok_or_else(no_helper)?;
@@ -330,10 +361,10 @@ impl Commands {
             helper,
             &self.settings.rungs,
             &self.settings.sessions,
-            |rung, scratch| self.policy(rung, scratch),
+            |rung, scratch| self.policy(rung, scratch, globs),
         );
         let session = Arc::new(opened.map_err(no_session)?);
-        sessions.insert(name.to_owned(), Arc::clone(&session));
+        sessions.insert(key, Arc::clone(&session));
         Ok(session)
     }
 
@@ -350,7 +381,7 @@ impl Commands {
         caches
     }
 
-    fn policy(&self, rung: Rung, scratch: &Path) -> Policy {
+    fn policy(&self, rung: Rung, scratch: &Path, globs: &PathGlobs) -> Policy {
         let settings = &self.settings;
         Policy {
             rung,
@@ -364,7 +395,7 @@ impl Commands {
             rules: CommandRules {
                 roots: self.writable.clone(),
                 unprotected: settings.unprotected.clone(),
-                globs: self.globs.clone(),
+                globs: globs.clone(),
             },
             caches: self.caches(),
             scratch: scratch.to_owned(),
@@ -426,6 +457,13 @@ fn is_program(path: &Path) -> bool {
     access(path, Access::EXEC_OK).is_ok() && is_file(path)
 }
 
+/// Returns a text as configuration has it.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// The most hidden places that are told of one output.
+const MAX_HIDDEN_TOLD: usize = 3;
 /// How long processes have between the request to end and their end.
 const GRACE_MS: u64 = 200;
 

@@ -35,14 +35,14 @@ pub(crate) struct PathRules {
 }
 
 /// Path globs as they were written, with what they mean where the roots are.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct PathGlobs {
     allow: Vec<Written>,
     deny: Vec<Written>,
 }
 
 /// One glob.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Written {
     glob: String,
     /// The glob, and the same with the real path of each root instead of the one that was given.

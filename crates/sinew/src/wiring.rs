@@ -272,9 +272,9 @@ fn commands(loaded: &Loaded, state: &Path) -> CommandSettings {
     };
     let hidden = at_home(SECRET)
         .chain(SECRET_OF_SYSTEM.iter().map(PathBuf::from))
+        .chain(run.hide.iter().cloned())
         .filter(|path| !run.show.contains(path))
-        .chain([state.to_owned()])
-        .chain(run.hide.iter().cloned());
+        .chain([state.to_owned()]);
     CommandSettings {
         helper: Some(loaded.helper.clone()),
         rungs: run.rungs.clone(),

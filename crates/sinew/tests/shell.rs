@@ -16,7 +16,16 @@ struct Home {
 
 impl Home {
     fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        Self::in_dir(tempfile::tempdir().unwrap())
+    }
+
+    /// Makes one where commands see the machine's own files: temporary files are the session's.
+    fn seen() -> Self {
+        let home = std::env::home_dir().unwrap();
+        Self::in_dir(tempfile::tempdir_in(home).unwrap())
+    }
+
+    fn in_dir(dir: TempDir) -> Self {
         let project = fs::canonicalize(dir.path()).unwrap().join("project");
         fs::create_dir(&project).unwrap();
         Self { dir, project }
@@ -129,8 +138,9 @@ fn commands_of_a_session_reach_one_another() {
 
 #[test]
 fn a_refusal_names_what_would_allow_it() {
-    let home = Home::new();
+    let home = Home::seen();
     fs::write(home.project.join("secret"), "canary").unwrap();
+    fs::write(home.dir.path().join(".netrc"), "canary").unwrap();
     let deny = format!("tools.fs.deny_paths=[\"{}/secret\"]", home.project.display());
     for (command, words, grant) in [
         ("echo x >.envrc", "refused to change {root}/.envrc: `.envrc`", ".envrc\"]"),
@@ -145,7 +155,6 @@ fn a_refusal_names_what_would_allow_it() {
             "run.network = true",
         ),
     ] {
-        fs::write(home.dir.path().join(".netrc"), "canary").unwrap();
         let filled = |text: &str| {
             text.replace("{root}", &home.project.display().to_string())
                 .replace("{home}", &home.dir.path().display().to_string())

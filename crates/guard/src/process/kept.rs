@@ -29,6 +29,11 @@ impl Kept {
         self.tail.extend(newest);
     }
 
+    /// Returns what is kept of the beginning and of the end.
+    pub(super) fn kept(&self) -> (&[u8], Vec<u8>) {
+        (&self.head, self.tail.iter().copied().collect())
+    }
+
     /// Returns the beginning, the end, and how long the whole was.
     pub(super) fn into_parts(self) -> (Vec<u8>, Vec<u8>, u64) {
         (self.head, self.tail.into(), self.total)

@@ -21,9 +21,10 @@ use sinew_tool::{
 use super::capture::{Became, Captured, Keep, Ordered, Spool};
 use super::kept::Kept;
 use super::wire::{self, End, Refusal};
-use super::{Commands, Job, environment};
+use super::{Commands, Job, environment, quoted};
 use crate::guard::Guard;
 use crate::resolve::Place;
+use crate::rules::PathGlobs;
 use crate::store::{Spooled, Store};
 
 /// The longest text that the system takes as one argument of a program, with its end.
@@ -140,6 +141,7 @@ pub(crate) fn processes(
         commands: Arc::clone(commands),
         target: target.clone(),
         identity,
+        globs: Arc::clone(&guard.globs),
         caller: caller.clone(),
     }))
 }
@@ -150,6 +152,7 @@ struct Cleared {
     commands: Arc<Commands>,
     target: CommandTarget,
     identity: (u64, u64),
+    globs: Arc<PathGlobs>,
     caller: Caller,
 }
 
@@ -172,6 +175,7 @@ impl Cleared {
             cwd_identity: self.identity,
             stdin: options.stdin.clone(),
             timeout: Some(options.timeout),
+            globs: Arc::clone(&self.globs),
         }
     }
 }
@@ -420,7 +424,8 @@ fn finished(
     keeps_cwd: bool,
     whole: Whole,
 ) -> Result<Finished, ToolError> {
-    let refused = std::mem::take(&mut captured.refused).into_iter().map(told).collect();
+    let mut refused: Vec<_> = std::mem::take(&mut captured.refused).into_iter().map(told).collect();
+    refused.extend(commands.hidden_in(&captured.merged));
     let (exit, n_left, cwd) = match captured.became {
         Became::Ended { out_of_time: true, n_left, cwd, .. } => (Exit::TimedOut, n_left, cwd),
         Became::Ended { end: End::Code(code), n_left, cwd, .. } => (Exit::Code(code), n_left, cwd),
@@ -469,7 +474,6 @@ fn finished(
 
 /// Returns a refusal in words, with what would have allowed it.
 fn told(refused: wire::Refused) -> Refused {
-    let quoted = |text: &str| serde_json::Value::from(text).to_string();
     match refused {
         wire::Refused::Protected { path, name } => Refused {
             deed: "change",
