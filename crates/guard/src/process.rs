@@ -27,11 +27,12 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use memchr::memmem;
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use sinew_tool::{Contained, Exit, Kind, Refused, Shell, ToolError};
 
 use crate::command_rules::CommandRules;
@@ -58,6 +59,13 @@ impl Helper {
     pub fn program(path: impl Into<PathBuf>) -> Self {
         Self(path.into())
     }
+}
+
+/// Closes the memory and the environment of this process to other programs of the same user, as far as
+/// the system does that, and keeps both out of core files. What commands see of other processes is
+/// up to their rung.
+pub fn close_process() {
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
 
 /// Becomes the helper where this process was started as one, and ends with it. Otherwise returns
@@ -97,6 +105,37 @@ pub struct CommandSettings {
     pub shell: Option<PathBuf>,
     /// The most processes of one command, where that can be held.
     pub max_processes: u64,
+    /// What each process may use.
+    pub limits: ProcessLimits,
+    /// Told once where commands run without any containment although some was asked for.
+    pub warn: Option<fn(&str)>,
+}
+
+/// What each process of a command may use; `None` is what sinew itself may.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ProcessLimits {
+    /// Processor time, in seconds.
+    pub cpu_s: Option<u64>,
+    /// Memory of its own that it may write, in bytes.
+    pub memory_bytes: Option<u64>,
+    /// The size of a file that it writes, in bytes.
+    pub file_bytes: Option<u64>,
+    /// Descriptors open at once.
+    pub open_files: Option<u64>,
+}
+
+impl ProcessLimits {
+    /// Returns the limits as the system has them. There are never core files.
+    fn of_system(&self) -> Vec<(u32, u64)> {
+        let all = [
+            (libc::RLIMIT_CORE, Some(0)),
+            (libc::RLIMIT_CPU, self.cpu_s),
+            (libc::RLIMIT_DATA, self.memory_bytes),
+            (libc::RLIMIT_FSIZE, self.file_bytes),
+            (libc::RLIMIT_NOFILE, self.open_files),
+        ];
+        all.into_iter().filter_map(|(resource, most)| Some((resource, most?))).collect()
+    }
 }
 
 /// One command to run: everything is decided.
@@ -123,6 +162,7 @@ pub struct Commands {
     cwds: Mutex<HashMap<String, PathBuf>>,
     background: Mutex<HashMap<String, InBackground>>,
     counted: Counted,
+    warned: AtomicBool,
 }
 
 /// The commands of a session that go on.
@@ -143,6 +183,7 @@ impl Commands {
             cwds: Mutex::default(),
             background: Mutex::default(),
             counted: Counted::default(),
+            warned: AtomicBool::new(false),
         }
     }
 
@@ -364,8 +405,24 @@ impl Commands {
             |rung, scratch| self.policy(rung, scratch, globs),
         );
         let session = Arc::new(opened.map_err(no_session)?);
+        self.warn_of(&session);
         sessions.insert(key, Arc::clone(&session));
         Ok(session)
+    }
+
+    /// Warns once of a session that nothing contains, where that was not asked for.
+    fn warn_of(&self, session: &Session) {
+        if session.rung != Rung::None || self.settings.rungs == [Rung::None] {
+            return;
+        }
+        if let Some(warn) = self.settings.warn
+            && !self.warned.swap(true, Ordering::Relaxed)
+        {
+            warn(
+                "no sandbox works here, so commands can do whatever this user can; `sinew doctor` says \
+                 what is missing, and `--require-sandbox` runs none like that",
+            );
+        }
     }
 
     /// Returns the caches that are there, by real path. Those in a root can be written anyway.
@@ -400,7 +457,7 @@ impl Commands {
             caches: self.caches(),
             scratch: scratch.to_owned(),
             network: settings.network,
-            limits: vec![(libc::RLIMIT_CORE, 0)],
+            limits: settings.limits.of_system(),
             max_processes: settings.max_processes,
         }
     }

@@ -230,7 +230,11 @@ fn carry_out(plan: &mut Plan<'_>) -> Step {
             }
         }
         for limit in plan.limits {
-            let both = rlimit { rlim_cur: limit.at_most, rlim_max: limit.at_most };
+            let mut both = rlimit { rlim_cur: 0, rlim_max: 0 };
+            libc::getrlimit(limit.resource, &mut both);
+            // What is limited further already stays so.
+            let most = if limit.at_most < both.rlim_max { limit.at_most } else { both.rlim_max };
+            let both = rlimit { rlim_cur: most, rlim_max: most };
             if libc::setrlimit(limit.resource, &both) < 0 {
                 return Step::Limits;
             }

@@ -53,7 +53,7 @@ pub mod dialects {
 
 pub use sinew_guard::{
     CommandSettings, GlobalIgnore, Helper, LedgerSync, Profile, Recorded, Resolver, Rules, Rung,
-    Shortfall, SqliteLedger, StateDir, environment, helper_main,
+    ProcessLimits, Shortfall, SqliteLedger, StateDir, close_process, environment, helper_main,
 };
 pub use sinew_runtime::{
     Approvals, Asking, BuildError, Builder, CallOptions, Catalog, MemoryLedger, NoLedger, Runtime,
@@ -65,6 +65,7 @@ pub use sinew_tool::*;
 #[cfg(feature = "cli")]
 pub fn main() -> std::process::ExitCode {
     let helper = helper_main();
+    close_process();
     let cli = cli::Cli::of_process();
     match run(&cli, helper) {
         Ok(code) => code,

@@ -286,6 +286,8 @@ fn commands(loaded: &Loaded, state: &Path) -> CommandSettings {
         env: environment(env_vars::all(), &run.env),
         shell: env_vars::shell(),
         max_processes: run.max_processes,
+        limits: run.limits,
+        warn: Some(|text| eprintln!("sinew: {text}")),
     }
 }
 

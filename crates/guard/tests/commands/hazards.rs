@@ -54,6 +54,16 @@ const fn lasts(name: &'static str, text: &'static str, output: &'static str) -> 
 }
 
 const HAZARDS: &[Hazard] = &[
+    Hazard {
+        exit: Some(-25),
+        ..ends("a file that grows for ever", "exec cat /dev/zero >big", 0, "")
+    },
+    ends(
+        "a file that reached its bound",
+        "head -c 99m /dev/zero >big 2>/dev/null; head -c 1 /dev/zero >>big 2>/dev/null; stat -c %s big",
+        0,
+        "67108864\n",
+    ),
     ends("a code", "exit 3", 3, ""),
     ends("both streams", "echo one; sleep 0.05; echo two >&2", 0, "one\ntwo\n"),
     ends("no output", "true", 0, ""),

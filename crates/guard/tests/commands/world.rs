@@ -10,7 +10,7 @@ use std::thread::{self, Thread};
 use std::time::Duration;
 
 use sinew_guard::{
-    Caller, Case, CommandSettings, Guard, GuardSettings, Helper, Profile, Rules, Rung, environment,
+    Caller, Case, CommandSettings, Guard, GuardSettings, Helper, ProcessLimits, Profile, Rules, Rung, environment,
 };
 use sinew_tool::{
     Access, Cancel, Claim, Command, CommandLine, Effects, Facts, FileSettings, Finished, Progress,
@@ -64,6 +64,8 @@ impl Place {
             env: environment(vars, &[]),
             shell: None,
             max_processes: 512,
+            limits: ProcessLimits { file_bytes: Some(64 << 20), ..ProcessLimits::default() },
+            warn: None,
         };
         let settings = GuardSettings {
             commands: Some(commands),

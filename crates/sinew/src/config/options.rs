@@ -120,6 +120,18 @@ pub struct RunOptions {
     /// The most processes of one command, where the system can hold it to that: at least 301.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_processes: Option<u64>,
+    /// The processor time of each process, in seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_cpu_s: Option<u64>,
+    /// The memory of its own that each process may write, in MiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_memory_mib: Option<u64>,
+    /// The size of a file that a process writes, in MiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_file_mib: Option<u64>,
+    /// The descriptors that each process may have open.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_open_files: Option<u64>,
 }
 
 /// `[tools]`.

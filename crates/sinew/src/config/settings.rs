@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use sinew_guard::{LedgerSync, Profile, Resolver, Rules, Rung, can_be_granted};
+use sinew_guard::{LedgerSync, ProcessLimits, Profile, Resolver, Rules, Rung, can_be_granted};
 use sinew_runtime::Approvals;
 use sinew_tool::{BinaryPolicy, Dialect, FileSettings, HardLinks, Sync, call_id};
 
@@ -46,6 +46,8 @@ pub struct RunSettings {
     pub unprotected: Vec<String>,
     /// The most processes of one command.
     pub max_processes: u64,
+    /// What each process may use.
+    pub limits: ProcessLimits,
 }
 
 /// The configuration of one process.
@@ -181,6 +183,29 @@ fn session(options: &Options) -> Result<Option<String>, ConfigError> {
 /// The kernel allows no fewer in a namespace of processes.
 const MIN_PROCESSES: u64 = 301;
 
+/// The size of a file where none is configured: no build needs as much, and a disk is not filled by one.
+const MAX_FILE_MIB: u64 = 16 * 1024;
+
+fn limits(run: &super::options::RunOptions) -> Result<ProcessLimits, ConfigError> {
+    let mib = |n: u64| n.saturating_mul(1 << 20);
+    for (key, value) in [
+        ("max_cpu_s", run.max_cpu_s),
+        ("max_memory_mib", run.max_memory_mib),
+        ("max_file_mib", run.max_file_mib),
+        ("max_open_files", run.max_open_files),
+    ] {
+        if value == Some(0) {
+            return Err(ConfigError(format!("`run.{key}` must be at least 1, not `0`")));
+        }
+    }
+    Ok(ProcessLimits {
+        cpu_s: run.max_cpu_s,
+        memory_bytes: run.max_memory_mib.map(mib),
+        file_bytes: Some(mib(run.max_file_mib.unwrap_or(MAX_FILE_MIB))),
+        open_files: run.max_open_files,
+    })
+}
+
 fn run(options: &Options) -> Result<RunSettings, ConfigError> {
     let run = options.run.clone().unwrap_or_default();
     let all = Rung::ALL.map(|rung| (rung.as_str(), Some(rung)));
@@ -216,6 +241,7 @@ fn run(options: &Options) -> Result<RunSettings, ConfigError> {
         Some(wanted) => vec![wanted],
         None => Rung::ALL.into_iter().filter(|rung| weakest <= *rung).collect(),
     };
+    let limits = limits(&run)?;
     Ok(RunSettings {
         rungs,
         network: run.network.unwrap_or(false),
@@ -224,6 +250,7 @@ fn run(options: &Options) -> Result<RunSettings, ConfigError> {
         show: run.show.unwrap_or_default(),
         unprotected: run.unprotected.unwrap_or_default(),
         max_processes,
+        limits,
     })
 }
 
@@ -355,6 +382,7 @@ mod tests {
             ("[run]\nunprotected = [\"x\"]", "`run.unprotected`"),
             ("[run]\nunprotected = [\".sinew\"]", "`run.unprotected`"),
             ("[run]\nmax_processes = 300", "`run.max_processes`"),
+            ("[run]\nmax_memory_mib = 0", "`run.max_memory_mib`"),
         ] {
             let error = resolve(toml).expect_err(toml).to_string();
             assert!(error.contains(named), "{toml}: {error}");
