@@ -12,6 +12,7 @@
 
 mod capture;
 mod environment;
+mod group;
 mod keeper;
 mod kept;
 mod launcher;

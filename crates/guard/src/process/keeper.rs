@@ -16,6 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
 use rustix::process::{Pid, Signal, WaitOptions, fchdir, kill_process_group, wait};
 
+use super::group::CommandGroup;
 use super::porter::Porter;
 use super::sandbox::Sandbox;
 use super::tree;
@@ -36,7 +37,8 @@ pub(super) struct Handles {
 /// Runs one command and ends with it.
 pub(super) fn keep(order: &Order, handles: Handles, sandbox: &Sandbox) {
     let Handles { line, stdio } = handles;
-    let started = begin(order, &stdio, sandbox);
+    let group = sandbox.command_group();
+    let started = begin(order, &stdio, sandbox, group.as_ref());
     // From here on the streams end when the command and its children have closed them.
     drop(stdio);
     let report = match started {
@@ -46,8 +48,9 @@ pub(super) fn keep(order: &Order, handles: Handles, sandbox: &Sandbox) {
             let calls = child.calls.take().zip(sandbox.judge());
             let porter = calls.map(|(calls, judge)| Porter::new(calls, judge));
             let grace = Duration::from_millis(order.grace_ms);
-            let (end, porter) = Watch { line: &line, child, grace, porter }.until_the_end();
-            let n_left = end_the_rest();
+            let group = group.as_ref();
+            let (end, porter) = Watch { line: &line, child, grace, porter, group }.until_the_end();
+            let n_left = end_the_rest(group);
             let refused = porter.map(Porter::into_refused).unwrap_or_default();
             Report::Ended { end, n_left, cwd: where_it_was(), refused }
         }
@@ -61,13 +64,14 @@ fn begin(
     order: &Order,
     stdio: &[OwnedFd; 3],
     sandbox: &Sandbox,
+    group: Option<&CommandGroup>,
 ) -> Result<Child, (Refusal, io::Error)> {
     sandbox.prepare_keeper().map_err(|error| (Refusal::Containment, error))?;
     enter(&order.cwd, order.cwd_identity).map_err(|error| (Refusal::Directory, error))?;
     sandbox.restrict_keeper().map_err(|error| (Refusal::Containment, error))?;
     let program = program(order).map_err(|error| (Refusal::Program, error))?;
     let streams = [stdio[0].as_fd(), stdio[1].as_fd(), stdio[2].as_fd()];
-    spawn::start(&program, streams, sandbox.limits(), &sandbox.confinement()).map_err(
+    spawn::start(&program, streams, sandbox.limits(), &sandbox.confinement(group)).map_err(
         |Failed { step, error }| match step {
             Step::Execute => (Refusal::Program, error),
             _ => (Refusal::Containment, error),
@@ -111,6 +115,7 @@ struct Watch<'a> {
     grace: Duration,
     /// What carries out calls for it, while there is somebody who makes them.
     porter: Option<Porter<'a>>,
+    group: Option<&'a CommandGroup>,
 }
 
 /// What a watch was woken for.
@@ -159,7 +164,7 @@ impl<'a> Watch<'a> {
                 }
             }
             if kill_at.is_some_and(|at| at <= Instant::now()) {
-                kill_all();
+                kill_all(self.group);
                 kill_at = Some(Instant::now() + REAP);
             }
         }
@@ -220,7 +225,10 @@ fn ask_all_to_end() {
     }
 }
 
-fn kill_all() {
+fn kill_all(group: Option<&CommandGroup>) {
+    if group.is_some_and(|group| group.kill().is_ok()) {
+        return;
+    }
     if is_first() {
         let _ = kill_process_group(Pid::INIT, Signal::KILL);
     } else {
@@ -229,7 +237,7 @@ fn kill_all() {
 }
 
 /// Ends what the command left behind; returns how many processes that were.
-fn end_the_rest() -> u32 {
+fn end_the_rest(group: Option<&CommandGroup>) -> u32 {
     let until = Instant::now() + GONE;
     let mut n_killed = 0;
     let mut pause = Duration::from_micros(100);
@@ -240,7 +248,7 @@ fn end_the_rest() -> u32 {
                 n_killed += u32::from(killed);
             }
             Ok(None) if Instant::now() < until => {
-                kill_all();
+                kill_all(group);
                 std::thread::sleep(pause);
                 pause = (pause * 2).min(Duration::from_millis(10));
             }

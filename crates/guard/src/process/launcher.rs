@@ -45,9 +45,12 @@ pub(super) fn serve(line: OwnedFd) -> io::Result<()> {
                 }
             }
         }
-        while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
+        while let Ok(Some((keeper, _))) = wait(WaitOptions::NOHANG) {
+            sandbox.keeper_ended(keeper);
+        }
     }
-    end_all();
+    end_all(&sandbox);
+    sandbox.leave();
     Ok(())
 }
 
@@ -74,11 +77,11 @@ fn spoke(line: &OwnedFd) -> io::Result<bool> {
 }
 
 /// Waits for the keepers, whose own lines were closed too, and ends whatever is left.
-fn end_all() {
+fn end_all(sandbox: &Sandbox) {
     let until = Instant::now() + LAST;
     loop {
         match wait(WaitOptions::NOHANG) {
-            Ok(Some(_)) => {}
+            Ok(Some((keeper, _))) => sandbox.keeper_ended(keeper),
             Ok(None) => {
                 if until <= Instant::now() {
                     tree::kill_children();

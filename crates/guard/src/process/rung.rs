@@ -77,6 +77,10 @@ impl Shortfall {
                 "give the container an unmasked /proc (`--security-opt systempaths=unconfined`); until \
                  then commands see the processes of the machine"
             }
+            "control group" => {
+                "nothing needs to be done: processes are ended one by one; in one stroke where sinew may \
+                 make control groups, as in a session of systemd (`systemd-run --user --scope`)"
+            }
             "watched names" => {
                 "use a kernel of 5.19 or later with CONFIG_SECCOMP_FILTER, outside of another sandbox \
                  that watches calls, with `kernel.yama.ptrace_scope` below 2"

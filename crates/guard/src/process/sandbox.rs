@@ -21,6 +21,7 @@ use rustix::thread::{
     CapabilitySet, CapabilitySets, clear_ambient_capability_set, set_capabilities,
 };
 
+use super::group::{CommandGroup, Group};
 use super::rung::{Rung, Shortfall};
 use super::tree;
 use super::wire::Policy;
@@ -37,6 +38,8 @@ pub(super) struct Sandbox {
     /// The filter that hands calls to the keeper, and what the keeper judges them by.
     watched: Option<(Vec<sock_filter>, CommandJudge)>,
     limits: Vec<Limit>,
+    /// The control group of the session, where commands have no namespaces of processes.
+    group: Option<Group>,
     /// Whether commands get a namespace of processes each.
     own_processes: bool,
     max_processes: u64,
@@ -56,13 +59,18 @@ impl Sandbox {
                 .iter()
                 .map(|&(resource, at_most)| Limit { resource, at_most })
                 .collect(),
+            group: None,
             own_processes: false,
             max_processes: policy.max_processes,
         };
         match policy.rung {
-            Rung::None => sandbox.bound_by_user(),
+            Rung::None => {
+                sandbox.bound_by_user();
+                sandbox.group = sandbox.or_missing(Group::of_session());
+            }
             Rung::Landlock => {
                 sandbox.bound_by_user();
+                sandbox.group = sandbox.or_missing(Group::of_session());
                 sandbox.ruleset = Some(ruleset::beneath_the_system(policy)?);
                 sandbox.filters = filter::closed(policy.network, filter::Sockets::Closed)?;
                 sandbox.watch(policy, false);
@@ -119,14 +127,33 @@ impl Sandbox {
         if self.own_processes { Own::Processes } else { Own::Nothing }
     }
 
+    /// Makes the group of a command whose keeper this process is. Without one its processes are ended one
+    /// by one.
+    pub(super) fn command_group(&self) -> Option<CommandGroup> {
+        self.group.as_ref()?.of_command().ok()
+    }
+
+    /// Does what is left to do for a keeper that ended.
+    pub(super) fn keeper_ended(&self, keeper: Pid) {
+        if let Some(group) = &self.group {
+            group.remove_command(keeper.as_raw_nonzero().get().cast_unsigned());
+        }
+    }
+
+    /// Does what is left to do at the end of the session.
+    pub(super) fn leave(&self) {
+        self.group.iter().for_each(Group::remove);
+    }
+
     /// Returns what commands may use.
     pub(super) fn limits(&self) -> &[Limit] {
         &self.limits
     }
 
     /// Returns what commands are bound to.
-    pub(super) fn confinement(&self) -> Confinement<'_> {
+    pub(super) fn confinement<'a>(&'a self, group: Option<&'a CommandGroup>) -> Confinement<'a> {
         Confinement {
+            group: group.map(CommandGroup::members),
             ruleset: self.ruleset.as_ref().map(AsFd::as_fd),
             filters: &self.filters,
             watched: self.watched.as_ref().map(|(filter, _)| filter.as_slice()),
