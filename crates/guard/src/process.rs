@@ -10,6 +10,7 @@
 //! The helper is this very program, executed anew with an argument of its own: a program that embeds
 //! sinew hands its start over with [`helper_main`] first.
 
+mod activate;
 mod capture;
 mod environment;
 mod group;
@@ -44,6 +45,7 @@ use run::Ongoing;
 use session::{NoSession, Session};
 use wire::{Order, Policy};
 
+pub use activate::Activate;
 pub use environment::environment;
 pub use run::Caller;
 pub use rung::{Rung, Shortfall};
@@ -102,6 +104,8 @@ pub struct CommandSettings {
     pub network: bool,
     /// The environment of every command.
     pub env: Vec<(OsString, OsString)>,
+    /// What of a project's own environment they get.
+    pub activate: Vec<Activate>,
     /// The user's shell, as the environment names it.
     pub shell: Option<PathBuf>,
     /// The most processes of one command, where that can be held.
@@ -235,7 +239,12 @@ impl Commands {
 
     /// Finds the program that a name means for a command that starts in a directory.
     fn program(&self, name: &str, cwd: &Path, argument: &str) -> Result<PathBuf, ToolError> {
-        let places = if name.contains('/') { vec![cwd.join(name)] } else { self.named(name) };
+        let places = if name.contains('/') {
+            vec![cwd.join(name)]
+        } else {
+            let own = self.venv(cwd).map(|venv| venv.join("bin").join(name));
+            own.into_iter().chain(self.named(name)).collect()
+        };
         if let Some(found) = places.iter().find(|path| is_program(path)) {
             return Ok(found.clone());
         }
@@ -272,6 +281,24 @@ impl Commands {
             }
         }
         self.program(bare, cwd, argument)
+    }
+
+    /// Returns the virtual environment that holds for a directory.
+    fn venv(&self, cwd: &Path) -> Option<PathBuf> {
+        let wanted = self.settings.activate.contains(&Activate::Venv);
+        wanted.then(|| activate::venv(cwd, &self.writable)).flatten()
+    }
+
+    /// Returns direnv where it has something to do in a directory.
+    fn direnv(&self, cwd: &Path) -> Result<Option<PathBuf>, ToolError> {
+        let wanted = self.settings.activate.contains(&Activate::Direnv);
+        if !wanted || !activate::has_envrc(cwd, &self.writable) {
+            return Ok(None);
+        }
+        self.find("direnv").map(Some).ok_or_else(|| {
+            ToolError::new(Kind::Unavailable, "there is no `direnv` in PATH for the `.envrc` here")
+                .hint("install it, or take `direnv` out of `run.activate`")
+        })
     }
 
     /// Runs a command to its end on this thread.

@@ -287,6 +287,7 @@ fn commands(loaded: &Loaded, state: &Path) -> CommandSettings {
         shell: env_vars::shell(),
         max_processes: run.max_processes,
         limits: run.limits,
+        activate: run.activate.clone(),
         warn: Some(|text| eprintln!("sinew: {text}")),
     }
 }

@@ -515,13 +515,8 @@ const TOOL_LIST: &[&str] = &["tools"];
 const WEAK: &[&str] = &["--set", "run.sandbox=landlock", "call", "List"];
 const RUN: &[&str] =
     &["--approvals", "allow", "call", "--json", "Bash", r#"{"command": "env; ls dir; exit 0"}"#];
-const LIMITS: &[&str] = &[
-    "--approvals",
-    "allow",
-    "call",
-    "Bash",
-    r#"{"command": "tr -s ' ' </proc/self/limits"}"#,
-];
+const LIMITS: &[&str] =
+    &["--approvals", "allow", "call", "Bash", r#"{"command": "tr -s ' ' </proc/self/limits"}"#];
 const PLANT: &[&str] =
     &["--approvals", "allow", "call", "Bash", r#"{"command": "echo x >.envrc && echo made"}"#];
 const WRITE: &[&str] =
@@ -568,9 +563,23 @@ const KEYS: &[Row] = &[
     // What lies in the home directory is looked at where there is one.
     ("run.show", r#"["/x/.netrc"]"#, SHOW, "", Seen::Resolved("run.show = [\"/x/.netrc\"]")),
     // How many processes there can be is tried where a command tries it.
+    // What it does is tried where there is something to activate.
+    ("run.activate", r#"["venv"]"#, SHOW, "", Seen::Resolved("run.activate = [\"venv\"]")),
     ("run.max_cpu_s", "7", LIMITS, "", Seen::Shows("cpu time 7 ", "cpu time unlimited")),
-    ("run.max_memory_mib", "512", LIMITS, "", Seen::Shows("data size 536870912 ", "data size unlimited")),
-    ("run.max_file_mib", "1", LIMITS, "", Seen::Shows("file size 1048576 ", "file size 17179869184 ")),
+    (
+        "run.max_memory_mib",
+        "512",
+        LIMITS,
+        "",
+        Seen::Shows("data size 536870912 ", "data size unlimited"),
+    ),
+    (
+        "run.max_file_mib",
+        "1",
+        LIMITS,
+        "",
+        Seen::Shows("file size 1048576 ", "file size 17179869184 "),
+    ),
     ("run.max_open_files", "99", LIMITS, "", Seen::Shows("open files 99 ", "")),
     ("run.max_processes", "400", SHOW, "", Seen::Resolved("run.max_processes = 400")),
     ("tools.fs.workspace_root", "{other}", LIST, "", Seen::Shows("elsewhere.txt", "a.txt")),

@@ -175,3 +175,32 @@ fn a_refusal_names_what_would_allow_it() {
     let done = home.run(&[&["--approvals", "allow"], &netrc[..]].concat());
     assert!(done.1.contains("canary"), "{done:?}");
 }
+
+#[test]
+fn what_direnv_was_allowed_is_in_the_environment() {
+    let home = Home::seen();
+    fs::write(home.project.join(".envrc"), "export FROM_ENVRC=allowed\n").unwrap();
+    fs::create_dir(home.project.join("sub")).unwrap();
+    let call = ["call", "Bash", r#"{"command": "cd sub; echo [$FROM_ENVRC] ${PWD##*/}"}"#];
+    let run = || home.run(&[&["--approvals", "allow", "--set", ACTIVATE], &call[..]].concat());
+    let path = std::env::var_os("PATH").unwrap();
+    let allow = std::process::Command::new("direnv")
+        .args(["allow", "."])
+        .env_clear()
+        .env("HOME", home.dir.path())
+        .env("PATH", path)
+        .current_dir(&home.project)
+        .output();
+    if allow.is_err() {
+        println!("SKIPPED: there is no direnv here");
+        return;
+    }
+    assert!(allow.unwrap().status.success());
+    let done = run();
+    assert!(done.1.contains("[allowed] sub"), "{done:?}");
+    fs::write(home.project.join(".envrc"), "export FROM_ENVRC=changed\n").unwrap();
+    let done = run();
+    assert!(done.0 == 1 && done.2.contains("is blocked"), "{done:?}");
+}
+
+const ACTIVATE: &str = "run.activate=[\"direnv\"]";

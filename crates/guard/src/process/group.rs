@@ -99,11 +99,15 @@ fn own() -> io::Result<PathBuf> {
     Ok(Path::new(mount.ok_or_else(none)?).join(own.ok_or_else(none)?))
 }
 
-/// Removes the groups of sessions whose processes are gone: one that holds a process stays.
+/// Removes the groups of sessions whose helper process is gone.
 fn remove_dead(own: &Path) {
-    let entries = fs::read_dir(own).into_iter().flatten().filter_map(Result::ok);
-    for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(NAME)) {
-        remove(&entry.path());
+    for entry in fs::read_dir(own).into_iter().flatten().filter_map(Result::ok) {
+        let name = entry.file_name();
+        let helper = name.to_str().and_then(|name| name.strip_prefix(NAME));
+        let is_dead = |helper: &str| fs::symlink_metadata(Path::new("/proc").join(helper)).is_err();
+        if helper.is_some_and(is_dead) {
+            remove(&entry.path());
+        }
     }
 }
 

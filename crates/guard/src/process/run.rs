@@ -21,7 +21,7 @@ use sinew_tool::{
 use super::capture::{Became, Captured, Keep, Ordered, Spool};
 use super::kept::Kept;
 use super::wire::{self, End, Refusal};
-use super::{Commands, Job, environment, quoted};
+use super::{Commands, Job, activate, environment, quoted};
 use crate::guard::Guard;
 use crate::resolve::Place;
 use crate::rules::PathGlobs;
@@ -85,7 +85,18 @@ pub(crate) fn contain(
             (program?, argv.clone())
         }
     };
+    let (program, argv) = match commands.direnv(&cwd)? {
+        None => (program, argv),
+        Some(direnv) => (direnv, through_direnv(&cwd, &program, argv)),
+    };
     Ok(CommandTarget { command, program, argv, cwd })
+}
+
+/// Returns the arguments with which direnv executes a program in its own place.
+fn through_direnv(cwd: &Path, program: &Path, argv: Vec<String>) -> Vec<String> {
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    let own = [String::from("direnv"), String::from("exec"), text(cwd), text(program)];
+    own.into_iter().chain(argv.into_iter().skip(1)).collect()
 }
 
 fn about(argument: &str, error: ToolError) -> ToolError {
@@ -165,6 +176,9 @@ impl Cleared {
         };
         let mut env = self.commands.settings.env.clone();
         env.retain(|(name, _)| passes(name));
+        if let Some(venv) = self.commands.venv(&self.target.cwd) {
+            activate::enter(&venv, &mut env);
+        }
         let added = options.env.iter().filter(|(name, _)| !environment::never(name.as_ref()));
         env.extend(added.map(|(name, value)| (name.into(), value.into())));
         Job {

@@ -20,6 +20,7 @@ const CASES: &[(&str, Case)] = &[
     ("a program gets its arguments as they are", argv),
     ("input is given and ends", input),
     ("a program that the system does not start is told", not_started),
+    ("a virtual environment comes first", venv),
     ("a command starts where the last one ended", keeps_its_place),
     ("a long output is stored whole", stored),
     ("a call that is taken back ends its command", cancelled),
@@ -54,6 +55,24 @@ fn shell(text: &str) -> CommandLine {
 
 fn program(argv: &[&str]) -> CommandLine {
     CommandLine::Argv(argv.iter().map(|&arg| arg.to_owned()).collect())
+}
+
+fn venv(place: &Place) -> Result<(), Failed> {
+    let bin = place.root.join("sub/.venv/bin");
+    fs::create_dir_all(&bin)?;
+    fs::write(bin.join("../pyvenv.cfg"), "")?;
+    fs::write(bin.join("own-tool"), "#!/bin/sh\necho own $VIRTUAL_ENV\n")?;
+    fs::set_permissions(bin.join("own-tool"), fs::Permissions::from_mode(0o755))?;
+    let deep = place.root.join("sub/deep");
+    fs::create_dir(&deep)?;
+    let expected = format!("own {}\n", place.root.join("sub/.venv").display());
+    for line in [shell("own-tool"), program(&["own-tool"])] {
+        let world = place.world(line, &deep)?;
+        let done = block_on(world.processes.run(options(Duration::from_secs(10))))?;
+        that(done.stdout.head == expected.as_bytes(), || format!("{done:?}"))?;
+    }
+    let beside = place.world(program(&["own-tool"]), &place.root);
+    that(beside.is_err(), || String::from("it holds beneath its directory alone"))
 }
 
 fn refused(place: &Place) -> Result<(), Failed> {
@@ -242,7 +261,8 @@ fn cancelled(place: &Place) -> Result<(), Failed> {
     let waiting = thread::spawn({
         let number = number.clone();
         move || {
-            while sleepers(&number).len() < 2 {
+            let until = Instant::now() + Duration::from_secs(20);
+            while sleepers(&number).len() < 2 && Instant::now() < until {
                 thread::sleep(Duration::from_millis(5));
             }
             cancel.cancel();
@@ -265,7 +285,8 @@ fn dropped(place: &Place) -> Result<(), Failed> {
     let waiting = thread::spawn({
         let number = number.clone();
         move || {
-            while sleepers(&number).len() < 2 {
+            let until = Instant::now() + Duration::from_secs(20);
+            while sleepers(&number).len() < 2 && Instant::now() < until {
                 thread::sleep(Duration::from_millis(5));
             }
         }
@@ -304,6 +325,8 @@ fn bomb(place: &Place) -> Result<(), Failed> {
         println!("SKIPPED: nothing bounds the processes of root on the rung {rung}");
         return Ok(());
     }
+    // Without a namespace the bound is on all processes of the user.
+    let _alone = crate::world::alone();
     let number = number();
     let text =
         format!("i=0; while [ $i -lt 3000 ]; do sleep 9{number} & i=$((i + 1)); done; echo all");

@@ -14,7 +14,7 @@ use libtest_mimic::{Failed, Trial};
 use sinew_guard::{Helper, Rung};
 use sinew_tool::{Exit, Finished};
 
-use crate::world::{Place, works};
+use crate::world::{Place, beside_others, works};
 
 /// One thing that a command does.
 struct Hazard {
@@ -121,7 +121,7 @@ const HAZARDS: &[Hazard] = &[
     leaves("a stopped child", "sleep 9@ & kill -STOP $!; echo on", 1, "on\n"),
     leaves(
         "one that ignores the end",
-"sh -c 'trap \"\" TERM HUP INT; echo >up; sleep 9@; sleep 9@' & \
+        "sh -c 'trap \"\" TERM HUP INT; echo >up; sleep 9@; sleep 9@' & \
          until test -e up; do sleep 0.05; done; sleep 0.3; echo on",
         2,
         "on\n",
@@ -179,6 +179,7 @@ pub(crate) fn number() -> String {
 }
 
 fn contained(hazard: &Hazard, helper: &Helper, rung: Rung) -> Result<(), Failed> {
+    let _turn = beside_others();
     if !works(helper, rung) {
         return Ok(());
     }

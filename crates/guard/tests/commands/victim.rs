@@ -9,7 +9,7 @@ use libtest_mimic::{Failed, Trial};
 use sinew_guard::{Helper, Rung};
 
 use crate::hazards::{number, sleepers};
-use crate::world::{Place, works};
+use crate::world::{Place, beside_others, works};
 
 /// What makes this program the victim: the rung and the number of the case.
 const VICTIM: &str = "SINEW_TEST_VICTIM";
@@ -42,6 +42,7 @@ pub(crate) fn trials(helper: &Helper) -> Vec<Trial> {
 }
 
 fn killed(rung: Rung) -> Result<(), Failed> {
+    let _turn = beside_others();
     let number = number();
     let mut victim = Command::new(std::env::current_exe()?)
         .env(VICTIM, format!("{rung} {number}"))

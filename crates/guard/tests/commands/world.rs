@@ -4,13 +4,14 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
 use sinew_guard::{
-    Caller, Case, CommandSettings, Guard, GuardSettings, Helper, ProcessLimits, Profile, Rules, Rung, environment,
+    Activate, Caller, Case, CommandSettings, Guard, GuardSettings, Helper, ProcessLimits, Profile, Rules,
+    Rung, environment,
 };
 use sinew_tool::{
     Access, Cancel, Claim, Command, CommandLine, Effects, Facts, FileSettings, Finished, Progress,
@@ -62,6 +63,7 @@ impl Place {
             unprotected: vec![String::from(".npmrc")],
             network: false,
             env: environment(vars, &[]),
+            activate: Activate::ALL.to_vec(),
             shell: None,
             max_processes: 512,
             limits: ProcessLimits { file_bytes: Some(64 << 20), ..ProcessLimits::default() },
@@ -117,6 +119,18 @@ impl Place {
         let clearance = contained.judge(&case, &rules).by_ruling().expect("it is allowed");
         Ok(Guard::clear(clearance)?.world)
     }
+}
+
+static TURN: RwLock<()> = RwLock::new(());
+
+/// Waits until no command runs that counts processes, and keeps such away.
+pub(crate) fn beside_others() -> RwLockReadGuard<'static, ()> {
+    TURN.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits until no such command runs, and keeps them away.
+pub(crate) fn alone() -> RwLockWriteGuard<'static, ()> {
+    TURN.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns where places are made: not among the temporary files, which a session has of its own.

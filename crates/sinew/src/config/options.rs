@@ -106,6 +106,10 @@ pub struct RunOptions {
     /// programs run other code, are never passed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub env: Option<Vec<String>>,
+    /// What of a project's own environment commands get: `venv` (a virtual environment of Python named
+    /// `.venv` or `venv`), `direnv` (an `.envrc` that was allowed there).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub activate: Option<Vec<String>>,
     /// Absolute paths of files and directories that commands do not see, beside those that hold
     /// secrets by their name.
     #[serde(skip_serializing_if = "Option::is_none")]

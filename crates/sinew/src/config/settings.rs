@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use sinew_guard::{LedgerSync, ProcessLimits, Profile, Resolver, Rules, Rung, can_be_granted};
+use sinew_guard::{Activate, LedgerSync, ProcessLimits, Profile, Resolver, Rules, Rung, can_be_granted};
 use sinew_runtime::Approvals;
 use sinew_tool::{BinaryPolicy, Dialect, FileSettings, HardLinks, Sync, call_id};
 
+use super::options::RunOptions;
 use super::{ConfigError, Options};
 
 /// What is written to standard error beside results.
@@ -46,6 +47,8 @@ pub struct RunSettings {
     pub unprotected: Vec<String>,
     /// The most processes of one command.
     pub max_processes: u64,
+    /// What of a project's own environment commands get.
+    pub activate: Vec<Activate>,
     /// What each process may use.
     pub limits: ProcessLimits,
 }
@@ -186,7 +189,13 @@ const MIN_PROCESSES: u64 = 301;
 /// The size of a file where none is configured: no build needs as much, and a disk is not filled by one.
 const MAX_FILE_MIB: u64 = 16 * 1024;
 
-fn limits(run: &super::options::RunOptions) -> Result<ProcessLimits, ConfigError> {
+fn activate(run: &RunOptions) -> Result<Vec<Activate>, ConfigError> {
+    let kinds = Activate::ALL.map(|kind| (kind.as_str(), kind));
+    let named = run.activate.iter().flatten();
+    named.filter_map(|name| word("run.activate", Some(name), &kinds).transpose()).collect()
+}
+
+fn limits(run: &RunOptions) -> Result<ProcessLimits, ConfigError> {
     let mib = |n: u64| n.saturating_mul(1 << 20);
     for (key, value) in [
         ("max_cpu_s", run.max_cpu_s),
@@ -242,6 +251,7 @@ fn run(options: &Options) -> Result<RunSettings, ConfigError> {
         None => Rung::ALL.into_iter().filter(|rung| weakest <= *rung).collect(),
     };
     let limits = limits(&run)?;
+    let activate = activate(&run)?;
     Ok(RunSettings {
         rungs,
         network: run.network.unwrap_or(false),
@@ -251,6 +261,7 @@ fn run(options: &Options) -> Result<RunSettings, ConfigError> {
         unprotected: run.unprotected.unwrap_or_default(),
         max_processes,
         limits,
+        activate,
     })
 }
 
@@ -383,6 +394,7 @@ mod tests {
             ("[run]\nunprotected = [\".sinew\"]", "`run.unprotected`"),
             ("[run]\nmax_processes = 300", "`run.max_processes`"),
             ("[run]\nmax_memory_mib = 0", "`run.max_memory_mib`"),
+            ("[run]\nactivate = [\"conda\"]", "`run.activate`"),
         ] {
             let error = resolve(toml).expect_err(toml).to_string();
             assert!(error.contains(named), "{toml}: {error}");

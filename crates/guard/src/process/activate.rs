@@ -1,0 +1,58 @@
+//! The environment that a project asks for, where the person in charge says that it is to have it.
+#![expect(clippy::disallowed_methods, reason = "the guard may look at the system")]
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What is looked for in the working directory and above it, up to its root.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Activate {
+    /// A virtual environment of Python: its programs come first.
+    Venv,
+    /// What direnv makes of an `.envrc` that the person allowed.
+    Direnv,
+}
+
+impl Activate {
+    /// Every kind.
+    pub const ALL: [Self; 2] = [Self::Venv, Self::Direnv];
+
+    /// Returns the word of configuration.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Venv => "venv",
+            Self::Direnv => "direnv",
+        }
+    }
+}
+
+/// Names that virtual environments have.
+const VENVS: &[&str] = &[".venv", "venv"];
+
+/// Returns the virtual environment that holds for a directory beneath one of the roots.
+pub(super) fn venv(cwd: &Path, roots: &[PathBuf]) -> Option<PathBuf> {
+    let is_venv = |dir: &PathBuf| fs::metadata(dir.join("pyvenv.cfg")).is_ok();
+    up_to_root(cwd, roots).flat_map(|dir| VENVS.iter().map(|name| dir.join(name))).find(is_venv)
+}
+
+/// Returns whether direnv has something to do in a directory beneath one of the roots.
+pub(super) fn has_envrc(cwd: &Path, roots: &[PathBuf]) -> bool {
+    up_to_root(cwd, roots).any(|dir| fs::metadata(dir.join(".envrc")).is_ok())
+}
+
+/// Puts a virtual environment into an environment.
+pub(super) fn enter(venv: &Path, env: &mut Vec<(OsString, OsString)>) {
+    let old = env.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path.clone());
+    let dirs = std::iter::once(venv.join("bin"));
+    let dirs = dirs.chain(std::env::split_paths(old.as_deref().unwrap_or(OsStr::new(""))));
+    // A directory with a colon in its name cannot be one of several.
+    let Ok(path) = std::env::join_paths(dirs) else { return };
+    env.retain(|(name, _)| name != "PATH" && name != "VIRTUAL_ENV");
+    env.push((OsString::from("PATH"), path));
+    env.push((OsString::from("VIRTUAL_ENV"), venv.into()));
+}
+
+fn up_to_root<'a>(cwd: &'a Path, roots: &'a [PathBuf]) -> impl Iterator<Item = &'a Path> {
+    cwd.ancestors().take_while(|dir| roots.iter().any(|root| dir.starts_with(root)))
+}
