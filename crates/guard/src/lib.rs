@@ -34,8 +34,8 @@ pub use guard::{GlobalIgnore, Guard, GuardError, GuardSettings};
 pub use judge::{Case, Profile, Rules, judge, name_matches};
 pub use ledger::{LedgerSync, Recorded, SqliteLedger};
 pub use process::{
-    Activate, Caller, CommandSettings, Commands, Helper, ProcessLimits, Rung, Shortfall, close_process,
-    environment, helper_main,
+    Activate, Caller, CommandSettings, Commands, Helper, ProcessLimits, Rung, Shortfall,
+    close_process, environment, helper_main,
 };
 pub use resolve::Resolver;
 pub use roots::{RootError, Roots};

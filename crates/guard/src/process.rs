@@ -11,6 +11,7 @@
 //! sinew hands its start over with [`helper_main`] first.
 
 mod activate;
+mod bubblewrap;
 mod capture;
 mod environment;
 mod group;
@@ -314,7 +315,7 @@ impl Commands {
         let session = self.session(session, &job.globs)?;
         let mut env = job.env.clone();
         let temporary = match session.rung {
-            Rung::Namespaces => Some(PathBuf::from("/tmp")),
+            Rung::Namespaces | Rung::Bubblewrap => Some(PathBuf::from("/tmp")),
             Rung::Landlock => Some(session.scratch().join("tmp")),
             Rung::None => None,
         };
@@ -430,6 +431,7 @@ impl Commands {
             helper,
             &self.settings.rungs,
             &self.settings.sessions,
+            self.find("bwrap").as_deref(),
             |rung, scratch| self.policy(rung, scratch, globs),
         );
         let session = Arc::new(opened.map_err(no_session)?);

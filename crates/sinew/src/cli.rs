@@ -61,8 +61,8 @@ pub struct Global {
     /// What is written to standard error beside results: error, warn, info.
     #[arg(long, global = true, value_name = "LEVEL", env = env_vars::LOG)]
     pub log: Option<String>,
-    /// The weakest sandbox that is good enough for commands: namespaces, landlock, none; without a word
-    /// namespaces. Where only weaker ones work, no command runs.
+    /// The weakest sandbox that is good enough for commands: namespaces, bubblewrap, landlock, none;
+    /// without a word namespaces. Where only weaker ones work, no command runs.
     #[arg(
         long, global = true, value_name = "RUNG", env = env_vars::REQUIRE_SANDBOX,
         num_args = 0..=1, require_equals = true, default_missing_value = "namespaces"

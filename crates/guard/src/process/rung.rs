@@ -11,19 +11,25 @@ pub enum Rung {
     None,
     /// Rules of the kernel on files, and a filter of system calls.
     Landlock,
+    /// Namespaces that bubblewrap makes for the whole session, beside both.
+    Bubblewrap,
     /// Namespaces of their own beside both.
     Namespaces,
 }
 
 impl Rung {
     /// Every rung, the strongest first.
-    pub const ALL: [Self; 3] = [Self::Namespaces, Self::Landlock, Self::None];
+    pub const ALL: [Self; 4] = [Self::Namespaces, Self::Bubblewrap, Self::Landlock, Self::None];
+
+    /// The rungs that need nothing but the kernel, the strongest first.
+    pub const OWN: [Self; 3] = [Self::Namespaces, Self::Landlock, Self::None];
 
     /// Returns the word of configuration and replies.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",
             Self::Landlock => "landlock",
+            Self::Bubblewrap => "bubblewrap",
             Self::Namespaces => "namespaces",
         }
     }
@@ -36,7 +42,7 @@ impl Rung {
     /// Returns whether commands are so far apart from the rest of the machine that those without a
     /// network may run unasked where the rules say so.
     pub fn is_strong(self) -> bool {
-        self == Self::Namespaces
+        Self::Bubblewrap <= self
     }
 }
 
@@ -67,6 +73,10 @@ impl Shortfall {
                 "allow unprivileged user namespaces: `sysctl kernel.unprivileged_userns_clone=1` on \
                  Debian, `sysctl kernel.apparmor_restrict_unprivileged_userns=0` on Ubuntu, a seccomp \
                  profile that allows `unshare` and `mount` in containers"
+            }
+            "bubblewrap" => {
+                "install bubblewrap (`bwrap`), and allow it user namespaces: Ubuntu has a profile of \
+                 AppArmor for it"
             }
             "landlock" => {
                 "use a kernel of 5.13 or later with `landlock` in its list of security modules \

@@ -29,6 +29,8 @@ use crate::command_rules::CommandJudge;
 use crate::spawn::{self, Confinement, Limit, Own};
 use filter::Watched;
 
+pub(super) use mounts::{KEPT_OF_SERVICES, SERVICES, sockets};
+
 /// The containment of one session.
 pub(super) struct Sandbox {
     rung: Rung,
@@ -75,6 +77,10 @@ impl Sandbox {
                 sandbox.filters = filter::closed(policy.network, filter::Sockets::Closed)?;
                 sandbox.watch(policy, false);
             }
+            Rung::Bubblewrap => {
+                sandbox.bound_by_user();
+                sandbox.wall_within(policy);
+            }
             Rung::Namespaces => {
                 namespaces::enter(policy)?;
                 let own_processes = namespaces::has_own_processes();
@@ -82,10 +88,7 @@ impl Sandbox {
                 if !sandbox.own_processes || !namespaces::has_bound() {
                     sandbox.bound_by_user();
                 }
-                sandbox.ruleset = sandbox.or_missing(ruleset::within_namespaces(policy));
-                let filters = filter::closed(policy.network, filter::Sockets::Open);
-                sandbox.filters = sandbox.or_missing(filters).unwrap_or_default();
-                sandbox.watch(policy, !policy.network);
+                sandbox.wall_within(policy);
             }
         }
         Ok(sandbox)
@@ -101,6 +104,14 @@ impl Sandbox {
         }
         let at_most = tree::n_threads_of(getuid().as_raw()) + self.max_processes;
         self.limits.push(Limit { resource: libc::RLIMIT_NPROC, at_most });
+    }
+
+    /// Takes what stands beside namespaces.
+    fn wall_within(&mut self, policy: &Policy) {
+        self.ruleset = self.or_missing(ruleset::within_namespaces(policy));
+        let filters = filter::closed(policy.network, filter::Sockets::Open);
+        self.filters = self.or_missing(filters).unwrap_or_default();
+        self.watch(policy, !policy.network);
     }
 
     /// Has calls that change something by its name handed to the keeper, where the kernel can do that.

@@ -5,7 +5,7 @@
 )]
 
 use std::fs::{self, DirBuilder, File, Permissions};
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
@@ -19,6 +19,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::net::{Shutdown, shutdown};
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 
+use super::bubblewrap;
 use super::capture::Ordered;
 use super::rung::{Rung, Shortfall};
 use super::wire::{self, Order, Policy, Ready};
@@ -26,6 +27,8 @@ use super::{HELPER, Helper};
 
 /// How long the helper may take to be ready.
 const READY: Duration = Duration::from_secs(20);
+/// The most that is read of its errors.
+const MAX_COMPLAINT: u64 = 4_096;
 /// How long it may take to end everything.
 const END: Duration = Duration::from_secs(5);
 /// What a pipe of a command holds, where the system gives it.
@@ -56,12 +59,22 @@ impl Session {
         helper: &Helper,
         rungs: &[Rung],
         sessions: &Path,
+        bubblewrap: Option<&Path>,
         policy: impl Fn(Rung, &Path) -> Policy,
     ) -> Result<Self, NoSession> {
         let scratch = Scratch::new(sessions).map_err(NoSession::Helper)?;
         let mut missing = Vec::new();
         for &rung in rungs {
-            let (child, line) = start(helper).map_err(NoSession::Helper)?;
+            let policy = policy(rung, scratch.path());
+            let command = match (rung, bubblewrap) {
+                (Rung::Bubblewrap, None) => {
+                    missing.push(Shortfall::new("bubblewrap", "there is no `bwrap` in PATH"));
+                    continue;
+                }
+                (Rung::Bubblewrap, Some(path)) => bubblewrap::command(path, &helper.0, &policy),
+                _ => Ok(Command::new(&helper.0)),
+            };
+            let (child, line) = command.and_then(start).map_err(NoSession::Helper)?;
             let mut session = Self {
                 line: Some(line),
                 helper: Mutex::new(child),
@@ -69,7 +82,12 @@ impl Session {
                 missing: Vec::new(),
                 scratch: Scratch::none(),
             };
-            match session.ask(&policy(rung, scratch.path())).map_err(NoSession::Helper)? {
+            let ready = match session.ask(&policy) {
+                // Why bubblewrap could not do it, it says itself.
+                Err(_) if rung == Rung::Bubblewrap => Err(session.complaint()),
+                other => other.map_err(NoSession::Helper)?,
+            };
+            match ready {
                 Ok(less) => {
                     missing.extend(less);
                     session.missing = missing;
@@ -94,6 +112,17 @@ impl Session {
             Some((ready, _)) => Ok(ready),
             None => Err(io::Error::other("the helper process ended before it was ready")),
         }
+    }
+
+    /// Returns what bubblewrap complained of before it ended.
+    fn complaint(&self) -> Shortfall {
+        let mut helper = self.helper.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = helper.kill();
+        let mut text = String::new();
+        if let Some(errors) = helper.stderr.take() {
+            let _ = errors.take(MAX_COMPLAINT).read_to_string(&mut text);
+        }
+        Shortfall::new("bubblewrap", text.lines().next().unwrap_or("it ended"))
     }
 
     /// Orders a command. It ends when what is returned is dropped.
@@ -153,9 +182,9 @@ impl Drop for Session {
 }
 
 /// Starts a helper process; returns it with the line to it.
-fn start(helper: &Helper) -> io::Result<(Child, OwnedFd)> {
+fn start(mut command: Command) -> io::Result<(Child, OwnedFd)> {
     let (line, theirs) = wire::line()?;
-    let child = Command::new(&helper.0)
+    let child = command
         .arg0("sinew-helper")
         .arg(HELPER)
         // Neither keys nor places of sinew are anybody's business below it.
@@ -163,7 +192,7 @@ fn start(helper: &Helper) -> io::Result<(Child, OwnedFd)> {
         .current_dir("/")
         .stdin(Stdio::from(theirs))
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
+        .stderr(Stdio::piped())
         .spawn()?;
     Ok((child, line))
 }

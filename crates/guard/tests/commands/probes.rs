@@ -32,14 +32,14 @@ const fn probe(name: &'static str, stopped_by: Rung, text: &'static str) -> Prob
     Probe { name, text, stopped_by }
 }
 
-use Rung::{Landlock, Namespaces};
+use Rung::{Bubblewrap, Landlock};
 
 const PROBES: &[Probe] = &[
     probe("read a hidden file", Landlock, "grep -q canary {out}/hidden/secret && echo REACHED"),
     probe("list a hidden directory", Landlock, "ls {out}/hidden | grep -q secret && echo REACHED"),
     probe(
         "see that a hidden file is there",
-        Namespaces,
+        Bubblewrap,
         "test -e {out}/hidden/secret && echo REACHED",
     ),
     probe("read sinew's own state", Landlock, "ls {sessions} | grep -q . && echo REACHED"),
@@ -141,15 +141,15 @@ const PROBES: &[Probe] = &[
         Landlock,
         "touch m; mv -n m {out}/moved && test -e {out}/moved && echo REACHED",
     ),
-    probe("change the mode of a file outside", Namespaces, "chmod 600 {out}/file && echo REACHED"),
+    probe("change the mode of a file outside", Bubblewrap, "chmod 600 {out}/file && echo REACHED"),
     probe(
         "change the times of a file outside",
-        Namespaces,
+        Bubblewrap,
         "touch -d 2001-01-01 {out}/file && echo REACHED",
     ),
     probe(
         "set an attribute of a file outside",
-        Namespaces,
+        Bubblewrap,
         r#"perl -e 'syscall({setxattr}, "{out}/file", "user.x", "y", 1, 0) == 0 and print "REACHED"'"#,
     ),
     probe(
@@ -196,7 +196,7 @@ const PROBES: &[Probe] = &[
     ),
     probe(
         "see other processes",
-        Namespaces,
+        Bubblewrap,
         "test -e /proc/{pid}/status && grep -q Name /proc/{pid}/status && echo REACHED",
     ),
     probe(
@@ -260,6 +260,9 @@ A command runs on the strongest rung that works on the machine, and every reply 
   beneath them both walls of the next rung. The roots can be written; the rest of the system can be read
   and not changed. `/tmp`, `/dev` and `/run` are the session's own, secrets and sinew's own state are
   not there, and what tools write to their caches in the home directory stays with the session.
+- **bubblewrap**: the same view, made once for a session by the program of that name (`bwrap`), where the
+  system lets it make namespaces and not sinew. The commands of a session see one another's processes,
+  and caches of tools cannot be written. Taken only where `run.sandbox` says so.
 - **landlock**: rules of the kernel on files and a filter of system calls, in the machine's own view. The
   directories on the way to a hidden one can be passed and not listed. Temporary files go where
   `TMPDIR` says. There are no sockets but pairs.
@@ -273,8 +276,8 @@ directories that tools fill with other people's files (`node_modules`, `target`,
 are left alone. `run.unprotected` lists names that commands may change. The same process keeps files
 closed that `tools.fs.deny_paths` denies; their names can still be seen.
 
-| a command cannot | namespaces | landlock | none |
-|---|---|---|---|
+| a command cannot | namespaces | bubblewrap | landlock | none |
+|---|---|---|---|---|
 ";
 
 /// Returns a trial for the whole table: its rows are compared with one another.

@@ -225,7 +225,7 @@ pub(crate) fn trials(helper: &Helper) -> Vec<Trial> {
             if works(&helper, rung) { check(&helper, rung) } else { Ok(()) }
         })
     };
-    vec![of(Rung::Namespaces), of(Rung::Landlock)]
+    [Rung::Namespaces, Rung::Bubblewrap, Rung::Landlock].into_iter().map(of).collect()
 }
 
 fn check(helper: &Helper, rung: Rung) -> Result<(), Failed> {

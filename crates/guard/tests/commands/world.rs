@@ -10,8 +10,8 @@ use std::thread::{self, Thread};
 use std::time::Duration;
 
 use sinew_guard::{
-    Activate, Caller, Case, CommandSettings, Guard, GuardSettings, Helper, ProcessLimits, Profile, Rules,
-    Rung, environment,
+    Activate, Caller, Case, CommandSettings, Guard, GuardSettings, Helper, ProcessLimits, Profile,
+    Rules, Rung, environment,
 };
 use sinew_tool::{
     Access, Cancel, Claim, Command, CommandLine, Effects, Facts, FileSettings, Finished, Progress,

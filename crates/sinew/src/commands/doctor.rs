@@ -119,6 +119,9 @@ fn sandbox(wired: &anyhow::Result<Wired>) -> Finding {
         Some(Ok((rung, missing))) => {
             let what = match rung {
                 Rung::Namespaces => "commands run in namespaces of their own",
+                Rung::Bubblewrap => {
+                    "commands run in namespaces that bubblewrap makes for a session"
+                }
                 Rung::Landlock => {
                     "commands run behind rules of the kernel, in the machine's own view"
                 }

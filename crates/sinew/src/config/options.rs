@@ -91,11 +91,11 @@ pub struct FilesOptions {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunOptions {
-    /// How commands are contained: `auto` (the strongest way that works here), `namespaces`,
-    /// `landlock` or `none`.
+    /// How commands are contained: `auto` (the strongest way that works here and needs nothing but the
+    /// kernel), `namespaces`, `bubblewrap`, `landlock` or `none`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<String>,
-    /// The weakest way that is good enough: `namespaces`, `landlock` or `none`. Where only weaker ones
+    /// The weakest way that is good enough: `namespaces`, `bubblewrap`, `landlock` or `none`. Where only weaker ones
     /// work, no command runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub require_sandbox: Option<String>,

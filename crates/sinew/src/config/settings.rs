@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use sinew_guard::{Activate, LedgerSync, ProcessLimits, Profile, Resolver, Rules, Rung, can_be_granted};
+use sinew_guard::{
+    Activate, LedgerSync, ProcessLimits, Profile, Resolver, Rules, Rung, can_be_granted,
+};
 use sinew_runtime::Approvals;
 use sinew_tool::{BinaryPolicy, Dialect, FileSettings, HardLinks, Sync, call_id};
 
@@ -248,7 +250,7 @@ fn run(options: &Options) -> Result<RunSettings, ConfigError> {
     }
     let rungs = match wanted {
         Some(wanted) => vec![wanted],
-        None => Rung::ALL.into_iter().filter(|rung| weakest <= *rung).collect(),
+        None => Rung::OWN.into_iter().filter(|rung| weakest <= *rung).collect(),
     };
     let limits = limits(&run)?;
     let activate = activate(&run)?;

@@ -1,0 +1,86 @@
+//! The namespaces of a session made by bubblewrap, where the system lets that program make them and not
+//! this one.
+//!
+//! bubblewrap lays out the same view as [`super::sandbox`] does, executes the helper in it, and ends
+//! with everything in it. The helper takes the rest of the containment itself.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the guard may start processes and look at the system"
+)]
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::sandbox::{KEPT_OF_SERVICES, SERVICES, sockets};
+use super::wire::Policy;
+
+/// Where the helper program is shown, whatever hides its own place.
+const HELPER_AT: &str = "/run/sinew-helper";
+
+/// Returns the command that becomes a helper in the view that a policy asks for.
+pub(super) fn command(bubblewrap: &Path, helper: &Path, policy: &Policy) -> io::Result<Command> {
+    let helper = match helper.starts_with("/proc") {
+        true => std::env::current_exe()?,
+        false => helper.to_owned(),
+    };
+    let mut view = View::default();
+    // It must not die with its parent: the system means the thread that started it.
+    view.words(&["--unshare-all", "--cap-drop", "ALL"]);
+    if policy.network {
+        view.words(&["--share-net"]);
+    }
+    view.words(&["--ro-bind", "/", "/"]);
+    view.words(&["--dev", "/dev"]);
+    view.words(&["--proc", "/proc"]);
+    for place in SERVICES.iter().filter(|place| is_real_dir(Path::new(place))) {
+        view.words(&["--tmpfs", place]);
+    }
+    for place in KEPT_OF_SERVICES {
+        view.words(&["--ro-bind-try", place, place]);
+    }
+    let temporary = policy.scratch.join("tmp");
+    for place in ["/tmp", "/var/tmp"].iter().map(Path::new).filter(|place| is_real_dir(place)) {
+        view.bind("--bind", &temporary, place);
+    }
+    policy.writable.iter().for_each(|root| view.bind("--bind", root, root));
+    view.bind("--ro-bind", &helper, Path::new(HELPER_AT));
+    let outside = |socket: &PathBuf| !policy.writable.iter().any(|root| socket.starts_with(root));
+    for path in sockets().into_iter().filter(outside).chain(policy.hidden.iter().cloned()) {
+        view.hide(&path, policy);
+    }
+    policy.fixed.iter().for_each(|path| view.bind("--ro-bind", path, path));
+    let mut command = Command::new(bubblewrap);
+    command.args(view.0).args(["--chdir", "/", "--", HELPER_AT]);
+    Ok(command)
+}
+
+/// The arguments that lay out the view.
+#[derive(Default)]
+struct View(Vec<OsString>);
+
+impl View {
+    fn words(&mut self, words: &[&str]) {
+        self.0.extend(words.iter().map(OsString::from));
+    }
+
+    fn bind(&mut self, how: &str, from: &Path, at: &Path) {
+        self.0.extend([OsStr::new(how), from.as_os_str(), at.as_os_str()].map(OsString::from));
+    }
+
+    /// Covers a file or directory with an empty one.
+    fn hide(&mut self, path: &Path, policy: &Policy) {
+        let Ok(real) = std::fs::canonicalize(path) else { return };
+        let covered = SERVICES.iter().chain(&["/tmp", "/var/tmp", "/dev"]);
+        if covered.into_iter().any(|place| real.starts_with(place)) {
+            return;
+        }
+        let empty = if real.is_dir() { "empty" } else { "empty.file" };
+        self.bind("--ro-bind", &policy.scratch.join(empty), &real);
+    }
+}
+
+fn is_real_dir(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir())
+}
