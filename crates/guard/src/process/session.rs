@@ -27,6 +27,8 @@ use super::{HELPER, Helper};
 
 /// How long the helper may take to be ready.
 const READY: Duration = Duration::from_secs(20);
+/// How often bubblewrap is tried.
+const BUBBLEWRAP_TRIES: usize = 3;
 /// The most that is read of its errors.
 const MAX_COMPLAINT: u64 = 4_096;
 /// How long it may take to end everything.
@@ -66,29 +68,15 @@ impl Session {
         let mut missing = Vec::new();
         for &rung in rungs {
             let policy = policy(rung, scratch.path());
-            let command = match (rung, bubblewrap) {
-                (Rung::Bubblewrap, None) => {
-                    missing.push(Shortfall::new("bubblewrap", "there is no `bwrap` in PATH"));
-                    continue;
+            let mut tried = Self::on_rung(helper, rung, bubblewrap, &policy);
+            // Sockets that bubblewrap is to hide may go while it looks for them.
+            for _ in 1..BUBBLEWRAP_TRIES {
+                if rung == Rung::Bubblewrap && matches!(tried, Ok(Err(_))) {
+                    tried = Self::on_rung(helper, rung, bubblewrap, &policy);
                 }
-                (Rung::Bubblewrap, Some(path)) => bubblewrap::command(path, &helper.0, &policy),
-                _ => Ok(Command::new(&helper.0)),
-            };
-            let (child, line) = command.and_then(start).map_err(NoSession::Helper)?;
-            let mut session = Self {
-                line: Some(line),
-                helper: Mutex::new(child),
-                rung,
-                missing: Vec::new(),
-                scratch: Scratch::none(),
-            };
-            let ready = match session.ask(&policy) {
-                // Why bubblewrap could not do it, it says itself.
-                Err(_) if rung == Rung::Bubblewrap => Err(session.complaint()),
-                other => other.map_err(NoSession::Helper)?,
-            };
-            match ready {
-                Ok(less) => {
+            }
+            match tried.map_err(NoSession::Helper)? {
+                Ok((mut session, less)) => {
                     missing.extend(less);
                     session.missing = missing;
                     session.scratch = scratch;
@@ -98,6 +86,35 @@ impl Session {
             }
         }
         Err(NoSession::Weak(missing))
+    }
+
+    /// Starts a helper on one rung; returns what is missing although it works, or why it does not.
+    fn on_rung(
+        helper: &Helper,
+        rung: Rung,
+        bubblewrap: Option<&Path>,
+        policy: &Policy,
+    ) -> io::Result<Result<(Self, Vec<Shortfall>), Shortfall>> {
+        let command = match (rung, bubblewrap) {
+            (Rung::Bubblewrap, None) => {
+                return Ok(Err(Shortfall::new("bubblewrap", "there is no `bwrap` in PATH")));
+            }
+            (Rung::Bubblewrap, Some(path)) => bubblewrap::command(path, &helper.0, policy)?,
+            _ => Command::new(&helper.0),
+        };
+        let (child, line) = start(command)?;
+        let session = Self {
+            line: Some(line),
+            helper: Mutex::new(child),
+            rung,
+            missing: Vec::new(),
+            scratch: Scratch::none(),
+        };
+        match session.ask(policy) {
+            // Why bubblewrap could not do it, it says itself.
+            Err(_) if rung == Rung::Bubblewrap => Ok(Err(session.complaint())),
+            ready => Ok(ready?.map(|less| (session, less))),
+        }
     }
 
     fn ask(&self, policy: &Policy) -> io::Result<Ready> {

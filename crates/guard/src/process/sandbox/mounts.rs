@@ -264,7 +264,11 @@ fn devices() -> io::Result<()> {
 fn hide(path: &Path, empty_dir: &OwnedFd, empty_file: &OwnedFd) -> io::Result<()> {
     let Ok(real) = fs::canonicalize(path) else { return Ok(()) };
     let empty = if is_dir(&real) { empty_dir } else { empty_file };
-    mount_bind(name_of(empty), &real)?;
+    match mount_bind(name_of(empty), &real) {
+        // A socket that was there a moment ago.
+        Err(rustix::io::Errno::NOENT) => return Ok(()),
+        other => other?,
+    }
     let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     Ok(mount_remount(&real, with_bind(flags), "")?)
 }
