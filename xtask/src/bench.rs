@@ -141,7 +141,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<()> {
     }
     if options.list {
         for row in rows {
-            println!("{:<18} {}", row.name, row.about);
+            println!("{:<22} {}", row.name, row.about);
         }
         return Ok(());
     }
@@ -184,12 +184,20 @@ fn set_up(root: &Path, options: &Options) -> Result<(Bench, usize)> {
     let ours = match &options.bin {
         _ if options.peers_only => None,
         None => Some(peers::build_ours(root)?),
-        Some(path) => Some(path.canonicalize().with_context(|| path.display().to_string())?),
+        Some(path) => {
+            let path = path.canonicalize().with_context(|| path.display().to_string())?;
+            Some(peers::ours_at(path))
+        }
     };
     let peers = Peers::obtain(root, &folder, ours)?;
     let (tree, n_files) = tree::obtain(&folder)?;
     // What sinew has kept of earlier runs.
-    for kept in [folder.join("state"), work.join(".sinew"), tree.join(".sinew")] {
+    for kept in [
+        folder.join("state"),
+        folder.join("state-contained"),
+        work.join(".sinew"),
+        tree.join(".sinew"),
+    ] {
         if kept.exists() {
             fs::remove_dir_all(&kept)?;
         }

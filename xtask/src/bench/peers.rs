@@ -20,6 +20,9 @@ const RUST_FS: &str = "rust-mcp-filesystem@0.4.5";
 const NODE_FS: &str = "@modelcontextprotocol/server-filesystem@2026.8.31";
 const NODE_FS_ENTRY: &str = "npm/node_modules/@modelcontextprotocol/server-filesystem";
 
+/// The shell of every command that is measured.
+pub(super) const SHELL: &str = "/bin/sh";
+
 /// A server of MCP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Server {
@@ -40,11 +43,18 @@ impl Server {
     }
 }
 
+/// The binaries of sinew.
+pub(super) struct Ours {
+    pub(super) command: PathBuf,
+    /// The example that holds 512 MiB, where it was built beside the command.
+    pub(super) heavy: Option<PathBuf>,
+}
+
 /// Where every side of a row is found.
 pub(super) struct Peers {
     folder: PathBuf,
     null: PathBuf,
-    ours: Option<PathBuf>,
+    ours: Option<Ours>,
     rust_fs: PathBuf,
     node_fs: Option<PathBuf>,
     rg: PathBuf,
@@ -52,7 +62,7 @@ pub(super) struct Peers {
 
 impl Peers {
     /// Installs what is missing. `ours` is the sinew to measure, `None` where only peers are.
-    pub(super) fn obtain(root: &Path, folder: &Path, ours: Option<PathBuf>) -> Result<Self> {
+    pub(super) fn obtain(root: &Path, folder: &Path, ours: Option<Ours>) -> Result<Self> {
         let rg = ripgrep(root, folder)?;
         let rust_fs = installed(root, folder, "rust-mcp-filesystem", RUST_FS)?;
         let node_fs = match node_fs(folder) {
@@ -70,7 +80,7 @@ impl Peers {
     pub(super) fn launch(&self, server: Server, root: &Path) -> Option<Launch> {
         let (program, args): (&Path, Vec<OsString>) = match server {
             Server::Null => (&self.null, vec!["null-mcp".into()]),
-            Server::Ours => (self.ours.as_deref()?, vec!["--root".into(), root.into()]),
+            Server::Ours => (&self.ours.as_ref()?.command, vec!["--root".into(), root.into()]),
             Server::RustFs => (&self.rust_fs, vec!["--allow-write".into(), root.into()]),
             Server::NodeFs => {
                 (Path::new("node"), vec![self.node_fs.clone()?.into(), root.to_owned().into()])
@@ -85,7 +95,14 @@ impl Peers {
             folder: self.folder.clone(),
             link: Link::Pipes,
             max_descriptors: None,
+            state: "state",
         })
+    }
+
+    /// Prepares sinew over `root` in a process that holds 512 MiB.
+    pub(super) fn launch_heavy(&self, root: &Path) -> Option<Launch> {
+        let program = self.ours.as_ref()?.heavy.clone()?;
+        Some(Launch { program, ..self.launch(Server::Ours, root)? })
     }
 
     /// Returns ripgrep as every row runs it: over what sinew searches, deaf to the configuration of
@@ -103,7 +120,8 @@ impl Peers {
             let text = said.map(|(_, text)| text).unwrap_or_default();
             text.lines().next().unwrap_or_default().to_owned()
         };
-        let ours = self.ours.as_deref().map_or_else(|| String::from("left out"), first_line);
+        let ours = self.ours.as_ref().map(|ours| first_line(&ours.command));
+        let ours = ours.unwrap_or_else(|| String::from("left out"));
         let node_fs = if self.node_fs.is_some() { NODE_FS } else { "left out" };
         vec![
             ("sinew", ours),
@@ -126,6 +144,7 @@ pub(super) struct Launch {
     folder: PathBuf,
     link: Link,
     max_descriptors: Option<u32>,
+    state: &'static str,
 }
 
 impl Launch {
@@ -144,6 +163,12 @@ impl Launch {
     pub(super) fn dialect(mut self, name: &str) -> Self {
         self.tools = &[];
         self.options(&["--dialect", name])
+    }
+
+    /// Keeps what sinew keeps apart from other servers, which would wait for one another there.
+    pub(super) fn state(mut self, folder: &'static str) -> Self {
+        self.state = folder;
+        self
     }
 
     /// Starts the server by a shell that lowers the limit on open files.
@@ -173,8 +198,10 @@ impl Launch {
             }
         }
         command
-            .env("XDG_STATE_HOME", self.folder.join("state"))
+            .env("XDG_STATE_HOME", self.folder.join(self.state))
             .env("XDG_CONFIG_HOME", self.folder.join("config"))
+            // Commands are run by the shell that they are compared with.
+            .env("SHELL", SHELL)
             .current_dir(&self.root);
         let log = self.folder.join(format!("{}.log", self.server.name()));
         Client::start(command, self.link, log)
@@ -249,11 +276,11 @@ impl Run {
     }
 }
 
-/// Builds sinew as users get it, and returns the binary.
-pub(super) fn build_ours(root: &Path) -> Result<PathBuf> {
+/// Builds sinew as users get it, and the example beside it.
+pub(super) fn build_ours(root: &Path) -> Result<Ours> {
     println!("building sinew");
     let output = Command::new("cargo")
-        .args(["build", "--release", "--package", "sinew", "--bin", "sinew"])
+        .args(["build", "--release", "--package", "sinew", "--bin", "sinew", "--example", "heavy"])
         .args(["--message-format", "json-render-diagnostics"])
         .current_dir(root)
         .stderr(Stdio::inherit())
@@ -269,7 +296,13 @@ pub(super) fn build_ours(root: &Path) -> Result<PathBuf> {
         let binary = message.get("executable")?.as_str()?;
         (name == "sinew").then(|| PathBuf::from(binary))
     });
-    binaries.next_back().context("cargo names no binary of sinew")
+    binaries.next_back().map(ours_at).context("cargo names no binary of sinew")
+}
+
+/// Returns a built sinew, with the example where cargo puts it.
+pub(super) fn ours_at(command: PathBuf) -> Ours {
+    let heavy = command.parent().map(|folder| folder.join("examples/heavy"));
+    Ours { heavy: heavy.filter(|path| path.is_file()), command }
 }
 
 /// Returns ripgrep, which is installed unless it is there.

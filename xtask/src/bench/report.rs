@@ -263,7 +263,7 @@ fn known(row: &Row, sheet: &Sheet) -> Result<()> {
 
 impl fmt::Display for Judged {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {:<18} {}", self.status(), self.row.name, self.row.about)?;
+        write!(f, "{} {:<22} {}", self.status(), self.row.name, self.row.about)?;
         if 1 < self.n_measured {
             write!(f, " (measured twice)")?;
         }

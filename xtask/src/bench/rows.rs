@@ -5,6 +5,7 @@
 //! the few absolute limits mean a quiet machine.
 
 mod answer;
+mod command;
 mod file;
 mod folder;
 mod search;
@@ -29,6 +30,12 @@ const TOKENS_OF_SIX: &str = "tokens of six tools";
 const SECOND_MS: &str = "ms second read";
 const OF_ALLOWANCE: &str = "x max(15 us, 5 %)";
 const FAILED: &str = "operations failed";
+const X_SH: &str = "x sh -c true";
+const X_NONE: &str = "x without sandbox";
+const OVER_NONE_MS: &str = "ms over no sandbox";
+const LEAST_MS: &str = "ms at least";
+const X_PIPE: &str = "x pipe to file";
+const GROWTH_MB: &str = "MB grown";
 
 pub(super) const ROWS: &[Row] = &[
     Row {
@@ -298,6 +305,48 @@ pub(super) const ROWS: &[Row] = &[
         run_in: Suite::Every,
         bars: &[Bar::limit(FAILED, 0.0)],
         run: folder::descriptors,
+    },
+    Row {
+        name: "shell-true",
+        about: "the command `true` without a sandbox",
+        run_in: Suite::Every,
+        bars: &[Bar::at_most(X_SH, 1.25, 1.1), Bar::limit(LEAST_MS, 1.6)],
+        run: command::plain,
+    },
+    Row {
+        name: "shell-landlock",
+        about: "the same on the rung landlock",
+        run_in: Suite::Every,
+        bars: &[Bar::at_most(X_NONE, 1.35, 1.1)],
+        run: command::landlock,
+    },
+    Row {
+        name: "shell-landlock-512m",
+        about: "the same from a process that holds 512 MiB",
+        run_in: Suite::Every,
+        bars: &[Bar::at_most(X_NONE, 1.35, 1.1)],
+        run: command::landlock_512m,
+    },
+    Row {
+        name: "shell-namespaces",
+        about: "the command `true` on the rung namespaces",
+        run_in: Suite::Every,
+        bars: &[Bar::at_most(OVER_NONE_MS, 4.0, 1.0)],
+        run: command::namespaces,
+    },
+    Row {
+        name: "shell-namespaces-512m",
+        about: "the same from a process that holds 512 MiB",
+        run_in: Suite::Every,
+        bars: &[Bar::at_most(OVER_NONE_MS, 4.0, 1.0)],
+        run: command::namespaces_512m,
+    },
+    Row {
+        name: "shell-100m",
+        about: "100 MB of output, stored whole and previewed",
+        run_in: Suite::Every,
+        bars: &[Bar::at_most(X_PIPE, 1.35, 1.1), Bar::limit(GROWTH_MB, 16.0)],
+        run: command::output_100m,
     },
 ];
 
