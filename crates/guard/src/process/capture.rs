@@ -111,7 +111,6 @@ pub(super) fn follow(
         let wait = next.map_or(TELL, |at| at.saturating_duration_since(now));
         if capture.wait(ordered, wait)? {
             match wire::receive::<Report>(&ordered.line) {
-                Ok(Some((Report::Started, _))) => {}
                 Ok(Some((Report::Failed(refusal, number), _))) => {
                     break Became::NotStarted(refusal, number);
                 }

@@ -1,5 +1,5 @@
-//! The process beside one command: it starts the command, ends all that the command started, and
-//! says what became of it.
+//! The process beside one command: it takes the order, starts the command, ends all that the command
+//! started, and says what became of it.
 //!
 //! In a namespace of its own it is the first process there, so whatever the command leaves behind
 //! falls to it and cannot outlive it. Elsewhere it asks the kernel for the same: orphans of its
@@ -28,47 +28,61 @@ const REAP: Duration = Duration::from_millis(500);
 /// How long processes that were killed may take to be gone.
 const GONE: Duration = Duration::from_secs(2);
 
-/// The descriptors of a command.
-pub(super) struct Handles {
-    pub(super) line: OwnedFd,
-    pub(super) stdio: [OwnedFd; 3],
+/// Waits for the next order of a session, runs its command and ends with it. The handle is closed
+/// once the order is there.
+pub(super) fn keep_next(session: OwnedFd, waiting: OwnedFd, sandbox: &Sandbox) {
+    let group = sandbox.command_group();
+    let prepared = sandbox.prepare_keeper().and_then(|()| sandbox.restrict_keeper());
+    let prepared = prepared.map(|()| group);
+    let received = wire::receive::<Order>(&session);
+    drop((session, waiting));
+    let Ok(Some((order, handles))) = received else { return };
+    if let Ok([line, input, output, errors]) = <[OwnedFd; 4]>::try_from(handles) {
+        keep(prepared, &order, &line, [input, output, errors], sandbox);
+    }
 }
 
-/// Runs one command and ends with it.
-pub(super) fn keep(order: &Order, handles: Handles, sandbox: &Sandbox) {
-    let Handles { line, stdio } = handles;
-    let group = sandbox.command_group();
-    let started = begin(order, &stdio, sandbox, group.as_ref());
+fn keep(
+    prepared: io::Result<Option<CommandGroup>>,
+    order: &Order,
+    line: &OwnedFd,
+    stdio: [OwnedFd; 3],
+    sandbox: &Sandbox,
+) {
+    let (prepared, group) = match prepared {
+        Ok(group) => (Ok(()), group),
+        Err(error) => (Err(error), None),
+    };
+    let started = begin(prepared, order, &stdio, sandbox, group.as_ref());
     // From here on the streams end when the command and its children have closed them.
     drop(stdio);
     let report = match started {
         Ok(mut child) => {
-            // Where nobody listens any more the first look at the line says so.
-            let _ = wire::send(&line, &Report::Started, &[]);
             let calls = child.calls.take().zip(sandbox.judge());
             let porter = calls.map(|(calls, judge)| Porter::new(calls, judge));
             let grace = Duration::from_millis(order.grace_ms);
             let group = group.as_ref();
-            let (end, porter) = Watch { line: &line, child, grace, porter, group }.until_the_end();
+            // Where nobody listens any more the first look at the line says so.
+            let (end, porter) = Watch { line, child, grace, porter, group }.until_the_end();
             let n_left = end_the_rest(group);
             let refused = porter.map(Porter::into_refused).unwrap_or_default();
             Report::Ended { end, n_left, cwd: where_it_was(), refused }
         }
         Err((refusal, error)) => Report::Failed(refusal, error.raw_os_error().unwrap_or(0)),
     };
-    let _ = wire::send(&line, &report, &[]);
+    let _ = wire::send(line, &report, &[]);
 }
 
-/// Prepares this process and starts the command in it.
+/// Starts the command in this process, if that was prepared.
 fn begin(
+    prepared: io::Result<()>,
     order: &Order,
     stdio: &[OwnedFd; 3],
     sandbox: &Sandbox,
     group: Option<&CommandGroup>,
 ) -> Result<Child, (Refusal, io::Error)> {
-    sandbox.prepare_keeper().map_err(|error| (Refusal::Containment, error))?;
+    prepared.map_err(|error| (Refusal::Containment, error))?;
     enter(&order.cwd, order.cwd_identity).map_err(|error| (Refusal::Directory, error))?;
-    sandbox.restrict_keeper().map_err(|error| (Refusal::Containment, error))?;
     let program = program(order).map_err(|error| (Refusal::Program, error))?;
     let streams = [stdio[0].as_fd(), stdio[1].as_fd(), stdio[2].as_fd()];
     spawn::start(&program, streams, sandbox.limits(), &sandbox.confinement(group)).map_err(

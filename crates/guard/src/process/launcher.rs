@@ -2,17 +2,21 @@
 //! command.
 //!
 //! It has one thread and little memory, so a copy of it is made in a fraction of a millisecond,
-//! whatever the size of the process that sinew runs in. It ends with the line to sinew, however
-//! sinew ended, and everything below it ends first.
+//! whatever the size of the process that sinew runs in. The copy for the next command is made before
+//! that command is ordered: it waits at the line to sinew and takes the order itself, so that neither
+//! the copy nor a turn of this process is waited for. The helper ends with the line, however sinew
+//! ended, and everything below it ends first.
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{WaitOptions, getpid, set_child_subreaper, wait};
 
-use super::keeper::{self, Handles};
+use super::keeper;
 use super::sandbox::Sandbox;
 use super::tree;
 use super::wire::{self, Order, Policy, Ready, Refusal, Report};
@@ -34,19 +38,21 @@ pub(super) fn serve(line: OwnedFd) -> io::Result<()> {
     };
     wire::send(&line, &Ready::Ok(sandbox.missing().to_vec()), &[])?;
     loop {
-        if spoke(&line)? {
-            let Some((order, handles)) = wire::receive::<Order>(&line)? else { break };
-            if let Ok([own, input, output, errors]) = <[OwnedFd; 4]>::try_from(handles) {
-                let handles = Handles { line: own, stdio: [input, output, errors] };
-                if let Some(Side::Child) = make_keeper(&handles, &sandbox) {
-                    drop(line);
-                    keeper::keep(&order, handles, &sandbox);
-                    return Ok(());
-                }
+        let made = make_keeper(&sandbox).or_else(|_| {
+            // What was short may be there again when it is needed.
+            while let [false] = look([(&line, PollFlags::IN)], &sandbox)? {}
+            make_keeper(&sandbox)
+        });
+        let goes_on = match made {
+            Ok(Made::Here(keeper)) => {
+                keeper::keep_next(line, keeper, &sandbox);
+                return Ok(());
             }
-        }
-        while let Ok(Some((keeper, _))) = wait(WaitOptions::NOHANG) {
-            sandbox.keeper_ended(keeper);
+            Ok(Made::Beside(keeper)) => until_taken(&line, &keeper, &sandbox)?,
+            Err(error) => refuse_next(&line, &error)?,
+        };
+        if !goes_on {
+            break;
         }
     }
     end_all(&sandbox);
@@ -54,26 +60,58 @@ pub(super) fn serve(line: OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Copies this process for one command. Where that fails the command's line says so.
-fn make_keeper(handles: &Handles, sandbox: &Sandbox) -> Option<Side> {
-    match spawn::fork(sandbox.own()) {
-        Ok(side) => Some(side),
-        Err(error) => {
-            let number = error.raw_os_error().unwrap_or(0);
-            let _ = wire::send(&handles.line, &Report::Failed(Refusal::Containment, number), &[]);
-            None
+/// A keeper for the next command, with its end of a pipe that it closes once it has its order.
+enum Made {
+    /// This process became it.
+    Here(OwnedFd),
+    /// It runs beside this process.
+    Beside(OwnedFd),
+}
+
+fn make_keeper(sandbox: &Sandbox) -> io::Result<Made> {
+    let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC)?;
+    Ok(match spawn::fork(sandbox.own())? {
+        Side::Child => Made::Here(theirs),
+        Side::Parent(_) => Made::Beside(ours),
+    })
+}
+
+/// Waits until a keeper has its order, or died before it; returns whether the session goes on.
+fn until_taken(line: &OwnedFd, keeper: &OwnedFd, sandbox: &Sandbox) -> io::Result<bool> {
+    loop {
+        // Orders are not looked at: they are the keeper's.
+        let watched = [(line, PollFlags::empty()), (keeper, PollFlags::IN)];
+        let [closed, taken] = look(watched, sandbox)?;
+        if closed || taken {
+            return Ok(!closed);
         }
     }
 }
 
-/// Waits for a moment; returns whether the line has something to say.
-fn spoke(line: &OwnedFd) -> io::Result<bool> {
-    let mut watched = [PollFd::new(line, PollFlags::IN)];
-    match poll(&mut watched, Timespec::try_from(REAP).ok().as_ref()) {
-        Ok(_) => Ok(watched.iter().any(|line| !line.revents().is_empty())),
-        Err(rustix::io::Errno::INTR) => Ok(false),
-        Err(errno) => Err(errno.into()),
+/// Answers the next order with why there is no keeper for it; returns whether the session goes on.
+fn refuse_next(line: &OwnedFd, error: &io::Error) -> io::Result<bool> {
+    let Some((_, handles)) = wire::receive::<Order>(line)? else { return Ok(false) };
+    if let Some(own) = handles.first() {
+        let number = error.raw_os_error().unwrap_or(0);
+        let _ = wire::send(own, &Report::Failed(Refusal::Containment, number), &[]);
     }
+    Ok(true)
+}
+
+/// Waits for a moment, and for keepers that ended; returns which of these have something to say.
+fn look<const N: usize>(
+    watched: [(&OwnedFd, PollFlags); N],
+    sandbox: &Sandbox,
+) -> io::Result<[bool; N]> {
+    let mut watched = watched.map(|(handle, events)| PollFd::new(handle, events));
+    match poll(&mut watched, Timespec::try_from(REAP).ok().as_ref()) {
+        Ok(_) | Err(Errno::INTR) => {}
+        Err(errno) => return Err(errno.into()),
+    }
+    while let Ok(Some((keeper, _))) = wait(WaitOptions::NOHANG) {
+        sandbox.keeper_ended(keeper);
+    }
+    Ok(watched.map(|handle| !handle.revents().is_empty()))
 }
 
 /// Waits for the keepers, whose own lines were closed too, and ends whatever is left.

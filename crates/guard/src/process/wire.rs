@@ -76,8 +76,6 @@ pub(super) struct Order {
 /// What became of a command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Report {
-    /// It runs.
-    Started,
     /// It could not be started.
     Failed(Refusal, i32),
     /// It ended, and all that it started with it.
