@@ -49,8 +49,8 @@ pub(crate) struct Confinement<'a> {
     pub(crate) group: Option<BorrowedFd<'a>>,
     /// The rules of Landlock.
     pub(crate) ruleset: Option<BorrowedFd<'a>>,
-    /// The filters of system calls.
-    pub(crate) filters: &'a [Vec<sock_filter>],
+    /// The filter of system calls.
+    pub(crate) filter: Option<&'a [sock_filter]>,
     /// The filter that hands system calls to the parent.
     pub(crate) watched: Option<&'a [sock_filter]>,
     /// Whether programs may gain rights when they are executed.
@@ -103,7 +103,7 @@ struct Plan<'a> {
     limits: &'a [Limit],
     group: RawFd,
     ruleset: RawFd,
-    filters: &'a [sock_fprog],
+    filter: Option<sock_fprog>,
     watched: Option<sock_fprog>,
     may_gain_rights: bool,
     failed: Option<(Step, c_int)>,
@@ -125,8 +125,6 @@ pub(crate) fn start(
 ) -> Result<Child, Failed> {
     let argv = pointers(&program.argv);
     let env = pointers(&program.env);
-    let filters: Vec<sock_fprog> =
-        confinement.filters.iter().map(|filter| loadable(filter)).collect();
     let mut plan = Plan {
         path: program.path.as_ptr(),
         argv: argv.as_ptr(),
@@ -135,7 +133,7 @@ pub(crate) fn start(
         limits,
         group: confinement.group.map_or(-1, |group| group.as_raw_fd()),
         ruleset: confinement.ruleset.map_or(-1, |ruleset| ruleset.as_raw_fd()),
-        filters: &filters,
+        filter: confinement.filter.map(loadable),
         watched: confinement.watched.map(loadable),
         may_gain_rights: confinement.may_gain_rights,
         failed: None,
@@ -258,7 +256,7 @@ fn carry_out(plan: &mut Plan<'_>) -> Step {
             return Step::Landlock;
         }
         libc::syscall(libc::SYS_close_range, 3, c_int::MAX, 0);
-        for filter in plan.filters {
+        if let Some(filter) = &plan.filter {
             let mode = libc::SECCOMP_SET_MODE_FILTER;
             if libc::syscall(libc::SYS_seccomp, mode, 0, ptr::from_ref(filter)) < 0 {
                 return Step::Filter;

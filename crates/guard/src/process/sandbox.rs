@@ -36,7 +36,9 @@ pub(super) struct Sandbox {
     rung: Rung,
     missing: Vec<Shortfall>,
     ruleset: Option<OwnedFd>,
-    filters: Vec<Vec<sock_filter>>,
+    /// What sets a command apart from a keeper that is bound to the rules already.
+    apart: Option<OwnedFd>,
+    filter: Option<Vec<sock_filter>>,
     /// The filter that hands calls to the keeper, and what the keeper judges them by.
     watched: Option<(Vec<sock_filter>, CommandJudge)>,
     limits: Vec<Limit>,
@@ -54,7 +56,8 @@ impl Sandbox {
             rung: policy.rung,
             missing: Vec::new(),
             ruleset: None,
-            filters: Vec::new(),
+            apart: None,
+            filter: None,
             watched: None,
             limits: policy
                 .limits
@@ -74,7 +77,7 @@ impl Sandbox {
                 sandbox.bound_by_user();
                 sandbox.group = sandbox.or_missing(Group::of_session());
                 sandbox.ruleset = Some(ruleset::beneath_the_system(policy)?);
-                sandbox.filters = filter::closed(policy.network, filter::Sockets::Closed)?;
+                sandbox.filter = Some(filter::closed(policy.network, filter::Sockets::Closed)?);
                 sandbox.watch(policy, false);
             }
             Rung::Bubblewrap => {
@@ -90,6 +93,10 @@ impl Sandbox {
                 }
                 sandbox.wall_within(policy);
             }
+        }
+        if sandbox.watched.is_some() && sandbox.ruleset.is_some() {
+            // Without it commands are bound to the rules once more, which takes longer.
+            sandbox.apart = ruleset::apart().ok();
         }
         Ok(sandbox)
     }
@@ -109,8 +116,8 @@ impl Sandbox {
     /// Takes what stands beside namespaces.
     fn wall_within(&mut self, policy: &Policy) {
         self.ruleset = self.or_missing(ruleset::within_namespaces(policy));
-        let filters = filter::closed(policy.network, filter::Sockets::Open);
-        self.filters = self.or_missing(filters).unwrap_or_default();
+        let filter = filter::closed(policy.network, filter::Sockets::Open);
+        self.filter = self.or_missing(filter);
         self.watch(policy, !policy.network);
     }
 
@@ -161,12 +168,12 @@ impl Sandbox {
         &self.limits
     }
 
-    /// Returns what commands are bound to.
+    /// Returns what commands are bound to, beside what their keeper is bound to.
     pub(super) fn confinement<'a>(&'a self, group: Option<&'a CommandGroup>) -> Confinement<'a> {
         Confinement {
             group: group.map(CommandGroup::members),
-            ruleset: self.ruleset.as_ref().map(AsFd::as_fd),
-            filters: &self.filters,
+            ruleset: self.apart.as_ref().or(self.ruleset.as_ref()).map(AsFd::as_fd),
+            filter: self.filter.as_deref(),
             watched: self.watched.as_ref().map(|(filter, _)| filter.as_slice()),
             may_gain_rights: self.rung == Rung::None,
         }

@@ -52,18 +52,32 @@ pub(super) fn beneath_the_system(policy: &Policy) -> Result<OwnedFd, Shortfall> 
     handle(ruleset)
 }
 
+/// Returns rules for a process whose parent is bound to those above, and which inherits them: they
+/// close nothing more, and set it apart, so that it can neither trace nor signal its parent. The
+/// kernel takes no rules without any file right, so one is handled and allowed everywhere.
+pub(super) fn apart() -> Result<OwnedFd, Shortfall> {
+    let mut ruleset = closed_to(AccessFs::MakeChar.into())?;
+    allow(&mut ruleset, Path::new("/"), AccessFs::MakeChar.into())?;
+    handle(ruleset)
+}
+
 fn read() -> BitFlags<AccessFs> {
     AccessFs::from_read(ABI_WANTED)
 }
 
 fn empty() -> Result<RulesetCreated, Shortfall> {
+    closed_to(AccessFs::from_all(ABI_WANTED))
+}
+
+/// Returns rules that allow none of these rights.
+fn closed_to(handled: BitFlags<AccessFs>) -> Result<RulesetCreated, Shortfall> {
     Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
-        .handle_access(AccessFs::from_all(ABI::V1))
+        .handle_access(handled & AccessFs::from_all(ABI::V1))
         .and_then(|ruleset| {
             ruleset
                 .set_compatibility(CompatLevel::BestEffort)
-                .handle_access(AccessFs::from_all(ABI_WANTED))?
+                .handle_access(handled)?
                 .scope(Scope::AbstractUnixSocket | Scope::Signal)?
                 .create()
         })
