@@ -11,7 +11,7 @@ use sinew_guard::{Helper, Rung};
 use sinew_tool::{Cancel, Command, CommandLine, Exit, Kind, RunOptions, Shell, World};
 
 use crate::hazards::{number, sleepers};
-use crate::world::{Place, block_on, options, works};
+use crate::world::{CACHE, Place, block_on, options, works};
 
 type Case = fn(&Place) -> Result<(), Failed>;
 
@@ -26,6 +26,7 @@ const CASES: &[(&str, Case)] = &[
     ("a call that is taken back ends its command", cancelled),
     ("a call that nobody waits for ends its command", dropped),
     ("a directory that was exchanged is not entered", exchanged),
+    ("what is written to a cache stays with the session", cached),
     ("processes without end are bounded", bomb),
     ("of a list of programs no other runs", listed),
     ("a command gets no more variables than its row names", variables),
@@ -315,6 +316,36 @@ fn exchanged(place: &Place) -> Result<(), Failed> {
     let error = block_on(world.processes.run(options(Duration::from_secs(5))));
     let kind = error.as_ref().err().map(|error| error.kind);
     that(kind == Some(Kind::Stale), || format!("{error:?}"))
+}
+
+/// Caches could once not be written at all: the changes lay on a mount that was read-only by then.
+fn cached(place: &Place) -> Result<(), Failed> {
+    let cache = place.top().join(CACHE);
+    fs::write(cache.join("file"), "before\n")?;
+    let rung = place.sh("true").contained.rung;
+    if rung == "namespaces" && !has_overlays(&cache) {
+        println!("SKIPPED: nothing can be laid over a cache here");
+        return Ok(());
+    }
+    let cache = cache.display();
+    place.sh(&format!("cd {cache}; echo after > file; mkdir new"));
+    let seen = place.sh(&format!("cd {cache}; cat file; ls -d new 2>&- || echo none"));
+    let outside = fs::read_to_string(place.top().join(CACHE).join("file"))?;
+    let expected = match rung {
+        "namespaces" => ("after\nnew\n", "before\n"),
+        "landlock" => ("before\nnone\n", "before\n"),
+        _ => ("after\nnew\n", "after\n"),
+    };
+    let seen = String::from_utf8_lossy(&seen.merged.head).into_owned();
+    that((seen.as_str(), outside.as_str()) == expected, || format!("{seen:?} {outside:?}"))
+}
+
+/// Returns whether the kernel has overlays, and can keep changes in this directory.
+fn has_overlays(dir: &Path) -> bool {
+    const OVERLAY: u64 = 0x794c_7630;
+    let kinds = fs::read_to_string("/proc/filesystems").unwrap_or_default();
+    let own = rustix::fs::statfs(dir).is_ok_and(|stat| u64::try_from(stat.f_type) == Ok(OVERLAY));
+    kinds.contains("\toverlay\n") && !own
 }
 
 /// How far a bomb gets is bounded for whoever is not root, and in a namespace of processes for root

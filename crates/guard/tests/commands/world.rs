@@ -19,6 +19,9 @@ use sinew_tool::{
 };
 use tempfile::TempDir;
 
+/// The directory beside the root that is a cache of tools.
+pub(crate) const CACHE: &str = "cache";
+
 /// A root, beside a place that commands must not reach, and the guard of the root.
 pub(crate) struct Place {
     pub(crate) root: PathBuf,
@@ -47,6 +50,7 @@ impl Place {
         let (root, outside) = (top.join("root"), top.join("outside"));
         fs::create_dir(&root).expect("a root");
         fs::create_dir(&outside).expect("a place outside");
+        fs::create_dir(top.join(CACHE)).expect("a cache");
         let vars = [
             ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
             ("HOME", "/nonexistent"),
@@ -59,7 +63,7 @@ impl Place {
             rungs: vec![rung],
             sessions: top.join("sessions"),
             hidden: vec![outside.join("hidden"), top.join("sessions")],
-            caches: Vec::new(),
+            caches: vec![top.join(CACHE)],
             unprotected: vec![String::from(".npmrc")],
             network: false,
             env: environment(vars, &[]),

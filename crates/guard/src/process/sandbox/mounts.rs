@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::mount::{
-    MountFlags, MountPropagationFlags, mount, mount_bind, mount_bind_recursive, mount_change,
-    mount_move, mount_remount,
+    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_bind_recursive,
+    mount_change, mount_move, mount_remount, unmount,
 };
 
 use crate::process::wire::Policy;
@@ -54,8 +54,9 @@ pub(super) fn lay_out(policy: &Policy, sockets: &[PathBuf]) -> io::Result<()> {
     let temporary = hold(&policy.scratch.join("tmp"))?;
     let empty_dir = hold(&policy.scratch.join("empty"))?;
     let empty_file = hold(&policy.scratch.join("empty.file"))?;
+    let scratch = hold(&policy.scratch)?;
     read_only()?;
-    overlay_caches(policy);
+    overlay_caches(policy, &scratch)?;
     devices()?;
     for place in SERVICES {
         if is_real_dir(Path::new(place)) {
@@ -195,7 +196,9 @@ fn flags_of(path: &Path) -> Option<MountFlags> {
 
 /// Lets commands change the caches of tools for themselves. Where the file system allows no overlay
 /// they stay read-only.
-fn overlay_caches(policy: &Policy) {
+fn overlay_caches(policy: &Policy, scratch: &OwnedFd) -> io::Result<()> {
+    // An overlay keeps changes only where the mount that they lie on can be written.
+    bind(scratch, &policy.scratch)?;
     for (n, cache) in policy.caches.iter().enumerate() {
         let above = policy.scratch.join(format!("cache-{n}"));
         let (changes, work) = (above.join("changes"), above.join("work"));
@@ -207,6 +210,7 @@ fn overlay_caches(policy: &Policy) {
         let flags = MountFlags::NOSUID | MountFlags::NODEV;
         let _ = mount("overlay", cache, "overlay", flags, Some(&*data));
     }
+    Ok(unmount(&policy.scratch, UnmountFlags::DETACH)?)
 }
 
 /// Returns the options of an overlay. A comma or a colon in a path would mean something there.
