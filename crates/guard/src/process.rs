@@ -23,6 +23,7 @@ pub(crate) mod run;
 mod rung;
 mod sandbox;
 mod session;
+mod spool;
 mod tree;
 mod wire;
 

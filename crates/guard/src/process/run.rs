@@ -18,21 +18,20 @@ use sinew_tool::{
     Targets, ToolError,
 };
 
-use super::capture::{Became, Captured, Keep, Ordered, Spool};
+use super::capture::{Became, Captured, Keep, Ordered};
 use super::kept::Kept;
+use super::spool::ToStore;
 use super::wire::{self, End, Refusal};
 use super::{Commands, Job, activate, environment, quoted};
 use crate::guard::Guard;
 use crate::resolve::Place;
 use crate::rules::PathGlobs;
-use crate::store::{Spooled, Store};
+use crate::store::Store;
 
 /// The longest text that the system takes as one argument of a program, with its end.
 const MAX_ARGUMENT: usize = 128 * 1024;
 /// What is kept in memory of an output. Dialects show up to 200 KiB of the beginning of a stream.
 const KEEP: Keep = Keep { merged: (64 << 10, 64 << 10), stream: (400 << 10, 64 << 10) };
-/// What an output may store.
-const MAX_STORED: u64 = 1 << 30;
 
 /// The call that a command belongs to.
 #[derive(Debug, Clone)]
@@ -529,77 +528,4 @@ fn words(number: i32) -> String {
 fn output(kept: Kept) -> Output {
     let (head, tail, total) = kept.into_parts();
     Output { head, tail, total }
-}
-
-/// The whole output on its way to the store, once it is more than a reply shows.
-struct ToStore<'a> {
-    caller: &'a Caller,
-    max_bytes: usize,
-    max_lines: u64,
-    n_lines: u64,
-    head: Vec<u8>,
-    file: Spooling,
-    stored: u64,
-}
-
-enum Spooling {
-    NotYet,
-    To(Spooled),
-    Failed,
-}
-
-impl<'a> ToStore<'a> {
-    fn above(caller: &'a Caller, (max_bytes, max_lines): (u64, u64)) -> Self {
-        Self {
-            caller,
-            max_bytes: usize::try_from(max_bytes).unwrap_or(usize::MAX),
-            max_lines,
-            n_lines: 0,
-            head: Vec::new(),
-            file: Spooling::NotYet,
-            stored: 0,
-        }
-    }
-
-    /// Begins to store, with what came so far.
-    fn begin(&mut self) {
-        let head = std::mem::take(&mut self.head);
-        self.stored = head.len() as u64;
-        let begun = self.caller.store.as_ref().ok_or(Errno::NOENT).and_then(|store| {
-            let mut file = store.begin(&self.caller.call_id)?;
-            file.write(&head)?;
-            Ok(file)
-        });
-        self.file = begun.map_or(Spooling::Failed, Spooling::To);
-    }
-
-    /// Returns the path of what is stored, relative to the first root.
-    fn path(&self) -> Option<String> {
-        match &self.file {
-            Spooling::To(file) => Some(file.path()),
-            Spooling::NotYet | Spooling::Failed => None,
-        }
-    }
-}
-
-impl Spool for ToStore<'_> {
-    fn write(&mut self, bytes: &[u8]) {
-        self.n_lines += memchr::memchr_iter(b'\n', bytes).count() as u64;
-        if let Spooling::NotYet = self.file {
-            let n_lines = self.n_lines + u64::from(bytes.last() != Some(&b'\n'));
-            if self.head.len() + bytes.len() <= self.max_bytes && n_lines <= self.max_lines {
-                self.head.extend_from_slice(bytes);
-                return;
-            }
-            self.begin();
-        }
-        if let Spooling::To(file) = &mut self.file
-            && self.stored < MAX_STORED
-        {
-            self.stored += bytes.len() as u64;
-            if file.write(bytes).is_err() {
-                self.file = Spooling::Failed;
-            }
-        }
-    }
 }

@@ -251,6 +251,14 @@ fn stored(place: &Place) -> Result<(), Failed> {
     Ok(())
 }
 
+/// Waits until both sleepers of a case run.
+fn until_two_sleep(number: &str) {
+    let until = Instant::now() + Duration::from_secs(20);
+    while sleepers(number).len() < 2 && Instant::now() < until {
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
 fn cancelled(place: &Place) -> Result<(), Failed> {
     let number = number();
     let text = format!(
@@ -262,10 +270,7 @@ fn cancelled(place: &Place) -> Result<(), Failed> {
     let waiting = thread::spawn({
         let number = number.clone();
         move || {
-            let until = Instant::now() + Duration::from_secs(20);
-            while sleepers(&number).len() < 2 && Instant::now() < until {
-                thread::sleep(Duration::from_millis(5));
-            }
+            until_two_sleep(&number);
             cancel.cancel();
             Instant::now()
         }
@@ -286,10 +291,7 @@ fn dropped(place: &Place) -> Result<(), Failed> {
     let waiting = thread::spawn({
         let number = number.clone();
         move || {
-            let until = Instant::now() + Duration::from_secs(20);
-            while sleepers(&number).len() < 2 && Instant::now() < until {
-                thread::sleep(Duration::from_millis(5));
-            }
+            until_two_sleep(&number);
         }
     });
     // The future is asked once, as whoever polls it does, and then let go.

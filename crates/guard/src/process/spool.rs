@@ -1,0 +1,85 @@
+//! The whole output of a command on its way to the store.
+
+use rustix::io::Errno;
+
+use super::capture::Spool;
+use super::run::Caller;
+use crate::store::Spooled;
+
+/// What an output may store.
+const MAX_STORED: u64 = 1 << 30;
+
+/// The whole output on its way to the store, once it is more than a reply shows.
+pub(super) struct ToStore<'a> {
+    caller: &'a Caller,
+    max_bytes: usize,
+    max_lines: u64,
+    /// How many lines ended so far.
+    pub(super) n_lines: u64,
+    head: Vec<u8>,
+    file: Spooling,
+    stored: u64,
+}
+
+enum Spooling {
+    NotYet,
+    To(Spooled),
+    Failed,
+}
+
+impl<'a> ToStore<'a> {
+    /// Stores an output of more bytes or lines than these.
+    pub(super) fn above(caller: &'a Caller, (max_bytes, max_lines): (u64, u64)) -> Self {
+        Self {
+            caller,
+            max_bytes: usize::try_from(max_bytes).unwrap_or(usize::MAX),
+            max_lines,
+            n_lines: 0,
+            head: Vec::new(),
+            file: Spooling::NotYet,
+            stored: 0,
+        }
+    }
+
+    /// Begins to store, with what came so far.
+    pub(super) fn begin(&mut self) {
+        let head = std::mem::take(&mut self.head);
+        self.stored = head.len() as u64;
+        let begun = self.caller.store.as_ref().ok_or(Errno::NOENT).and_then(|store| {
+            let mut file = store.begin(&self.caller.call_id)?;
+            file.write(&head)?;
+            Ok(file)
+        });
+        self.file = begun.map_or(Spooling::Failed, Spooling::To);
+    }
+
+    /// Returns the path of what is stored, relative to the first root.
+    pub(super) fn path(&self) -> Option<String> {
+        match &self.file {
+            Spooling::To(file) => Some(file.path()),
+            Spooling::NotYet | Spooling::Failed => None,
+        }
+    }
+}
+
+impl Spool for ToStore<'_> {
+    fn write(&mut self, bytes: &[u8]) {
+        self.n_lines += memchr::memchr_iter(b'\n', bytes).count() as u64;
+        if let Spooling::NotYet = self.file {
+            let n_lines = self.n_lines + u64::from(bytes.last() != Some(&b'\n'));
+            if self.head.len() + bytes.len() <= self.max_bytes && n_lines <= self.max_lines {
+                self.head.extend_from_slice(bytes);
+                return;
+            }
+            self.begin();
+        }
+        if let Spooling::To(file) = &mut self.file
+            && self.stored < MAX_STORED
+        {
+            self.stored += bytes.len() as u64;
+            if file.write(bytes).is_err() {
+                self.file = Spooling::Failed;
+            }
+        }
+    }
+}
