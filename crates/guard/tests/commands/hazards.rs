@@ -121,8 +121,9 @@ const HAZARDS: &[Hazard] = &[
     leaves("a stopped child", "sleep 9@ & kill -STOP $!; echo on", 1, "on\n"),
     leaves(
         "one that ignores the end",
-        "sh -c 'trap \"\" TERM HUP INT; echo >up; sleep 9@; sleep 9@' & \
-         until test -e up; do sleep 0.05; done; sleep 0.3; echo on",
+        "sh -c 'trap \"\" TERM HUP INT; sleep 9@; sleep 9@' & \
+         until cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n' | grep -qx 9@; do sleep 0.05; done; \
+         echo on",
         2,
         "on\n",
     ),
