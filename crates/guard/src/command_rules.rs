@@ -19,6 +19,10 @@ pub(crate) struct CommandRules {
     pub(crate) unprotected: Vec<String>,
     /// The path globs of the file tools.
     pub(crate) globs: PathGlobs,
+    /// Whether commands may reach the network.
+    pub(crate) network: bool,
+    /// Places beside the roots that are the session's own.
+    pub(crate) own: Vec<PathBuf>,
 }
 
 /// Why something may not be done.
@@ -45,6 +49,16 @@ impl CommandJudge {
     /// Returns whether there are rules about what is only read.
     pub(crate) fn judges_reads(&self) -> bool {
         !self.rules.globs.is_empty()
+    }
+
+    pub(crate) fn may_reach_machines(&self) -> bool {
+        self.rules.network
+    }
+
+    /// Returns whether a command may talk to whoever listens at a socket: in the roots, and in places that
+    /// are the session's own.
+    pub(crate) fn may_reach_socket(&self, real: &Path) -> bool {
+        self.is_beneath_a_root(real) || self.rules.own.iter().any(|own| real.starts_with(own))
     }
 
     pub(crate) fn is_beneath_a_root(&self, real: &Path) -> bool {

@@ -164,12 +164,21 @@ pub struct Commands {
     settings: CommandSettings,
     writable: Vec<PathBuf>,
     /// By name and path globs: vocabularies with other globs than each other share no session.
-    sessions: Mutex<HashMap<(String, PathGlobs), Arc<Session>>>,
+    sessions: Mutex<Sessions>,
     /// Where the last command of each session ended.
     cwds: Mutex<HashMap<String, PathBuf>>,
     background: Mutex<HashMap<String, InBackground>>,
     counted: Counted,
     warned: AtomicBool,
+}
+
+type Sessions = HashMap<(String, PathGlobs), Arc<Session>>;
+
+/// A command that was ordered, with the session that must last as long.
+struct Running {
+    session: Arc<Session>,
+    ordered: Ordered,
+    timeout: Option<Duration>,
 }
 
 /// The commands of a session that go on.
@@ -303,17 +312,18 @@ impl Commands {
         })
     }
 
-    /// Runs a command to its end on this thread.
-    fn run(
-        &self,
-        session: &str,
-        job: &Job,
-        keep: Keep,
-        spool: &mut dyn Spool,
-        tell: &dyn Fn(u64),
-        started: &dyn Fn(&Ordered),
-    ) -> Result<(Captured, Contained), ToolError> {
-        let session = self.session(session, &job.globs)?;
+    /// Orders a command of a session, opening the session where it is not.
+    fn order(&self, session: &str, job: &Job) -> Result<Running, ToolError> {
+        self.order_of(self.session(session, &job.globs)?, job)
+    }
+
+    /// Orders a command where its session is open already, which takes no time; `None` where it is not.
+    fn order_at_once(&self, session: &str, job: &Job) -> Option<Result<Running, ToolError>> {
+        let session = self.opened(&lock(&self.sessions), session, &job.globs)?;
+        Some(self.order_of(session, job))
+    }
+
+    fn order_of(&self, session: Arc<Session>, job: &Job) -> Result<Running, ToolError> {
         let mut env = job.env.clone();
         let temporary = match session.rung {
             Rung::Namespaces | Rung::Bubblewrap => Some(PathBuf::from("/tmp")),
@@ -334,9 +344,20 @@ impl Commands {
         };
         let stdin = job.stdin.as_deref().map(wire::in_memory).transpose().map_err(broken)?;
         let ordered = session.order(&order, stdin).map_err(broken)?;
-        started(&ordered);
-        let captured = capture::follow(&ordered, keep, job.timeout, spool, tell).map_err(broken)?;
-        Ok((captured, self.containment(&session)))
+        Ok(Running { session, ordered, timeout: job.timeout })
+    }
+
+    /// Follows a command to its end on this thread.
+    fn follow(
+        &self,
+        running: &Running,
+        keep: Keep,
+        spool: &mut dyn Spool,
+        tell: &dyn Fn(u64),
+    ) -> Result<(Captured, Contained), ToolError> {
+        let Running { session, ordered, timeout } = running;
+        let captured = capture::follow(ordered, keep, *timeout, spool, tell).map_err(broken)?;
+        Ok((captured, self.containment(session)))
     }
 
     fn containment(&self, session: &Session) -> Contained {
@@ -420,12 +441,17 @@ impl Commands {
         }
     }
 
+    /// Returns a session that is open and whose helper lives.
+    fn opened(&self, sessions: &Sessions, name: &str, globs: &PathGlobs) -> Option<Arc<Session>> {
+        let session = sessions.get(&(name.to_owned(), globs.clone()))?;
+        session.is_alive().then(|| Arc::clone(session))
+    }
+
     /// Returns a session, opening it where it is not. One whose helper died is opened anew.
     fn session(&self, name: &str, globs: &PathGlobs) -> Result<Arc<Session>, ToolError> {
         let mut sessions = lock(&self.sessions);
-        let key = (name.to_owned(), globs.clone());
-        if let Some(session) = sessions.get(&key).filter(|session| session.is_alive()) {
-            return Ok(Arc::clone(session));
+        if let Some(session) = self.opened(&sessions, name, globs) {
+            return Ok(session);
         }
         let helper = self.settings.helper.as_ref().ok_or_else(no_helper)?;
         let opened = Session::open(
@@ -437,7 +463,7 @@ impl Commands {
         );
         let session = Arc::new(opened.map_err(no_session)?);
         self.warn_of(&session);
-        sessions.insert(key, Arc::clone(&session));
+        sessions.insert((name.to_owned(), globs.clone()), Arc::clone(&session));
         Ok(session)
     }
 
@@ -484,6 +510,13 @@ impl Commands {
                 roots: self.writable.clone(),
                 unprotected: settings.unprotected.clone(),
                 globs: globs.clone(),
+                network: settings.network,
+                own: match rung {
+                    Rung::Namespaces | Rung::Bubblewrap => {
+                        ["/tmp", "/var/tmp", "/run", "/dev/shm"].map(PathBuf::from).to_vec()
+                    }
+                    Rung::Landlock | Rung::None => vec![scratch.join("tmp")],
+                },
             },
             caches: self.caches(),
             scratch: scratch.to_owned(),

@@ -26,17 +26,19 @@ use rustix::fs::{
     openat, renameat_with, symlinkat, unlinkat,
 };
 use rustix::io::Errno;
+use rustix::net::sockopt::socket_domain;
+use rustix::net::{AddressFamily, SocketAddrUnix, connect};
 use rustix::process::umask;
 
 use super::wire::Refused;
 use crate::command_rules::{CommandJudge, Forbidden};
 use crate::spawn::{Answer, Call, Calls};
-use caller::Caller;
+use caller::{Caller, Peer};
 use path::{Place, kind_of, look, real_path};
 
 /// The most refusals that are remembered of one command.
 const MAX_REFUSED: usize = 8;
-/// The most calls that may wait for the other end of a pipe with a name.
+/// The most calls that may wait for somebody else.
 const MAX_WAITING: usize = 64;
 /// The most links that one path may follow, as the kernel has it.
 const MAX_LINKS: usize = 40;
@@ -89,7 +91,7 @@ impl<'a> Porter<'a> {
             libc::SYS_unlinkat => self.unlink(&caller, (a, b), at_flags(c)),
             libc::SYS_renameat2 => self.rename(&caller, (a, b), (c, d), e),
             libc::SYS_truncate => self.truncate(&caller, a, b),
-            libc::SYS_connect => self.connect(&caller, b, c),
+            libc::SYS_connect => self.connect(&caller, a, b, c),
             #[cfg(target_arch = "x86_64")]
             libc::SYS_renameat => self.rename(&caller, (a, b), (c, d), 0),
             #[cfg(target_arch = "x86_64")]
@@ -244,7 +246,11 @@ impl<'a> Porter<'a> {
         let mode = mode_of(mode);
         match kind {
             Some(FileType::Fifo) if !flags.contains(OFlags::NONBLOCK) => {
-                self.open_later(caller, place, safe, closed_on_exec)
+                let place = place.try_clone()?;
+                self.later(caller, move || {
+                    let handle = place.open(safe, Mode::empty())?;
+                    Ok(Answer::Handle(handle, closed_on_exec))
+                })
             }
             Some(FileType::CharacterDevice) if found.as_ref().is_ok_and(is_own_terminal) => {
                 let handle = openat(CWD, caller.terminal()?, safe, Mode::empty())?;
@@ -263,13 +269,11 @@ impl<'a> Porter<'a> {
         if changes { self.refused_by_the_system(real, errno) } else { errno }
     }
 
-    /// Opens a pipe with a name, which waits for its other end, on a thread of its own.
-    fn open_later(
+    /// Does on a thread of its own what may wait for somebody else.
+    fn later(
         &self,
         caller: &Caller,
-        place: &Place,
-        flags: OFlags,
-        closed_on_exec: bool,
+        work: impl FnOnce() -> Result<Answer, Errno> + Send + 'static,
     ) -> Result<Option<Answer>, Errno> {
         let waiting = Arc::clone(&self.waiting);
         if MAX_WAITING <= waiting.fetch_add(1, Ordering::Relaxed) {
@@ -277,13 +281,12 @@ impl<'a> Porter<'a> {
             return Err(Errno::NFILE);
         }
         let calls = self.calls.try_clone().map_err(|_| Errno::NFILE)?;
-        let (place, call) = (place.try_clone()?, caller.call);
-        let work = move || {
-            let opened = place.open(flags, Mode::empty());
-            calls.answer(&call, opened.map(|handle| Answer::Handle(handle, closed_on_exec)));
+        let call = caller.call;
+        let answer = move || {
+            calls.answer(&call, work());
             waiting.fetch_sub(1, Ordering::Relaxed);
         };
-        thread::Builder::new().stack_size(64 << 10).spawn(work).map_err(|_| Errno::AGAIN)?;
+        thread::Builder::new().stack_size(64 << 10).spawn(answer).map_err(|_| Errno::AGAIN)?;
         Ok(None)
     }
 
@@ -429,17 +432,45 @@ impl<'a> Porter<'a> {
         }
     }
 
-    /// Lets a connection be made, unless it leads to another machine: there is none.
-    fn connect(&mut self, caller: &Caller, at: u64, length: u64) -> Result<Option<Answer>, Errno> {
-        if let Some(address) = caller.address(at, length)?
-            && !address.ip().to_canonical().is_loopback()
-            && !address.ip().is_unspecified()
-        {
-            self.remember(Refused::Network { address: address.to_string() });
-            return Err(Errno::NETUNREACH);
+    /// Makes a connection to a socket of this machine, and lets others be made unless they lead to another
+    /// machine: there is none.
+    fn connect(
+        &mut self,
+        caller: &Caller,
+        socket: u64,
+        at: u64,
+        length: u64,
+    ) -> Result<Option<Answer>, Errno> {
+        let socket = caller.socket(socket)?;
+        let peer = caller.peer(at, length)?;
+        if socket_domain(&socket)? != AddressFamily::UNIX {
+            if let Some(address) = peer.machine().filter(|_| !self.judge.may_reach_machines()) {
+                self.remember(Refused::Network { address: address.to_string() });
+                return Err(Errno::NETUNREACH);
+            }
+            // Where the network is closed nobody else is in it, whatever the kernel reads again.
+            return Ok(Some(Answer::Proceed));
         }
-        // The network that the kernel would look in has nobody else in it, whatever is read again.
-        Ok(Some(Answer::Proceed))
+        let (address, target) = match peer {
+            Peer::Path(path) => {
+                let start = caller.start(here(), &path)?;
+                let target = path::handle_of(caller, start.as_fd(), &path, true)?;
+                let real = real_path(target.as_fd())?;
+                if !self.judge.may_reach_socket(&real) {
+                    self.remember(Refused::Socket { path: real });
+                    return Err(Errno::ACCESS);
+                }
+                (SocketAddrUnix::new(path::by_number(&target))?, Some(target))
+            }
+            Peer::Name(name) => (SocketAddrUnix::new_abstract_name(&name)?, None),
+            Peer::Machine(_) | Peer::Other => return Err(Errno::INVAL),
+        };
+        self.check_waits(caller)?;
+        self.later(caller, move || {
+            let connected = connect(&socket, &address);
+            drop((socket, target));
+            connected.map(|()| Answer::Value(0))
+        })
     }
 }
 

@@ -1,6 +1,5 @@
 //! The command of one call: from what the call names to what became of it.
 
-use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
 use std::future::Future;
 use std::os::fd::OwnedFd;
@@ -22,7 +21,7 @@ use super::capture::{Became, Captured, Keep, Ordered};
 use super::kept::Kept;
 use super::spool::ToStore;
 use super::wire::{self, End, Refusal};
-use super::{Commands, Job, activate, environment, quoted};
+use super::{Commands, Job, Running, activate, environment, quoted};
 use crate::guard::Guard;
 use crate::resolve::Place;
 use crate::rules::PathGlobs;
@@ -206,8 +205,13 @@ impl Processes for Cleared {
             Ok(seat) => seat,
             Err(error) => return Box::pin(std::future::ready(Err(error))),
         };
+        // Nothing is waited for where the session is open, so it runs before there is a thread.
+        let at_once = commands.order_at_once(&caller.session, &job);
         let work = move || {
-            let result = follow(&commands, &caller, &job, keeps_cwd, above, &there, &progress);
+            let ordered = at_once.unwrap_or_else(|| commands.order(&caller.session, &job));
+            let result = ordered.and_then(|running| {
+                follow(&commands, &caller, &running, keeps_cwd, above, &there, &progress)
+            });
             // Whoever hears of the end may begin the next one.
             drop(seat);
             // Whoever stopped waiting wants nothing to know.
@@ -302,41 +306,28 @@ fn go_on(
     let mut spool = ToStore::above(caller, (0, 0));
     spool.begin();
     let stored = spool.path();
-    let begun = Cell::new(Some(begun));
-    let id = RefCell::new(String::new());
-    let result = commands.run(&caller.session, job, KEEP, &mut spool, &|_| {}, &|_| {
-        let ongoing = Ongoing {
-            id: String::new(),
-            command: command.clone(),
-            since: Instant::now(),
-            stored: stored.clone(),
-            ended: None,
-        };
-        let name = commands.goes_on(&caller.session, ongoing);
-        id.replace(name.clone());
-        if let Some(begun) = begun.take() {
-            let _ = begun.send(Ok(name));
-        }
-    });
-    let ended = match result {
-        Ok((captured, _)) => {
-            let lasted = captured.duration;
-            let exit = match captured.became {
-                Became::Ended { end: End::Code(code), .. } => Exit::Code(code),
-                Became::Ended { end: End::Signal(signal), .. } => Exit::Signal(signal),
-                Became::NotStarted(_, number) => not_started(number),
-                Became::Lost => Exit::Signal(9),
-            };
-            Some((exit, lasted))
-        }
+    let running = match commands.order(&caller.session, job) {
+        Ok(running) => running,
         Err(error) => {
-            if let Some(begun) = begun.take() {
-                let _ = begun.send(Err(error));
-            }
-            None
+            let _ = begun.send(Err(error));
+            return;
         }
     };
-    commands.ended(&caller.session, &id.borrow(), ended);
+    let since = Instant::now();
+    let ongoing = Ongoing { id: String::new(), command, since, stored, ended: None };
+    let id = commands.goes_on(&caller.session, ongoing);
+    let _ = begun.send(Ok(id.clone()));
+    let followed = commands.follow(&running, KEEP, &mut spool, &|_| {});
+    let ended = followed.ok().map(|(captured, _)| {
+        let exit = match captured.became {
+            Became::Ended { end: End::Code(code), .. } => Exit::Code(code),
+            Became::Ended { end: End::Signal(signal), .. } => Exit::Signal(signal),
+            Became::NotStarted(_, number) => not_started(number),
+            Became::Lost => Exit::Signal(9),
+        };
+        (exit, captured.duration)
+    });
+    commands.ended(&caller.session, &id, ended);
 }
 
 impl Ongoing {
@@ -402,21 +393,16 @@ impl Drop for KillOnDrop {
 fn follow(
     commands: &Commands,
     caller: &Caller,
-    job: &Job,
+    running: &Running,
     keeps_cwd: bool,
     above: (u64, u64),
     stop: &Stop,
     progress: &sinew_tool::Progress,
 ) -> Result<Finished, ToolError> {
     let mut spool = ToStore::above(caller, above);
-    let captured = commands.run(
-        &caller.session,
-        job,
-        KEEP,
-        &mut spool,
-        &|n| progress.report(n, "bytes of output"),
-        &|ordered| stop.began(ordered),
-    );
+    stop.began(&running.ordered);
+    let told = |n| progress.report(n, "bytes of output");
+    let captured = commands.follow(running, KEEP, &mut spool, &told);
     stop.ended();
     let (captured, contained) = captured?;
     let whole = Whole { stored: spool.path(), n_lines: spool.n_lines };
@@ -505,6 +491,12 @@ fn told(refused: wire::Refused) -> Refused {
             grant: format!("--root {}", path.parent().unwrap_or(&path).display()),
             what: path.display().to_string(),
             why: String::from("it lies outside the roots"),
+        },
+        wire::Refused::Socket { path } => Refused {
+            deed: "reach",
+            grant: format!("--root {}", path.parent().unwrap_or(&path).display()),
+            what: path.display().to_string(),
+            why: String::from("behind this socket is a program outside the sandbox"),
         },
         wire::Refused::Network { address } => Refused {
             deed: "reach",

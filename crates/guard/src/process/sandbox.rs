@@ -78,7 +78,8 @@ impl Sandbox {
                 sandbox.group = sandbox.or_missing(Group::of_session());
                 sandbox.ruleset = Some(ruleset::beneath_the_system(policy)?);
                 sandbox.filter = Some(filter::closed(policy.network, filter::Sockets::Closed)?);
-                sandbox.watch(policy, false);
+                // Without a network there are no sockets but pairs.
+                sandbox.watch(policy, policy.network);
             }
             Rung::Bubblewrap => {
                 sandbox.bound_by_user();
@@ -118,7 +119,7 @@ impl Sandbox {
         self.ruleset = self.or_missing(ruleset::within_namespaces(policy));
         let filter = filter::closed(policy.network, filter::Sockets::Open);
         self.filter = self.or_missing(filter);
-        self.watch(policy, !policy.network);
+        self.watch(policy, true);
     }
 
     /// Has calls that change something by its name handed to the keeper, where the kernel can do that.

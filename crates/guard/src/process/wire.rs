@@ -99,6 +99,8 @@ pub(super) enum Refused {
     Denied { path: PathBuf, why: String },
     /// To change something outside the roots.
     Outside { path: PathBuf },
+    /// To reach a program of the machine by its socket.
+    Socket { path: PathBuf },
     /// To reach another machine.
     Network { address: String },
 }

@@ -20,6 +20,7 @@ const CASES: &[(&str, Case)] = &[
     ("a program gets its arguments as they are", argv),
     ("input is given and ends", input),
     ("a program that the system does not start is told", not_started),
+    ("sockets of its own are reached", sockets),
     ("a virtual environment comes first", venv),
     ("a command starts where the last one ended", keeps_its_place),
     ("a long output is stored whole", stored),
@@ -56,6 +57,23 @@ fn shell(text: &str) -> CommandLine {
 
 fn program(argv: &[&str]) -> CommandLine {
     CommandLine::Argv(argv.iter().map(|&arg| arg.to_owned()).collect())
+}
+
+fn sockets(place: &Place) -> Result<(), Failed> {
+    const TALK: &str = r#"perl -MSocket -e '
+        for $at ("own", "/tmp/own$$", "\0own$$") {
+            $to = $at =~ /^\0/ ? pack("S a*", AF_UNIX, $at) : sockaddr_un($at);
+            socket(L, PF_UNIX, SOCK_STREAM, 0) and bind(L, $to) and listen(L, 9) or die "listen $!";
+            socket(C, PF_UNIX, SOCK_STREAM, 0) and connect(C, $to) or die "connect $!";
+            accept(S, L); syswrite S, "heard\n"; print scalar <C>; unlink $at;
+        }
+        socket(C, PF_UNIX, SOCK_STREAM, 0); connect(C, sockaddr_un("none")) or print 0 + $!, "\n";
+        connect(STDIN, sockaddr_un("none")) or print 0 + $!, "\n"'"#;
+    let done = place.sh(TALK);
+    let no_sockets = done.contained.rung == "landlock";
+    let output = String::from_utf8_lossy(&done.merged.head).into_owned();
+    let expected = format!("{}2\n88\n", "heard\n".repeat(3));
+    that(no_sockets || output == expected, || output.clone())
 }
 
 fn venv(place: &Place) -> Result<(), Failed> {

@@ -183,6 +183,11 @@ const PROBES: &[Probe] = &[
         r#"perl -MSocket -e 'socket(S, PF_UNIX, SOCK_STREAM, 0) or exit; connect(S, sockaddr_un("{top}/socket")) and print "REACHED"'"#,
     ),
     probe(
+        "reach a socket that came later",
+        Landlock,
+        r#"perl -MSocket -e 'socket(S, PF_UNIX, SOCK_STREAM, 0) or exit; connect(S, sockaddr_un("{top}/later")) and print "REACHED"'"#,
+    ),
+    probe(
         "reach a socket without a path",
         Landlock,
         r#"perl -MSocket -e 'socket(S, PF_UNIX, SOCK_STREAM, 0) or exit; connect(S, pack("S a*", AF_UNIX, "\0{abstract}")) and print "REACHED"'"#,
@@ -329,6 +334,9 @@ fn reached(probe: &Probe, helper: &Helper, rung: Rung) -> Result<bool, Failed> {
     let place = Place::judging_reads(helper, rung);
     let outside = Outside::new(&place)?;
     let text = outside.fill(probe.text, &place);
+    // What was there when the session began is hidden; this came later.
+    place.sh("true");
+    let _later = UnixListener::bind(place.top().join("later"))?;
     let done = place.run(&text, Duration::from_secs(10)).map_err(|error| format!("{error:?}"))?;
     let output = String::from_utf8_lossy(&done.merged.head).into_owned();
     Ok(output.contains("REACHED") || (output.contains("SENT") && outside.got_datagram()))

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
 use crate::spawn::Call;
 
@@ -124,26 +125,71 @@ impl Caller {
         }
     }
 
-    /// Reads the address of a machine; `None` where it is of another kind.
-    pub(super) fn address(&self, at: u64, length: u64) -> Result<Option<SocketAddr>, Errno> {
-        let mut bytes = [0_u8; 28];
-        let n = usize::try_from(length).unwrap_or(usize::MAX).min(bytes.len());
+    /// Returns one of its sockets.
+    pub(super) fn socket(&self, number: u64) -> Result<OwnedFd, Errno> {
+        let number = i32::try_from(number).map_err(|_| Errno::BADF)?;
+        let process = i32::try_from(self.process()?).ok().and_then(Pid::from_raw);
+        let process = pidfd_open(process.ok_or(Errno::SRCH)?, PidfdFlags::empty())?;
+        pidfd_getfd(process, number, PidfdGetfdFlags::empty())
+    }
+
+    /// Reads whom a socket is to be connected to.
+    pub(super) fn peer(&self, at: u64, length: u64) -> Result<Peer, Errno> {
+        let mut bytes = [0_u8; MAX_ADDRESS];
+        let n = usize::try_from(length).ok().filter(|n| *n <= MAX_ADDRESS).ok_or(Errno::INVAL)?;
         let read = bytes.get_mut(..n).unwrap_or_default();
         self.memory()?.read_exact_at(read, at).map_err(|_| Errno::FAULT)?;
-        let [f0, f1, p0, p1, rest @ ..] = bytes;
-        let port = u16::from_be_bytes([p0, p1]);
-        let family = i32::from(u16::from_ne_bytes([f0, f1]));
-        Ok(match (family, n) {
-            (libc::AF_INET, 8..) => {
-                let [a, b, c, d, ..] = rest;
-                Some(SocketAddr::from((Ipv4Addr::new(a, b, c, d), port)))
+        Ok(Peer::of(bytes.get(..n).unwrap_or_default()))
+    }
+}
+
+/// The longest address that the kernel takes.
+const MAX_ADDRESS: usize = 128;
+
+/// Whom a socket is to be connected to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Peer {
+    /// A port of a machine.
+    Machine(SocketAddr),
+    /// A socket of this machine, by path.
+    Path(PathBuf),
+    /// One without a path.
+    Name(Vec<u8>),
+    Other,
+}
+
+impl Peer {
+    /// Reads an address in the form of the kernel.
+    fn of(bytes: &[u8]) -> Self {
+        let [f0, f1, rest @ ..] = bytes else { return Self::Other };
+        match (i32::from(u16::from_ne_bytes([*f0, *f1])), rest) {
+            (libc::AF_INET, [p0, p1, a, b, c, d, ..]) => {
+                let ip = Ipv4Addr::new(*a, *b, *c, *d);
+                Self::Machine(SocketAddr::from((ip, u16::from_be_bytes([*p0, *p1]))))
             }
-            (libc::AF_INET6, 24..) => {
-                let ip = rest.get(4..20).and_then(|ip| <[u8; 16]>::try_from(ip).ok());
-                ip.map(|ip| SocketAddr::from((Ipv6Addr::from(ip), port)))
+            (libc::AF_INET6, [p0, p1, _, _, _, _, rest @ ..]) => {
+                let ip = rest.get(..16).and_then(|ip| <[u8; 16]>::try_from(ip).ok());
+                let port = u16::from_be_bytes([*p0, *p1]);
+                ip.map_or(Self::Other, |ip| {
+                    Self::Machine(SocketAddr::from((Ipv6Addr::from(ip), port)))
+                })
             }
-            _ => None,
-        })
+            (libc::AF_UNIX, [0, name @ ..]) => Self::Name(name.to_vec()),
+            (libc::AF_UNIX, [path @ ..]) if !path.is_empty() => {
+                let path = path.split(|byte| *byte == 0).next().unwrap_or_default();
+                Self::Path(PathBuf::from(OsString::from_vec(path.to_vec())))
+            }
+            _ => Self::Other,
+        }
+    }
+
+    /// Returns the address of another machine, if it is one.
+    pub(super) fn machine(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Machine(address) => Some(*address)
+                .filter(|at| !at.ip().to_canonical().is_loopback() && !at.ip().is_unspecified()),
+            Self::Path(_) | Self::Name(_) | Self::Other => None,
+        }
     }
 }
 
