@@ -21,6 +21,8 @@ pub(crate) struct CommandRules {
     pub(crate) globs: PathGlobs,
     /// Whether commands may reach the network.
     pub(crate) network: bool,
+    /// Whether commands see the files of the machine as they are.
+    pub(crate) in_view_of_machine: bool,
     /// Places beside the roots that are the session's own.
     pub(crate) own: Vec<PathBuf>,
 }
@@ -55,10 +57,16 @@ impl CommandJudge {
         self.rules.network
     }
 
-    /// Returns whether a command may talk to whoever listens at a socket: in the roots, and in places that
-    /// are the session's own.
-    pub(crate) fn may_reach_socket(&self, real: &Path) -> bool {
+    /// Returns whether something lies in the roots or in places that are the session's own: a command may
+    /// talk to whoever listens there.
+    pub(crate) fn is_its_own(&self, real: &Path) -> bool {
         self.is_beneath_a_root(real) || self.rules.own.iter().any(|own| real.starts_with(own))
+    }
+
+    /// Returns whether a command may change the mode of a file. Where it has no view of its own, the
+    /// kernel would let it change those of every file of its user.
+    pub(crate) fn may_set_attributes(&self, real: &Path) -> bool {
+        !self.rules.in_view_of_machine || self.is_its_own(real)
     }
 
     pub(crate) fn is_beneath_a_root(&self, real: &Path) -> bool {
@@ -97,14 +105,18 @@ impl CommandJudge {
         leads_to_protected(&self.names(real)?, &self.rules.unprotected)
     }
 
-    /// Returns whether a directory may not move as a whole, because names in it were not judged, or
-    /// would be judged otherwise, where it goes.
+    /// Returns whether something may not move as a whole: names in it would be judged otherwise, or not be
+    /// judged at all, where it goes.
     pub(crate) fn must_be_copied(&self, from: &Path, to: &Path) -> bool {
-        let Some(new) = self.names(to) else { return self.leads_to(from).is_some() };
-        let comes_in = self.names(from).is_none_or(|old| old.is_filled_by_tools());
-        (comes_in && !new.is_filled_by_tools())
+        let is_judged = |real| self.names(real).is_some_and(|names| !names.is_filled_by_tools());
+        is_judged(from) != is_judged(to)
             || self.leads_to(from).is_some()
             || self.leads_to(to).is_some()
+    }
+
+    /// Returns whether a directory may not move as a whole, because path globs name what lies beneath.
+    pub(crate) fn globs_tell_apart(&self, from: &Path, to: &Path) -> bool {
+        self.judges_reads() && [from, to].iter().any(|dir| self.paths.tell_apart_beneath(dir))
     }
 
     /// Returns the names of a path from the name of its root on.

@@ -256,6 +256,16 @@ impl Commands {
             let own = self.venv(cwd).map(|venv| venv.join("bin").join(name));
             own.into_iter().chain(self.named(name)).collect()
         };
+        self.program_of(places, name, argument)
+    }
+
+    /// Returns the first of these places that is a program.
+    fn program_of(
+        &self,
+        places: Vec<PathBuf>,
+        name: &str,
+        argument: &str,
+    ) -> Result<PathBuf, ToolError> {
         if let Some(found) = places.iter().find(|path| is_program(path)) {
             return Ok(found.clone());
         }
@@ -291,7 +301,8 @@ impl Commands {
                 return Err(not_this(Kind::PolicyDenied, argument, problem, name).hint(hint));
             }
         }
-        self.program(bare, cwd, argument)
+        // What the list means is not for the project to say.
+        self.program_of(self.named(bare), bare, argument)
     }
 
     /// Returns the virtual environment that holds for a directory.
@@ -511,6 +522,7 @@ impl Commands {
                 unprotected: settings.unprotected.clone(),
                 globs: globs.clone(),
                 network: settings.network,
+                in_view_of_machine: rung <= Rung::Landlock,
                 own: match rung {
                     Rung::Namespaces | Rung::Bubblewrap => {
                         ["/tmp", "/var/tmp", "/run", "/dev/shm"].map(PathBuf::from).to_vec()

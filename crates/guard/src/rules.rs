@@ -142,6 +142,12 @@ impl PathRules {
         }
     }
 
+    /// Returns whether the globs may say of something beneath a directory what they do not say of the same
+    /// beneath another.
+    pub(crate) fn tell_apart_beneath(&self, dir: &Path) -> bool {
+        self.allow.is_some() || self.deny.as_ref().is_some_and(|deny| deny.may_lie_beneath(dir))
+    }
+
     fn check_denied(&self, real: &Path) -> Result<(), FileError> {
         if self.closed.iter().any(|closed| real.starts_with(closed)) {
             return Err(FileError::Denied(String::from(
@@ -344,6 +350,9 @@ const PROTECTED: &[&str] = &[
 /// lies there.
 const GIT: &str = ".git/";
 
+/// What else in git's own directory leads to programs that git runs.
+const OF_GIT_FOR_COMMANDS: [&str; 3] = [".git/config.worktree", ".git/commondir", ".git/gitdir"];
+
 /// Directories that tools fill with other people's files: names in them are nobody's settings.
 const FILLED_BY_TOOLS: &[&str] = &[
     "node_modules",
@@ -420,10 +429,8 @@ pub(crate) fn protected_from_commands(names: &Names, granted: &[String]) -> Opti
             is_part && names.n_above <= git && rest.iter().skip(1).any(|name| name == end)
         })
     };
-    [".git/hooks/", ".git/config", ".git/config.worktree"]
-        .into_iter()
-        .filter(|rule| !is_granted(rule, granted))
-        .find(of_part)
+    let of_git = [".git/hooks/", ".git/config"].into_iter().chain(OF_GIT_FOR_COMMANDS);
+    of_git.filter(|rule| !is_granted(rule, granted)).find(of_part)
 }
 
 /// Returns the protected name whose directory a real path would be: whoever puts a link or another file
@@ -441,7 +448,7 @@ pub(crate) fn leads_to_protected(names: &Names, granted: &[String]) -> Option<&'
 
 /// Returns the names that commands may not change.
 fn for_commands(granted: &[String]) -> impl Iterator<Item = &'static str> + '_ {
-    let own = [".sinew/", ".git/config.worktree"];
+    let own = [".sinew/"].into_iter().chain(OF_GIT_FOR_COMMANDS);
     let all = PROTECTED.iter().copied().filter(|rule| *rule != GIT).chain(own);
     all.filter(|rule| !is_granted(rule, granted))
 }

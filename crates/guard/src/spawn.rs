@@ -303,6 +303,15 @@ pub(crate) fn restrict(ruleset: BorrowedFd<'_>) -> io::Result<()> {
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Gives this thread a working directory and a file mode mask of its own.
+pub(crate) fn keep_apart() -> io::Result<()> {
+    // SAFETY: takes a number, and changes what this thread alone has from then on.
+    if unsafe { libc::unshare(libc::CLONE_FS) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
 /// The system calls that the processes of a command hand over instead of making them.
 #[derive(Debug)]
 pub(crate) struct Calls(OwnedFd);

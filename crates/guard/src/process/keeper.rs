@@ -10,6 +10,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -17,7 +18,7 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
 use rustix::process::{Pid, Signal, WaitOptions, fchdir, kill_process_group, wait};
 
 use super::group::CommandGroup;
-use super::porter::Porter;
+use super::porter;
 use super::sandbox::Sandbox;
 use super::tree;
 use super::wire::{self, Command, End, Order, Refusal, Report};
@@ -32,8 +33,9 @@ const GONE: Duration = Duration::from_secs(2);
 /// once the order is there.
 pub(super) fn keep_next(session: OwnedFd, waiting: OwnedFd, sandbox: &Sandbox) {
     let group = sandbox.command_group();
+    let turn = sandbox.turn();
     let prepared = sandbox.prepare_keeper().and_then(|()| sandbox.restrict_keeper());
-    let prepared = prepared.map(|()| group);
+    let prepared = prepared.map(|()| (group, turn));
     let received = wire::receive::<Order>(&session);
     drop((session, waiting));
     let Ok(Some((order, handles))) = received else { return };
@@ -43,29 +45,32 @@ pub(super) fn keep_next(session: OwnedFd, waiting: OwnedFd, sandbox: &Sandbox) {
 }
 
 fn keep(
-    prepared: io::Result<Option<CommandGroup>>,
+    prepared: io::Result<(Option<CommandGroup>, Option<OwnedFd>)>,
     order: &Order,
     line: &OwnedFd,
     stdio: [OwnedFd; 3],
     sandbox: &Sandbox,
 ) {
-    let (prepared, group) = match prepared {
-        Ok(group) => (Ok(()), group),
-        Err(error) => (Err(error), None),
+    let (prepared, group, turn) = match prepared {
+        Ok((group, turn)) => (Ok(()), group, turn),
+        Err(error) => (Err(error), None, None),
     };
     let started = begin(prepared, order, &stdio, sandbox, group.as_ref());
     // From here on the streams end when the command and its children have closed them.
     drop(stdio);
     let report = match started {
         Ok(mut child) => {
-            let calls = child.calls.take().zip(sandbox.judge());
-            let porter = calls.map(|(calls, judge)| Porter::new(calls, judge));
-            let grace = Duration::from_millis(order.grace_ms);
-            let group = group.as_ref();
+            let judge = sandbox.judge();
+            let refused = child
+                .calls
+                .take()
+                .zip(judge)
+                .map(|(calls, judge)| porter::begin(calls, Arc::clone(judge), turn));
+            let (grace, group) = (Duration::from_millis(order.grace_ms), group.as_ref());
             // Where nobody listens any more the first look at the line says so.
-            let (end, porter) = Watch { line, child, grace, porter, group }.until_the_end();
+            let end = Watch { line, child, grace, group }.until_the_end();
             let n_left = end_the_rest(group);
-            let refused = porter.map(Porter::into_refused).unwrap_or_default();
+            let refused = refused.map(|refused| refused.all()).unwrap_or_default();
             Report::Ended { end, n_left, cwd: where_it_was(), refused }
         }
         Err((refusal, error)) => Report::Failed(refusal, error.raw_os_error().unwrap_or(0)),
@@ -127,45 +132,21 @@ struct Watch<'a> {
     line: &'a OwnedFd,
     child: Child,
     grace: Duration,
-    /// What carries out calls for it, while there is somebody who makes them.
-    porter: Option<Porter<'a>>,
     group: Option<&'a CommandGroup>,
 }
 
-/// What a watch was woken for.
-#[derive(Debug, Default, Clone, Copy)]
-struct Woken {
-    ended: bool,
-    told: bool,
-    called: bool,
-    /// Nobody is left who could call.
-    hung_up: bool,
-}
-
-impl<'a> Watch<'a> {
+impl Watch<'_> {
     /// Waits for the command to end, and ends it when it is told to.
-    fn until_the_end(mut self) -> (End, Option<Porter<'a>>) {
+    fn until_the_end(&self) -> End {
         let mut kill_at: Option<Instant> = None;
         let mut listening = true;
-        let mut calling = self.porter.is_some();
         loop {
             let wait = kill_at.map_or(REAP, |at| at.saturating_duration_since(Instant::now()));
-            let woken = self.sleep(wait, listening, calling);
-            if woken.called
-                && let Some(porter) = &mut self.porter
-                && porter.serve().is_err()
-            {
-                calling = false;
-            }
-            calling &= !woken.hung_up;
-            // Calls come by the thousand, and nothing else has to be looked at for them.
-            if woken.called && !woken.ended && !woken.told && kill_at.is_none() {
-                continue;
-            }
+            let told = self.sleep(wait, listening);
             if let Some(end) = self.reap() {
-                return (end, self.porter);
+                return end;
             }
-            if woken.told {
+            if told {
                 match wire::receive::<Command>(self.line) {
                     Ok(Some((Command::Stop, _))) => {
                         ask_all_to_end();
@@ -184,28 +165,17 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Sleeps until the command ends or calls, the line has something to say, or the time is over.
-    fn sleep(&self, time: Duration, listening: bool, calling: bool) -> Woken {
-        let mut watched = vec![PollFd::new(&self.child.handle, PollFlags::IN)];
-        let line = listening.then(|| PollFd::new(self.line, PollFlags::IN));
-        let porter = self.porter.as_ref().filter(|_| calling);
-        let calls = porter.map(|porter| PollFd::new(porter, PollFlags::IN));
-        watched.extend(line.into_iter().chain(calls));
+    /// Sleeps until the command ends, the line has something to say, or the time is over; returns
+    /// whether the line has.
+    fn sleep(&self, time: Duration, listening: bool) -> bool {
+        let line = if listening { PollFlags::IN } else { PollFlags::empty() };
+        let mut watched =
+            [PollFd::new(&self.child.handle, PollFlags::IN), PollFd::new(self.line, line)];
+        let n = if listening { 2 } else { 1 };
         let time = Timespec::try_from(time).ok();
-        if poll(&mut watched, time.as_ref()).is_err() {
-            return Woken::default();
-        }
-        let mut events = watched.iter().map(PollFd::revents);
-        let mut next =
-            |there: bool| there.then(|| events.next()).flatten().unwrap_or(PollFlags::empty());
-        let (ended, told, calls) = (next(true), next(listening), next(porter.is_some()));
-        let called = calls.contains(PollFlags::IN);
-        Woken {
-            ended: !ended.is_empty(),
-            told: !told.is_empty(),
-            called,
-            hung_up: !calls.is_empty() && !called,
-        }
+        let _ = poll(watched.get_mut(..n).unwrap_or_default(), time.as_ref());
+        let [_, line] = watched;
+        listening && !line.revents().is_empty()
     }
 
     /// Waits for all that ended, also orphans that fell to this process; returns how the command

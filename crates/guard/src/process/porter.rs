@@ -15,15 +15,16 @@ mod caller;
 mod path;
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, fstat, ftruncate, linkat, mkdirat, mknodat,
-    openat, renameat_with, symlinkat, unlinkat,
+    AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, RenameFlags, chmod, flock, fstat,
+    ftruncate, linkat, mkdirat, mknodat, openat, renameat_with, symlinkat, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_domain;
@@ -32,7 +33,7 @@ use rustix::process::umask;
 
 use super::wire::Refused;
 use crate::command_rules::{CommandJudge, Forbidden};
-use crate::spawn::{Answer, Call, Calls};
+use crate::spawn::{self, Answer, Call, Calls};
 use caller::{Caller, Peer};
 use path::{Place, kind_of, look, real_path};
 
@@ -43,24 +44,74 @@ const MAX_WAITING: usize = 64;
 /// The most links that one path may follow, as the kernel has it.
 const MAX_LINKS: usize = 40;
 
+/// What was refused to a command so far.
+#[derive(Debug, Clone, Default)]
+pub(super) struct AllRefused(Arc<Mutex<Vec<Refused>>>);
+
+impl AllRefused {
+    fn add(&self, refused: Refused) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() < MAX_REFUSED && !all.contains(&refused) {
+            all.push(refused);
+        }
+    }
+
+    /// Returns it.
+    pub(super) fn all(&self) -> Vec<Refused> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Begins to carry out the calls of a command, on a thread of its own: a call may take long, and whoever
+/// watches the command must not wait for it. Without a thread every call fails.
+pub(super) fn begin(calls: Calls, judge: Arc<CommandJudge>, turn: Option<OwnedFd>) -> AllRefused {
+    let refused = AllRefused::default();
+    let porter = Porter { calls, judge, turn, refused: refused.clone(), waiting: Arc::default() };
+    let work = move || {
+        // The keeper shares both with its command.
+        if spawn::keep_apart().is_ok() {
+            porter.work();
+        }
+    };
+    let _ = thread::Builder::new().name(String::from("porter")).spawn(work);
+    refused
+}
+
 /// What carries out the calls of one command.
-pub(super) struct Porter<'a> {
+struct Porter {
     calls: Calls,
-    judge: &'a CommandJudge,
-    refused: Vec<Refused>,
+    judge: Arc<CommandJudge>,
+    turn: Option<OwnedFd>,
+    refused: AllRefused,
     waiting: Arc<AtomicUsize>,
 }
 
-impl<'a> Porter<'a> {
-    pub(super) fn new(calls: Calls, judge: &'a CommandJudge) -> Self {
-        calls.quicken();
-        Self { calls, judge, refused: Vec::new(), waiting: Arc::default() }
+impl Porter {
+    /// Answers calls until nobody is left who could make one.
+    fn work(self) {
+        self.calls.quicken();
+        loop {
+            let mut watched = [PollFd::new(&self.calls, PollFlags::IN)];
+            match poll(&mut watched, None) {
+                Ok(_) => {}
+                Err(Errno::INTR) => continue,
+                Err(_) => return,
+            }
+            let [calls] = watched;
+            if !calls.revents().contains(PollFlags::IN) || self.serve().is_err() {
+                return;
+            }
+        }
     }
 
     /// Answers the next call.
-    pub(super) fn serve(&mut self) -> io::Result<()> {
+    fn serve(&self) -> io::Result<()> {
         let Some(call) = self.calls.next()? else { return Ok(()) };
-        match self.carry_out(&call) {
+        let answer = match self.take_turn(&call) {
+            Ok(_turn) => self.carry_out(&call),
+            Err(errno) => Err(errno),
+        };
+        match answer {
             // Another thread answers it.
             Ok(None) => {}
             Ok(Some(answer)) => self.calls.answer(&call, Ok(answer)),
@@ -69,13 +120,18 @@ impl<'a> Porter<'a> {
         Ok(())
     }
 
-    /// Returns what was refused.
-    pub(super) fn into_refused(self) -> Vec<Refused> {
-        self.refused
+    /// Takes the turn of this keeper among those of the session: what one judges no other changes
+    /// meanwhile.
+    fn take_turn(&self, call: &Call) -> Result<Option<Turn<'_>>, Errno> {
+        let Some(turn) = self.turn.as_ref().filter(|_| call.number != libc::SYS_connect) else {
+            return Ok(None);
+        };
+        rustix::io::retry_on_intr(|| flock(turn, FlockOperation::LockExclusive))?;
+        Ok(Some(Turn(turn)))
     }
 
     /// Does what a call asks. `None` says that the answer follows.
-    fn carry_out(&mut self, call: &Call) -> Result<Option<Answer>, Errno> {
+    fn carry_out(&self, call: &Call) -> Result<Option<Answer>, Errno> {
         let caller = Caller::of(call);
         let [a, b, c, d, e, _] = call.args;
         let here = here();
@@ -91,8 +147,13 @@ impl<'a> Porter<'a> {
             libc::SYS_unlinkat => self.unlink(&caller, (a, b), at_flags(c)),
             libc::SYS_renameat2 => self.rename(&caller, (a, b), (c, d), e),
             libc::SYS_truncate => self.truncate(&caller, a, b),
-            libc::SYS_connect => self.connect(&caller, a, b, c),
+            libc::SYS_fchmod => self.set_mode(caller.handle(a)?, mode_of(b)),
+            libc::SYS_fchmodat => self.set_mode_at(&caller, (a, b), c, AtFlags::empty()),
+            libc::SYS_fchmodat2 => self.set_mode_at(&caller, (a, b), c, at_flags(d)),
             #[cfg(target_arch = "x86_64")]
+            libc::SYS_chmod => self.set_mode_at(&caller, (here, a), b, AtFlags::empty()),
+            libc::SYS_bind => self.bind(&caller, b, c),
+            libc::SYS_connect => self.connect(&caller, a, b, c),
             libc::SYS_renameat => self.rename(&caller, (a, b), (c, d), 0),
             #[cfg(target_arch = "x86_64")]
             libc::SYS_open => self.open(&caller, here, a, flags_of(b), c),
@@ -136,12 +197,12 @@ impl<'a> Porter<'a> {
     }
 
     /// Judges a change of a name.
-    fn may_change(&mut self, real: &Path) -> Result<(), Errno> {
+    fn may_change(&self, real: &Path) -> Result<(), Errno> {
         self.judge.change(real).map_err(|forbidden| self.refuse(real, forbidden))
     }
 
-    fn refuse(&mut self, real: &Path, forbidden: Forbidden) -> Errno {
-        self.remember(match forbidden {
+    fn refuse(&self, real: &Path, forbidden: Forbidden) -> Errno {
+        self.refused.add(match forbidden {
             Forbidden::Protected(name) => {
                 Refused::Protected { path: real.to_owned(), name: name.to_owned() }
             }
@@ -150,23 +211,18 @@ impl<'a> Porter<'a> {
         Errno::ACCESS
     }
 
-    fn remember(&mut self, refused: Refused) {
-        if self.refused.len() < MAX_REFUSED && !self.refused.contains(&refused) {
-            self.refused.push(refused);
-        }
-    }
-
     /// Remembers a change that the view of the file system did not allow, and passes its error on.
-    fn refused_by_the_system(&mut self, real: &Path, errno: Errno) -> Errno {
+    fn refused_by_the_system(&self, real: &Path, errno: Errno) -> Errno {
         let closed = matches!(errno, Errno::ROFS | Errno::ACCESS | Errno::PERM);
-        if closed && !self.judge.is_beneath_a_root(real) {
-            self.remember(Refused::Outside { path: real.to_owned() });
+        let of_system = ["/proc", "/sys", "/dev"].iter().any(|place| real.starts_with(place));
+        if closed && !of_system && !self.judge.is_beneath_a_root(real) {
+            self.refused.add(Refused::Outside { path: real.to_owned() });
         }
         errno
     }
 
     fn open(
-        &mut self,
+        &self,
         caller: &Caller,
         dir: u64,
         path: u64,
@@ -211,7 +267,7 @@ impl<'a> Porter<'a> {
 
     /// Opens a name that is no link, or is not to be followed.
     fn open_at(
-        &mut self,
+        &self,
         caller: &Caller,
         place: &Place,
         found: Result<OwnedFd, Errno>,
@@ -243,12 +299,12 @@ impl<'a> Porter<'a> {
         if creates || unnamed {
             umask(caller.umask()?);
         }
-        let mode = mode_of(mode);
+        let mode = mode_of(mode) - SETS_RIGHTS;
         match kind {
             Some(FileType::Fifo) if !flags.contains(OFlags::NONBLOCK) => {
                 let place = place.try_clone()?;
-                self.later(caller, move || {
-                    let handle = place.open(safe, Mode::empty())?;
+                self.later(caller, move |waits| {
+                    let handle = place.open_pipe(safe, waits)?;
                     Ok(Answer::Handle(handle, closed_on_exec))
                 })
             }
@@ -256,16 +312,23 @@ impl<'a> Porter<'a> {
                 let handle = openat(CWD, caller.terminal()?, safe, Mode::empty())?;
                 Ok(Some(Answer::Handle(handle, closed_on_exec)))
             }
-            _ => {
-                let handle = place
-                    .open(safe, mode)
-                    .map_err(|errno| self.refused_unless_read(&real, errno, writes || creates))?;
-                Ok(Some(Answer::Handle(handle, closed_on_exec)))
-            }
+            _ => match place.open_now(safe, mode) {
+                Ok(handle) => Ok(Some(Answer::Handle(handle, closed_on_exec))),
+                // Somebody holds a lease, and has time to give it back.
+                Err(Errno::AGAIN) if !flags.contains(OFlags::NONBLOCK) => {
+                    let place = place.try_clone()?;
+                    self.later(caller, move |_| {
+                        let there = OFlags::CREATE | OFlags::EXCL;
+                        let handle = place.open(safe - there, Mode::empty())?;
+                        Ok(Answer::Handle(handle, closed_on_exec))
+                    })
+                }
+                Err(errno) => Err(self.refused_unless_read(&real, errno, writes || creates)),
+            },
         }
     }
 
-    fn refused_unless_read(&mut self, real: &Path, errno: Errno, changes: bool) -> Errno {
+    fn refused_unless_read(&self, real: &Path, errno: Errno, changes: bool) -> Errno {
         if changes { self.refused_by_the_system(real, errno) } else { errno }
     }
 
@@ -273,7 +336,7 @@ impl<'a> Porter<'a> {
     fn later(
         &self,
         caller: &Caller,
-        work: impl FnOnce() -> Result<Answer, Errno> + Send + 'static,
+        work: impl FnOnce(&dyn Fn() -> bool) -> Result<Answer, Errno> + Send + 'static,
     ) -> Result<Option<Answer>, Errno> {
         let waiting = Arc::clone(&self.waiting);
         if MAX_WAITING <= waiting.fetch_add(1, Ordering::Relaxed) {
@@ -283,19 +346,14 @@ impl<'a> Porter<'a> {
         let calls = self.calls.try_clone().map_err(|_| Errno::NFILE)?;
         let call = caller.call;
         let answer = move || {
-            calls.answer(&call, work());
+            calls.answer(&call, work(&|| calls.waits(&call)));
             waiting.fetch_sub(1, Ordering::Relaxed);
         };
         thread::Builder::new().stack_size(64 << 10).spawn(answer).map_err(|_| Errno::AGAIN)?;
         Ok(None)
     }
 
-    fn make(
-        &mut self,
-        caller: &Caller,
-        at: (u64, u64),
-        what: Make,
-    ) -> Result<Option<Answer>, Errno> {
+    fn make(&self, caller: &Caller, at: (u64, u64), what: Make) -> Result<Option<Answer>, Errno> {
         let place = self.place(caller, at)?;
         let real = place.real()?;
         // What is there already cannot be made: programs rely on being told so.
@@ -306,9 +364,11 @@ impl<'a> Porter<'a> {
         let made = match what {
             Make::Directory(mode) => {
                 umask(caller.umask()?);
+                let mode = mode - SETS_RIGHTS;
                 mkdirat(&place.dir, &*place.name, mode)
             }
             Make::Node(mode, device) => {
+                let mode = mode - SETS_RIGHTS;
                 self.may_be_named(&real, false)?;
                 umask(caller.umask()?);
                 let kind = FileType::from_raw_mode(mode.as_raw_mode());
@@ -324,12 +384,12 @@ impl<'a> Porter<'a> {
     }
 
     /// Judges the name of what is no directory.
-    fn may_be_named(&mut self, real: &Path, is_link: bool) -> Result<(), Errno> {
+    fn may_be_named(&self, real: &Path, is_link: bool) -> Result<(), Errno> {
         self.judge.name(real, is_link).map_err(|forbidden| self.refuse(real, forbidden))
     }
 
     fn link(
-        &mut self,
+        &self,
         caller: &Caller,
         (old_dir, old): (u64, u64),
         new: (u64, u64),
@@ -363,7 +423,7 @@ impl<'a> Porter<'a> {
     }
 
     fn unlink(
-        &mut self,
+        &self,
         caller: &Caller,
         at: (u64, u64),
         flags: AtFlags,
@@ -377,7 +437,7 @@ impl<'a> Porter<'a> {
     }
 
     fn rename(
-        &mut self,
+        &self,
         caller: &Caller,
         from: (u64, u64),
         to: (u64, u64),
@@ -401,11 +461,13 @@ impl<'a> Porter<'a> {
                 self.may_be_named(goes_to, kind == FileType::Symlink)?;
             }
         }
-        // A directory that moves takes along what was never judged where it goes. Whoever is told that
-        // the places lie on two file systems copies instead, one name after the other.
-        let judge = self.judge;
-        if (is_dir && judge.must_be_copied(&old_real, &new_real))
-            || (takes_dir && judge.must_be_copied(&new_real, &old_real))
+        // A directory that moves takes along what was never judged where it goes, and what is judged now may
+        // be another a moment later. Whoever is told that the places lie on two file systems copies
+        // instead, one name after the other.
+        let judge = &self.judge;
+        let is_dir = is_dir || takes_dir;
+        if judge.must_be_copied(&old_real, &new_real)
+            || is_dir && judge.globs_tell_apart(&old_real, &new_real)
         {
             return Err(Errno::XDEV);
         }
@@ -416,12 +478,7 @@ impl<'a> Porter<'a> {
         }))
     }
 
-    fn truncate(
-        &mut self,
-        caller: &Caller,
-        path: u64,
-        length: u64,
-    ) -> Result<Option<Answer>, Errno> {
+    fn truncate(&self, caller: &Caller, path: u64, length: u64) -> Result<Option<Answer>, Errno> {
         if length.cast_signed() < 0 {
             return Err(Errno::INVAL);
         }
@@ -432,10 +489,57 @@ impl<'a> Porter<'a> {
         }
     }
 
+    fn set_mode_at(
+        &self,
+        caller: &Caller,
+        (dir, path): (u64, u64),
+        mode: u64,
+        flags: AtFlags,
+    ) -> Result<Option<Answer>, Errno> {
+        let path = caller.text_or_empty(path)?;
+        if path.as_os_str().is_empty() {
+            let by_number = flags.contains(AtFlags::EMPTY_PATH);
+            let target = if by_number { caller.handle(dir) } else { Err(Errno::NOENT) };
+            return self.set_mode(target?, mode_of(mode));
+        }
+        let start = caller.start(dir, &path)?;
+        let follow = !flags.contains(AtFlags::SYMLINK_NOFOLLOW);
+        let target = path::handle_of(caller, start.as_fd(), &path, follow)?;
+        self.check_waits(caller)?;
+        self.set_mode(target, mode_of(mode))
+    }
+
+    /// Sets the mode of a file: one that may be executed now may be run by others.
+    fn set_mode(&self, target: OwnedFd, mode: Mode) -> Result<Option<Answer>, Errno> {
+        if kind_of(&target)? == FileType::Symlink {
+            return Err(Errno::OPNOTSUPP);
+        }
+        let real = real_path(target.as_fd())?;
+        self.may_change(&real)?;
+        if !self.judge.may_set_attributes(&real) {
+            self.refused.add(Refused::Outside { path: real });
+            return Err(Errno::PERM);
+        }
+        let set = chmod(path::by_number(&target), mode);
+        done(set.map_err(|errno| self.refused_by_the_system(&real, errno)))
+    }
+
+    /// Judges the name of a socket, which the kernel then makes: what else it could be a moment later is
+    /// a socket too.
+    fn bind(&self, caller: &Caller, at: u64, length: u64) -> Result<Option<Answer>, Errno> {
+        if let Peer::Path(path) = caller.peer(at, length)? {
+            let place = Place::find(caller, caller.start(here(), &path)?.as_fd(), &path)?;
+            let real = place.real()?;
+            self.may_change(&real)?;
+            self.may_be_named(&real, false)?;
+        }
+        Ok(Some(Answer::Proceed))
+    }
+
     /// Makes a connection to a socket of this machine, and lets others be made unless they lead to another
     /// machine: there is none.
     fn connect(
-        &mut self,
+        &self,
         caller: &Caller,
         socket: u64,
         at: u64,
@@ -445,7 +549,7 @@ impl<'a> Porter<'a> {
         let peer = caller.peer(at, length)?;
         if socket_domain(&socket)? != AddressFamily::UNIX {
             if let Some(address) = peer.machine().filter(|_| !self.judge.may_reach_machines()) {
-                self.remember(Refused::Network { address: address.to_string() });
+                self.refused.add(Refused::Network { address: address.to_string() });
                 return Err(Errno::NETUNREACH);
             }
             // Where the network is closed nobody else is in it, whatever the kernel reads again.
@@ -456,8 +560,8 @@ impl<'a> Porter<'a> {
                 let start = caller.start(here(), &path)?;
                 let target = path::handle_of(caller, start.as_fd(), &path, true)?;
                 let real = real_path(target.as_fd())?;
-                if !self.judge.may_reach_socket(&real) {
-                    self.remember(Refused::Socket { path: real });
+                if !self.judge.is_its_own(&real) {
+                    self.refused.add(Refused::Socket { path: real });
                     return Err(Errno::ACCESS);
                 }
                 (SocketAddrUnix::new(path::by_number(&target))?, Some(target))
@@ -466,7 +570,7 @@ impl<'a> Porter<'a> {
             Peer::Machine(_) | Peer::Other => return Err(Errno::INVAL),
         };
         self.check_waits(caller)?;
-        self.later(caller, move || {
+        self.later(caller, move |_| {
             let connected = connect(&socket, &address);
             drop((socket, target));
             connected.map(|()| Answer::Value(0))
@@ -474,9 +578,12 @@ impl<'a> Porter<'a> {
     }
 }
 
-impl AsFd for Porter<'_> {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.calls.as_fd()
+/// The turn of a keeper, until it is dropped.
+struct Turn<'a>(&'a OwnedFd);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let _ = flock(self.0, FlockOperation::Unlock);
     }
 }
 
@@ -490,6 +597,9 @@ enum Make {
 fn done(result: Result<(), Errno>) -> Result<Option<Answer>, Errno> {
     result.map(|()| Some(Answer::Value(0)))
 }
+
+/// What lets whoever executes a file have the rights of its owner.
+const SETS_RIGHTS: Mode = Mode::SUID.union(Mode::SGID);
 
 /// The number that stands for the working directory.
 fn here() -> u64 {

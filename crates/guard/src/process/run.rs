@@ -110,10 +110,14 @@ fn check_text(command: &Command, text: &str) -> Result<(), ToolError> {
             "holds a NUL byte, which no program takes",
         ));
     }
-    if MAX_ARGUMENT <= text.len() {
+    let longest = match command.line {
+        CommandLine::Shell(..) => MAX_ARGUMENT - prepared("").len(),
+        CommandLine::Argv(_) => MAX_ARGUMENT,
+    };
+    if longest <= text.len() {
         return Err(ToolError::argument(
             command.argument,
-            format!("has {} bytes, and the system takes {} at once", text.len(), MAX_ARGUMENT - 1),
+            format!("has {} bytes, and the system takes {} at once", text.len(), longest - 1),
         )
         .hint("write it to a file and run that"));
     }

@@ -11,8 +11,10 @@ mod ruleset;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 use libc::sock_filter;
+use rustix::fs::{Mode, OFlags, openat};
 use rustix::process::{
     DumpableBehavior, Pid, Signal, getpid, getuid, set_child_subreaper, set_dumpable_behavior,
     set_parent_process_death_signal,
@@ -40,7 +42,9 @@ pub(super) struct Sandbox {
     apart: Option<OwnedFd>,
     filter: Option<Vec<sock_filter>>,
     /// The filter that hands calls to the keeper, and what the keeper judges them by.
-    watched: Option<(Vec<sock_filter>, CommandJudge)>,
+    watched: Option<(Vec<sock_filter>, Arc<CommandJudge>)>,
+    /// Where the commands of the session take turns to change names.
+    scratch: Option<OwnedFd>,
     limits: Vec<Limit>,
     /// The control group of the session, where commands have no namespaces of processes.
     group: Option<Group>,
@@ -59,6 +63,8 @@ impl Sandbox {
             apart: None,
             filter: None,
             watched: None,
+            // It may be hidden later.
+            scratch: mounts::hold(&policy.scratch).ok(),
             limits: policy
                 .limits
                 .iter()
@@ -129,7 +135,7 @@ impl Sandbox {
         let Some(judge) = self.or_missing(judge) else { return };
         let filter = filter::watching(Watched { reads: judge.judges_reads(), connections });
         let works = namespaces::can_watch(&filter);
-        self.watched = self.or_missing(works).map(|()| (filter, judge));
+        self.watched = self.or_missing(works).map(|()| (filter, Arc::new(judge)));
     }
 
     fn or_missing<T>(&mut self, part: Result<T, Shortfall>) -> Option<T> {
@@ -181,8 +187,15 @@ impl Sandbox {
     }
 
     /// Returns what calls are judged by, where they are handed to the keeper.
-    pub(super) fn judge(&self) -> Option<&CommandJudge> {
+    pub(super) fn judge(&self) -> Option<&Arc<CommandJudge>> {
         self.watched.as_ref().map(|(_, judge)| judge)
+    }
+
+    /// Returns the file by whose lock a keeper takes its turn. Each opens it anew: a lock belongs to an
+    /// opening.
+    pub(super) fn turn(&self) -> Option<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        openat(self.scratch.as_ref()?, "turn", flags, Mode::empty()).ok()
     }
 
     /// Binds a keeper that carries out calls to what its command is bound to, and closes it to its

@@ -64,6 +64,23 @@ const HAZARDS: &[Hazard] = &[
         0,
         "67108864\n",
     ),
+    ends(
+        "a mask of a child",
+        "(umask 077; touch a); umask; touch b; stat -c %a a b",
+        0,
+        "0022\n600\n644\n",
+    ),
+    ends(
+        "a pipe whose writer gave up",
+        "mkfifo p; timeout 0.3 sh -c 'echo x >p'; timeout 0.3 cat p; echo $?",
+        0,
+        "124\n",
+    ),
+    lasts(
+        "one that waits for a lease",
+        r#"echo >l; exec perl -e '$| = 1; $SIG{IO} = "IGNORE"; open(F, "<", "l"); fcntl(F, 1024, 0) or die; print "on\n"; fork or open(G, ">", "l"); system("sleep 9@")'"#,
+        "on\n",
+    ),
     ends("a code", "exit 3", 3, ""),
     ends("both streams", "echo one; sleep 0.05; echo two >&2", 0, "one\ntwo\n"),
     ends("no output", "true", 0, ""),

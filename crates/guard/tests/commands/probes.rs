@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::fs;
 use std::net::{TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener};
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -122,6 +122,37 @@ const PROBES: &[Probe] = &[
             kill 9, $k; print "REACHED" if -e ".git/config.worktree"'"#,
     ),
     probe(
+        "lead git to another repository",
+        Landlock,
+        "mkdir evil; echo ../evil >.git/commondir && echo REACHED",
+    ),
+    probe(
+        "move a protected name into a cache of tools",
+        Landlock,
+        "mv proj build; echo x >>build/.git/hooks/pre-commit; mv build proj; \
+         grep -q x proj/.git/hooks/pre-commit && echo REACHED",
+    ),
+    probe(
+        "let a protected name be executed",
+        Landlock,
+        "chmod 755 proj/.git/hooks/pre-commit && echo REACHED",
+    ),
+    probe(
+        "give a protected name to a socket",
+        Landlock,
+        r#"perl -MSocket -e 'socket(S, PF_UNIX, SOCK_STREAM, 0) or exit; bind(S, sockaddr_un(".envrc")) and print "REACHED"'"#,
+    ),
+    probe(
+        "leave a file that gives its user's rights away",
+        Landlock,
+        "cp /bin/true s; chmod 4755 s; test -u s && echo REACHED",
+    ),
+    probe(
+        "open what a path glob denies after its place moved",
+        Landlock,
+        "mv deep d2; cat d2/secrets/key && echo REACHED",
+    ),
+    probe(
         "open what a path glob denies",
         Landlock,
         "cat denied/secret && echo REACHED; ln denied/secret s && cat s && echo REACHED; \
@@ -141,7 +172,7 @@ const PROBES: &[Probe] = &[
         Landlock,
         "touch m; mv -n m {out}/moved && test -e {out}/moved && echo REACHED",
     ),
-    probe("change the mode of a file outside", Bubblewrap, "chmod 600 {out}/file && echo REACHED"),
+    probe("change the mode of a file outside", Landlock, "chmod 600 {out}/file && echo REACHED"),
     probe(
         "change the times of a file outside",
         Bubblewrap,
@@ -150,7 +181,7 @@ const PROBES: &[Probe] = &[
     probe(
         "set an attribute of a file outside",
         Bubblewrap,
-        r#"perl -e 'syscall({setxattr}, "{out}/file", "user.x", "y", 1, 0) == 0 and print "REACHED"'"#,
+        r#"perl -e '($p, $n, $v) = ("{out}/file", "user.x", "y"); syscall({setxattr}, $p, $n, $v, 1, 0) == 0 and print "REACHED"'"#,
     ),
     probe(
         "write through a hard link made inside",
@@ -181,6 +212,16 @@ const PROBES: &[Probe] = &[
         "reach a socket with a path",
         Landlock,
         r#"perl -MSocket -e 'socket(S, PF_UNIX, SOCK_STREAM, 0) or exit; connect(S, sockaddr_un("{top}/socket")) and print "REACHED"'"#,
+    ),
+    probe(
+        "send to a socket with a path",
+        Landlock,
+        r#"perl -MSocket -e 'socketpair(A, B, PF_UNIX, SOCK_DGRAM, 0) or exit; send(A, "x", 0, sockaddr_un("{top}/datagrams")) and print "REACHED"'"#,
+    ),
+    probe(
+        "use the machine's shared memory",
+        Landlock,
+        "test -e {shm} && echo x >>{shm} && echo REACHED",
     ),
     probe(
         "reach a socket that came later",
@@ -288,7 +329,43 @@ closed that `tools.fs.deny_paths` denies; their names can still be seen.
 /// Returns a trial for the whole table: its rows are compared with one another.
 pub(crate) fn trials(helper: &Helper) -> Vec<Trial> {
     let helper = helper.clone();
-    vec![Trial::test("probes: each rung stops what it should", move || check(&helper))]
+    let together = helper.clone();
+    vec![
+        Trial::test("probes: each rung stops what it should", move || check(&helper)),
+        Trial::test("probes: two commands plant nothing together", move || race(&together)),
+    ]
+}
+
+/// How long two commands try.
+const RACE: &str = "2";
+
+/// One command makes a name now a file, now a directory; the other moves it to a place that only a file
+/// may have. Where nothing contains them they succeed at once.
+fn race(helper: &Helper) -> Result<(), Failed> {
+    const SWAP: &str = r#"perl -e 'mkdir "a"; mkdir "a/d"; mkdir "a/d/workflows"; open(F, ">", "a/d/workflows/evil.yml"); close F;
+        open(F, ">", "a/f"); close F; $until = time + {time} + 1; ($d, $f) = ("a/d", "a/f");
+        while (time < $until) { syscall({renameat2}, -100, $d, -100, $f, 2) }'"#;
+    const MOVE: &str = r#"perl -e '$until = time + {time};
+        while (time < $until) { rename "a/f", ".github"; -d ".github" and last; unlink ".github"; open(F, ">>", "a/f"); close F }
+        print "REACHED" if -e ".github/workflows/evil.yml"'"#;
+    let fill = |text: &str| {
+        text.replace("{time}", RACE).replace("{renameat2}", &libc::SYS_renameat2.to_string())
+    };
+    for rung in Rung::ALL.into_iter().filter(|&rung| works(helper, rung)) {
+        let place = Place::new(helper, rung);
+        let long = Duration::from_secs(20);
+        let output = std::thread::scope(|scope| {
+            scope.spawn(|| place.run(&fill(SWAP), long));
+            std::thread::sleep(Duration::from_millis(200));
+            place.run(&fill(MOVE), long).map(|done| done.merged.head)
+        });
+        let output = output.map_err(|error| format!("{error:?}"))?;
+        let reached = String::from_utf8_lossy(&output).contains("REACHED");
+        if reached != (rung == Rung::None) {
+            return Err(format!("on {rung}: {}", String::from_utf8_lossy(&output)).into());
+        }
+    }
+    Ok(())
 }
 
 fn check(helper: &Helper) -> Result<(), Failed> {
@@ -348,6 +425,8 @@ struct Outside {
     tcp: TcpListener,
     udp: UdpSocket,
     name: String,
+    _datagrams: UnixDatagram,
+    shm: tempfile::NamedTempFile,
     _sockets: [UnixListener; 2],
 }
 
@@ -359,6 +438,10 @@ impl Outside {
         fs::create_dir_all(place.root.join(".git/hooks"))?;
         fs::write(place.root.join(".git/hooks/pre-commit"), "old")?;
         fs::write(place.root.join(".mcp.json"), "old")?;
+        fs::create_dir_all(place.root.join("proj/.git/hooks"))?;
+        fs::write(place.root.join("proj/.git/hooks/pre-commit"), "old")?;
+        fs::create_dir_all(place.root.join("deep/secrets"))?;
+        fs::write(place.root.join("deep/secrets/key"), "canary")?;
         fs::create_dir(place.root.join("denied"))?;
         fs::write(place.root.join("denied/secret"), "canary")?;
         for name in ["file", "file2"] {
@@ -373,6 +456,8 @@ impl Outside {
             dir,
             tcp: TcpListener::bind("127.0.0.1:0")?,
             udp,
+            _datagrams: UnixDatagram::bind(top.join("datagrams"))?,
+            shm: tempfile::NamedTempFile::new_in("/dev/shm")?,
             _sockets: [
                 UnixListener::bind(top.join("socket"))?,
                 UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?,
@@ -399,6 +484,7 @@ impl Outside {
             ("{tcp}", port(self.tcp.local_addr())),
             ("{udp}", port(self.udp.local_addr())),
             ("{abstract}", self.name.clone()),
+            ("{shm}", shown(self.shm.path())),
             ("{pid}", std::process::id().to_string()),
             ("{setxattr}", libc::SYS_setxattr.to_string()),
             ("{ptrace}", libc::SYS_ptrace.to_string()),

@@ -39,7 +39,9 @@ impl Place {
     /// Makes the same with a path glob, so that every file is judged that commands open.
     pub(crate) fn judging_reads(helper: &Helper, rung: Rung) -> Self {
         Self::with(helper, rung, |root| FileSettings {
-            deny_paths: vec![format!("{}/denied/**", root.display())],
+            deny_paths: ["denied/**", "deep/secrets/**"]
+                .map(|glob| format!("{}/{glob}", root.display()))
+                .to_vec(),
             ..FileSettings::default()
         })
     }

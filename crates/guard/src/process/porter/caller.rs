@@ -175,7 +175,7 @@ impl Peer {
                 })
             }
             (libc::AF_UNIX, [0, name @ ..]) => Self::Name(name.to_vec()),
-            (libc::AF_UNIX, [path @ ..]) if !path.is_empty() => {
+            (libc::AF_UNIX, path) if !path.is_empty() => {
                 let path = path.split(|byte| *byte == 0).next().unwrap_or_default();
                 Self::Path(PathBuf::from(OsString::from_vec(path.to_vec())))
             }

@@ -4,10 +4,12 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use rustix::fs::{
-    CWD, FileType, Mode, OFlags, PROC_SUPER_MAGIC, ResolveFlags, fstat, fstatfs, openat, openat2,
-    readlinkat,
+    CWD, FileType, Mode, OFlags, PROC_SUPER_MAGIC, ResolveFlags, fcntl_getfl, fcntl_setfl, fstat,
+    fstatfs, openat, openat2, readlinkat,
 };
 use rustix::io::Errno;
 
@@ -58,6 +60,36 @@ impl Place {
             return openat(CWD, by_number(&self.dir), flags - there, mode);
         }
         openat(&self.dir, &*self.name, flags | OFlags::NOFOLLOW, mode)
+    }
+
+    /// Opens without waiting for anybody.
+    pub(super) fn open_now(&self, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+        let handle = self.open(flags | OFlags::NONBLOCK, mode)?;
+        if !flags.contains(OFlags::NONBLOCK) {
+            fcntl_setfl(&handle, fcntl_getfl(&handle)? - OFlags::NONBLOCK)?;
+        }
+        Ok(handle)
+    }
+
+    /// Opens a pipe with a name as soon as it has another end, unless the caller stops waiting before:
+    /// whoever opens it for somebody who is gone would be the other end of somebody else.
+    pub(super) fn open_pipe(
+        &self,
+        flags: OFlags,
+        waits: &dyn Fn() -> bool,
+    ) -> Result<OwnedFd, Errno> {
+        if flags & OFlags::RWMODE != OFlags::WRONLY {
+            return self.open(flags, Mode::empty());
+        }
+        let mut pause = Duration::from_micros(200);
+        while waits() {
+            match self.open_now(flags, Mode::empty()) {
+                Err(Errno::NXIO) => thread::sleep(pause),
+                other => return other,
+            }
+            pause = (pause * 2).min(Duration::from_millis(10));
+        }
+        Err(Errno::SRCH)
     }
 
     /// Returns another handle of the same place.

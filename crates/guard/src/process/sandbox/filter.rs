@@ -81,6 +81,15 @@ const UNKNOWN: &[c_long] = &[
     libc::SYS_setdomainname,
 ];
 
+/// Calls that set the mode of a file, with the place of the mode among the arguments.
+const SETS_MODE: &[(c_long, u8)] = &[
+    (libc::SYS_fchmod, 1),
+    (libc::SYS_fchmodat, 2),
+    (libc::SYS_fchmodat2, 2),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, 1),
+];
+
 /// The namespaces that `clone` makes.
 const NAMESPACES: &[i32] = &[
     libc::CLONE_NEWUSER,
@@ -142,7 +151,11 @@ const CHANGES: &[c_long] = &[
     libc::SYS_unlinkat,
     libc::SYS_renameat2,
     libc::SYS_truncate,
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    libc::SYS_fchmodat2,
     #[cfg(target_arch = "x86_64")]
+    libc::SYS_chmod,
     libc::SYS_renameat,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_creat,
@@ -180,8 +193,9 @@ const CHANGING: i32 = libc::O_WRONLY
 /// filters.
 pub(super) fn watching(watched: Watched) -> Vec<sock_filter> {
     let mut steps = vec![load(NUMBER)];
-    let connect = watched.connections.then_some(libc::SYS_connect);
-    for call in CHANGES.iter().copied().chain(connect) {
+    let sockets: &[c_long] =
+        if watched.connections { &[libc::SYS_connect, libc::SYS_bind] } else { &[] };
+    for &call in CHANGES.iter().chain(sockets) {
         steps.push(unless(libc::BPF_JEQ, number(call), 1));
         steps.push(end(libc::SECCOMP_RET_USER_NOTIF));
     }
@@ -269,6 +283,32 @@ fn refused(
         })
         .collect::<Result<_, _>>()?;
     rules.insert(libc::SYS_clone, clone);
+    // Rights that outlive the sandbox: whoever executes such a file gets those of its owner.
+    for (call, mode) in SETS_MODE {
+        let bits = [libc::S_ISUID, libc::S_ISGID].into_iter().map(|bit| {
+            let bit = u64::from(bit);
+            SeccompRule::new(vec![SeccompCondition::new(
+                *mode,
+                Dword,
+                SeccompCmpOp::MaskedEq(bit),
+                bit,
+            )?])
+        });
+        rules.insert(*call, bits.collect::<Result<_, _>>()?);
+    }
+    // Without sockets a pair of them could still send to any that has a path.
+    if !network && sockets == Sockets::Closed {
+        let kind = |kind: i32| {
+            let kind = u64::from(kind.cast_unsigned());
+            SeccompRule::new(vec![SeccompCondition::new(
+                1,
+                Dword,
+                SeccompCmpOp::MaskedEq(0xf),
+                kind,
+            )?])
+        };
+        rules.insert(libc::SYS_socketpair, vec![kind(libc::SOCK_DGRAM)?]);
+    }
     // Typing into the terminal of somebody else.
     let ioctl = [libc::TIOCSTI, libc::TIOCLINUX]
         .into_iter()

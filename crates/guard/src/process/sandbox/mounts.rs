@@ -95,7 +95,7 @@ fn held_where_there<'a>(paths: impl Iterator<Item = &'a Path>) -> Vec<Held> {
     paths.filter_map(|path| Some((path.to_owned(), hold(path).ok()?))).collect()
 }
 
-fn hold(path: &Path) -> io::Result<OwnedFd> {
+pub(super) fn hold(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH.union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
     openat(CWD, path, flags, Mode::empty())
         .map_err(|errno| io::Error::other(format!("{}: {errno}", path.display())))
