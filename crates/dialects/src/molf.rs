@@ -41,7 +41,7 @@ const SHELL_EXEC: Row<bash::Bash> = Row {
         )
         .or(Preset::Int(120_000)),
     ],
-    presets: &[],
+    presets: &[("merged", Preset::Bool(true))],
     absolute_paths: false,
     bound: Bound::DEFAULT,
     core: true,

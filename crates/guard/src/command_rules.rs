@@ -21,6 +21,8 @@ pub(crate) struct CommandRules {
     pub(crate) globs: PathGlobs,
     /// Whether commands may reach the network.
     pub(crate) network: bool,
+    /// What is hidden beneath the roots: it may not be made either.
+    pub(crate) hidden: Vec<PathBuf>,
     /// Whether commands see the files of the machine as they are.
     pub(crate) in_view_of_machine: bool,
     /// Places beside the roots that are the session's own.
@@ -78,6 +80,9 @@ impl CommandJudge {
         let name = self
             .names(real)
             .and_then(|names| protected_from_commands(&names, &self.rules.unprotected));
+        if self.rules.hidden.iter().any(|hidden| real.starts_with(hidden)) {
+            return Err(Forbidden::Denied(String::from("what lies here is hidden")));
+        }
         name.map_or(Ok(()), |name| Err(Forbidden::Protected(name)))
     }
 

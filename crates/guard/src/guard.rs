@@ -4,6 +4,7 @@
 //! path rules. What comes out can be looked at and judged, but gives no access. Only a clearance
 //! turns it into a World, and the World holds nothing but those handles.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,7 @@ use sinew_tool::{
 
 use crate::clear::Contained;
 use crate::ignore_rules::IgnoreCache;
-use crate::process::{CommandSettings, Commands, Rung, Shortfall};
+use crate::process::{CommandSettings, Commands, Rung, Shortfall, real_or_same};
 use crate::replace::Locks;
 use crate::resolve::{self, Place, Resolver, Spot};
 use crate::roots::{DIRECTORY_PATH, Root, RootError, Roots};
@@ -103,6 +104,8 @@ pub struct Guard {
     /// The globs of the rules, for commands.
     pub(crate) globs: Arc<PathGlobs>,
     denied: Vec<PathBuf>,
+    /// What lies in the roots and is seen neither by commands nor by the file tools.
+    hidden: Vec<PathBuf>,
     n_threads: OnceLock<usize>,
 }
 
@@ -113,6 +116,8 @@ impl Guard {
             Roots::open_with(&settings.roots, settings.resolver).map_err(GuardError::Root)?;
         let globs = globs(&settings.files, &roots);
         let rules = PathRules::compile(&globs, &settings.denied).map_err(GuardError::Rule)?;
+        let hidden = hidden(settings.commands.as_ref(), &roots);
+        let rules = rules.hiding(hidden.clone());
         let writable = roots.paths().map(PathBuf::from).collect();
         let commands =
             settings.commands.map(|commands| Arc::new(Commands::new(commands, writable)));
@@ -126,6 +131,7 @@ impl Guard {
             commands,
             globs: Arc::new(globs),
             denied: settings.denied,
+            hidden,
             n_threads: OnceLock::new(),
         }))
     }
@@ -134,6 +140,7 @@ impl Guard {
     pub fn with_files(&self, files: Arc<FileSettings>) -> Result<Arc<Self>, GuardError> {
         let globs = globs(&files, &self.roots);
         let rules = PathRules::compile(&globs, &self.denied).map_err(GuardError::Rule)?;
+        let rules = rules.hiding(self.hidden.clone());
         Ok(Arc::new(Self {
             roots: Arc::clone(&self.roots),
             rules,
@@ -144,6 +151,7 @@ impl Guard {
             commands: self.commands.clone(),
             globs: Arc::new(globs),
             denied: self.denied.clone(),
+            hidden: self.hidden.clone(),
             n_threads: self.n_threads.clone(),
         }))
     }
@@ -288,6 +296,19 @@ impl Guard {
         }
         Ok(Roots::narrowed(roots, self.roots.resolver()))
     }
+}
+
+/// Returns what commands do not see of the roots.
+fn hidden(commands: Option<&CommandSettings>, roots: &Roots) -> Vec<PathBuf> {
+    let all = commands.map(|commands| commands.hidden.as_slice()).unwrap_or_default();
+    let in_root = |path: &PathBuf| roots.paths().any(|root| path.starts_with(root));
+    // Most lie in the same few directories, and in no root.
+    let mut dirs: HashMap<&Path, PathBuf> = HashMap::new();
+    let there = all.iter().filter_map(|path| {
+        let (dir, name) = (path.parent()?, path.file_name()?);
+        Some(dirs.entry(dir).or_insert_with(|| real_or_same(dir)).join(name))
+    });
+    there.filter(in_root).map(|path| real_or_same(&path)).collect()
 }
 
 fn globs(files: &FileSettings, roots: &Roots) -> PathGlobs {

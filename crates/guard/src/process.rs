@@ -155,6 +155,7 @@ pub(crate) struct Job {
     pub(crate) cwd_identity: (u64, u64),
     pub(crate) stdin: Option<Vec<u8>>,
     pub(crate) timeout: Option<Duration>,
+    pub(crate) merged: bool,
     pub(crate) globs: Arc<PathGlobs>,
 }
 
@@ -354,7 +355,7 @@ impl Commands {
             grace_ms: GRACE_MS,
         };
         let stdin = job.stdin.as_deref().map(wire::in_memory).transpose().map_err(broken)?;
-        let ordered = session.order(&order, stdin).map_err(broken)?;
+        let ordered = session.order(&order, stdin, job.merged).map_err(broken)?;
         Ok(Running { session, ordered, timeout: job.timeout })
     }
 
@@ -511,7 +512,13 @@ impl Commands {
         Policy {
             rung,
             writable: self.writable.clone(),
-            hidden: settings.hidden.clone(),
+            // A root in a hidden directory was given on purpose.
+            hidden: settings
+                .hidden
+                .iter()
+                .filter(|hidden| !self.writable.iter().any(|root| root.starts_with(hidden)))
+                .cloned()
+                .collect(),
             fixed: self
                 .writable
                 .iter()
@@ -522,6 +529,7 @@ impl Commands {
                 unprotected: settings.unprotected.clone(),
                 globs: globs.clone(),
                 network: settings.network,
+                hidden: settings.hidden.iter().map(|path| real_or_same(path)).collect(),
                 in_view_of_machine: rung <= Rung::Landlock,
                 own: match rung {
                     Rung::Namespaces | Rung::Bubblewrap => {
@@ -582,6 +590,12 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 fn not_this(kind: Kind, argument: &str, problem: &str, name: &str) -> ToolError {
     ToolError::new(kind, format!("argument `{argument}`: {problem}: {name}"))
         .hint("check the name; programs are looked for in PATH, outside the roots")
+}
+
+/// Returns the real path of what is there, else the path.
+#[expect(clippy::disallowed_methods, reason = "the guard may look at the system")]
+pub(crate) fn real_or_same(path: &Path) -> PathBuf {
+    std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
 fn is_program(path: &Path) -> bool {

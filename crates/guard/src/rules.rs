@@ -32,6 +32,8 @@ pub(crate) struct PathRules {
     allow: Option<Globs>,
     deny: Option<Globs>,
     closed: Vec<PathBuf>,
+    /// What commands do not see either.
+    hidden: Vec<PathBuf>,
 }
 
 /// Path globs as they were written, with what they mean where the roots are.
@@ -106,19 +108,29 @@ impl PathRules {
             allow: Globs::compile("allow_paths", &globs.allow, false)?,
             deny: Globs::compile("deny_paths", &globs.deny, true)?,
             closed: closed.to_vec(),
+            hidden: Vec::new(),
         })
+    }
+
+    /// Hides files and directories too, by real path.
+    pub(crate) fn hiding(self, hidden: Vec<PathBuf>) -> Self {
+        Self { hidden, ..self }
     }
 
     /// Returns whether every path beneath the roots passes, apart from sinew's own.
     pub(crate) fn is_empty(&self) -> bool {
-        self.allow.is_none() && self.deny.is_none() && self.closed.is_empty()
+        self.allow.is_none()
+            && self.deny.is_none()
+            && self.closed.is_empty()
+            && self.hidden.is_empty()
     }
 
     /// Returns whether a path beneath a directory may fail, so that entries of a walk must be judged
     /// one by one. Closed directories elsewhere say nothing of them.
     pub(crate) fn judge_beneath(&self, dir: &Path) -> bool {
         let near = |closed: &PathBuf| closed.starts_with(dir) || dir.starts_with(closed);
-        self.allow.is_some() || self.deny.is_some() || self.closed.iter().any(near)
+        let mut closed = self.closed.iter().chain(&self.hidden);
+        self.allow.is_some() || self.deny.is_some() || closed.any(near)
     }
 
     /// Refuses a real path that no call may touch.
@@ -152,6 +164,11 @@ impl PathRules {
         if self.closed.iter().any(|closed| real.starts_with(closed)) {
             return Err(FileError::Denied(String::from(
                 "it belongs to sinew's own state, which no tool may touch",
+            )));
+        }
+        if self.hidden.iter().any(|hidden| real.starts_with(hidden)) {
+            return Err(FileError::Denied(String::from(
+                "it holds secrets by its name; `run.show` lists what may be seen all the same",
             )));
         }
         match self.deny.as_ref().and_then(|deny| deny.first_match(real)) {

@@ -65,6 +65,9 @@ pub struct Args {
     /// Whether it goes on after the call.
     #[serde(default)]
     pub background: bool,
+    /// Whether both of its streams are one.
+    #[serde(default)]
+    pub merged: bool,
     /// Whether its output is shown as it is.
     #[serde(default)]
     pub raw: bool,
@@ -148,7 +151,7 @@ pub const NATIVE: Row<Bash> = Row {
         Param::optional("run_in_background", "background", ParamKind::Boolean, ""),
         Param::optional("raw", "raw", ParamKind::Boolean, "Keep colours"),
     ],
-    presets: &[("keeps_cwd", Preset::Bool(true))],
+    presets: &[("keeps_cwd", Preset::Bool(true)), ("merged", Preset::Bool(true))],
     absolute_paths: false,
     bound: Bound::HARD,
     core: true,
@@ -180,6 +183,7 @@ impl Operation for Bash {
 
     async fn run(args: &Args, cx: &Context) -> Result<Out, ToolError> {
         let options = RunOptions {
+            merged: args.merged,
             timeout: Duration::from_millis(args.timeout_ms),
             stdin: None,
             env: Vec::new(),
@@ -235,8 +239,8 @@ fn finished_reply(
         let _ = writeln!(text, "[{words}]");
     };
     if let Some(left_out) = shown.left_out {
-        note(match &finished.stored {
-            Some(path) => format!("{left_out}; the whole output is in {path}"),
+        note(match end::stored(finished) {
+            Some(stored) => format!("{left_out}; {stored}"),
             None => left_out,
         });
     }

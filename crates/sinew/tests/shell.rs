@@ -204,3 +204,26 @@ fn what_direnv_was_allowed_is_in_the_environment() {
 }
 
 const ACTIVATE: &str = "run.activate=[\"direnv\"]";
+
+#[test]
+fn what_commands_do_not_see_file_tools_do_not_see() {
+    let home = Home::seen();
+    fs::create_dir(home.dir.path().join(".ssh")).unwrap();
+    fs::write(home.dir.path().join(".ssh/id"), "canary").unwrap();
+    let root = home.dir.path().display().to_string();
+    for (show, seen) in
+        [(String::from("run.show=[]"), false), (format!("run.show=[\"{root}/.ssh\"]"), true)]
+    {
+        for call in [
+            ["Read", r#"{"file_path": ".ssh/id"}"#],
+            ["Grep", r#"{"pattern": "canary", "output_mode": "content"}"#],
+            ["Bash", r#"{"command": "cat .ssh/id"}"#],
+        ] {
+            let options = ["--root", &root, "--approvals", "allow", "--set", &show, "call"];
+            let mut command = command(home.dir.path());
+            let done = command.args(options).args(call).output().unwrap();
+            let text = String::from_utf8_lossy(&done.stdout);
+            assert_eq!(text.contains("canary"), seen, "{call:?} {show} {done:?}");
+        }
+    }
+}

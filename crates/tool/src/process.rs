@@ -52,6 +52,9 @@ pub struct CommandTarget {
 /// How a command is run.
 #[derive(Debug, Clone)]
 pub struct RunOptions {
+    /// Whether both streams are one, so that what is written comes in its order; all of it then counts as
+    /// standard output.
+    pub merged: bool,
     /// After this time the command is ended.
     pub timeout: Duration,
     /// What it reads from its standard input; nothing means that there is nothing to read.
@@ -134,6 +137,9 @@ pub struct Contained {
     /// Whether the network could be reached.
     pub network: bool,
 }
+
+/// The most that is stored of an output, in bytes: what comes later is shown where it is the end, and lost.
+pub const MAX_STORED_OUTPUT: u64 = 1 << 30;
 
 /// Something that a command tried and its sandbox did not allow.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -34,7 +34,14 @@ pub(super) struct Ordered {
     /// The line to its keeper.
     pub(super) line: OwnedFd,
     pub(super) stdout: OwnedFd,
-    pub(super) stderr: OwnedFd,
+    /// None where it writes both to the same.
+    pub(super) stderr: Option<OwnedFd>,
+}
+
+impl Ordered {
+    fn streams(&self) -> impl Iterator<Item = &OwnedFd> {
+        std::iter::once(&self.stdout).chain(&self.stderr)
+    }
 }
 
 /// What became of a command.
@@ -81,12 +88,12 @@ pub(super) fn follow(
     let mut capture = Capture {
         merged: kept(keep.merged),
         streams: [kept(keep.stream), kept(keep.stream)],
-        open: [true, true],
+        open: [true, ordered.stderr.is_some()],
         buffer: vec![0; CHUNK_BYTES],
         total: 0,
         spool,
     };
-    for stream in [&ordered.stdout, &ordered.stderr] {
+    for stream in ordered.streams() {
         rustix::io::ioctl_fionbio(stream, true)?;
     }
     let mut stop_at = timeout.and_then(|timeout| began.checked_add(timeout));
@@ -143,29 +150,19 @@ impl Capture<'_> {
     /// Waits for something, takes what the command wrote, and returns whether the line has something
     /// to say.
     fn wait(&mut self, ordered: &Ordered, time: Duration) -> io::Result<bool> {
-        let [out_open, err_open] = self.open;
-        let of = |open| if open { PollFlags::IN } else { PollFlags::empty() };
-        let mut watched = vec![PollFd::new(&ordered.line, PollFlags::IN)];
         // A closed pipe would be ready for ever.
-        for (stream, open) in [(&ordered.stdout, out_open), (&ordered.stderr, err_open)] {
-            if open {
-                watched.push(PollFd::new(stream, of(open)));
-            }
-        }
+        let open = |at: usize| self.open.get(at).copied().unwrap_or(false);
+        let streams: Vec<_> = ordered.streams().enumerate().filter(|(at, _)| open(*at)).collect();
+        let mut watched = vec![PollFd::new(&ordered.line, PollFlags::IN)];
+        watched.extend(streams.iter().map(|(_, stream)| PollFd::new(*stream, PollFlags::IN)));
         match poll(&mut watched, Timespec::try_from(time).ok().as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
         }
         let mut ready = watched.iter().map(|fd| !fd.revents().is_empty());
         let told = ready.next().unwrap_or(false);
-        let out_ready = out_open && ready.next().unwrap_or(false);
-        let err_ready = err_open && ready.next().unwrap_or(false);
-        for (at, ready, stream) in
-            [(0, out_ready, &ordered.stdout), (1, err_ready, &ordered.stderr)]
-        {
-            if ready {
-                self.take(at, stream)?;
-            }
+        for ((at, stream), _) in streams.into_iter().zip(ready).filter(|(_, ready)| *ready) {
+            self.take(at, stream)?;
         }
         Ok(told)
     }
@@ -193,7 +190,7 @@ impl Capture<'_> {
 
     /// Takes what is in the pipes without waiting for more.
     fn take_what_is_left(&mut self, ordered: &Ordered) -> io::Result<()> {
-        for (at, stream) in [&ordered.stdout, &ordered.stderr].into_iter().enumerate() {
+        for (at, stream) in ordered.streams().enumerate() {
             while self.take(at, stream)? {}
         }
         Ok(())

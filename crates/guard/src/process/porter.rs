@@ -237,6 +237,9 @@ impl Porter {
         for _ in 0..MAX_LINKS {
             let mut place = Place::find(caller, start.as_fd(), &path)?;
             let mut found = look(place.dir.as_fd(), &place.name);
+            if flags.contains(OFlags::CREATE) && place.must_be_dir() {
+                return Err(Errno::ISDIR);
+            }
             let follows = !own_link || place.must_be_dir();
             if let Ok(handle) = &found
                 && kind_of(handle)? == FileType::Symlink
@@ -282,8 +285,12 @@ impl Porter {
         let writes = flags & OFlags::RWMODE != OFlags::RDONLY || flags.contains(OFlags::TRUNC);
         let creates = kind.is_none() && flags.contains(OFlags::CREATE);
         let is_dir = kind == Some(FileType::Directory);
-        if kind.is_none() && !creates {
-            return Err(Errno::NOENT);
+        match kind {
+            None if !creates => return Err(Errno::NOENT),
+            Some(kind) if place.must_be_dir() && kind != FileType::Directory => {
+                return Err(Errno::NOTDIR);
+            }
+            _ => {}
         }
         if creates || unnamed || (writes && !is_dir) {
             self.may_change(&real)?;

@@ -191,6 +191,7 @@ impl Cleared {
             cwd_identity: self.identity,
             stdin: options.stdin.clone(),
             timeout: Some(options.timeout),
+            merged: options.merged,
             globs: Arc::clone(&self.globs),
         }
     }
@@ -427,7 +428,10 @@ fn finished(
     keeps_cwd: bool,
     whole: Whole,
 ) -> Result<Finished, ToolError> {
-    let mut refused: Vec<_> = std::mem::take(&mut captured.refused).into_iter().map(told).collect();
+    let home = commands.settings.env.iter().find(|(name, _)| name == "HOME");
+    let home = home.map(|(_, home)| Path::new(home));
+    let refused = std::mem::take(&mut captured.refused).into_iter();
+    let mut refused: Vec<_> = refused.map(|refused| told(refused, home)).collect();
     refused.extend(commands.hidden_in(&captured.merged));
     let (exit, n_left, cwd) = match captured.became {
         Became::Ended { out_of_time: true, n_left, cwd, .. } => (Exit::TimedOut, n_left, cwd),
@@ -476,7 +480,11 @@ fn finished(
 }
 
 /// Returns a refusal in words, with what would have allowed it.
-fn told(refused: wire::Refused) -> Refused {
+fn told(refused: wire::Refused, home: Option<&Path>) -> Refused {
+    let root_for = |path: &Path| match path.parent() {
+        Some(dir) if dir != "/" && Some(dir) != home => format!("--root {}", dir.display()),
+        _ => String::from("a root with a directory of its own for it"),
+    };
     match refused {
         wire::Refused::Protected { path, name } => Refused {
             deed: "change",
@@ -492,13 +500,13 @@ fn told(refused: wire::Refused) -> Refused {
         },
         wire::Refused::Outside { path } => Refused {
             deed: "change",
-            grant: format!("--root {}", path.parent().unwrap_or(&path).display()),
+            grant: root_for(&path),
             what: path.display().to_string(),
             why: String::from("it lies outside the roots"),
         },
         wire::Refused::Socket { path } => Refused {
             deed: "reach",
-            grant: format!("--root {}", path.parent().unwrap_or(&path).display()),
+            grant: root_for(&path),
             what: path.display().to_string(),
             why: String::from("behind this socket is a program outside the sandbox"),
         },

@@ -143,10 +143,21 @@ impl Session {
     }
 
     /// Orders a command. It ends when what is returned is dropped.
-    pub(super) fn order(&self, order: &Order, stdin: Option<OwnedFd>) -> io::Result<Ordered> {
+    pub(super) fn order(
+        &self,
+        order: &Order,
+        stdin: Option<OwnedFd>,
+        merged: bool,
+    ) -> io::Result<Ordered> {
         let (line, theirs) = wire::line()?;
         let (stdout, out) = pipe_with(PipeFlags::CLOEXEC)?;
-        let (stderr, err) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (stderr, err) = match merged {
+            true => (None, out.try_clone()?),
+            false => {
+                let (stderr, err) = pipe_with(PipeFlags::CLOEXEC)?;
+                (Some(stderr), err)
+            }
+        };
         // A command that writes much then waits less often.
         let _ = fcntl_setpipe_size(&stdout, PIPE_BYTES);
         let stdin = match stdin {

@@ -1,13 +1,11 @@
 //! The whole output of a command on its way to the store.
 
 use rustix::io::Errno;
+use sinew_tool::MAX_STORED_OUTPUT;
 
 use super::capture::Spool;
 use super::run::Caller;
 use crate::store::Spooled;
-
-/// What an output may store.
-const MAX_STORED: u64 = 1 << 30;
 
 /// The whole output on its way to the store, once it is more than a reply shows.
 pub(super) struct ToStore<'a> {
@@ -74,7 +72,7 @@ impl Spool for ToStore<'_> {
             self.begin();
         }
         if let Spooling::To(file) = &mut self.file
-            && self.stored < MAX_STORED
+            && self.stored < MAX_STORED_OUTPUT
         {
             self.stored += bytes.len() as u64;
             if file.write(bytes).is_err() {

@@ -82,7 +82,12 @@ const HAZARDS: &[Hazard] = &[
         "on\n",
     ),
     ends("a code", "exit 3", 3, ""),
-    ends("both streams", "echo one; sleep 0.05; echo two >&2", 0, "one\ntwo\n"),
+    ends(
+        "both streams in order",
+        "for n in 1 2 3 4; do echo $n; echo $n >&2; done",
+        0,
+        "1\n1\n2\n2\n3\n3\n4\n4\n",
+    ),
     ends("no output", "true", 0, ""),
     ends("bytes that are no text", r"printf '\000\377\200'", 0, "\u{0}??"),
     ends("half a character", r"printf 'a\303'", 0, "a?"),

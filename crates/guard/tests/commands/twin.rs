@@ -99,6 +99,21 @@ const DEEDS: &[Deed] = &[
     }),
     ("hard link", || done(rustix::fs::linkat(CWD, "a", CWD, "h", AtFlags::empty()))),
     ("hard link again", || done(rustix::fs::linkat(CWD, "a", CWD, "h", AtFlags::empty()))),
+    ("write a file with a slash", || written(open("a/", OFlags::WRONLY, 0)?, "x")),
+    ("create with a slash at a link to nothing", || {
+        rustix::fs::symlinkat("nothing", CWD, "void")?;
+        written(open("void/", NEW, 0o644)?, "x")
+    }),
+    ("hard link with a slash", || done(rustix::fs::linkat(CWD, "a/", CWD, "h2", AtFlags::empty()))),
+    ("set a mode", || done(rustix::fs::chmod("a", Mode::from_raw_mode(0o640)))),
+    ("set a mode through a link", || done(rustix::fs::chmod("l", Mode::from_raw_mode(0o600)))),
+    ("set a mode by number", || {
+        let file = open("h", OFlags::RDONLY, 0)?;
+        done(rustix::fs::fchmod(&file, Mode::from_raw_mode(0o644)))
+    }),
+    ("set the mode of what is missing", || {
+        done(rustix::fs::chmod("none", Mode::from_raw_mode(0o600)))
+    }),
     ("hard link of a link", || done(rustix::fs::linkat(CWD, "l", CWD, "hl", AtFlags::empty()))),
     ("hard link through a link", || {
         done(rustix::fs::linkat(CWD, "l", CWD, "hf", AtFlags::SYMLINK_FOLLOW))

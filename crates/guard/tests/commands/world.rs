@@ -171,6 +171,7 @@ pub(crate) fn works(helper: &Helper, rung: Rung) -> bool {
 
 pub(crate) fn options(timeout: Duration) -> RunOptions {
     RunOptions {
+        merged: true,
         timeout,
         stdin: None,
         env: Vec::new(),

@@ -5,7 +5,9 @@
 //! part of a character, and the whole is then in the store.
 
 use serde_json::json;
-use sinew_tool::{Block, ErrorBody, Exit, Finished, Kind, Output, Refused, Reply};
+use sinew_tool::{
+    Block, ErrorBody, Exit, Finished, Kind, MAX_STORED_OUTPUT, Output, Refused, Reply,
+};
 
 use super::Args;
 use crate::screen;
@@ -129,13 +131,21 @@ pub fn both_ends(finished: &Finished, max_bytes: usize) -> (Stream, Stream) {
     )
 }
 
+/// Returns where the output is stored, and how much of it where that is not all.
+pub fn stored(finished: &Finished) -> Option<String> {
+    let path = finished.stored.as_ref()?;
+    Some(match MAX_STORED_OUTPUT < finished.merged.total {
+        true => format!("its first {MAX_STORED_OUTPUT} bytes are in {path}"),
+        false => format!("the whole output is in {path}"),
+    })
+}
+
 /// Returns the reply of a command that ran to its end: what a dialect says of it, and beside that what
 /// was left out, what the sandbox refused and what was ended with it. The ledger learns how the command
 /// ended also where the dialect shows that as a result.
 pub fn told(mut reply: Reply, args: &Args, finished: &Finished, left_out: Vec<String>) -> Reply {
     reply.meta.truncated |= !left_out.is_empty();
-    let whole = finished.stored.as_ref().filter(|_| !left_out.is_empty());
-    let whole = whole.map(|path| format!("the whole output is in {path}"));
+    let whole = stored(finished).filter(|_| !left_out.is_empty());
     let mut notes: Vec<String> = left_out.into_iter().chain(whole).collect();
     notes.extend(refusals(finished));
     notes.extend(left_running(finished));

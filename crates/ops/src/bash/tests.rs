@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use sinew_testkit::{MemoryWorld, Scripted, call};
-use sinew_tool::{Block, Processes, Refused};
+use sinew_tool::{Block, MAX_STORED_OUTPUT, Processes, Refused};
 
 use super::*;
 
@@ -98,15 +98,22 @@ fn a_reply_says_what_was_written_and_how_it_ended() {
 #[test]
 fn what_has_no_room_is_said_to_be_stored() {
     let long: String = (0..3_000).map(|n| format!("{n}\n")).collect();
-    let mut finished = finished(Exit::Code(0), &long);
-    finished.stored = Some(String::from(".sinew/tool-output/c.txt"));
-    let (reply, asked) = run(finished, Vec::new(), json!({"command": "x"}));
+    let mut cut = finished(Exit::Code(0), &long);
+    cut.stored = Some(String::from(".sinew/tool-output/c.txt"));
+    let (reply, asked) = run(cut, Vec::new(), json!({"command": "x"}));
     let shown = text(&reply);
     assert!(shown.starts_with("0\n1\n") && shown.contains("\n[…]\n2000\n"), "{shown:.50}");
     assert!(shown.ends_with("; the whole output is in .sinew/tool-output/c.txt]"));
     assert!(reply.meta.truncated && reply.bounded);
     assert_eq!(reply.meta.output_path.as_deref(), Some(".sinew/tool-output/c.txt"));
     assert_eq!(asked.store_above, (51_200, 2_000));
+    let mut endless = finished(Exit::Code(0), &long);
+    endless.stored = Some(String::from(".sinew/tool-output/c.txt"));
+    endless.merged.total = 2 * MAX_STORED_OUTPUT;
+    let (reply, _) = run(endless, Vec::new(), json!({"command": "x"}));
+    assert!(
+        text(&reply).ends_with("; its first 1073741824 bytes are in .sinew/tool-output/c.txt]")
+    );
 }
 
 #[test]

@@ -223,10 +223,13 @@ pub(super) fn handle_of(
     follow: bool,
 ) -> Result<OwnedFd, Errno> {
     let mut place = Place::find(caller, start, path)?;
+    let must_be_dir = place.must_be_dir();
     for _ in 0..MAX_LINKS {
         let found = look(place.dir.as_fd(), &place.name)?;
-        if !follow || kind_of(&found)? != FileType::Symlink {
-            return Ok(found);
+        let kind = kind_of(&found)?;
+        if kind != FileType::Symlink || !(follow || must_be_dir) {
+            let is_it = !must_be_dir || kind == FileType::Directory;
+            return if is_it { Ok(found) } else { Err(Errno::NOTDIR) };
         }
         match place.follow(caller, &found)? {
             Link::To(next) => place = Place::find(caller, place.dir.as_fd(), &next)?,
