@@ -112,13 +112,21 @@ impl CommandJudge {
         leads_to_protected(&self.names(real)?, &self.rules.unprotected)
     }
 
-    /// Returns whether something may not move as a whole: names in it would be judged otherwise, or not be
-    /// judged at all, where it goes.
+    /// Returns whether a directory may not move as a whole: names in it were not judged where it is, or what
+    /// it is called decides over them.
     pub(crate) fn must_be_copied(&self, from: &Path, to: &Path) -> bool {
-        let is_judged = |real| self.names(real).is_some_and(|names| !names.is_filled_by_tools());
-        is_judged(from) != is_judged(to)
+        (!self.is_judged(from) && self.is_judged(to))
             || self.leads_to(from).is_some()
             || self.leads_to(to).is_some()
+    }
+
+    /// Returns whether a directory moves to where nobody judges what lies in it.
+    pub(crate) fn goes_out(&self, from: &Path, to: &Path) -> bool {
+        self.is_judged(from) && !self.is_judged(to)
+    }
+
+    fn is_judged(&self, real: &Path) -> bool {
+        self.names(real).is_some_and(|names| !names.is_filled_by_tools())
     }
 
     /// Returns whether a directory may not move as a whole, because path globs name what lies beneath.

@@ -14,8 +14,10 @@
 mod caller;
 mod path;
 
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,7 +25,7 @@ use std::thread;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{
-    AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, RenameFlags, chmod, flock, fstat,
+    AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, RenameFlags, chmod, flock, fstat,
     ftruncate, linkat, mkdirat, mknodat, openat, renameat_with, symlinkat, unlinkat,
 };
 use rustix::io::Errno;
@@ -39,6 +41,8 @@ use path::{Place, kind_of, look, real_path};
 
 /// The most refusals that are remembered of one command.
 const MAX_REFUSED: usize = 8;
+/// The most names that are looked at in a directory that moves.
+const MAX_LOOKED_AT: usize = 4_096;
 /// The most calls that may wait for somebody else.
 const MAX_WAITING: usize = 64;
 /// The most links that one path may follow, as the kernel has it.
@@ -468,14 +472,18 @@ impl Porter {
                 self.may_be_named(goes_to, kind == FileType::Symlink)?;
             }
         }
-        // A directory that moves takes along what was never judged where it goes, and what is judged now may
-        // be another a moment later. Whoever is told that the places lie on two file systems copies
-        // instead, one name after the other.
+        // A directory that moves takes along what was never judged where it goes. Whoever is told that the
+        // places lie on two file systems copies instead, one name after the other. No other command of
+        // the session changes a name meanwhile.
         let judge = &self.judge;
-        let is_dir = is_dir || takes_dir;
-        if judge.must_be_copied(&old_real, &new_real)
-            || is_dir && judge.globs_tell_apart(&old_real, &new_real)
-        {
+        let ways = [(is_dir, &old, &old_real, &new_real), (takes_dir, &new, &new_real, &old_real)];
+        let must_be_copied =
+            ways.into_iter().filter(|(is_dir, ..)| *is_dir).any(|(_, place, a, b)| {
+                judge.must_be_copied(a, b)
+                    || judge.globs_tell_apart(a, b)
+                    || judge.goes_out(a, b) && !self.holds_nothing_protected(place, a)
+            });
+        if must_be_copied {
             return Err(Errno::XDEV);
         }
         let moved = renameat_with(&old.dir, &*old.name, &new.dir, &*new.name, flags);
@@ -483,6 +491,35 @@ impl Porter {
             let at = if judge.is_beneath_a_root(&new_real) { &old_real } else { &new_real };
             self.refused_by_the_system(at, errno)
         }))
+    }
+
+    /// Returns whether a directory holds no protected name, as far as a short look shows.
+    fn holds_nothing_protected(&self, place: &Place, real: &Path) -> bool {
+        let mut next = match look(place.dir.as_fd(), &place.name) {
+            Ok(dir) => vec![(dir, real.to_owned())],
+            Err(_) => return false,
+        };
+        let mut n_left = MAX_LOOKED_AT;
+        while let Some((dir, real)) = next.pop() {
+            let Ok(entries) = Dir::read_from(&dir) else { return false };
+            for entry in entries {
+                let Ok(entry) = entry else { return false };
+                let name = OsStr::from_bytes(entry.file_name().to_bytes());
+                if name == "." || name == ".." {
+                    continue;
+                }
+                let path = real.join(name);
+                n_left -= 1;
+                if n_left == 0 || self.judge.change(&path).is_err() {
+                    return false;
+                }
+                let Ok(held) = look(dir.as_fd(), name) else { return false };
+                if kind_of(&held) == Ok(FileType::Directory) {
+                    next.push((held, path));
+                }
+            }
+        }
+        true
     }
 
     fn truncate(&self, caller: &Caller, path: u64, length: u64) -> Result<Option<Answer>, Errno> {
