@@ -33,9 +33,8 @@ const GONE: Duration = Duration::from_secs(2);
 /// once the order is there.
 pub(super) fn keep_next(session: OwnedFd, waiting: OwnedFd, sandbox: &Sandbox) {
     let group = sandbox.command_group();
-    let turn = sandbox.turn();
     let prepared = sandbox.prepare_keeper().and_then(|()| sandbox.restrict_keeper());
-    let prepared = prepared.map(|()| (group, turn));
+    let prepared = prepared.map(|()| group);
     let received = wire::receive::<Order>(&session);
     drop((session, waiting));
     let Ok(Some((order, handles))) = received else { return };
@@ -45,27 +44,26 @@ pub(super) fn keep_next(session: OwnedFd, waiting: OwnedFd, sandbox: &Sandbox) {
 }
 
 fn keep(
-    prepared: io::Result<(Option<CommandGroup>, Option<OwnedFd>)>,
+    prepared: io::Result<Option<CommandGroup>>,
     order: &Order,
     line: &OwnedFd,
     stdio: [OwnedFd; 3],
     sandbox: &Sandbox,
 ) {
-    let (prepared, group, turn) = match prepared {
-        Ok((group, turn)) => (Ok(()), group, turn),
-        Err(error) => (Err(error), None, None),
+    let (prepared, group) = match prepared {
+        Ok(group) => (Ok(()), group),
+        Err(error) => (Err(error), None),
     };
     let started = begin(prepared, order, &stdio, sandbox, group.as_ref());
     // From here on the streams end when the command and its children have closed them.
     drop(stdio);
     let report = match started {
         Ok(mut child) => {
-            let judge = sandbox.judge();
-            let refused = child
-                .calls
-                .take()
-                .zip(judge)
-                .map(|(calls, judge)| porter::begin(calls, Arc::clone(judge), turn));
+            let calls = child.calls.take().zip(sandbox.watching());
+            let refused = calls.and_then(|(calls, watching)| {
+                let turn = watching.turn.try_clone().ok()?;
+                Some(porter::begin(calls, Arc::clone(&watching.judge), turn))
+            });
             let (grace, group) = (Duration::from_millis(order.grace_ms), group.as_ref());
             // Where nobody listens any more the first look at the line says so.
             let end = Watch { line, child, grace, group }.until_the_end();

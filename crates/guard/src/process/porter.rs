@@ -25,8 +25,8 @@ use std::thread;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, RenameFlags, chmod, flock, fstat,
-    ftruncate, linkat, mkdirat, mknodat, openat, renameat_with, symlinkat, unlinkat,
+    AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, RenameFlags, chmod, fcntl_lock,
+    fstat, ftruncate, linkat, mkdirat, mknodat, openat, renameat_with, symlinkat, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_domain;
@@ -68,7 +68,7 @@ impl AllRefused {
 
 /// Begins to carry out the calls of a command, on a thread of its own: a call may take long, and whoever
 /// watches the command must not wait for it. Without a thread every call fails.
-pub(super) fn begin(calls: Calls, judge: Arc<CommandJudge>, turn: Option<OwnedFd>) -> AllRefused {
+pub(super) fn begin(calls: Calls, judge: Arc<CommandJudge>, turn: OwnedFd) -> AllRefused {
     let refused = AllRefused::default();
     let porter = Porter { calls, judge, turn, refused: refused.clone(), waiting: Arc::default() };
     let work = move || {
@@ -85,7 +85,7 @@ pub(super) fn begin(calls: Calls, judge: Arc<CommandJudge>, turn: Option<OwnedFd
 struct Porter {
     calls: Calls,
     judge: Arc<CommandJudge>,
-    turn: Option<OwnedFd>,
+    turn: OwnedFd,
     refused: AllRefused,
     waiting: Arc<AtomicUsize>,
 }
@@ -127,11 +127,11 @@ impl Porter {
     /// Takes the turn of this keeper among those of the session: what one judges no other changes
     /// meanwhile.
     fn take_turn(&self, call: &Call) -> Result<Option<Turn<'_>>, Errno> {
-        let Some(turn) = self.turn.as_ref().filter(|_| call.number != libc::SYS_connect) else {
+        if call.number == libc::SYS_connect {
             return Ok(None);
-        };
-        rustix::io::retry_on_intr(|| flock(turn, FlockOperation::LockExclusive))?;
-        Ok(Some(Turn(turn)))
+        }
+        rustix::io::retry_on_intr(|| fcntl_lock(&self.turn, FlockOperation::LockExclusive))?;
+        Ok(Some(Turn(&self.turn)))
     }
 
     /// Does what a call asks. `None` says that the answer follows.
@@ -627,7 +627,7 @@ struct Turn<'a>(&'a OwnedFd);
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        let _ = flock(self.0, FlockOperation::Unlock);
+        let _ = fcntl_lock(self.0, FlockOperation::Unlock);
     }
 }
 

@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use libc::sock_filter;
-use rustix::fs::{Mode, OFlags, openat};
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{
     DumpableBehavior, Pid, Signal, getpid, getuid, set_child_subreaper, set_dumpable_behavior,
     set_parent_process_death_signal,
@@ -41,16 +41,24 @@ pub(super) struct Sandbox {
     /// What sets a command apart from a keeper that is bound to the rules already.
     apart: Option<OwnedFd>,
     filter: Option<Vec<sock_filter>>,
-    /// The filter that hands calls to the keeper, and what the keeper judges them by.
-    watched: Option<(Vec<sock_filter>, Arc<CommandJudge>)>,
-    /// Where the commands of the session take turns to change names.
-    scratch: Option<OwnedFd>,
+    watched: Option<Watching>,
     limits: Vec<Limit>,
     /// The control group of the session, where commands have no namespaces of processes.
     group: Option<Group>,
     /// Whether commands get a namespace of processes each.
     own_processes: bool,
     max_processes: u64,
+}
+
+/// What a keeper needs to carry out the calls of its command.
+pub(super) struct Watching {
+    /// The filter that hands the calls over.
+    filter: Vec<sock_filter>,
+    /// What they are judged by.
+    pub(super) judge: Arc<CommandJudge>,
+    /// By the lock of this file the keepers of the session take turns. It belongs to the process that
+    /// takes it, so that all of them can hold the same file.
+    pub(super) turn: OwnedFd,
 }
 
 impl Sandbox {
@@ -63,8 +71,6 @@ impl Sandbox {
             apart: None,
             filter: None,
             watched: None,
-            // It may be hidden later.
-            scratch: mounts::hold(&policy.scratch).ok(),
             limits: policy
                 .limits
                 .iter()
@@ -134,8 +140,12 @@ impl Sandbox {
             .map_err(|error| Shortfall::new("watched names", error));
         let Some(judge) = self.or_missing(judge) else { return };
         let filter = filter::watching(Watched { reads: judge.judges_reads(), connections });
-        let works = namespaces::can_watch(&filter);
-        self.watched = self.or_missing(works).map(|()| (filter, Arc::new(judge)));
+        let works = namespaces::can_watch(&filter).and_then(|()| {
+            memfd_create(c"turn", MemfdFlags::CLOEXEC)
+                .map_err(|errno| Shortfall::new("watched names", errno))
+        });
+        let judge = Arc::new(judge);
+        self.watched = self.or_missing(works).map(|turn| Watching { filter, judge, turn });
     }
 
     fn or_missing<T>(&mut self, part: Result<T, Shortfall>) -> Option<T> {
@@ -181,21 +191,14 @@ impl Sandbox {
             group: group.map(CommandGroup::members),
             ruleset: self.apart.as_ref().or(self.ruleset.as_ref()).map(AsFd::as_fd),
             filter: self.filter.as_deref(),
-            watched: self.watched.as_ref().map(|(filter, _)| filter.as_slice()),
+            watched: self.watched.as_ref().map(|watching| watching.filter.as_slice()),
             may_gain_rights: self.rung == Rung::None,
         }
     }
 
-    /// Returns what calls are judged by, where they are handed to the keeper.
-    pub(super) fn judge(&self) -> Option<&Arc<CommandJudge>> {
-        self.watched.as_ref().map(|(_, judge)| judge)
-    }
-
-    /// Returns the file by whose lock a keeper takes its turn. Each opens it anew: a lock belongs to an
-    /// opening.
-    pub(super) fn turn(&self) -> Option<OwnedFd> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        openat(self.scratch.as_ref()?, "turn", flags, Mode::empty()).ok()
+    /// Returns what a keeper needs to carry out calls, where they are handed to it.
+    pub(super) fn watching(&self) -> Option<&Watching> {
+        self.watched.as_ref()
     }
 
     /// Binds a keeper that carries out calls to what its command is bound to, and closes it to its

@@ -254,7 +254,6 @@ impl Scratch {
         fs::set_permissions(path.join("tmp"), Permissions::from_mode(0o1777))?;
         DirBuilder::new().mode(0o000).create(path.join("empty"))?;
         drop(create(&path.join("empty.file"))?);
-        drop(create(&path.join("turn"))?);
         fs::set_permissions(path.join("empty.file"), Permissions::from_mode(0o000))?;
         Ok(Self(Some((path, lock))))
     }
