@@ -501,7 +501,10 @@ impl Porter {
         };
         let mut n_left = MAX_LOOKED_AT;
         while let Some((dir, real)) = next.pop() {
-            let Ok(entries) = Dir::read_from(&dir) else { return false };
+            // What only holds a place cannot be read.
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let readable = openat(&dir, ".", flags, Mode::empty());
+            let Ok(entries) = readable.and_then(Dir::new) else { return false };
             for entry in entries {
                 let Ok(entry) = entry else { return false };
                 let name = OsStr::from_bytes(entry.file_name().to_bytes());

@@ -246,7 +246,8 @@ impl Scratch {
         let mut random = [0; 12];
         getrandom::fill(&mut random).map_err(io::Error::other)?;
         let name: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-        let path = sessions.join(name);
+        // What commands do is judged by real paths.
+        let path = fs::canonicalize(sessions)?.join(name);
         DirBuilder::new().mode(0o700).create(&path)?;
         let lock = create(&path.join("lock"))?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;

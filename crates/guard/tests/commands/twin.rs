@@ -60,6 +60,11 @@ const DEEDS: &[Deed] = &[
         rustix::process::umask(before);
         made.and_then(|_| done(dir))
     }),
+    ("rename a directory to one that tools fill", || {
+        done(rustix::fs::mkdirat(CWD, "made", Mode::from_raw_mode(0o755)))?;
+        written(open("made/CACHEDIR.TAG", NEW, 0o644)?, "tag")?;
+        done(rustix::fs::renameat(CWD, "made", CWD, "target"))
+    }),
     ("make a directory", || done(rustix::fs::mkdirat(CWD, "d", Mode::from_raw_mode(0o755)))),
     ("make it again", || done(rustix::fs::mkdirat(CWD, "d", Mode::from_raw_mode(0o755)))),
     ("make with a slash", || done(rustix::fs::mkdirat(CWD, "e/", Mode::from_raw_mode(0o755)))),
