@@ -535,11 +535,14 @@ impl Commands {
                     Rung::Namespaces | Rung::Bubblewrap => {
                         ["/tmp", "/var/tmp", "/run", "/dev/shm"].map(PathBuf::from).to_vec()
                     }
-                    Rung::Landlock | Rung::None => vec![scratch.join("tmp")],
+                    Rung::Landlock | Rung::None => {
+                        ["tmp", "shm"].map(|own| scratch.join(own)).to_vec()
+                    }
                 },
             },
             caches: self.caches(),
             scratch: scratch.to_owned(),
+            shared_memory: (rung == Rung::Landlock).then(|| scratch.join("shm")),
             network: settings.network,
             limits: settings.limits.of_system(),
             max_processes: settings.max_processes,

@@ -59,11 +59,8 @@ fn keep(
     drop(stdio);
     let report = match started {
         Ok(mut child) => {
-            let calls = child.calls.take().zip(sandbox.watching());
-            let refused = calls.and_then(|(calls, watching)| {
-                let turn = watching.turn.try_clone().ok()?;
-                Some(porter::begin(calls, Arc::clone(&watching.judge), turn))
-            });
+            let calls = child.calls.take().zip(sandbox.means());
+            let refused = calls.map(|(calls, means)| porter::begin(calls, Arc::clone(means)));
             let (grace, group) = (Duration::from_millis(order.grace_ms), group.as_ref());
             // Where nobody listens any more the first look at the line says so.
             let end = Watch { line, child, grace, group }.until_the_end();

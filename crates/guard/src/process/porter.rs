@@ -66,11 +66,56 @@ impl AllRefused {
     }
 }
 
+/// What the keepers of a session carry out calls with.
+#[derive(Debug)]
+pub(super) struct Means {
+    /// What calls are judged by.
+    pub(super) judge: CommandJudge,
+    /// By the lock of this file the keepers take turns. It belongs to the process that takes it, so that
+    /// all of them can hold the same file.
+    pub(super) turn: OwnedFd,
+    /// The session's own directory for memory that is shared by name, where its commands see the machine's.
+    pub(super) shared_memory: Option<StandIn>,
+}
+
+/// A directory in the place of another.
+#[derive(Debug)]
+pub(super) struct StandIn {
+    /// The device and inode of the other.
+    instead_of: (u64, u64),
+    dir: OwnedFd,
+}
+
+impl StandIn {
+    /// Has one directory stand in for another.
+    pub(super) fn new(dir: &Path, instead_of: &Path) -> Result<Self, Errno> {
+        let held = |path| {
+            openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+        };
+        Ok(Self { instead_of: identity(&held(instead_of)?)?, dir: held(dir)? })
+    }
+
+    /// Returns what a command works in when it names a directory.
+    fn instead_of(&self, dir: OwnedFd) -> Result<OwnedFd, Errno> {
+        if identity(&dir)? == self.instead_of {
+            self.dir.try_clone().map_err(|_| Errno::NFILE)
+        } else {
+            Ok(dir)
+        }
+    }
+}
+
+fn identity(handle: &OwnedFd) -> Result<(u64, u64), Errno> {
+    let stat = fstat(handle)?;
+    #[expect(clippy::useless_conversion, reason = "the type depends on the machine")]
+    Ok((u64::from(stat.st_dev), u64::from(stat.st_ino)))
+}
+
 /// Begins to carry out the calls of a command, on a thread of its own: a call may take long, and whoever
 /// watches the command must not wait for it. Without a thread every call fails.
-pub(super) fn begin(calls: Calls, judge: Arc<CommandJudge>, turn: OwnedFd) -> AllRefused {
+pub(super) fn begin(calls: Calls, means: Arc<Means>) -> AllRefused {
     let refused = AllRefused::default();
-    let porter = Porter { calls, judge, turn, refused: refused.clone(), waiting: Arc::default() };
+    let porter = Porter { calls, means, refused: refused.clone(), waiting: Arc::default() };
     let work = move || {
         // The keeper shares both with its command.
         if spawn::keep_apart().is_ok() {
@@ -84,8 +129,7 @@ pub(super) fn begin(calls: Calls, judge: Arc<CommandJudge>, turn: OwnedFd) -> Al
 /// What carries out the calls of one command.
 struct Porter {
     calls: Calls,
-    judge: Arc<CommandJudge>,
-    turn: OwnedFd,
+    means: Arc<Means>,
     refused: AllRefused,
     waiting: Arc<AtomicUsize>,
 }
@@ -130,13 +174,13 @@ impl Porter {
         if call.number == libc::SYS_connect {
             return Ok(None);
         }
-        rustix::io::retry_on_intr(|| fcntl_lock(&self.turn, FlockOperation::LockExclusive))?;
-        Ok(Some(Turn(&self.turn)))
+        rustix::io::retry_on_intr(|| fcntl_lock(&self.means.turn, FlockOperation::LockExclusive))?;
+        Ok(Some(Turn(&self.means.turn)))
     }
 
     /// Does what a call asks. `None` says that the answer follows.
     fn carry_out(&self, call: &Call) -> Result<Option<Answer>, Errno> {
-        let caller = Caller::of(call);
+        let caller = Caller::of(call, self.means.shared_memory.as_ref());
         let [a, b, c, d, e, _] = call.args;
         let here = here();
         match call.number {
@@ -188,7 +232,7 @@ impl Porter {
     }
 
     /// Finds the place of a name that is not followed itself.
-    fn place(&self, caller: &Caller, (dir, path): (u64, u64)) -> Result<Place, Errno> {
+    fn place(&self, caller: &Caller<'_>, (dir, path): (u64, u64)) -> Result<Place, Errno> {
         let path = caller.text(path)?;
         let place = Place::find(caller, caller.start(dir, &path)?.as_fd(), &path)?;
         self.check_waits(caller)?;
@@ -196,13 +240,13 @@ impl Porter {
     }
 
     /// Refuses to go on for somebody who is gone: what was read may be of his successor.
-    fn check_waits(&self, caller: &Caller) -> Result<(), Errno> {
+    fn check_waits(&self, caller: &Caller<'_>) -> Result<(), Errno> {
         if self.calls.waits(&caller.call) { Ok(()) } else { Err(Errno::SRCH) }
     }
 
     /// Judges a change of a name.
     fn may_change(&self, real: &Path) -> Result<(), Errno> {
-        self.judge.change(real).map_err(|forbidden| self.refuse(real, forbidden))
+        self.means.judge.change(real).map_err(|forbidden| self.refuse(real, forbidden))
     }
 
     fn refuse(&self, real: &Path, forbidden: Forbidden) -> Errno {
@@ -219,7 +263,7 @@ impl Porter {
     fn refused_by_the_system(&self, real: &Path, errno: Errno) -> Errno {
         let closed = matches!(errno, Errno::ROFS | Errno::ACCESS | Errno::PERM);
         let of_system = ["/proc", "/sys", "/dev"].iter().any(|place| real.starts_with(place));
-        if closed && !of_system && !self.judge.is_beneath_a_root(real) {
+        if closed && !of_system && !self.means.judge.is_beneath_a_root(real) {
             self.refused.add(Refused::Outside { path: real.to_owned() });
         }
         errno
@@ -227,7 +271,7 @@ impl Porter {
 
     fn open(
         &self,
-        caller: &Caller,
+        caller: &Caller<'_>,
         dir: u64,
         path: u64,
         flags: OFlags,
@@ -275,7 +319,7 @@ impl Porter {
     /// Opens a name that is no link, or is not to be followed.
     fn open_at(
         &self,
-        caller: &Caller,
+        caller: &Caller<'_>,
         place: &Place,
         found: Result<OwnedFd, Errno>,
         (flags, mode, unnamed): (OFlags, u64, bool),
@@ -302,7 +346,7 @@ impl Porter {
         if creates {
             self.may_be_named(&real, false)?;
         }
-        let opened = self.judge.open(&real, is_dir);
+        let opened = self.means.judge.open(&real, is_dir);
         opened.map_err(|forbidden| self.refuse(&real, forbidden))?;
         // A terminal must not become that of the keeper.
         let safe = flags | OFlags::CLOEXEC | OFlags::NOCTTY;
@@ -346,7 +390,7 @@ impl Porter {
     /// Does on a thread of its own what may wait for somebody else.
     fn later(
         &self,
-        caller: &Caller,
+        caller: &Caller<'_>,
         work: impl FnOnce(&dyn Fn() -> bool) -> Result<Answer, Errno> + Send + 'static,
     ) -> Result<Option<Answer>, Errno> {
         let waiting = Arc::clone(&self.waiting);
@@ -364,7 +408,12 @@ impl Porter {
         Ok(None)
     }
 
-    fn make(&self, caller: &Caller, at: (u64, u64), what: Make) -> Result<Option<Answer>, Errno> {
+    fn make(
+        &self,
+        caller: &Caller<'_>,
+        at: (u64, u64),
+        what: Make,
+    ) -> Result<Option<Answer>, Errno> {
         let place = self.place(caller, at)?;
         let real = place.real()?;
         // What is there already cannot be made: programs rely on being told so.
@@ -396,12 +445,12 @@ impl Porter {
 
     /// Judges the name of what is no directory.
     fn may_be_named(&self, real: &Path, is_link: bool) -> Result<(), Errno> {
-        self.judge.name(real, is_link).map_err(|forbidden| self.refuse(real, forbidden))
+        self.means.judge.name(real, is_link).map_err(|forbidden| self.refuse(real, forbidden))
     }
 
     fn link(
         &self,
-        caller: &Caller,
+        caller: &Caller<'_>,
         (old_dir, old): (u64, u64),
         new: (u64, u64),
         flags: AtFlags,
@@ -419,7 +468,7 @@ impl Porter {
         // With another name it could be changed.
         let source = real_path(target.as_fd())?;
         self.may_change(&source)?;
-        let opened = self.judge.open(&source, false);
+        let opened = self.means.judge.open(&source, false);
         opened.map_err(|forbidden| self.refuse(&source, forbidden))?;
         self.may_change(&real)?;
         self.may_be_named(&real, kind_of(&target)? == FileType::Symlink)?;
@@ -435,7 +484,7 @@ impl Porter {
 
     fn unlink(
         &self,
-        caller: &Caller,
+        caller: &Caller<'_>,
         at: (u64, u64),
         flags: AtFlags,
     ) -> Result<Option<Answer>, Errno> {
@@ -449,7 +498,7 @@ impl Porter {
 
     fn rename(
         &self,
-        caller: &Caller,
+        caller: &Caller<'_>,
         from: (u64, u64),
         to: (u64, u64),
         flags: u64,
@@ -464,7 +513,7 @@ impl Porter {
         let takes_dir = there == Some(FileType::Directory);
         for real in [&old_real, &new_real] {
             self.may_change(real)?;
-            let opened = self.judge.open(real, false);
+            let opened = self.means.judge.open(real, false);
             opened.map_err(|forbidden| self.refuse(real, forbidden))?;
         }
         for (kind, goes_to) in [(Some(kind), &new_real), (there, &old_real)] {
@@ -475,7 +524,7 @@ impl Porter {
         // A directory that moves takes along what was never judged where it goes. Whoever is told that the
         // places lie on two file systems copies instead, one name after the other. No other command of
         // the session changes a name meanwhile.
-        let judge = &self.judge;
+        let judge = &self.means.judge;
         let ways = [(is_dir, &old, &old_real, &new_real), (takes_dir, &new, &new_real, &old_real)];
         let must_be_copied =
             ways.into_iter().filter(|(is_dir, ..)| *is_dir).any(|(_, place, a, b)| {
@@ -513,7 +562,7 @@ impl Porter {
                 }
                 let path = real.join(name);
                 n_left -= 1;
-                if n_left == 0 || self.judge.change(&path).is_err() {
+                if n_left == 0 || self.means.judge.change(&path).is_err() {
                     return false;
                 }
                 let Ok(held) = look(dir.as_fd(), name) else { return false };
@@ -525,7 +574,12 @@ impl Porter {
         true
     }
 
-    fn truncate(&self, caller: &Caller, path: u64, length: u64) -> Result<Option<Answer>, Errno> {
+    fn truncate(
+        &self,
+        caller: &Caller<'_>,
+        path: u64,
+        length: u64,
+    ) -> Result<Option<Answer>, Errno> {
         if length.cast_signed() < 0 {
             return Err(Errno::INVAL);
         }
@@ -538,7 +592,7 @@ impl Porter {
 
     fn set_mode_at(
         &self,
-        caller: &Caller,
+        caller: &Caller<'_>,
         (dir, path): (u64, u64),
         mode: u64,
         flags: AtFlags,
@@ -563,7 +617,7 @@ impl Porter {
         }
         let real = real_path(target.as_fd())?;
         self.may_change(&real)?;
-        if !self.judge.may_set_attributes(&real) {
+        if !self.means.judge.may_set_attributes(&real) {
             self.refused.add(Refused::Outside { path: real });
             return Err(Errno::PERM);
         }
@@ -573,7 +627,7 @@ impl Porter {
 
     /// Judges the name of a socket, which the kernel then makes: what else it could be a moment later is
     /// a socket too.
-    fn bind(&self, caller: &Caller, at: u64, length: u64) -> Result<Option<Answer>, Errno> {
+    fn bind(&self, caller: &Caller<'_>, at: u64, length: u64) -> Result<Option<Answer>, Errno> {
         if let Peer::Path(path) = caller.peer(at, length)? {
             let place = Place::find(caller, caller.start(here(), &path)?.as_fd(), &path)?;
             let real = place.real()?;
@@ -587,7 +641,7 @@ impl Porter {
     /// machine: there is none.
     fn connect(
         &self,
-        caller: &Caller,
+        caller: &Caller<'_>,
         socket: u64,
         at: u64,
         length: u64,
@@ -595,7 +649,8 @@ impl Porter {
         let socket = caller.socket(socket)?;
         let peer = caller.peer(at, length)?;
         if socket_domain(&socket)? != AddressFamily::UNIX {
-            if let Some(address) = peer.machine().filter(|_| !self.judge.may_reach_machines()) {
+            if let Some(address) = peer.machine().filter(|_| !self.means.judge.may_reach_machines())
+            {
                 self.refused.add(Refused::Network { address: address.to_string() });
                 return Err(Errno::NETUNREACH);
             }
@@ -607,7 +662,7 @@ impl Porter {
                 let start = caller.start(here(), &path)?;
                 let target = path::handle_of(caller, start.as_fd(), &path, true)?;
                 let real = real_path(target.as_fd())?;
-                if !self.judge.is_its_own(&real) {
+                if !self.means.judge.is_its_own(&real) {
                     self.refused.add(Refused::Socket { path: real });
                     return Err(Errno::ACCESS);
                 }

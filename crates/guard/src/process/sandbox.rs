@@ -11,6 +11,7 @@ mod ruleset;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 
 use libc::sock_filter;
@@ -24,6 +25,7 @@ use rustix::thread::{
 };
 
 use super::group::{CommandGroup, Group};
+use super::porter::{Means, StandIn};
 use super::rung::{Rung, Shortfall};
 use super::tree;
 use super::wire::Policy;
@@ -41,24 +43,13 @@ pub(super) struct Sandbox {
     /// What sets a command apart from a keeper that is bound to the rules already.
     apart: Option<OwnedFd>,
     filter: Option<Vec<sock_filter>>,
-    watched: Option<Watching>,
+    watched: Option<(Vec<sock_filter>, Arc<Means>)>,
     limits: Vec<Limit>,
     /// The control group of the session, where commands have no namespaces of processes.
     group: Option<Group>,
     /// Whether commands get a namespace of processes each.
     own_processes: bool,
     max_processes: u64,
-}
-
-/// What a keeper needs to carry out the calls of its command.
-pub(super) struct Watching {
-    /// The filter that hands the calls over.
-    filter: Vec<sock_filter>,
-    /// What they are judged by.
-    pub(super) judge: Arc<CommandJudge>,
-    /// By the lock of this file the keepers of the session take turns. It belongs to the process that
-    /// takes it, so that all of them can hold the same file.
-    pub(super) turn: OwnedFd,
 }
 
 impl Sandbox {
@@ -140,12 +131,14 @@ impl Sandbox {
             .map_err(|error| Shortfall::new("watched names", error));
         let Some(judge) = self.or_missing(judge) else { return };
         let filter = filter::watching(Watched { reads: judge.judges_reads(), connections });
-        let works = namespaces::can_watch(&filter).and_then(|()| {
-            memfd_create(c"turn", MemfdFlags::CLOEXEC)
-                .map_err(|errno| Shortfall::new("watched names", errno))
+        let means = namespaces::can_watch(&filter).and_then(|()| {
+            let turn = memfd_create(c"turn", MemfdFlags::CLOEXEC)
+                .map_err(|errno| Shortfall::new("watched names", errno))?;
+            let own = policy.shared_memory.as_deref();
+            let shared_memory = own.and_then(|own| StandIn::new(own, Path::new("/dev/shm")).ok());
+            Ok(Means { judge, turn, shared_memory })
         });
-        let judge = Arc::new(judge);
-        self.watched = self.or_missing(works).map(|turn| Watching { filter, judge, turn });
+        self.watched = self.or_missing(means).map(|means| (filter, Arc::new(means)));
     }
 
     fn or_missing<T>(&mut self, part: Result<T, Shortfall>) -> Option<T> {
@@ -191,14 +184,14 @@ impl Sandbox {
             group: group.map(CommandGroup::members),
             ruleset: self.apart.as_ref().or(self.ruleset.as_ref()).map(AsFd::as_fd),
             filter: self.filter.as_deref(),
-            watched: self.watched.as_ref().map(|watching| watching.filter.as_slice()),
+            watched: self.watched.as_ref().map(|(filter, _)| filter.as_slice()),
             may_gain_rights: self.rung == Rung::None,
         }
     }
 
-    /// Returns what a keeper needs to carry out calls, where they are handed to it.
-    pub(super) fn watching(&self) -> Option<&Watching> {
-        self.watched.as_ref()
+    /// Returns what a keeper carries out calls with, where they are handed to it.
+    pub(super) fn means(&self) -> Option<&Arc<Means>> {
+        self.watched.as_ref().map(|(_, means)| means)
     }
 
     /// Binds a keeper that carries out calls to what its command is bound to, and closes it to its

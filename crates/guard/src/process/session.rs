@@ -251,8 +251,10 @@ impl Scratch {
         DirBuilder::new().mode(0o700).create(&path)?;
         let lock = create(&path.join("lock"))?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
-        DirBuilder::new().mode(0o700).create(path.join("tmp"))?;
-        fs::set_permissions(path.join("tmp"), Permissions::from_mode(0o1777))?;
+        for shared in ["tmp", "shm"] {
+            DirBuilder::new().mode(0o700).create(path.join(shared))?;
+            fs::set_permissions(path.join(shared), Permissions::from_mode(0o1777))?;
+        }
         DirBuilder::new().mode(0o000).create(path.join("empty"))?;
         drop(create(&path.join("empty.file"))?);
         fs::set_permissions(path.join("empty.file"), Permissions::from_mode(0o000))?;

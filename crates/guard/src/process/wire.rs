@@ -45,6 +45,8 @@ pub(super) struct Policy {
     pub(super) caches: Vec<PathBuf>,
     /// Where those changes, and temporary files, are kept.
     pub(super) scratch: PathBuf,
+    /// The session's own memory that is shared by name, where commands see the machine's.
+    pub(super) shared_memory: Option<PathBuf>,
     /// Whether commands may reach the network.
     pub(super) network: bool,
     /// Limits of each process, as `RLIMIT_` numbers with values.

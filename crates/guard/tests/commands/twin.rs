@@ -14,6 +14,7 @@ use std::time::Duration;
 use libtest_mimic::{Failed, Trial};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
+use rustix::process::getpid;
 use sinew_guard::{Helper, Rung};
 
 use crate::world::{Place, works};
@@ -59,6 +60,17 @@ const DEEDS: &[Deed] = &[
         let dir = rustix::fs::mkdirat(CWD, "masked.d", Mode::from_raw_mode(0o777));
         rustix::process::umask(before);
         made.and_then(|_| done(dir))
+    }),
+    ("memory shared by name", || {
+        let [first, second] = ["a", "b"].map(|end| format!("/dev/shm/twin-{}{end}", getpid()));
+        let both = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        written(open(&first, both, 0o600)?, "one")?;
+        rustix::fs::link(&first, &second)?;
+        rustix::fs::unlink(&first)?;
+        let again = open(&first, OFlags::RDWR, 0).err();
+        let known = written(open(&second, OFlags::RDWR | OFlags::APPEND, 0)?, "two");
+        rustix::fs::unlink(&second)?;
+        Ok(format!("{again:?} {known:?}"))
     }),
     ("rename a directory to one that tools fill", || {
         done(rustix::fs::mkdirat(CWD, "made", Mode::from_raw_mode(0o755)))?;

@@ -13,6 +13,7 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
+use super::StandIn;
 use crate::spawn::Call;
 
 /// The longest path that the kernel takes, with its end.
@@ -21,13 +22,14 @@ const MAX_PATH: usize = 4_096;
 const PAGE: u64 = 4_096;
 
 /// The thread that makes a call.
-pub(super) struct Caller {
+pub(super) struct Caller<'a> {
     pub(super) call: Call,
+    pub(super) stand_in: Option<&'a StandIn>,
 }
 
-impl Caller {
-    pub(super) fn of(call: &Call) -> Self {
-        Self { call: *call }
+impl<'a> Caller<'a> {
+    pub(super) fn of(call: &Call, stand_in: Option<&'a StandIn>) -> Self {
+        Self { call: *call, stand_in }
     }
 
     /// Returns a path of its own part of `/proc`.

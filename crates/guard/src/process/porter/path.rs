@@ -36,13 +36,21 @@ pub(super) enum Link {
 
 impl Place {
     /// Finds the directory of a path's last name, and the name.
-    pub(super) fn find(caller: &Caller, start: BorrowedFd<'_>, path: &Path) -> Result<Self, Errno> {
+    pub(super) fn find(
+        caller: &Caller<'_>,
+        start: BorrowedFd<'_>,
+        path: &Path,
+    ) -> Result<Self, Errno> {
         let (above, name) = split(path);
         let dir = match above {
             Some(above) => directory(caller, start, above)?,
             None => openat(start, ".", HELD | OFlags::DIRECTORY, Mode::empty())?,
         };
         refuse_own(&dir, &name)?;
+        let dir = match caller.stand_in {
+            Some(stand_in) => stand_in.instead_of(dir)?,
+            None => dir,
+        };
         Ok(Self { dir, name })
     }
 
@@ -111,7 +119,7 @@ impl Place {
     }
 
     /// Returns where the link at this place leads.
-    pub(super) fn follow(&self, caller: &Caller, link: &OwnedFd) -> Result<Link, Errno> {
+    pub(super) fn follow(&self, caller: &Caller<'_>, link: &OwnedFd) -> Result<Link, Errno> {
         if !is_proc(self.dir.as_fd())? {
             return target(link).map(Link::To);
         }
@@ -160,7 +168,7 @@ fn trimmed(name: &OsStr) -> &OsStr {
 }
 
 /// Opens the directory that a path leads to.
-fn directory(caller: &Caller, start: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, Errno> {
+fn directory(caller: &Caller<'_>, start: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, Errno> {
     let flags = HELD | OFlags::DIRECTORY;
     loop {
         match openat2(start, path, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS) {
@@ -175,7 +183,7 @@ fn directory(caller: &Caller, start: BorrowedFd<'_>, path: &Path) -> Result<Owne
 }
 
 /// Follows a path name by name.
-fn step_by_step(caller: &Caller, start: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, Errno> {
+fn step_by_step(caller: &Caller<'_>, start: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, Errno> {
     let mut dir = openat(start, ".", HELD | OFlags::DIRECTORY, Mode::empty())?;
     let mut rest: Vec<OsString> = Vec::new();
     let mut n_links = 0;
@@ -217,7 +225,7 @@ fn step_by_step(caller: &Caller, start: BorrowedFd<'_>, path: &Path) -> Result<O
 
 /// Holds what a path leads to.
 pub(super) fn handle_of(
-    caller: &Caller,
+    caller: &Caller<'_>,
     start: BorrowedFd<'_>,
     path: &Path,
     follow: bool,

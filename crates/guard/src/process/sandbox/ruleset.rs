@@ -45,7 +45,9 @@ pub(super) fn beneath_the_system(policy: &Policy) -> Result<OwnedFd, Shortfall> 
     for place in &policy.writable {
         open_beside(&mut ruleset, place, &hidden, writes)?;
     }
-    allow(&mut ruleset, &policy.scratch.join("tmp"), writes)?;
+    for own in ["tmp", "shm"] {
+        allow(&mut ruleset, &policy.scratch.join(own), writes)?;
+    }
     // The terminals of `/dev/pts` are other people's, and so is what lies in `/dev/shm`.
     for device in ["null", "zero", "full", "random", "urandom", "tty"] {
         allow(&mut ruleset, &Path::new("/dev").join(device), writes)?;
