@@ -71,6 +71,7 @@ fn shell_exec(args: &bash::Args, finished: &Finished) -> Reply {
     let code = match &finished.exit {
         Exit::Code(code) => *code,
         Exit::Signal(signal) => 128 + signal,
+        Exit::Lost => 128 + 9,
         Exit::TimedOut => 124,
         Exit::NotStarted { is_missing: true, .. } => 127,
         Exit::NotStarted { is_missing: false, .. } => 126,

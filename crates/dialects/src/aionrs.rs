@@ -54,7 +54,7 @@ const BASH: Row<bash::Bash> = Row {
 fn bash(args: &bash::Args, finished: &Finished) -> Reply {
     let first = match &finished.exit {
         Exit::Code(code) => format!("Exit code: {code}"),
-        Exit::Signal(_) => String::from("Exit code: -1"),
+        Exit::Signal(_) | Exit::Lost => String::from("Exit code: -1"),
         Exit::TimedOut => format!("Command timed out after {}ms", args.timeout_ms),
         Exit::Cancelled | Exit::NotStarted { .. } => return end::not_run(args, finished),
     };

@@ -117,7 +117,7 @@ fn result(
 ) -> Reply {
     let (code, error) = match &finished.exit {
         Exit::Code(code) => (*code, None),
-        Exit::Signal(_) => (-1, None),
+        Exit::Signal(_) | Exit::Lost => (-1, None),
         Exit::TimedOut => (-1, Some(format!("timeout after {}s", args.timeout_ms / 1_000))),
         Exit::NotStarted { why, .. } => (-1, Some(format!("execution failed: {why}"))),
         Exit::Cancelled => (-1, Some(String::from("execution failed: the call was cancelled"))),

@@ -63,7 +63,7 @@ fn shell_exec(args: &bash::Args, finished: &Finished) -> Reply {
     }
     let mut reply = match &finished.exit {
         Exit::Code(code) => ended(text, *code),
-        Exit::Signal(_) => ended(text, 1),
+        Exit::Signal(_) | Exit::Lost => ended(text, 1),
         Exit::TimedOut => {
             let message =
                 format!("Command execution failed: Command timed out after {}ms", args.timeout_ms);

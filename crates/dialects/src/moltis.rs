@@ -332,7 +332,7 @@ fn shape_text(path: &str, lines: &sinew_ops::Text) -> Reply {
 fn shape_exec(args: &bash::Args, finished: &Finished) -> Reply {
     let (code, error) = match &finished.exit {
         Exit::Code(code) => (*code, None),
-        Exit::Signal(_) => (-1, None),
+        Exit::Signal(_) | Exit::Lost => (-1, None),
         Exit::TimedOut => {
             (-1, Some(format!("command timed out after {}s", args.timeout_ms / 1_000)))
         }

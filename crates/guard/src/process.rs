@@ -37,7 +37,7 @@ use std::time::Duration;
 
 use memchr::memmem;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
-use sinew_tool::{Contained, Exit, Kind, Refused, Shell, ToolError};
+use sinew_tool::{Contained, Exit, Kind, Moved, Refused, Shell, ToolError};
 
 use crate::command_rules::CommandRules;
 use crate::rules::{PathGlobs, protected_at};
@@ -403,15 +403,16 @@ impl Commands {
         others.filter(named).take(MAX_HIDDEN_TOLD).map(refused).collect()
     }
 
-    /// Remembers where a session's last command ended; returns it where it is a new place in a root.
-    fn moved(&self, session: &str, cwd: PathBuf) -> Option<PathBuf> {
-        let inside = self.writable.iter().any(|root| cwd.starts_with(root));
-        if !inside {
-            return None;
-        }
-        let before = lock(&self.cwds).insert(session.to_owned(), cwd.clone());
+    /// Remembers where a session's last command ended, if that is in a root.
+    fn moved(&self, session: &str, cwd: PathBuf) -> Option<Moved> {
+        let mut all = lock(&self.cwds);
         let first = self.writable.first();
-        (before.as_ref().or(first) != Some(&cwd)).then_some(cwd)
+        if !self.writable.iter().any(|root| cwd.starts_with(root)) {
+            let stays = all.get(session).or(first)?.clone();
+            return Some(Moved::Not { outside: cwd, stays });
+        }
+        let before = all.insert(session.to_owned(), cwd.clone());
+        (before.as_ref().or(first) != Some(&cwd)).then_some(Moved::To(cwd))
     }
 
     /// Remembers a command that goes on; returns its name.
@@ -474,14 +475,22 @@ impl Commands {
             |rung, scratch| self.policy(rung, scratch, globs),
         );
         let session = Arc::new(opened.map_err(no_session)?);
+        if !globs.is_empty() && !session.is_watched() && !self.wants_no_containment() {
+            return Err(not_judged(&session.missing));
+        }
         self.warn_of(&session);
         sessions.insert((name.to_owned(), globs.clone()), Arc::clone(&session));
         Ok(session)
     }
 
+    /// Returns whether nothing but the lowest rung was asked for.
+    fn wants_no_containment(&self) -> bool {
+        self.settings.rungs == [Rung::None]
+    }
+
     /// Warns once of a session that nothing contains, where that was not asked for.
     fn warn_of(&self, session: &Session) {
-        if session.rung != Rung::None || self.settings.rungs == [Rung::None] {
+        if session.rung != Rung::None || self.wants_no_containment() {
             return;
         }
         if let Some(warn) = self.settings.warn
@@ -638,17 +647,23 @@ fn no_session(problem: NoSession) -> ToolError {
     match problem {
         NoSession::Helper(error) => broken(error),
         NoSession::Weak(missing) => {
-            let words: Vec<String> =
-                missing.iter().map(|one| format!("{} ({})", one.what, one.why)).collect();
             let remedy = missing.first().map_or("see `sinew doctor`", Shortfall::remedy);
-            ToolError::new(
-                Kind::Unavailable,
-                format!(
-                    "no command runs, since no sandbox that is strong enough works here: {}",
-                    words.join("; ")
-                ),
-            )
-            .hint(remedy)
+            unavailable("no sandbox that is strong enough works here", &missing).hint(remedy)
         }
     }
+}
+
+/// Refuses commands that path globs would not hold for.
+fn not_judged(missing: &[Shortfall]) -> ToolError {
+    let why = "they could open what `tools.fs.deny_paths` and `tools.fs.allow_paths` deny";
+    unavailable(why, missing).hint(
+        "use a kernel that can hand their calls over (`sinew doctor` says what is missing), or run them \
+         all the same with `run.sandbox = \"none\"`",
+    )
+}
+
+fn unavailable(why: &str, missing: &[Shortfall]) -> ToolError {
+    let words: Vec<String> =
+        missing.iter().map(|one| format!("{} ({})", one.what, one.why)).collect();
+    ToolError::new(Kind::Unavailable, format!("no command runs, since {why}: {}", words.join("; ")))
 }

@@ -16,8 +16,8 @@ use std::time::Duration;
 use serde::Deserialize;
 use sinew_tool::{
     Access, Background, Bound, Claim, Command, CommandLine, Context, Cost, Effects, ErrorBody,
-    Exit, Facts, FileSettings, Finished, Kind, Operation, Param, ParamKind, Preset, Reply, Row,
-    RunOptions, Shaping, Shell, Targets, ToolError,
+    Exit, Facts, FileSettings, Finished, Kind, Moved, Operation, Param, ParamKind, Preset, Reply,
+    Row, RunOptions, Shaping, Shell, Targets, ToolError,
 };
 
 use crate::screen;
@@ -252,8 +252,14 @@ fn finished_reply(
     if let Some(left) = end::left_running(finished) {
         note(format!("{left}; `run_in_background` keeps a command running"));
     }
-    if let Some(cwd) = &finished.cwd {
-        note(format!("working directory: {}", shaping.shown(cwd)));
+    match &finished.moved {
+        None => {}
+        Some(Moved::To(cwd)) => note(format!("working directory: {}", shaping.shown(cwd))),
+        Some(Moved::Not { outside, stays }) => note(format!(
+            "working directory: still {}, for {} is outside the roots",
+            shaping.shown(stays),
+            outside.display()
+        )),
     }
     for one in background {
         note(line_of(one));
@@ -308,6 +314,7 @@ fn words_of(exit: &Exit) -> String {
         Exit::TimedOut => String::from("timed out"),
         Exit::Cancelled => String::from("cancelled"),
         Exit::NotStarted { why, .. } => format!("could not be started: {why}"),
+        Exit::Lost => String::from("lost with the process that watched it"),
     }
 }
 

@@ -38,7 +38,7 @@ pub use operation::{Context, Operation, Preview, Progress};
 pub use param::{Param, ParamKind, Preset, Scale};
 pub use process::{
     Background, Command, CommandLine, CommandTarget, Contained, Exit, Finished, MAX_STORED_OUTPUT,
-    NoProcesses, Output, Processes, Refused, RunOptions, Shell,
+    Moved, NoProcesses, Output, Processes, Refused, RunOptions, Shell,
 };
 pub use reply::{Block, ErrorBody, Meta, More, Reply, Skipped};
 pub use request::{Arguments, Request, call_id};

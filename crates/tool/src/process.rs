@@ -125,6 +125,22 @@ pub enum Exit {
         /// Why, in words.
         why: String,
     },
+    /// The process that watched it was ended, and it with that.
+    Lost,
+}
+
+/// Where the next command of a session starts, once one went elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Moved {
+    /// Where that one ended.
+    To(PathBuf),
+    /// Where it was before, since that one ended outside the roots.
+    Not {
+        /// Where it ended.
+        outside: PathBuf,
+        /// Where the next one starts.
+        stays: PathBuf,
+    },
 }
 
 /// How strongly a command was contained.
@@ -173,8 +189,8 @@ pub struct Finished {
     pub stored: Option<String>,
     /// How many other processes were still running at its end, and were ended.
     pub n_left: u32,
-    /// Where the next command of the session starts, if that changed.
-    pub cwd: Option<PathBuf>,
+    /// Where the next command of the session starts, if this one went elsewhere.
+    pub moved: Option<Moved>,
     /// How it was contained.
     pub contained: Contained,
     /// What the sandbox did not allow it, as far as that is known.

@@ -5,6 +5,7 @@
 //! falls to it and cannot outlive it. Elsewhere it asks the kernel for the same: orphans of its
 //! children become its children. It ends with the line to sinew.
 
+use std::collections::HashSet;
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -211,7 +212,7 @@ fn kill_all(group: Option<&CommandGroup>) {
     if is_first() {
         let _ = kill_process_group(Pid::INIT, Signal::KILL);
     } else {
-        tree::kill_children();
+        tree::kill_children(&HashSet::new());
     }
 }
 

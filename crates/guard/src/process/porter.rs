@@ -76,6 +76,8 @@ pub(super) struct Means {
     pub(super) turn: OwnedFd,
     /// The session's own directory for memory that is shared by name, where its commands see the machine's.
     pub(super) shared_memory: Option<StandIn>,
+    /// The largest file that a command may make.
+    pub(super) max_file_bytes: u64,
 }
 
 /// A directory in the place of another.
@@ -585,6 +587,7 @@ impl Porter {
         }
         let flags = OFlags::WRONLY | OFlags::NONBLOCK;
         match self.open(caller, here(), path, flags, 0)? {
+            Some(Answer::Handle(_, _)) if self.means.max_file_bytes < length => Err(Errno::FBIG),
             Some(Answer::Handle(file, _)) => done(ftruncate(&file, length)),
             _ => Err(Errno::INVAL),
         }

@@ -328,7 +328,7 @@ fn go_on(
             Became::Ended { end: End::Code(code), .. } => Exit::Code(code),
             Became::Ended { end: End::Signal(signal), .. } => Exit::Signal(signal),
             Became::NotStarted(_, number) => not_started(number),
-            Became::Lost => Exit::Signal(9),
+            Became::Lost => Exit::Lost,
         };
         (exit, captured.duration)
     });
@@ -345,7 +345,7 @@ impl Ongoing {
     }
 
     pub(super) fn end(&mut self, ended: Option<(Exit, Duration)>) {
-        self.ended = Some(ended.unwrap_or((Exit::Signal(9), self.since.elapsed())));
+        self.ended = Some(ended.unwrap_or((Exit::Lost, self.since.elapsed())));
     }
 
     pub(super) fn has_ended(&self) -> bool {
@@ -454,16 +454,9 @@ fn finished(
             )
             .hint("`sinew doctor` says what works here"));
         }
-        Became::Lost => {
-            return Err(ToolError::new(
-                Kind::ExecutionFailed,
-                "the process that watched the command was ended, and the command with it",
-            )
-            .hint("a command that ends processes must not end those that it did not start"));
-        }
+        Became::Lost => (Exit::Lost, 0, None),
     };
-    let cwd =
-        if keeps_cwd { cwd.and_then(|cwd| commands.moved(&caller.session, cwd)) } else { None };
+    let cwd = cwd.filter(|_| keeps_cwd);
     Ok(Finished {
         exit,
         duration: captured.duration,
@@ -473,7 +466,7 @@ fn finished(
         n_lines: whole.n_lines,
         stored: whole.stored,
         n_left,
-        cwd,
+        moved: cwd.and_then(|cwd| commands.moved(&caller.session, cwd)),
         contained,
         refused,
     })

@@ -52,6 +52,9 @@ impl fmt::Display for Rung {
     }
 }
 
+/// What is missing where calls of commands cannot be handed over.
+pub(super) const WATCHED_NAMES: &str = "watched names";
+
 /// Something that this machine does not give, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shortfall {
@@ -91,7 +94,7 @@ impl Shortfall {
                 "nothing needs to be done: processes are ended one by one; in one stroke where sinew may \
                  make control groups, as in a session of systemd (`systemd-run --user --scope`)"
             }
-            "watched names" => {
+            WATCHED_NAMES => {
                 "use a kernel of 5.19 or later with CONFIG_SECCOMP_FILTER, outside of another sandbox \
                  that watches calls, with `kernel.yama.ptrace_scope` below 2"
             }

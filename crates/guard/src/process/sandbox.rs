@@ -26,7 +26,7 @@ use rustix::thread::{
 
 use super::group::{CommandGroup, Group};
 use super::porter::{Means, StandIn};
-use super::rung::{Rung, Shortfall};
+use super::rung::{Rung, Shortfall, WATCHED_NAMES};
 use super::tree;
 use super::wire::Policy;
 use crate::command_rules::CommandJudge;
@@ -128,15 +128,18 @@ impl Sandbox {
     /// Has calls that change something by its name handed to the keeper, where the kernel can do that.
     fn watch(&mut self, policy: &Policy, connections: bool) {
         let judge = CommandJudge::new(policy.rules.clone())
-            .map_err(|error| Shortfall::new("watched names", error));
+            .map_err(|error| Shortfall::new(WATCHED_NAMES, error));
         let Some(judge) = self.or_missing(judge) else { return };
         let filter = filter::watching(Watched { reads: judge.judges_reads(), connections });
         let means = namespaces::can_watch(&filter).and_then(|()| {
             let turn = memfd_create(c"turn", MemfdFlags::CLOEXEC)
-                .map_err(|errno| Shortfall::new("watched names", errno))?;
+                .map_err(|errno| Shortfall::new(WATCHED_NAMES, errno))?;
             let own = policy.shared_memory.as_deref();
             let shared_memory = own.and_then(|own| StandIn::new(own, Path::new("/dev/shm")).ok());
-            Ok(Means { judge, turn, shared_memory })
+            let of_files = |limit: &&(u32, u64)| limit.0 == libc::RLIMIT_FSIZE;
+            let max_file_bytes =
+                policy.limits.iter().find(of_files).map_or(u64::MAX, |limit| limit.1);
+            Ok(Means { judge, turn, shared_memory, max_file_bytes })
         });
         self.watched = self.or_missing(means).map(|means| (filter, Arc::new(means)));
     }

@@ -21,7 +21,7 @@ use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 
 use super::bubblewrap;
 use super::capture::Ordered;
-use super::rung::{Rung, Shortfall};
+use super::rung::{Rung, Shortfall, WATCHED_NAMES};
 use super::wire::{self, Order, Policy, Ready};
 use super::{HELPER, Helper};
 
@@ -167,6 +167,11 @@ impl Session {
         let handles = [theirs.as_fd(), stdin.as_fd(), out.as_fd(), err.as_fd()];
         wire::send(self.line()?, order, &handles)?;
         Ok(Ordered { line, stdout, stderr })
+    }
+
+    /// Returns whether calls of its commands are handed over and judged.
+    pub(super) fn is_watched(&self) -> bool {
+        self.rung != Rung::None && self.missing.iter().all(|one| one.what != WATCHED_NAMES)
     }
 
     /// Returns the place of the session's own files.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::{Failed, Trial};
 use sinew_guard::{Helper, Rung};
-use sinew_tool::{Cancel, Command, CommandLine, Exit, Kind, RunOptions, Shell, World};
+use sinew_tool::{Cancel, Command, CommandLine, Exit, Kind, Moved, RunOptions, Shell, World};
 
 use crate::hazards::{number, sleepers};
 use crate::world::{CACHE, Place, block_on, options, works};
@@ -23,6 +23,7 @@ const CASES: &[(&str, Case)] = &[
     ("sockets of its own are reached", sockets),
     ("a virtual environment comes first", venv),
     ("a command starts where the last one ended", keeps_its_place),
+    ("what watches a command ends with it alone", lost),
     ("a long output is stored whole", stored),
     ("a call that is taken back ends its command", cancelled),
     ("a call that nobody waits for ends its command", dropped),
@@ -43,7 +44,12 @@ pub(crate) fn trials(helper: &Helper) -> Vec<Trial> {
             })
         })
     };
-    CASES.iter().flat_map(|&(name, case)| of(name, case)).collect()
+    let mut trials: Vec<_> = CASES.iter().flat_map(|&(name, case)| of(name, case)).collect();
+    let helper = helper.clone();
+    trials.push(Trial::test("call: no command runs that path globs do not hold for", move || {
+        not_judged(&helper)
+    }));
+    trials
 }
 
 /// Returns an error unless something holds.
@@ -237,8 +243,8 @@ fn keeps_its_place(place: &Place) -> Result<(), Failed> {
     fs::create_dir_all(place.root.join("sub/deep"))?;
     let at = |text: &str, expected: Option<&str>| {
         let done = place.sh(text);
-        let expected = expected.map(|at| place.root.join(at));
-        that(done.cwd == expected, || format!("{text}: {:?}, not {expected:?}", done.cwd))
+        let expected = expected.map(|at| Moved::To(place.root.join(at)));
+        that(done.moved == expected, || format!("{text}: {:?}, not {expected:?}", done.moved))
     };
     at("true", None)?;
     at("cd sub", Some("sub"))?;
@@ -247,8 +253,37 @@ fn keeps_its_place(place: &Place) -> Result<(), Failed> {
     at("env --chdir=sub true", Some(""))?;
     at("(cd sub)", None)?;
     at("cd sub; sh -c 'cd deep'", Some("sub"))?;
-    at("cd /; true", None)?;
-    Ok(())
+    let done = place.sh("cd /; true");
+    let stays = place.root.join("sub");
+    let expected = Moved::Not { outside: PathBuf::from("/"), stays };
+    that(done.moved.as_ref() == Some(&expected), || format!("{:?}", done.moved))?;
+    at("true", Some(""))
+}
+
+/// What had been written by then was lost, and where nothing else ended the processes they went on.
+fn lost(place: &Place) -> Result<(), Failed> {
+    let number = number();
+    let text = format!("echo so far; setsid sleep 9{number} & kill -9 $PPID; sleep 9{number}");
+    let begun = Instant::now();
+    let done = place.run(&text, Duration::from_secs(1))?;
+    let output = String::from_utf8_lossy(&done.merged.head).into_owned();
+    let expected = match place.sh("true").contained.rung {
+        "none" => Exit::Lost,
+        _ => Exit::TimedOut,
+    };
+    that(done.exit == expected && output.starts_with("so far\n"), || format!("{done:?}"))?;
+    while !sleepers(&number).is_empty() && begun.elapsed() < Duration::from_secs(5) {
+        thread::sleep(Duration::from_millis(5));
+    }
+    that(sleepers(&number).is_empty(), || String::from("something is left"))
+}
+
+/// They would have opened what the globs deny.
+fn not_judged(helper: &Helper) -> Result<(), Failed> {
+    let none = Place::unjudged(helper);
+    let error = none.run("true", Duration::from_secs(20)).expect_err("nobody judges it");
+    that(error.kind == Kind::Unavailable, || format!("{error:?}"))?;
+    that(error.message.contains("tools.fs.deny_paths"), || error.message.to_string())
 }
 
 fn stored(place: &Place) -> Result<(), Failed> {

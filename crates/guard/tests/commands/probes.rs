@@ -221,7 +221,7 @@ const PROBES: &[Probe] = &[
     probe(
         "use the machine's shared memory",
         Landlock,
-        "test -e {shm} && echo x >>{shm} && echo REACHED",
+        "echo x >>{shm}; grep -q old {shm} && grep -q x {shm} && echo REACHED",
     ),
     probe(
         "reach a socket that came later",
@@ -311,7 +311,9 @@ A command runs on the strongest rung that works on the machine, and every reply 
   and caches of tools cannot be written. Taken only where `run.sandbox` says so.
 - **landlock**: rules of the kernel on files and a filter of system calls, in the machine's own view. The
   directories on the way to a hidden one can be passed and not listed. Temporary files go where
-  `TMPDIR` says. There are no sockets but pairs.
+  `TMPDIR` says, and memory that is shared by name is the session's own, where it is opened for writing:
+  programs that open such a name only to read it do not find it. There are no sockets but pairs, and
+  caches of tools cannot be written.
 - **none**: commands can do what sinew can do. They are still ended with all that they started, get the
   same environment, no terminal and no descriptors.
 
@@ -450,6 +452,8 @@ impl Outside {
         let top = place.top();
         fs::write(top.join("beside"), "")?;
         let name = format!("sinew-test-{}-{}", std::process::id(), crate::hazards::number());
+        let shm = tempfile::NamedTempFile::new_in("/dev/shm")?;
+        fs::write(shm.path(), "old\n")?;
         let udp = UdpSocket::bind("127.0.0.1:0")?;
         udp.set_read_timeout(Some(Duration::from_millis(100)))?;
         Ok(Self {
@@ -457,7 +461,7 @@ impl Outside {
             tcp: TcpListener::bind("127.0.0.1:0")?,
             udp,
             _datagrams: UnixDatagram::bind(top.join("datagrams"))?,
-            shm: tempfile::NamedTempFile::new_in("/dev/shm")?,
+            shm,
             _sockets: [
                 UnixListener::bind(top.join("socket"))?,
                 UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?,

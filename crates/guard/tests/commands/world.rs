@@ -33,20 +33,30 @@ pub(crate) struct Place {
 impl Place {
     /// Makes a root whose commands run on one rung.
     pub(crate) fn new(helper: &Helper, rung: Rung) -> Self {
-        Self::with(helper, rung, |_| FileSettings::default())
+        Self::with(helper, &[rung], |_| FileSettings::default())
     }
 
     /// Makes the same with a path glob, so that every file is judged that commands open.
     pub(crate) fn judging_reads(helper: &Helper, rung: Rung) -> Self {
-        Self::with(helper, rung, |root| FileSettings {
+        Self::with(helper, &[rung], Self::denying)
+    }
+
+    /// Makes a root with such globs where no rung works that holds commands to them.
+    pub(crate) fn unjudged(helper: &Helper) -> Self {
+        // More was asked for than the lowest.
+        Self::with(helper, &[Rung::None, Rung::None], Self::denying)
+    }
+
+    fn denying(root: &Path) -> FileSettings {
+        FileSettings {
             deny_paths: ["denied/**", "deep/secrets/**"]
                 .map(|glob| format!("{}/{glob}", root.display()))
                 .to_vec(),
             ..FileSettings::default()
-        })
+        }
     }
 
-    fn with(helper: &Helper, rung: Rung, files: impl Fn(&Path) -> FileSettings) -> Self {
+    fn with(helper: &Helper, rungs: &[Rung], files: impl Fn(&Path) -> FileSettings) -> Self {
         let dir = tempfile::tempdir_in(whereabouts()).expect("a directory");
         let top = fs::canonicalize(dir.path()).expect("its real path");
         let (root, outside) = (top.join("root"), top.join("outside"));
@@ -62,7 +72,7 @@ impl Place {
         let vars = vars.map(|(name, value)| (OsString::from(name), OsString::from(value)));
         let commands = CommandSettings {
             helper: Some(helper.clone()),
-            rungs: vec![rung],
+            rungs: rungs.to_vec(),
             sessions: top.join("sessions"),
             hidden: vec![outside.join("hidden"), top.join("sessions")],
             caches: vec![top.join(CACHE)],

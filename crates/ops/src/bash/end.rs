@@ -185,7 +185,7 @@ pub(super) fn describe(reply: &mut Reply, finished: &Finished) {
     match &finished.exit {
         Exit::Code(code) => reply.meta.more.insert("exit_code", *code),
         Exit::Signal(signal) => reply.meta.more.insert("signal", *signal),
-        Exit::TimedOut | Exit::Cancelled | Exit::NotStarted { .. } => {}
+        Exit::TimedOut | Exit::Cancelled | Exit::NotStarted { .. } | Exit::Lost => {}
     }
     let contained = &finished.contained;
     reply.meta.more.insert(
@@ -232,6 +232,10 @@ pub fn failure(args: &Args, finished: &Finished) -> Option<(Kind, String)> {
         Exit::NotStarted { why, .. } => {
             let what = if args.has_shell() { "shell" } else { "program" };
             Some((Kind::ExecutionFailed, format!("the {what} could not be started: {why}")))
+        }
+        Exit::Lost => {
+            let words = "the process that watched the command was ended, and the command with it";
+            Some((Kind::ExecutionFailed, String::from(words)))
         }
     }
 }

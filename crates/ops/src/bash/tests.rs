@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use sinew_testkit::{MemoryWorld, Scripted, call};
-use sinew_tool::{Block, MAX_STORED_OUTPUT, Processes, Refused};
+use sinew_tool::{Block, MAX_STORED_OUTPUT, Moved, Processes, Refused};
 
 use super::*;
 
@@ -81,9 +81,25 @@ fn a_reply_says_what_was_written_and_how_it_ended() {
             None,
         ),
         (
-            more(|finished| finished.cwd = Some(PathBuf::from(sinew_testkit::ROOT).join("sub"))),
+            more(|finished| {
+                let sub = PathBuf::from(sinew_testkit::ROOT).join("sub");
+                finished.moved = Some(Moved::To(sub));
+            }),
             "out\n[working directory: sub]",
             None,
+        ),
+        (
+            more(|finished| {
+                let stays = PathBuf::from(sinew_testkit::ROOT).join("sub");
+                finished.moved = Some(Moved::Not { outside: PathBuf::from("/etc"), stays });
+            }),
+            "out\n[working directory: still sub, for /etc is outside the roots]",
+            None,
+        ),
+        (
+            more(|finished| finished.exit = Exit::Lost),
+            "out\n[the process that watched the command was ended, and the command with it]",
+            Some(Kind::ExecutionFailed),
         ),
     ] {
         let (reply, _) = run(finished, Vec::new(), json!({"command": "x"}));

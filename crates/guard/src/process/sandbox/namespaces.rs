@@ -14,7 +14,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, WaitOptions, getegid, geteuid, waitpid};
 
 use super::mounts;
-use crate::process::rung::Shortfall;
+use crate::process::rung::{Shortfall, WATCHED_NAMES};
 use crate::process::wire::Policy;
 use crate::spawn::{self, Own, Side};
 
@@ -62,7 +62,7 @@ pub(super) fn has_own_processes() -> Result<(), Shortfall> {
 
 /// Returns whether a process can hand its calls to its parent, and the parent can read what they mean.
 pub(super) fn can_watch(filter: &[sock_filter]) -> Result<(), Shortfall> {
-    let missing = |error: io::Error| Shortfall::new("watched names", error);
+    let missing = |error: io::Error| Shortfall::new(WATCHED_NAMES, error);
     let (wait, go_on) = pipe_with(PipeFlags::CLOEXEC).map_err(|errno| missing(errno.into()))?;
     match spawn::fork(Own::Nothing).map_err(missing)? {
         Side::Child => {
