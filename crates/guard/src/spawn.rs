@@ -45,8 +45,6 @@ pub(crate) struct Limit {
 /// What a child is bound to before it executes its program.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Confinement<'a> {
-    /// The file of a control group that takes in whoever writes `0` to it.
-    pub(crate) group: Option<BorrowedFd<'a>>,
     /// The rules of Landlock.
     pub(crate) ruleset: Option<BorrowedFd<'a>>,
     /// The filter of system calls.
@@ -73,7 +71,6 @@ pub(crate) struct Child {
 pub(crate) enum Step {
     Clone,
     Session,
-    Group,
     Streams,
     Limits,
     Privileges,
@@ -101,7 +98,6 @@ struct Plan<'a> {
     env: *const *const c_char,
     stdio: [RawFd; 3],
     limits: &'a [Limit],
-    group: RawFd,
     ruleset: RawFd,
     filter: Option<sock_fprog>,
     watched: Option<sock_fprog>,
@@ -131,7 +127,6 @@ pub(crate) fn start(
         env: env.as_ptr(),
         stdio: stdio.map(|stream| stream.as_raw_fd()),
         limits,
-        group: confinement.group.map_or(-1, |group| group.as_raw_fd()),
         ruleset: confinement.ruleset.map_or(-1, |ruleset| ruleset.as_raw_fd()),
         filter: confinement.filter.map(loadable),
         watched: confinement.watched.map(loadable),
@@ -215,9 +210,6 @@ fn carry_out(plan: &mut Plan<'_>) -> Step {
     unsafe {
         if libc::setsid() < 0 {
             return Step::Session;
-        }
-        if 0 <= plan.group && libc::write(plan.group, c"0".as_ptr().cast(), 1) < 0 {
-            return Step::Group;
         }
         if !plan.may_gain_rights && libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 {
             return Step::Privileges;

@@ -8,7 +8,6 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
 use super::rung::Shortfall;
@@ -40,12 +39,16 @@ impl Group {
         fs::write(helper.join("cgroup.procs"), "0")
     }
 
-    /// Makes the group of a command, whose keeper this process is.
+    /// Makes the group of a command, whose keeper this process is, and enters it: what it starts is in
+    /// it from its first moment. To move between groups takes long, and nobody waits for a keeper then.
     pub(super) fn of_command(&self) -> io::Result<CommandGroup> {
         let dir = self.command(std::process::id());
         fs::create_dir(&dir)?;
-        let open = |name: &str| OpenOptions::new().write(true).open(dir.join(name));
-        Ok(CommandGroup { members: open("cgroup.procs")?, kill: open("cgroup.kill")? })
+        let open = |path: PathBuf| OpenOptions::new().write(true).open(path);
+        let out = open(self.0.join("helper/cgroup.procs"))?;
+        let kill = open(dir.join("cgroup.kill"))?;
+        fs::write(dir.join("cgroup.procs"), "0")?;
+        Ok(CommandGroup { out, kill })
     }
 
     /// Removes the group of a command whose keeper ended.
@@ -66,21 +69,18 @@ impl Group {
     }
 }
 
-/// The group of one command.
+/// The group of one command and its keeper.
 #[derive(Debug)]
 pub(super) struct CommandGroup {
-    members: File,
+    /// The members of the group that the keeper goes to before this one ends.
+    out: File,
     kill: File,
 }
 
 impl CommandGroup {
-    /// Returns the file that takes in whoever writes `0` to it.
-    pub(super) fn members(&self) -> BorrowedFd<'_> {
-        self.members.as_fd()
-    }
-
-    /// Ends every process of the group.
+    /// Takes this process out of the group and ends every other.
     pub(super) fn kill(&self) -> io::Result<()> {
+        (&self.out).write_all(b"0")?;
         (&self.kill).write_all(b"1")
     }
 }

@@ -27,6 +27,8 @@ use crate::spawn::{self, Child, Failed, Program, Step};
 
 /// How often children that are nobody's are waited for while the command runs.
 const REAP: Duration = Duration::from_millis(500);
+/// How long the report may take to be heard.
+const HEARD: Duration = Duration::from_millis(50);
 /// How long processes that were killed may take to be gone.
 const GONE: Duration = Duration::from_secs(2);
 
@@ -55,7 +57,7 @@ fn keep(
         Ok(group) => (Ok(()), group),
         Err(error) => (Err(error), None),
     };
-    let started = begin(prepared, order, &stdio, sandbox, group.as_ref());
+    let started = begin(prepared, order, &stdio, sandbox);
     // From here on the streams end when the command and its children have closed them.
     drop(stdio);
     let report = match started {
@@ -72,6 +74,9 @@ fn keep(
         Err((refusal, error)) => Report::Failed(refusal, error.raw_os_error().unwrap_or(0)),
     };
     let _ = wire::send(line, &report, &[]);
+    // The end of a process takes long, and whoever waits for the report may wait for this processor.
+    let mut closed = [PollFd::new(line, PollFlags::empty())];
+    let _ = poll(&mut closed, Timespec::try_from(HEARD).ok().as_ref());
 }
 
 /// Starts the command in this process, if that was prepared.
@@ -80,13 +85,12 @@ fn begin(
     order: &Order,
     stdio: &[OwnedFd; 3],
     sandbox: &Sandbox,
-    group: Option<&CommandGroup>,
 ) -> Result<Child, (Refusal, io::Error)> {
     prepared.map_err(|error| (Refusal::Containment, error))?;
     enter(&order.cwd, order.cwd_identity).map_err(|error| (Refusal::Directory, error))?;
     let program = program(order).map_err(|error| (Refusal::Program, error))?;
     let streams = [stdio[0].as_fd(), stdio[1].as_fd(), stdio[2].as_fd()];
-    spawn::start(&program, streams, sandbox.limits(), &sandbox.confinement(group)).map_err(
+    spawn::start(&program, streams, sandbox.limits(), &sandbox.confinement()).map_err(
         |Failed { step, error }| match step {
             Step::Execute => (Refusal::Program, error),
             _ => (Refusal::Containment, error),

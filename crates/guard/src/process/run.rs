@@ -214,13 +214,19 @@ impl Processes for Cleared {
         let at_once = commands.order_at_once(&caller.session, &job);
         let work = move || {
             let ordered = at_once.unwrap_or_else(|| commands.order(&caller.session, &job));
-            let result = ordered.and_then(|running| {
-                follow(&commands, &caller, &running, keeps_cwd, above, &there, &progress)
-            });
+            let (result, running) = match ordered {
+                Ok(running) => (
+                    follow(&commands, &caller, &running, keeps_cwd, above, &there, &progress),
+                    Some(running),
+                ),
+                Err(error) => (Err(error), None),
+            };
             // Whoever hears of the end may begin the next one.
             drop(seat);
             // Whoever stopped waiting wants nothing to know.
             let _ = done.send(result);
+            // The keeper ends with this, and not before.
+            drop(running);
         };
         let started = thread::Builder::new().name(String::from("command")).spawn(work);
         // Made before anybody waits: a future that is dropped unasked ends the command too.

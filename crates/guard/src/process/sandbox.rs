@@ -158,7 +158,7 @@ impl Sandbox {
         if self.own_processes { Own::Processes } else { Own::Nothing }
     }
 
-    /// Makes the group of a command whose keeper this process is. Without one its processes are ended one
+    /// Makes the group of a command whose keeper this process is, which enters it. Without one its processes are ended one
     /// by one.
     pub(super) fn command_group(&self) -> Option<CommandGroup> {
         self.group.as_ref()?.of_command().ok()
@@ -182,9 +182,8 @@ impl Sandbox {
     }
 
     /// Returns what commands are bound to, beside what their keeper is bound to.
-    pub(super) fn confinement<'a>(&'a self, group: Option<&'a CommandGroup>) -> Confinement<'a> {
+    pub(super) fn confinement(&self) -> Confinement<'_> {
         Confinement {
-            group: group.map(CommandGroup::members),
             ruleset: self.apart.as_ref().or(self.ruleset.as_ref()).map(AsFd::as_fd),
             filter: self.filter.as_deref(),
             watched: self.watched.as_ref().map(|(filter, _)| filter.as_slice()),
