@@ -24,6 +24,7 @@ mod rung;
 mod sandbox;
 mod session;
 mod spool;
+mod starter;
 mod tree;
 mod wire;
 
@@ -41,6 +42,7 @@ use sinew_tool::{Contained, Exit, Kind, Moved, Refused, Shell, ToolError};
 
 use crate::command_rules::CommandRules;
 use crate::rules::{PathGlobs, protected_at};
+use crate::spawn;
 use capture::{Captured, Keep, Ordered, Spool};
 use kept::Kept;
 use run::Ongoing;
@@ -78,6 +80,7 @@ pub fn close_process() {
 pub fn helper_main() -> Helper {
     let mut args = std::env::args_os().skip(1);
     if args.next().is_some_and(|first| first == HELPER) && args.next().is_none() {
+        spawn::close_others();
         let code = match rustix::stdio::stdin().try_clone_to_owned() {
             Ok(line) => i32::from(launcher::serve(line).is_err()),
             Err(_) => 1,

@@ -1,16 +1,15 @@
 //! The start of processes: the only code of the project that the compiler cannot check.
 //!
-//! Four things have no safe face. [`start`] makes a child that shares the memory of its parent until
-//! it executes its program, as `vfork` does: the parent sleeps meanwhile, nothing is copied, and so
-//! the size of the parent does not matter. The child makes system calls on what was prepared before
-//! and nothing else: it allocates nothing, takes no lock and does not unwind. [`fork`] copies a
-//! process of one thread, and [`unshare`] gives it namespaces of its own. Both are for the helper
-//! process alone, which has one thread when it calls them. [`Calls`] are the system calls that a filter
-//! hands to the process that installed it, and [`restrict`] binds this thread to rules of Landlock.
+//! Four things have no safe face. [`fork`] and [`fork_in_place`] copy a process of one thread, and
+//! [`unshare`] gives it namespaces of its own: all are for the helper process and its copies, which have
+//! little memory, so that a copy is made in a fraction of a millisecond, whatever the size of the process
+//! that sinew runs in. [`confine`] binds a copy to what its command is bound to, and [`execute`] makes it
+//! the command. [`Calls`] are the system calls that a filter hands to another process, and [`restrict`]
+//! binds this thread to rules of Landlock.
 
 #![expect(unsafe_code, reason = "this is the one file that may")]
 
-use std::ffi::{CString, c_char, c_int, c_long, c_void};
+use std::ffi::{CString, c_char, c_int, c_long};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
@@ -55,128 +54,71 @@ pub(crate) struct Confinement<'a> {
     pub(crate) may_gain_rights: bool,
 }
 
-/// A child that executes its program.
-#[derive(Debug)]
-pub(crate) struct Child {
-    pub(crate) pid: Pid,
-    /// Becomes readable when the child ends.
-    pub(crate) handle: OwnedFd,
-    /// The system calls that it hands over, if it does.
-    pub(crate) calls: Option<Calls>,
-}
-
-/// What the child did when it failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(i32)]
-pub(crate) enum Step {
-    Clone,
-    Session,
-    Streams,
-    Limits,
-    Privileges,
-    Landlock,
-    Filter,
-    Execute,
-}
-
-/// Why a child did not come to execute its program.
-#[derive(Debug)]
-pub(crate) struct Failed {
-    pub(crate) step: Step,
-    pub(crate) error: io::Error,
-}
-
-/// The stack of a child until it executes its program: it calls nothing deep.
-const STACK_BYTES: usize = 64 * 1024;
 /// The highest signal, plus one.
 const N_SIGNALS: c_int = 65;
 
-/// What parent and child share while the parent sleeps.
-struct Plan<'a> {
-    path: *const c_char,
-    argv: *const *const c_char,
-    env: *const *const c_char,
-    stdio: [RawFd; 3],
-    limits: &'a [Limit],
-    ruleset: RawFd,
-    filter: Option<sock_fprog>,
-    watched: Option<sock_fprog>,
-    may_gain_rights: bool,
-    failed: Option<(Step, c_int)>,
-    listener: RawFd,
+/// Binds this process, which has one thread and becomes a command, to what commands are bound to, in a
+/// session of its own; returns the system calls that it hands over from now on.
+pub(crate) fn confine(confinement: &Confinement<'_>) -> io::Result<Option<Calls>> {
+    rustix::process::setsid()?;
+    if !confinement.may_gain_rights {
+        rustix::thread::set_no_new_privs(true)?;
+    }
+    let calls = confinement.watched.map(|filter| listen(&loadable(filter))).transpose()?;
+    if let Some(ruleset) = confinement.ruleset {
+        restrict(ruleset)?;
+    }
+    if let Some(filter) = confinement.filter {
+        let filter = loadable(filter);
+        // SAFETY: takes numbers and the address of a program that the kernel copies.
+        let done = unsafe {
+            libc::syscall(
+                libc::SYS_seccomp,
+                libc::SECCOMP_SET_MODE_FILTER,
+                0,
+                ptr::from_ref(&filter),
+            )
+        };
+        if done < 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(calls)
 }
 
-/// Starts a program in a session of its own. It gets these three streams and no other descriptor,
-/// every signal in its default state, and the working directory of the caller, which it shares from
-/// then on: where the program goes, the caller goes too.
-///
-/// # Errors
-///
-/// Says at which step the child failed; it is gone then.
-pub(crate) fn start(
-    program: &Program,
-    stdio: [BorrowedFd<'_>; 3],
-    limits: &[Limit],
-    confinement: &Confinement<'_>,
-) -> Result<Child, Failed> {
+/// Makes this process another program, with these limits and every signal in its default state. Returns
+/// why that failed.
+pub(crate) fn execute(program: &Program, limits: &[Limit]) -> io::Error {
     let argv = pointers(&program.argv);
     let env = pointers(&program.env);
-    let mut plan = Plan {
-        path: program.path.as_ptr(),
-        argv: argv.as_ptr(),
-        env: env.as_ptr(),
-        stdio: stdio.map(|stream| stream.as_raw_fd()),
-        limits,
-        ruleset: confinement.ruleset.map_or(-1, |ruleset| ruleset.as_raw_fd()),
-        filter: confinement.filter.map(loadable),
-        watched: confinement.watched.map(loadable),
-        may_gain_rights: confinement.may_gain_rights,
-        failed: None,
-        listener: -1,
-    };
-    // With its descriptors shared, what the child opens for its parent is the parent's too.
-    let shared = if plan.watched.is_some() { libc::CLONE_FILES } else { 0 };
-    let flags = libc::CLONE_VM
-        | libc::CLONE_VFORK
-        | libc::CLONE_FS
-        | libc::CLONE_PIDFD
-        | libc::SIGCHLD
-        | shared;
-    let mut stack = vec![0_u128; STACK_BYTES / size_of::<u128>()];
-    let top = stack.as_mut_ptr_range().end.cast::<c_void>();
-    let mut handle: c_int = -1;
-    let blocked = BlockedSignals::all();
-    // SAFETY: `top` is the aligned end of a stack that outlives the child's use of it, because with
-    // `CLONE_VFORK` this thread sleeps until the child has executed its program or ended. `plan` and
-    // all it points to live as long. The child runs `enter` alone, which only makes system calls.
-    // No signal handler runs in it, since every signal is blocked here and the child resets all
-    // handlers before it lets signals in.
-    let pid = unsafe {
-        libc::clone(
-            enter,
-            top,
-            flags,
-            ptr::from_mut(&mut plan).cast::<c_void>(),
-            ptr::from_mut(&mut handle),
-        )
-    };
-    let problem = io::Error::last_os_error();
-    drop(blocked);
-    drop(stack);
-    let Some(pid) = Pid::from_raw(pid).filter(|_| 0 < pid) else {
-        return Err(Failed { step: Step::Clone, error: problem });
-    };
-    // SAFETY: the kernel wrote a new descriptor there, which nothing else owns.
-    let handle = unsafe { OwnedFd::from_raw_fd(handle) };
-    // SAFETY: the child had the kernel open it in the table that both shared then, and its own copy
-    // of the table is gone; nothing else knows the number.
-    let calls = (0 <= plan.listener).then(|| Calls(unsafe { OwnedFd::from_raw_fd(plan.listener) }));
-    match plan.failed {
-        None => Ok(Child { pid, handle, calls }),
-        Some((step, errno)) => {
-            let _ = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty());
-            Err(Failed { step, error: io::Error::from_raw_os_error(errno) })
+    // SAFETY: every call takes numbers, or addresses of what lives on until its end.
+    unsafe {
+        for limit in limits {
+            let mut both = rlimit { rlim_cur: 0, rlim_max: 0 };
+            libc::getrlimit(limit.resource, &mut both);
+            // What is limited further already stays so.
+            let most = limit.at_most.min(both.rlim_max);
+            let both = rlimit { rlim_cur: most, rlim_max: most };
+            if libc::setrlimit(limit.resource, &both) < 0 {
+                return io::Error::last_os_error();
+            }
         }
+        for signal in 1..N_SIGNALS {
+            libc::signal(signal, libc::SIG_DFL);
+        }
+        let mut none: sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &none, ptr::null_mut());
+        libc::execve(program.path.as_ptr(), argv.as_ptr(), env.as_ptr());
+    }
+    io::Error::last_os_error()
+}
+
+/// Closes every descriptor but the first three.
+pub(crate) fn close_others() {
+    // SAFETY: called before this process opens anything.
+    unsafe {
+        libc::syscall(libc::SYS_close_range, 3, c_int::MAX, 0);
     }
 }
 
@@ -193,76 +135,9 @@ fn pointers(strings: &[CString]) -> Vec<*const c_char> {
     strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
 }
 
-/// The child: does what the plan says and executes the program.
-extern "C" fn enter(plan: *mut c_void) -> c_int {
-    // SAFETY: the address is the one of the parent's plan, and the parent sleeps.
-    let plan = unsafe { &mut *plan.cast::<Plan<'_>>() };
-    let step = carry_out(plan);
-    plan.failed = Some((step, io::Error::last_os_error().raw_os_error().unwrap_or(0)));
-    // SAFETY: ends this process alone, without running anything of the parent's.
-    unsafe { libc::_exit(127) }
-}
-
-/// Returns the step that failed. Where all go well it does not return.
-fn carry_out(plan: &mut Plan<'_>) -> Step {
-    // SAFETY: every call takes numbers, or addresses of what the plan keeps alive. None allocates,
-    // locks or unwinds.
-    unsafe {
-        if libc::setsid() < 0 {
-            return Step::Session;
-        }
-        if !plan.may_gain_rights && libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 {
-            return Step::Privileges;
-        }
-        if let Some(filter) = &plan.watched {
-            plan.listener = listen(filter);
-            // From here on what it closes stays open for its parent.
-            if plan.listener < 0 || libc::unshare(libc::CLONE_FILES) < 0 {
-                return Step::Filter;
-            }
-        }
-        for (to, from) in (0..).zip(plan.stdio) {
-            // The streams are above the first three, so none is lost before it is placed.
-            if libc::dup2(from, to) < 0 {
-                return Step::Streams;
-            }
-        }
-        for limit in plan.limits {
-            let mut both = rlimit { rlim_cur: 0, rlim_max: 0 };
-            libc::getrlimit(limit.resource, &mut both);
-            // What is limited further already stays so.
-            let most = if limit.at_most < both.rlim_max { limit.at_most } else { both.rlim_max };
-            let both = rlimit { rlim_cur: most, rlim_max: most };
-            if libc::setrlimit(limit.resource, &both) < 0 {
-                return Step::Limits;
-            }
-        }
-        for signal in 1..N_SIGNALS {
-            libc::signal(signal, libc::SIG_DFL);
-        }
-        let mut none: sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&mut none);
-        libc::sigprocmask(libc::SIG_SETMASK, &none, ptr::null_mut());
-        if 0 <= plan.ruleset && libc::syscall(libc::SYS_landlock_restrict_self, plan.ruleset, 0) < 0
-        {
-            return Step::Landlock;
-        }
-        libc::syscall(libc::SYS_close_range, 3, c_int::MAX, 0);
-        if let Some(filter) = &plan.filter {
-            let mode = libc::SECCOMP_SET_MODE_FILTER;
-            if libc::syscall(libc::SYS_seccomp, mode, 0, ptr::from_ref(filter)) < 0 {
-                return Step::Filter;
-            }
-        }
-        libc::execve(plan.path, plan.argv, plan.env);
-    }
-    Step::Execute
-}
-
-/// Installs a filter that hands system calls over; returns the number of the descriptor that they come
-/// by, or one below 0. A process that waits for the answer can only be killed meanwhile, so nothing
-/// that was done for it is begun again.
-fn listen(filter: &sock_fprog) -> RawFd {
+/// Installs a filter that hands system calls over; returns them. A process that waits for the answer can
+/// only be killed meanwhile, so nothing that was done for it is begun again.
+fn listen(filter: &sock_fprog) -> io::Result<Calls> {
     let flags =
         libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
     // SAFETY: takes numbers and the address of a program that the kernel copies.
@@ -274,17 +149,19 @@ fn listen(filter: &sock_fprog) -> RawFd {
             ptr::from_ref(filter),
         )
     };
-    RawFd::try_from(number).unwrap_or(-1)
+    let number = RawFd::try_from(number).unwrap_or(-1);
+    if number < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel opened it for this call, and nothing else knows the number.
+    Ok(Calls(unsafe { OwnedFd::from_raw_fd(number) }))
 }
 
 /// Tries whether this process, which gives up all rights by it, could hand system calls over.
 pub(crate) fn try_to_listen(filter: &[sock_filter]) -> io::Result<()> {
     rustix::thread::set_no_new_privs(true)?;
-    match listen(&loadable(filter)) {
-        number if number < 0 => Err(io::Error::last_os_error()),
-        // The process ends, and the descriptor with it.
-        _ => Ok(()),
-    }
+    // The process ends, and the descriptor with it.
+    listen(&loadable(filter)).map(drop)
 }
 
 /// Binds this process, which must have one thread, to rules of Landlock.
@@ -403,6 +280,13 @@ impl Calls {
     }
 }
 
+impl From<OwnedFd> for Calls {
+    /// Takes what another process got when it was bound.
+    fn from(handle: OwnedFd) -> Self {
+        Self(handle)
+    }
+}
+
 impl AsFd for Calls {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
@@ -412,35 +296,12 @@ impl AsFd for Calls {
 /// `SECCOMP_USER_NOTIF_FLAG_CONTINUE`.
 const PROCEED: u32 = 1;
 
-/// All signals blocked in this thread; dropping it lets in those that were let in before.
-struct BlockedSignals(sigset_t);
-
-impl BlockedSignals {
-    fn all() -> Self {
-        // SAFETY: the sets are plain data that the calls fill, and live on this stack.
-        unsafe {
-            let mut all: sigset_t = std::mem::zeroed();
-            let mut before: sigset_t = std::mem::zeroed();
-            libc::sigfillset(&mut all);
-            libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
-            Self(before)
-        }
-    }
-}
-
-impl Drop for BlockedSignals {
-    fn drop(&mut self) {
-        // SAFETY: the set is the one that the kernel gave.
-        unsafe {
-            libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, ptr::null_mut());
-        }
-    }
-}
-
 /// Which side of a fork this is.
 #[derive(Debug)]
 pub(crate) enum Side {
-    Parent(Pid),
+    /// The one that goes on, with its copy and what becomes readable when the copy ends.
+    Parent(Pid, OwnedFd),
+    /// The copy.
     Child,
 }
 
@@ -455,25 +316,44 @@ pub(crate) enum Own {
 
 /// Copies this process, which must have one thread. The copy gets no more than it has.
 pub(crate) fn fork(own: Own) -> io::Result<Side> {
-    let flags = match own {
-        Own::Nothing => libc::SIGCHLD,
-        Own::Processes => {
-            libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_NEWUTS | libc::SIGCHLD
-        }
-    };
-    if n_threads()? != 1 {
+    copy(match own {
+        Own::Nothing => 0,
+        Own::Processes => libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_NEWUTS,
+    })
+}
+
+/// Copies this process, which must have one thread. Both share their working directory and file mode mask
+/// from then on: where the copy goes, this process goes too.
+pub(crate) fn fork_in_place() -> io::Result<Side> {
+    copy(libc::CLONE_FS)
+}
+
+fn copy(flags: c_int) -> io::Result<Side> {
+    if !has_one_thread()? {
         return Err(io::Error::other("a process of several threads cannot be copied"));
     }
+    let mut handle: c_int = -1;
+    let flags = flags | libc::CLONE_PIDFD | libc::SIGCHLD;
     // SAFETY: the process has one thread, so no lock is held by another, and the copy has memory of
-    // its own. The arguments after the flags are all zero, in whatever order the machine has them.
-    let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
+    // its own. The kernel writes the descriptor to the third argument, on every machine; those after it
+    // are zero, in whatever order the machine has them.
+    let pid =
+        unsafe { libc::syscall(libc::SYS_clone, flags, 0, ptr::from_mut(&mut handle), 0, 0, 0) };
     match i32::try_from(pid) {
         Ok(0) => Ok(Side::Child),
         Ok(pid) if 0 < pid => {
-            Pid::from_raw(pid).map(Side::Parent).ok_or_else(|| io::Error::other("no process"))
+            // SAFETY: the kernel wrote a new descriptor there, which nothing else owns.
+            let handle = unsafe { OwnedFd::from_raw_fd(handle) };
+            let pid = Pid::from_raw(pid).ok_or_else(|| io::Error::other("no process"))?;
+            Ok(Side::Parent(pid, handle))
         }
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// Returns whether this process has one thread, and so can be copied.
+pub(crate) fn has_one_thread() -> io::Result<bool> {
+    Ok(n_threads()? == 1)
 }
 
 /// Returns how many threads this process has.

@@ -1,151 +1,146 @@
-//! The process beside one command: it takes the order, starts the command, ends all that the command
-//! started, and says what became of it.
+//! The process beside a command: it has the command started, ends all that the command started, and says
+//! what became of it.
 //!
 //! In a namespace of its own it is the first process there, so whatever the command leaves behind
 //! falls to it and cannot outlive it. Elsewhere it asks the kernel for the same: orphans of its
-//! children become its children. It ends with the line to sinew.
+//! children become its children. It ends with the line to sinew. Where a command ended by itself and left
+//! nothing behind, it can serve the next one.
 
-use std::collections::HashSet;
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
-use rustix::process::{Pid, Signal, WaitOptions, fchdir, kill_process_group, wait};
+use rustix::fs::Mode;
+use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, umask, wait};
 
 use super::group::CommandGroup;
-use super::porter;
+use super::launcher::Teller;
+use super::porter::Porting;
 use super::sandbox::Sandbox;
+use super::starter::Starter;
 use super::tree;
 use super::wire::{self, Command, End, Order, Refusal, Report};
-use crate::spawn::{self, Child, Failed, Program, Step};
+use crate::spawn;
 
 /// How often children that are nobody's are waited for while the command runs.
 const REAP: Duration = Duration::from_millis(500);
 /// How long the report may take to be heard.
 const HEARD: Duration = Duration::from_millis(50);
+/// How long a thread that has nothing left to do may take to end.
+const THREADS: Duration = Duration::from_millis(5);
 /// How long processes that were killed may take to be gone.
 const GONE: Duration = Duration::from_secs(2);
 
-/// Waits for the next order of a session, runs its command and ends with it. The handle is closed
-/// once the order is there.
-pub(super) fn keep_next(session: OwnedFd, waiting: OwnedFd, sandbox: &Sandbox) {
+/// Serves the next order of a session, and those after it where it lasts.
+pub(super) fn keep(session: &OwnedFd, teller: &Teller, lasts: bool, sandbox: &Sandbox) {
     let group = sandbox.command_group();
     let prepared = sandbox.prepare_keeper().and_then(|()| sandbox.restrict_keeper());
-    let prepared = prepared.map(|()| group);
-    let received = wire::receive::<Order>(&session);
-    drop((session, waiting));
-    let Ok(Some((order, handles))) = received else { return };
-    if let Ok([line, input, output, errors]) = <[OwnedFd; 4]>::try_from(handles) {
-        keep(prepared, &order, &line, [input, output, errors], sandbox);
+    if let Err(error) = prepared {
+        return refuse_next(session, teller, &error);
+    }
+    let mask = umask(Mode::empty());
+    loop {
+        // The command before shared it.
+        umask(mask);
+        match serve_next(session, teller, group.as_ref(), sandbox) {
+            Ok(Served::AndAlone) if lasts && is_alone() => teller.free(),
+            Ok(_) => return,
+            Err(error) => return refuse_next(session, teller, &error),
+        }
     }
 }
 
-fn keep(
-    prepared: io::Result<Option<CommandGroup>>,
-    order: &Order,
-    line: &OwnedFd,
-    stdio: [OwnedFd; 3],
+/// How an order was served.
+enum Served {
+    /// Nothing is left of it, as far as the processes of its command go.
+    AndAlone,
+    /// There was none, or something may be left.
+    AndDone,
+}
+
+/// Has the next order of a session served. Fails where that could not be prepared.
+fn serve_next(
+    session: &OwnedFd,
+    teller: &Teller,
+    group: Option<&CommandGroup>,
     sandbox: &Sandbox,
-) {
-    let (prepared, group) = match prepared {
-        Ok(group) => (Ok(()), group),
-        Err(error) => (Err(error), None),
-    };
-    let started = begin(prepared, order, &stdio, sandbox);
-    // From here on the streams end when the command and its children have closed them.
-    drop(stdio);
-    let report = match started {
-        Ok(mut child) => {
-            let calls = child.calls.take().zip(sandbox.means());
-            let refused = calls.map(|(calls, means)| porter::begin(calls, Arc::clone(means)));
-            let (grace, group) = (Duration::from_millis(order.grace_ms), group.as_ref());
-            // Where nobody listens any more the first look at the line says so.
-            let end = Watch { line, child, grace, group }.until_the_end();
-            let n_left = end_the_rest(group);
-            let refused = refused.map(|refused| refused.all()).unwrap_or_default();
+) -> io::Result<Served> {
+    let mut starter = Starter::make(session, sandbox).or_else(|_| {
+        // What was short may be there again when it is needed.
+        poll(&mut [PollFd::new(session, PollFlags::IN)], None)?;
+        Starter::make(session, sandbox)
+    })?;
+    let calls = starter.calls.take().zip(sandbox.means());
+    let mut porting = calls.map(|(calls, means)| Porting::begin(calls, Arc::clone(means)));
+    let Some((line, grace)) = starter.ordered() else { return Ok(Served::AndDone) };
+    teller.taken();
+    // Where nobody listens any more the first look at the line says so.
+    let (end, was_told) = Watch { line: &line, child: &starter, grace, group }.until_the_end();
+    let n_left = end_the_rest(group);
+    let report = match starter.failure() {
+        Some((refusal, number)) => Report::Failed(refusal, number),
+        None => {
+            let refused = porting.as_ref().map(Porting::refused).unwrap_or_default();
             Report::Ended { end, n_left, cwd: where_it_was(), refused }
         }
-        Err((refusal, error)) => Report::Failed(refusal, error.raw_os_error().unwrap_or(0)),
     };
-    let _ = wire::send(line, &report, &[]);
-    // The end of a process takes long, and whoever waits for the report may wait for this processor.
-    let mut closed = [PollFd::new(line, PollFlags::empty())];
+    let _ = wire::send(&line, &report, &[]);
+    // What comes now takes long, and whoever waits for the report may wait for this processor.
+    let mut closed = [PollFd::new(&line, PollFlags::empty())];
     let _ = poll(&mut closed, Timespec::try_from(HEARD).ok().as_ref());
+    let has_ended = porting.as_mut().is_none_or(Porting::has_ended);
+    Ok(if has_ended && !was_told && n_left == 0 { Served::AndAlone } else { Served::AndDone })
 }
 
-/// Starts the command in this process, if that was prepared.
-fn begin(
-    prepared: io::Result<()>,
-    order: &Order,
-    stdio: &[OwnedFd; 3],
-    sandbox: &Sandbox,
-) -> Result<Child, (Refusal, io::Error)> {
-    prepared.map_err(|error| (Refusal::Containment, error))?;
-    enter(&order.cwd, order.cwd_identity).map_err(|error| (Refusal::Directory, error))?;
-    let program = program(order).map_err(|error| (Refusal::Program, error))?;
-    let streams = [stdio[0].as_fd(), stdio[1].as_fd(), stdio[2].as_fd()];
-    spawn::start(&program, streams, sandbox.limits(), &sandbox.confinement()).map_err(
-        |Failed { step, error }| match step {
-            Step::Execute => (Refusal::Program, error),
-            _ => (Refusal::Containment, error),
-        },
-    )
-}
-
-/// Makes a directory the working directory, if it is the one that was judged.
-fn enter(path: &Path, identity: (u64, u64)) -> io::Result<()> {
-    let flags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
-    let strict = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    let dir = match openat2(CWD, path, flags, Mode::empty(), strict) {
-        // What the identity says is then all there is.
-        Err(rustix::io::Errno::NOSYS) => openat(CWD, path, flags, Mode::empty()),
-        other => other,
-    }?;
-    let stat = fstat(&dir)?;
-    #[expect(clippy::useless_conversion, reason = "the type depends on the machine")]
-    if (u64::from(stat.st_dev), u64::from(stat.st_ino)) != identity {
-        return Err(io::Error::from(rustix::io::Errno::STALE));
+/// Answers the next order with why it cannot be served.
+fn refuse_next(session: &OwnedFd, teller: &Teller, error: &io::Error) {
+    let Ok(Some((_, handles))) = wire::receive::<Order>(session) else { return };
+    teller.taken();
+    if let Some(line) = handles.first() {
+        let number = error.raw_os_error().unwrap_or(0);
+        let _ = wire::send(line, &Report::Failed(Refusal::Containment, number), &[]);
     }
-    Ok(fchdir(&dir)?)
 }
 
-fn program(order: &Order) -> io::Result<Program> {
-    let text = |text: &OsStr| CString::new(text.as_bytes()).map_err(io::Error::other);
-    let pair = |name: &OsStr, value: &OsStr| {
-        CString::new([name.as_bytes(), b"=", value.as_bytes()].concat()).map_err(io::Error::other)
-    };
-    Ok(Program::new(
-        text(order.program.as_os_str())?,
-        order.argv.iter().map(|arg| text(arg)).collect::<Result<_, _>>()?,
-        order.env.iter().map(|(name, value)| pair(name, value)).collect::<Result<_, _>>()?,
-    ))
+/// Returns whether this process has one thread again and no child.
+fn is_alone() -> bool {
+    let until = Instant::now() + THREADS;
+    loop {
+        let alone = spawn::has_one_thread().unwrap_or(false);
+        if alone || until <= Instant::now() {
+            return alone && wait(WaitOptions::NOHANG).is_err();
+        }
+        std::thread::sleep(Duration::from_micros(50));
+    }
 }
 
 /// A command that runs.
 struct Watch<'a> {
     line: &'a OwnedFd,
-    child: Child,
+    child: &'a Starter,
     grace: Duration,
     group: Option<&'a CommandGroup>,
 }
 
 impl Watch<'_> {
-    /// Waits for the command to end, and ends it when it is told to.
-    fn until_the_end(&self) -> End {
+    /// Waits for the command to end, and ends it when it is told to; returns how it ended, and whether it
+    /// was told.
+    fn until_the_end(&self) -> (End, bool) {
         let mut kill_at: Option<Instant> = None;
         let mut listening = true;
+        let mut was_told = false;
         loop {
             let wait = kill_at.map_or(REAP, |at| at.saturating_duration_since(Instant::now()));
             let told = self.sleep(wait, listening);
             if let Some(end) = self.reap() {
-                return end;
+                return (end, was_told);
             }
+            was_told |= told;
             if told {
                 match wire::receive::<Command>(self.line) {
                     Ok(Some((Command::Stop, _))) => {
@@ -216,7 +211,7 @@ fn kill_all(group: Option<&CommandGroup>) {
     if is_first() {
         let _ = kill_process_group(Pid::INIT, Signal::KILL);
     } else {
-        tree::kill_children(&HashSet::new());
+        tree::kill_children(|_| false);
     }
 }
 

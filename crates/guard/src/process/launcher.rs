@@ -1,13 +1,13 @@
-//! The helper process of a session: it takes the containment once, and makes a keeper for each
-//! command.
+//! The helper process of a session: it takes the containment once, and makes the keepers of commands.
 //!
 //! It has one thread and little memory, so a copy of it is made in a fraction of a millisecond,
-//! whatever the size of the process that sinew runs in. The copy for the next command is made before
-//! that command is ordered: it waits at the line to sinew and takes the order itself, so that neither
-//! the copy nor a turn of this process is waited for. The helper ends with the line, however sinew
-//! ended, and everything below it ends first.
+//! whatever the size of the process that sinew runs in. A keeper is made before there is an order for it:
+//! what it starts waits at the line to sinew and takes the order itself, so that neither the copies nor a
+//! turn of this process is waited for. Two keepers last and serve one command after the other; those that
+//! are needed beside them end with their command. The helper ends with the line, however sinew ended, and
+//! everything below it ends first.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -23,6 +23,8 @@ use super::tree;
 use super::wire::{self, Order, Policy, Ready, Refusal, Report};
 use crate::spawn::{self, Side};
 
+/// How many keepers last.
+const LASTING: usize = 2;
 /// How often keepers that ended are waited for.
 const REAP: Duration = Duration::from_secs(1);
 /// How long orphans that were killed get before the next look.
@@ -40,20 +42,31 @@ pub(super) fn serve(line: OwnedFd) -> io::Result<()> {
         Err(shortfall) => return wire::send(&line, &Ready::Err(shortfall), &[]),
     };
     wire::send(&line, &Ready::Ok(sandbox.missing().to_vec()), &[])?;
-    let mut keepers = Keepers { sandbox: &sandbox, alive: HashSet::new() };
+    let mut keepers = Keepers::new(&sandbox)?;
+    // Whether there is an order and was no keeper for it.
+    let mut is_late = false;
     loop {
-        let made = keepers.make().or_else(|_| {
-            // What was short may be there again when it is needed.
-            while let [false] = keepers.look([(&line, PollFlags::IN)])? {}
-            keepers.make()
-        });
-        let goes_on = match made {
-            Ok(Made::Here(keeper)) => {
-                keeper::keep_next(line, keeper, &sandbox);
+        let goes_on = match keepers.make_unless_free() {
+            Ok(Made::Here(teller, lasts)) => {
+                drop(keepers);
+                keeper::keep(&line, &teller, lasts, &sandbox);
                 return Ok(());
             }
-            Ok(Made::Beside(keeper)) => keepers.until_taken(&line, &keeper)?,
-            Err(error) => refuse_next(&line, &error)?,
+            Ok(Made::Beside) => {
+                is_late = false;
+                // Orders are not looked at: they are the keepers'.
+                keepers.look(&line, PollFlags::empty())?.goes_on
+            }
+            Err(error) if is_late => {
+                is_late = false;
+                refuse_next(&line, &error)?
+            }
+            Err(_) => {
+                // What is short may be there again when it is needed.
+                let seen = keepers.look(&line, PollFlags::IN)?;
+                is_late = seen.is_ordered;
+                seen.goes_on
+            }
         };
         if !goes_on {
             break;
@@ -64,56 +77,120 @@ pub(super) fn serve(line: OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// A keeper for the next command, with its end of a pipe that it closes once it has its order.
+/// By what a keeper tells the launcher what it does.
+pub(super) struct Teller {
+    number: u32,
+    pipe: OwnedFd,
+}
+
+impl Teller {
+    /// Tells that an order was taken.
+    pub(super) fn taken(&self) {
+        self.tell(TAKEN);
+    }
+
+    /// Tells that the next order can be taken.
+    pub(super) fn free(&self) {
+        self.tell(FREE);
+    }
+
+    fn tell(&self, what: u8) {
+        let [a, b, c, d] = self.number.to_ne_bytes();
+        let _ = rustix::io::write(&self.pipe, &[a, b, c, d, what]);
+    }
+}
+
+const TAKEN: u8 = 0;
+const FREE: u8 = 1;
+/// How long what a keeper tells is.
+const TOLD_BYTES: usize = 5;
+
+/// A keeper that was made.
 enum Made {
-    /// This process became it.
-    Here(OwnedFd),
+    /// This process became it; says whether it lasts.
+    Here(Teller, bool),
     /// It runs beside this process.
-    Beside(OwnedFd),
+    Beside,
+}
+
+/// What was seen at the line to sinew.
+struct Seen {
+    goes_on: bool,
+    is_ordered: bool,
 }
 
 /// The keepers of a session.
 struct Keepers<'a> {
     sandbox: &'a Sandbox,
-    alive: HashSet<Pid>,
+    alive: HashMap<Pid, u32>,
+    free: HashSet<u32>,
+    lasting: HashSet<u32>,
+    n_made: u32,
+    /// Both ends of the pipe by which they tell what they do.
+    told: (OwnedFd, OwnedFd),
 }
 
-impl Keepers<'_> {
-    fn make(&mut self) -> io::Result<Made> {
-        let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC)?;
-        Ok(match spawn::fork(self.sandbox.own())? {
-            Side::Child => Made::Here(theirs),
-            Side::Parent(keeper) => {
-                self.alive.insert(keeper);
-                Made::Beside(ours)
-            }
+impl<'a> Keepers<'a> {
+    fn new(sandbox: &'a Sandbox) -> io::Result<Self> {
+        Ok(Self {
+            sandbox,
+            alive: HashMap::new(),
+            free: HashSet::new(),
+            lasting: HashSet::new(),
+            n_made: 0,
+            told: pipe_with(PipeFlags::CLOEXEC)?,
         })
     }
 
-    /// Waits until a keeper has its order, or died before it; returns whether the session goes on.
-    fn until_taken(&mut self, line: &OwnedFd, keeper: &OwnedFd) -> io::Result<bool> {
-        loop {
-            // Orders are not looked at: they are the keeper's.
-            let watched = [(line, PollFlags::empty()), (keeper, PollFlags::IN)];
-            let [closed, taken] = self.look(watched)?;
-            if closed || taken {
-                return Ok(!closed);
-            }
+    fn make_unless_free(&mut self) -> io::Result<Made> {
+        if !self.free.is_empty() {
+            return Ok(Made::Beside);
         }
+        self.n_made = self.n_made.wrapping_add(1);
+        let number = self.n_made;
+        let lasts = self.lasting.len() < LASTING;
+        let teller = Teller { number, pipe: self.told.1.try_clone()? };
+        let Side::Parent(keeper, _) = spawn::fork(self.sandbox.own())? else {
+            return Ok(Made::Here(teller, lasts));
+        };
+        self.alive.insert(keeper, number);
+        self.free.insert(number);
+        if lasts {
+            self.lasting.insert(number);
+        }
+        Ok(Made::Beside)
     }
 
-    /// Waits for a moment, and for keepers that ended; returns which of these have something to say.
-    fn look<const N: usize>(
-        &mut self,
-        watched: [(&OwnedFd, PollFlags); N],
-    ) -> io::Result<[bool; N]> {
-        let mut watched = watched.map(|(handle, events)| PollFd::new(handle, events));
+    /// Waits until a keeper has something to tell, there is something at the line, or a moment is over.
+    fn look(&mut self, line: &OwnedFd, at_line: PollFlags) -> io::Result<Seen> {
+        let mut watched = [PollFd::new(line, at_line), PollFd::new(&self.told.0, PollFlags::IN)];
         match poll(&mut watched, Timespec::try_from(REAP).ok().as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
         }
+        let [line, told] = watched.map(|handle| handle.revents());
+        if told.contains(PollFlags::IN) {
+            self.listen()?;
+        }
         self.reap();
-        Ok(watched.map(|handle| !handle.revents().is_empty()))
+        let closed = PollFlags::HUP | PollFlags::ERR | PollFlags::RDHUP;
+        Ok(Seen { goes_on: !line.intersects(closed), is_ordered: line.contains(PollFlags::IN) })
+    }
+
+    /// Takes in what keepers tell.
+    fn listen(&mut self) -> io::Result<()> {
+        let mut told = [0; TOLD_BYTES * 64];
+        let n = rustix::io::retry_on_intr(|| rustix::io::read(&self.told.0, &mut told))?;
+        for told in told.get(..n).unwrap_or_default().chunks_exact(TOLD_BYTES) {
+            let &[a, b, c, d, what] = told else { continue };
+            let number = u32::from_ne_bytes([a, b, c, d]);
+            if what == TAKEN {
+                self.free.remove(&number);
+            } else {
+                self.free.insert(number);
+            }
+        }
+        Ok(())
     }
 
     /// Waits for all that ended. A keeper that was ended by a signal leaves the processes of its command to
@@ -128,18 +205,18 @@ impl Keepers<'_> {
             if !has_orphans {
                 return;
             }
-            tree::kill_children(&self.alive);
+            tree::kill_children(|pid| self.alive.contains_key(&pid));
             std::thread::sleep(ORPHANS);
         }
     }
 
     /// Forgets a child that ended; returns whether it was a keeper.
     fn ended(&mut self, child: Pid) -> bool {
-        let was_keeper = self.alive.remove(&child);
-        if was_keeper {
-            self.sandbox.keeper_ended(child);
-        }
-        was_keeper
+        let Some(number) = self.alive.remove(&child) else { return false };
+        self.free.remove(&number);
+        self.lasting.remove(&number);
+        self.sandbox.keeper_ended(child);
+        true
     }
 
     /// Waits for the keepers, whose own lines were closed too, and ends whatever is left.
@@ -152,7 +229,7 @@ impl Keepers<'_> {
                 }
                 Ok(None) => {
                     if until <= Instant::now() {
-                        tree::kill_children(&HashSet::new());
+                        tree::kill_children(|_| false);
                     }
                     std::thread::sleep(Duration::from_millis(5));
                 }

@@ -21,7 +21,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{
@@ -50,7 +50,7 @@ const MAX_LINKS: usize = 40;
 
 /// What was refused to a command so far.
 #[derive(Debug, Clone, Default)]
-pub(super) struct AllRefused(Arc<Mutex<Vec<Refused>>>);
+struct AllRefused(Arc<Mutex<Vec<Refused>>>);
 
 impl AllRefused {
     fn add(&self, refused: Refused) {
@@ -58,11 +58,6 @@ impl AllRefused {
         if all.len() < MAX_REFUSED && !all.contains(&refused) {
             all.push(refused);
         }
-    }
-
-    /// Returns it.
-    pub(super) fn all(&self) -> Vec<Refused> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -113,19 +108,40 @@ fn identity(handle: &OwnedFd) -> Result<(u64, u64), Errno> {
     Ok((u64::from(stat.st_dev), u64::from(stat.st_ino)))
 }
 
-/// Begins to carry out the calls of a command, on a thread of its own: a call may take long, and whoever
-/// watches the command must not wait for it. Without a thread every call fails.
-pub(super) fn begin(calls: Calls, means: Arc<Means>) -> AllRefused {
-    let refused = AllRefused::default();
-    let porter = Porter { calls, means, refused: refused.clone(), waiting: Arc::default() };
-    let work = move || {
-        // The keeper shares both with its command.
-        if spawn::keep_apart().is_ok() {
-            porter.work();
+/// The calls of one command, which are carried out on a thread of their own: a call may take long, and
+/// whoever watches the command must not wait for it.
+pub(super) struct Porting {
+    refused: AllRefused,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Porting {
+    /// Begins to carry out calls. Without a thread every call fails.
+    pub(super) fn begin(calls: Calls, means: Arc<Means>) -> Self {
+        let refused = AllRefused::default();
+        let porter = Porter { calls, means, refused: refused.clone(), waiting: Arc::default() };
+        let work = move || {
+            // The keeper shares both with its command.
+            if spawn::keep_apart().is_ok() {
+                porter.work();
+            }
+        };
+        let thread = thread::Builder::new().name(String::from("porter")).spawn(work).ok();
+        Self { refused, thread }
+    }
+
+    /// Returns what was refused so far.
+    pub(super) fn refused(&self) -> Vec<Refused> {
+        self.refused.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Waits for the thread where it has ended, or nearly; returns whether it has.
+    pub(super) fn has_ended(&mut self) -> bool {
+        match self.thread.take_if(|thread| thread.is_finished()) {
+            Some(thread) => thread.join().is_ok(),
+            None => self.thread.is_none(),
         }
-    };
-    let _ = thread::Builder::new().name(String::from("porter")).spawn(work);
-    refused
+    }
 }
 
 /// What carries out the calls of one command.

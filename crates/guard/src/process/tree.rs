@@ -1,7 +1,7 @@
 //! The processes below one, as `/proc` shows them.
 #![expect(clippy::disallowed_methods, reason = "the guard may look at the system")]
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -16,13 +16,13 @@ pub(super) fn signal_all_below(signal: Signal) {
     }
 }
 
-/// Kills the direct children of this process but these. Their children become its own, so that repeating this
+/// Kills the direct children of this process but those that are spared. Their children become its own, so that repeating this
 /// reaches every process below. A child's number is not given out again before this process has
 /// waited for it, so no other process is hit.
-pub(super) fn kill_children(but: &HashSet<Pid>) {
+pub(super) fn kill_children(is_spared: impl Fn(Pid) -> bool) {
     let own = std::process::id().cast_signed();
     for (pid, parent) in table() {
-        if let Some(pid) = Pid::from_raw(pid).filter(|pid| parent == own && !but.contains(pid)) {
+        if let Some(pid) = Pid::from_raw(pid).filter(|pid| parent == own && !is_spared(*pid)) {
             let _ = kill_process(pid, Signal::KILL);
         }
     }

@@ -127,6 +127,20 @@ pub(super) enum End {
     Signal(i32),
 }
 
+/// What the process that becomes the next command says to its keeper.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Progress {
+    /// It is bound to what commands are bound to. The calls that it hands over come with this.
+    Confined,
+    /// It has its order. The line to sinew comes with this.
+    Ordered {
+        /// How long processes have between the request to end and their end.
+        grace_ms: u64,
+    },
+    /// It could not become the command.
+    Failed(Refusal, i32),
+}
+
 /// What sinew tells a running command's keeper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Command {
