@@ -43,7 +43,7 @@ use sinew_tool::{Contained, Exit, Kind, Moved, Refused, Shell, ToolError};
 use crate::command_rules::CommandRules;
 use crate::rules::{PathGlobs, protected_at};
 use crate::spawn;
-use capture::{Captured, Keep, Ordered, Spool};
+use capture::Ordered;
 use kept::Kept;
 use run::Ongoing;
 use session::{NoSession, Session};
@@ -360,19 +360,6 @@ impl Commands {
         let stdin = job.stdin.as_deref().map(wire::in_memory).transpose().map_err(broken)?;
         let ordered = session.order(&order, stdin, job.merged).map_err(broken)?;
         Ok(Running { session, ordered, timeout: job.timeout })
-    }
-
-    /// Follows a command to its end on this thread.
-    fn follow(
-        &self,
-        running: &Running,
-        keep: Keep,
-        spool: &mut dyn Spool,
-        tell: &dyn Fn(u64),
-    ) -> Result<(Captured, Contained), ToolError> {
-        let Running { session, ordered, timeout } = running;
-        let captured = capture::follow(ordered, keep, *timeout, spool, tell).map_err(broken)?;
-        Ok((captured, self.containment(session)))
     }
 
     fn containment(&self, session: &Session) -> Contained {

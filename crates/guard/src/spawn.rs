@@ -58,9 +58,18 @@ pub(crate) struct Confinement<'a> {
 const N_SIGNALS: c_int = 65;
 
 /// Binds this process, which has one thread and becomes a command, to what commands are bound to, in a
-/// session of its own; returns the system calls that it hands over from now on.
+/// session of its own and with every signal in its default state; returns the system calls that it hands over from now on.
 pub(crate) fn confine(confinement: &Confinement<'_>) -> io::Result<Option<Calls>> {
     rustix::process::setsid()?;
+    // SAFETY: the calls take numbers, and the address of what lives until their end.
+    unsafe {
+        for signal in 1..N_SIGNALS {
+            libc::signal(signal, libc::SIG_DFL);
+        }
+        let mut none: sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &none, ptr::null_mut());
+    }
     if !confinement.may_gain_rights {
         rustix::thread::set_no_new_privs(true)?;
     }
@@ -86,8 +95,7 @@ pub(crate) fn confine(confinement: &Confinement<'_>) -> io::Result<Option<Calls>
     Ok(calls)
 }
 
-/// Makes this process another program, with these limits and every signal in its default state. Returns
-/// why that failed.
+/// Makes this process another program, with these limits. Returns why that failed.
 pub(crate) fn execute(program: &Program, limits: &[Limit]) -> io::Error {
     let argv = pointers(&program.argv);
     let env = pointers(&program.env);
@@ -103,12 +111,6 @@ pub(crate) fn execute(program: &Program, limits: &[Limit]) -> io::Error {
                 return io::Error::last_os_error();
             }
         }
-        for signal in 1..N_SIGNALS {
-            libc::signal(signal, libc::SIG_DFL);
-        }
-        let mut none: sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&mut none);
-        libc::sigprocmask(libc::SIG_SETMASK, &none, ptr::null_mut());
         libc::execve(program.path.as_ptr(), argv.as_ptr(), env.as_ptr());
     }
     io::Error::last_os_error()

@@ -33,7 +33,7 @@ impl Protocol {
         owed: Owed,
         shaken: Arc<AtomicBool>,
     ) -> io::Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
         let (messages, receiver) = mpsc::channel(64);
         let receiver = Arc::new(tokio::sync::Mutex::new(receiver));

@@ -19,7 +19,7 @@
 //!
 //! let arguments = serde_json::json!({"file_path": "notes.md", "content": "hello\n"});
 //! let request = Request::new("call-1", "Write", arguments.as_object().cloned().unwrap_or_default());
-//! # let tokio = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+//! # let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
 //! # tokio.block_on(async {
 //! let reply = runtime.call(request, CallOptions::default()).await;
 //! assert!(reply.ok);

@@ -16,7 +16,7 @@ pub(crate) struct Caller {
 
 impl Caller {
     pub(crate) fn new(runtime: &Arc<Runtime>) -> Self {
-        let tokio = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         Self { tokio, runtime: Arc::clone(runtime), patience: None }
     }
 

@@ -389,7 +389,7 @@ fn a_caller_who_stops_waiting_ends_a_read_without_end() {
         return;
     }
     let runtime = Runtime::builder(NATIVE).root(&place.root).without_store().build().unwrap();
-    let tokio = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let began = Instant::now();
     let arguments = json!({ "path": "text.txt", "offset": 20_000 });
     let mut request = Request::new("call", "Read", arguments.as_object().unwrap().clone());

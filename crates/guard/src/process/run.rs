@@ -5,23 +5,23 @@ use std::future::Future;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use futures_channel::oneshot;
 use rustix::io::Errno;
 use sinew_tool::{
-    Background, BoxFuture, Command, CommandLine, CommandTarget, Contained, Exit, FileError,
+    Background, BoxFuture, Cancel, Command, CommandLine, CommandTarget, Contained, Exit, FileError,
     FileState, FileTarget, Finished, Kind, NoProcesses, Output, Processes, Refused, RunOptions,
     Targets, ToolError,
 };
 
-use super::capture::{Became, Captured, Keep, Ordered};
+use super::capture::{Became, Captured, Following, Keep};
 use super::kept::Kept;
 use super::spool::ToStore;
 use super::wire::{self, End, Refusal};
-use super::{Commands, Job, Running, activate, environment, quoted};
+use super::{Commands, Job, Running, activate, broken, environment, quoted};
 use crate::guard::Guard;
 use crate::resolve::Place;
 use crate::rules::PathGlobs;
@@ -202,53 +202,26 @@ impl Processes for Cleared {
         let job = self.job(&options);
         let (commands, caller) = (Arc::clone(&self.commands), self.caller.clone());
         let keeps_cwd = self.target.command.keeps_cwd;
-        let stop = Stop::default();
-        let (done, finished) = oneshot::channel();
-        let (there, progress) = (stop.clone(), options.progress.clone());
-        let above = options.store_above;
         let seat = match options.max_at_once.map(|most| commands.counted.enter(most)).transpose() {
             Ok(seat) => seat,
             Err(error) => return Box::pin(std::future::ready(Err(error))),
         };
-        // Nothing is waited for where the session is open, so it runs before there is a thread.
+        // Nothing is waited for where the session is open, so it runs before anybody else wakes up.
         let at_once = commands.order_at_once(&caller.session, &job);
-        let work = move || {
-            let ordered = at_once.unwrap_or_else(|| commands.order(&caller.session, &job));
-            let (result, running) = match ordered {
-                Ok(running) => (
-                    follow(&commands, &caller, &running, keeps_cwd, above, &there, &progress),
-                    Some(running),
-                ),
-                Err(error) => (Err(error), None),
+        Box::pin(async move {
+            let running = match at_once {
+                Some(ordered) => ordered?,
+                None => {
+                    let (commands, session) = (Arc::clone(&commands), caller.session.clone());
+                    on_thread(move || commands.order(&session, &job))?.await??
+                }
             };
+            let contained = commands.containment(&running.session);
+            let (captured, whole) = follow(running, &caller, &options).await?;
             // Whoever hears of the end may begin the next one.
             drop(seat);
-            // Whoever stopped waiting wants nothing to know.
-            let _ = done.send(result);
-            // The keeper ends with this, and not before.
-            drop(running);
-        };
-        let started = thread::Builder::new().name(String::from("command")).spawn(work);
-        // Made before anybody waits: a future that is dropped unasked ends the command too.
-        let kill = KillOnDrop(stop.clone());
-        Box::pin(async move {
-            started.map_err(no_thread)?;
-            let mut finished = pin!(finished);
-            let mut cancelled = pin!(options.cancel.cancelled());
-            let mut is_cancelled = false;
-            let result = std::future::poll_fn(|cx| {
-                if !is_cancelled && cancelled.as_mut().poll(cx).is_ready() {
-                    is_cancelled = true;
-                    stop.send(wire::Command::Stop);
-                }
-                finished.as_mut().poll(cx)
-            })
-            .await;
-            std::mem::forget(kill);
-            let mut finished = result.unwrap_or_else(|_| {
-                Err(ToolError::new(Kind::ExecutionFailed, "the command was lost"))
-            })?;
-            if is_cancelled {
+            let mut finished = finished(&commands, &caller, captured, contained, keeps_cwd, whole)?;
+            if options.cancel.is_cancelled() {
                 finished.exit = Exit::Cancelled;
             }
             Ok(finished)
@@ -263,13 +236,10 @@ impl Processes for Cleared {
             CommandLine::Argv(argv) => argv.join(" "),
         };
         let (begun, has_begun) = oneshot::channel();
-        let work = move || go_on(&commands, &caller, &job, command, begun);
-        let started = thread::Builder::new().name(String::from("background")).spawn(work);
+        let started = on_thread(move || go_on(&commands, &caller, &job, command, begun));
         Box::pin(async move {
-            started.map_err(no_thread)?;
-            has_begun.await.unwrap_or_else(|_| {
-                Err(ToolError::new(Kind::ExecutionFailed, "the command was lost"))
-            })
+            drop(started?);
+            has_begun.await.unwrap_or_else(|_| Err(lost()))
         })
     }
 
@@ -278,8 +248,21 @@ impl Processes for Cleared {
     }
 }
 
-fn no_thread(error: std::io::Error) -> ToolError {
-    ToolError::new(Kind::LimitReached, "no thread is left to follow the command").source(error)
+/// Does work that waits on a thread of its own, from now on; returns what it came to.
+fn on_thread<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<impl Future<Output = Result<T, ToolError>>, ToolError> {
+    let (done, result) = oneshot::channel();
+    // Whoever stopped waiting wants nothing to know.
+    let work = move || drop(done.send(work()));
+    thread::Builder::new().name(String::from("command")).spawn(work).map_err(|error| {
+        ToolError::new(Kind::LimitReached, "no thread is left to follow the command").source(error)
+    })?;
+    Ok(async { result.await.map_err(|_| lost()) })
+}
+
+fn lost() -> ToolError {
+    ToolError::new(Kind::ExecutionFailed, "the command was lost")
 }
 
 /// A command that goes on in the background.
@@ -314,7 +297,7 @@ fn go_on(
     begun: oneshot::Sender<Result<String, ToolError>>,
 ) {
     // Whatever it writes is stored from the first byte on, since nobody waits for it.
-    let mut spool = ToStore::above(caller, (0, 0));
+    let mut spool = ToStore::above(caller.clone(), (0, 0));
     spool.begin();
     let stored = spool.path();
     let running = match commands.order(&caller.session, job) {
@@ -328,8 +311,12 @@ fn go_on(
     let ongoing = Ongoing { id: String::new(), command, since, stored, ended: None };
     let id = commands.goes_on(&caller.session, ongoing);
     let _ = begun.send(Ok(id.clone()));
-    let followed = commands.follow(&running, KEEP, &mut spool, &|_| {});
-    let ended = followed.ok().map(|(captured, _)| {
+    let Running { session: _session, ordered, timeout } = running;
+    let followed = Following::begin(ordered, KEEP, timeout).and_then(|mut following| {
+        let became = following.follow(&mut spool, &|_| {})?;
+        following.end(became, &mut spool)
+    });
+    let ended = followed.ok().map(|captured| {
         let exit = match captured.became {
             Became::Ended { end: End::Code(code), .. } => Exit::Code(code),
             Became::Ended { end: End::Signal(signal), .. } => Exit::Signal(signal),
@@ -359,65 +346,59 @@ impl Ongoing {
     }
 }
 
-/// Ends a command from another thread: now, or as soon as it began.
-#[derive(Debug, Clone, Default)]
-struct Stop(Arc<Mutex<StopState>>);
-
-#[derive(Debug, Default)]
-struct StopState {
-    line: Option<OwnedFd>,
-    wanted: Option<wire::Command>,
-}
-
-impl Stop {
-    fn began(&self, ordered: &Ordered) {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        state.line = ordered.line.try_clone().ok();
-        if let (Some(line), Some(wanted)) = (&state.line, state.wanted) {
-            let _ = wire::send(line, &wanted, &[]);
-        }
-    }
-
-    fn ended(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).line = None;
-    }
-
-    fn send(&self, command: wire::Command) {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        state.wanted = Some(command);
-        if let Some(line) = &state.line {
-            let _ = wire::send(line, &command, &[]);
-        }
-    }
-}
-
-/// Ends the command of a call that nobody waits for any more.
-struct KillOnDrop(Stop);
-
-impl Drop for KillOnDrop {
-    fn drop(&mut self) {
-        self.0.send(wire::Command::Kill);
-    }
-}
-
-/// Follows the command to its end.
-fn follow(
-    commands: &Commands,
+/// Follows a command to its end. It ends where this future is dropped.
+async fn follow(
+    running: Running,
     caller: &Caller,
-    running: &Running,
-    keeps_cwd: bool,
-    above: (u64, u64),
-    stop: &Stop,
-    progress: &sinew_tool::Progress,
-) -> Result<Finished, ToolError> {
-    let mut spool = ToStore::above(caller, above);
-    stop.began(&running.ordered);
-    let told = |n| progress.report(n, "bytes of output");
-    let captured = commands.follow(running, KEEP, &mut spool, &told);
-    stop.ended();
-    let (captured, contained) = captured?;
+    options: &RunOptions,
+) -> Result<(Captured, Whole), ToolError> {
+    let Running { session: _session, ordered, timeout } = running;
+    let mut spool = ToStore::above(caller.clone(), options.store_above);
+    let progress = options.progress.clone();
+    let tell = move |n| progress.report(n, "bytes of output");
+    let following = Following::begin(ordered, KEEP, timeout).map_err(broken)?;
+    let taken_back = options.cancel.cancelled();
+    let followed = following.follow_a_little(&mut spool, &tell, taken_back).await;
+    let (mut following, became) = followed.map_err(broken)?;
+    let became = match became {
+        Some(became) => became,
+        None => {
+            let line = following.line().try_clone().map_err(broken)?;
+            let kill = KillOnDrop(&line);
+            let followed = on_thread(move || {
+                let became = following.follow(&mut spool, &tell);
+                (following, spool, became)
+            })?;
+            let became;
+            (following, spool, became) = stopping(&line, &options.cancel, followed).await?;
+            std::mem::forget(kill);
+            became.map_err(broken)?
+        }
+    };
+    let captured = following.end(became, &mut spool).map_err(broken)?;
     let whole = Whole { stored: spool.path(), n_lines: spool.n_lines };
-    finished(commands, caller, captured, contained, keeps_cwd, whole)
+    Ok((captured, whole))
+}
+
+/// Waits for a command that another thread follows, and has it end where the call is taken back.
+async fn stopping<T>(line: &OwnedFd, cancel: &Cancel, followed: impl Future<Output = T>) -> T {
+    let mut followed = pin!(followed);
+    tokio::select! {
+        biased;
+        followed = &mut followed => return followed,
+        () = cancel.cancelled() => {}
+    }
+    let _ = wire::send(line, &wire::Command::Stop, &[]);
+    followed.await
+}
+
+/// Ends a command that another thread follows once nobody waits for it any more.
+struct KillOnDrop<'a>(&'a OwnedFd);
+
+impl Drop for KillOnDrop<'_> {
+    fn drop(&mut self) {
+        let _ = wire::send(self.0, &wire::Command::Kill, &[]);
+    }
 }
 
 /// What is known of a whole output.

@@ -8,8 +8,8 @@ use super::run::Caller;
 use crate::store::Spooled;
 
 /// The whole output on its way to the store, once it is more than a reply shows.
-pub(super) struct ToStore<'a> {
-    caller: &'a Caller,
+pub(super) struct ToStore {
+    caller: Caller,
     max_bytes: usize,
     max_lines: u64,
     /// How many lines ended so far.
@@ -25,9 +25,9 @@ enum Spooling {
     Failed,
 }
 
-impl<'a> ToStore<'a> {
+impl ToStore {
     /// Stores an output of more bytes or lines than these.
-    pub(super) fn above(caller: &'a Caller, (max_bytes, max_lines): (u64, u64)) -> Self {
+    pub(super) fn above(caller: Caller, (max_bytes, max_lines): (u64, u64)) -> Self {
         Self {
             caller,
             max_bytes: usize::try_from(max_bytes).unwrap_or(usize::MAX),
@@ -60,7 +60,7 @@ impl<'a> ToStore<'a> {
     }
 }
 
-impl Spool for ToStore<'_> {
+impl Spool for ToStore {
     fn write(&mut self, bytes: &[u8]) {
         self.n_lines += memchr::memchr_iter(b'\n', bytes).count() as u64;
         if let Spooling::NotYet = self.file {

@@ -11,7 +11,7 @@ use sinew_guard::{Helper, Rung};
 use sinew_tool::{Cancel, Command, CommandLine, Exit, Kind, Moved, RunOptions, Shell, World};
 
 use crate::hazards::{number, sleepers};
-use crate::world::{CACHE, Place, block_on, options, works};
+use crate::world::{CACHE, Place, block_on, options, tokio_runtime, works};
 
 type Case = fn(&Place) -> Result<(), Failed>;
 
@@ -349,6 +349,8 @@ fn dropped(place: &Place) -> Result<(), Failed> {
     });
     // The future is asked once, as whoever polls it does, and then let go.
     let mut running = running;
+    let tokio = tokio_runtime();
+    let _entered = tokio.enter();
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     let _ = running.as_mut().poll(&mut context);
     waiting.join().map_err(|_| "the other thread")?;

@@ -3,10 +3,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::pin::pin;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
 use std::time::Duration;
 
 use sinew_guard::{
@@ -195,20 +192,10 @@ pub(crate) fn options(timeout: Duration) -> RunOptions {
 
 /// Waits for a future on this thread.
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
-    struct Unpark(Thread);
+    tokio_runtime().block_on(future)
+}
 
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-
-    let mut future = pin!(future);
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(done) => return done,
-            Poll::Pending => thread::park(),
-        }
-    }
+/// Returns a runtime that follows commands.
+pub(crate) fn tokio_runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
 }

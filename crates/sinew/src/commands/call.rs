@@ -24,7 +24,7 @@ pub(crate) fn run(loaded: Loaded, args: &CallArgs) -> anyhow::Result<ExitCode> {
     super::warn(&loaded);
     let loaded = without_client(loaded)?;
     let wired = wiring::wire(&loaded, "call", &["all"], approver(args))?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let max_line_bytes = loaded.settings.max_line_bytes;
     let code = runtime.block_on(async {
         if args.batch { batch(&wired, max_line_bytes).await } else { single(&wired, args).await }
