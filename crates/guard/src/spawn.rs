@@ -1,17 +1,19 @@
 //! The start of processes: the only code of the project that the compiler cannot check.
 //!
-//! Four things have no safe face. [`fork`] and [`fork_in_place`] copy a process of one thread, and
-//! [`unshare`] gives it namespaces of its own: all are for the helper process and its copies, which have
-//! little memory, so that a copy is made in a fraction of a millisecond, whatever the size of the process
-//! that sinew runs in. [`confine`] binds a copy to what its command is bound to, and [`execute`] makes it
-//! the command. [`Calls`] are the system calls that a filter hands to another process, and [`restrict`]
-//! binds this thread to rules of Landlock.
+//! Some things have no safe face. [`fork`] copies a process of one thread, and [`unshare`] gives it
+//! namespaces of its own: both are for the helper process, which has little memory. [`beside`] makes a child
+//! that shares the memory of its parent until it executes its program, as `vfork` does: the parent sleeps
+//! meanwhile, nothing is copied, and nothing is given back when the program begins. [`confine`] binds
+//! such a child to what commands are bound to, and [`execute`] makes it the command. [`Calls`] are the
+//! system calls that a filter hands to another process, and [`restrict`] binds this thread to rules of
+//! Landlock.
 
 #![expect(unsafe_code, reason = "this is the one file that may")]
 
-use std::ffi::{CString, c_char, c_int, c_long};
+use std::ffi::{CString, c_char, c_int, c_long, c_void};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
 use libc::{rlimit, sigset_t, sock_filter, sock_fprog};
@@ -22,13 +24,27 @@ use rustix::process::Pid;
 #[derive(Debug)]
 pub(crate) struct Program {
     path: CString,
-    argv: Vec<CString>,
-    env: Vec<CString>,
+    argv: Texts,
+    env: Texts,
 }
 
 impl Program {
     pub(crate) fn new(path: CString, argv: Vec<CString>, env: Vec<CString>) -> Self {
-        Self { path, argv, env }
+        Self { path, argv: Texts::new(argv), env: Texts::new(env) }
+    }
+}
+
+/// Texts with their addresses, ended by none.
+#[derive(Debug)]
+struct Texts {
+    addresses: Vec<*const c_char>,
+    _texts: Vec<CString>,
+}
+
+impl Texts {
+    fn new(texts: Vec<CString>) -> Self {
+        let addresses = texts.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect();
+        Self { addresses, _texts: texts }
     }
 }
 
@@ -97,8 +113,6 @@ pub(crate) fn confine(confinement: &Confinement<'_>) -> io::Result<Option<Calls>
 
 /// Makes this process another program, with these limits. Returns why that failed.
 pub(crate) fn execute(program: &Program, limits: &[Limit]) -> io::Error {
-    let argv = pointers(&program.argv);
-    let env = pointers(&program.env);
     // SAFETY: every call takes numbers, or addresses of what lives on until its end.
     unsafe {
         for limit in limits {
@@ -111,7 +125,11 @@ pub(crate) fn execute(program: &Program, limits: &[Limit]) -> io::Error {
                 return io::Error::last_os_error();
             }
         }
-        libc::execve(program.path.as_ptr(), argv.as_ptr(), env.as_ptr());
+        libc::execve(
+            program.path.as_ptr(),
+            program.argv.addresses.as_ptr(),
+            program.env.addresses.as_ptr(),
+        );
     }
     io::Error::last_os_error()
 }
@@ -130,11 +148,6 @@ fn loadable(filter: &[sock_filter]) -> sock_fprog {
         len: u16::try_from(filter.len()).unwrap_or(u16::MAX),
         filter: filter.as_ptr().cast_mut(),
     }
-}
-
-/// Returns the addresses of strings, ended by none.
-fn pointers(strings: &[CString]) -> Vec<*const c_char> {
-    strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
 }
 
 /// Installs a filter that hands system calls over; returns them. A process that waits for the answer can
@@ -301,8 +314,8 @@ const PROCEED: u32 = 1;
 /// Which side of a fork this is.
 #[derive(Debug)]
 pub(crate) enum Side {
-    /// The one that goes on, with its copy and what becomes readable when the copy ends.
-    Parent(Pid, OwnedFd),
+    /// The one that goes on, with its copy.
+    Parent(Pid),
     /// The copy.
     Child,
 }
@@ -318,38 +331,116 @@ pub(crate) enum Own {
 
 /// Copies this process, which must have one thread. The copy gets no more than it has.
 pub(crate) fn fork(own: Own) -> io::Result<Side> {
-    copy(match own {
-        Own::Nothing => 0,
-        Own::Processes => libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_NEWUTS,
-    })
-}
-
-/// Copies this process, which must have one thread. Both share their working directory and file mode mask
-/// from then on: where the copy goes, this process goes too.
-pub(crate) fn fork_in_place() -> io::Result<Side> {
-    copy(libc::CLONE_FS)
-}
-
-fn copy(flags: c_int) -> io::Result<Side> {
+    let flags = match own {
+        Own::Nothing => libc::SIGCHLD,
+        Own::Processes => {
+            libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_NEWUTS | libc::SIGCHLD
+        }
+    };
     if !has_one_thread()? {
         return Err(io::Error::other("a process of several threads cannot be copied"));
     }
-    let mut handle: c_int = -1;
-    let flags = flags | libc::CLONE_PIDFD | libc::SIGCHLD;
     // SAFETY: the process has one thread, so no lock is held by another, and the copy has memory of
-    // its own. The kernel writes the descriptor to the third argument, on every machine; those after it
-    // are zero, in whatever order the machine has them.
-    let pid =
-        unsafe { libc::syscall(libc::SYS_clone, flags, 0, ptr::from_mut(&mut handle), 0, 0, 0) };
+    // its own. The arguments after the flags are all zero, in whatever order the machine has them.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
     match i32::try_from(pid) {
         Ok(0) => Ok(Side::Child),
         Ok(pid) if 0 < pid => {
-            // SAFETY: the kernel wrote a new descriptor there, which nothing else owns.
-            let handle = unsafe { OwnedFd::from_raw_fd(handle) };
-            let pid = Pid::from_raw(pid).ok_or_else(|| io::Error::other("no process"))?;
-            Ok(Side::Parent(pid, handle))
+            Pid::from_raw(pid).map(Side::Parent).ok_or_else(|| io::Error::other("no process"))
         }
         _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// The stack of a child until it executes its program.
+const STACK_BYTES: usize = 512 * 1024;
+
+/// Does work in a child that shares the memory of this process, which must have one thread, and sleeps until
+/// the child executes a program or ends; returns the child, and what becomes readable when it ends. Both
+/// share their working directory and file mode mask from then on: where the child goes, this process goes
+/// too. What the work has in memory when it executes a program is never freed, unless it belongs to the
+/// caller; descriptors are the child's own, and must not be left to the caller.
+pub(crate) fn beside(work: impl FnOnce()) -> io::Result<(Pid, OwnedFd)> {
+    if !has_one_thread()? {
+        return Err(io::Error::other("a process of several threads cannot share its memory"));
+    }
+    let mut stack = vec![0_u128; STACK_BYTES / size_of::<u128>()];
+    let top = stack.as_mut_ptr_range().end.cast::<c_void>();
+    let flags =
+        libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_FS | libc::CLONE_PIDFD | libc::SIGCHLD;
+    let mut handle: c_int = -1;
+    let pid = begin(work, top, flags, &mut handle);
+    drop(stack);
+    let pid = pid?;
+    // SAFETY: the kernel wrote a new descriptor there, which nothing else owns.
+    let handle = unsafe { OwnedFd::from_raw_fd(handle) };
+    Ok((pid, handle))
+}
+
+fn begin<F: FnOnce()>(
+    work: F,
+    top: *mut c_void,
+    flags: c_int,
+    handle: &mut c_int,
+) -> io::Result<Pid> {
+    let mut work = Some(work);
+    let blocked = BlockedSignals::all();
+    // SAFETY: `top` is the aligned end of a stack that outlives the child's use of it, because with
+    // `CLONE_VFORK` this thread sleeps until the child has executed its program or ended. `work` lives as
+    // long, and is of the type that this `enter` takes. This is the only thread, so the child is the only
+    // one that runs in this memory until then, and finds every lock free. No signal handler runs in it: all
+    // signals are blocked here, and it resets all handlers before it lets signals in.
+    let pid = unsafe {
+        libc::clone(
+            enter::<F>,
+            top,
+            flags,
+            ptr::from_mut(&mut work).cast::<c_void>(),
+            ptr::from_mut(handle),
+        )
+    };
+    let problem = io::Error::last_os_error();
+    drop(blocked);
+    // The child took it, and may be another program now.
+    Pid::from_raw(pid).filter(|_| 0 < pid).ok_or(problem)
+}
+
+/// The child: does its work and ends, if that has not made it another program.
+extern "C" fn enter<F: FnOnce()>(work: *mut c_void) -> c_int {
+    // SAFETY: the address is the one of the parent's work, which sleeps.
+    let work = unsafe { &mut *work.cast::<Option<F>>() };
+    if let Some(work) = work.take() {
+        let _ = catch_unwind(AssertUnwindSafe(work));
+    }
+    // SAFETY: ends this process alone, without running anything of the parent's.
+    unsafe { libc::_exit(NOT_STARTED) }
+}
+
+/// The code of a child that did not become another program.
+const NOT_STARTED: c_int = 127;
+
+/// All signals blocked in this thread; dropping it lets in those that were let in before.
+struct BlockedSignals(sigset_t);
+
+impl BlockedSignals {
+    fn all() -> Self {
+        // SAFETY: the sets are plain data that the calls fill, and live on this stack.
+        unsafe {
+            let mut all: sigset_t = std::mem::zeroed();
+            let mut before: sigset_t = std::mem::zeroed();
+            libc::sigfillset(&mut all);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+            Self(before)
+        }
+    }
+}
+
+impl Drop for BlockedSignals {
+    fn drop(&mut self) {
+        // SAFETY: the set is the one that the kernel gave.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, ptr::null_mut());
+        }
     }
 }
 

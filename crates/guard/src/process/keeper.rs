@@ -22,7 +22,7 @@ use super::group::CommandGroup;
 use super::launcher::Teller;
 use super::porter::Porting;
 use super::sandbox::Sandbox;
-use super::starter::Starter;
+use super::starter::{self, Started};
 use super::tree;
 use super::wire::{self, Command, End, Order, Refusal, Report};
 use crate::spawn;
@@ -70,19 +70,20 @@ fn serve_next(
     group: Option<&CommandGroup>,
     sandbox: &Sandbox,
 ) -> io::Result<Served> {
-    let mut starter = Starter::make(session, sandbox).or_else(|_| {
+    let started = starter::start_next(session, teller, sandbox).or_else(|_| {
         // What was short may be there again when it is needed.
         poll(&mut [PollFd::new(session, PollFlags::IN)], None)?;
-        Starter::make(session, sandbox)
+        starter::start_next(session, teller, sandbox)
     })?;
-    let calls = starter.calls.take().zip(sandbox.means());
+    let Started { pid, handle, calls, ordered, failure } = started;
+    let Some((line, grace)) = ordered else { return Ok(Served::AndDone) };
+    let calls = calls.zip(sandbox.means());
     let mut porting = calls.map(|(calls, means)| Porting::begin(calls, Arc::clone(means)));
-    let Some((line, grace)) = starter.ordered() else { return Ok(Served::AndDone) };
-    teller.taken();
     // Where nobody listens any more the first look at the line says so.
-    let (end, was_told) = Watch { line: &line, child: &starter, grace, group }.until_the_end();
+    let watch = Watch { line: &line, pid, handle: &handle, grace, group };
+    let (end, was_told) = watch.until_the_end();
     let n_left = end_the_rest(group);
-    let report = match starter.failure() {
+    let report = match failure {
         Some((refusal, number)) => Report::Failed(refusal, number),
         None => {
             let refused = porting.as_ref().map(Porting::refused).unwrap_or_default();
@@ -122,7 +123,9 @@ fn is_alone() -> bool {
 /// A command that runs.
 struct Watch<'a> {
     line: &'a OwnedFd,
-    child: &'a Starter,
+    pid: Pid,
+    /// Becomes readable when it ends.
+    handle: &'a OwnedFd,
     grace: Duration,
     group: Option<&'a CommandGroup>,
 }
@@ -164,8 +167,7 @@ impl Watch<'_> {
     /// whether the line has.
     fn sleep(&self, time: Duration, listening: bool) -> bool {
         let line = if listening { PollFlags::IN } else { PollFlags::empty() };
-        let mut watched =
-            [PollFd::new(&self.child.handle, PollFlags::IN), PollFd::new(self.line, line)];
+        let mut watched = [PollFd::new(self.handle, PollFlags::IN), PollFd::new(self.line, line)];
         let n = if listening { 2 } else { 1 };
         let time = Timespec::try_from(time).ok();
         let _ = poll(watched.get_mut(..n).unwrap_or_default(), time.as_ref());
@@ -177,7 +179,7 @@ impl Watch<'_> {
     /// ended, if it did.
     fn reap(&self) -> Option<End> {
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
-            if pid == self.child.pid {
+            if pid == self.pid {
                 return Some(match status.terminating_signal() {
                     Some(signal) => End::Signal(signal),
                     None => End::Code(status.exit_status().unwrap_or(0)),

@@ -150,7 +150,7 @@ impl<'a> Keepers<'a> {
         let number = self.n_made;
         let lasts = self.lasting.len() < LASTING;
         let teller = Teller { number, pipe: self.told.1.try_clone()? };
-        let Side::Parent(keeper, _) = spawn::fork(self.sandbox.own())? else {
+        let Side::Parent(keeper) = spawn::fork(self.sandbox.own())? else {
             return Ok(Made::Here(teller, lasts));
         };
         self.alive.insert(keeper, number);

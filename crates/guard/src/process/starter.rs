@@ -1,7 +1,8 @@
 //! The process that becomes the next command of a session.
 //!
 //! It is made before that command is ordered, and bound then to what commands are bound to, so that
-//! nobody waits for either. It takes the order itself, tells its keeper and becomes the program.
+//! nobody waits for either. It takes the order itself, tells its keeper and becomes the program. Until then
+//! it shares the memory of its keeper, which sleeps.
 
 use std::ffi::{CString, OsStr};
 use std::io;
@@ -15,96 +16,108 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, chdir, set_parent_process_death_signal};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 
+use super::launcher::Teller;
 use super::sandbox::Sandbox;
 use super::wire::{self, Order, Progress, Refusal};
-use crate::spawn::{self, Calls, Program, Side};
+use crate::spawn::{self, Calls, Program};
 
-/// The process that waits for the next order, seen from its keeper.
-pub(super) struct Starter {
+/// A process that took an order, seen from its keeper.
+pub(super) struct Started {
     pub(super) pid: Pid,
     /// Becomes readable when it ends.
     pub(super) handle: OwnedFd,
     /// The system calls that it hands over, if it does.
     pub(super) calls: Option<Calls>,
-    line: OwnedFd,
+    /// The line to whoever ordered it, and the time that its processes have to end. There is none where
+    /// there is no more order.
+    pub(super) ordered: Option<(OwnedFd, Duration)>,
+    /// Why it did not become the command.
+    pub(super) failure: Option<(Refusal, i32)>,
 }
 
-impl Starter {
-    /// Makes it. Only the keeper returns.
-    pub(super) fn make(session: &OwnedFd, sandbox: &Sandbox) -> io::Result<Self> {
-        let (line, theirs) = wire::line()?;
-        match spawn::fork_in_place()? {
-            Side::Child => {
-                drop(line);
-                let _ = become_command(session, &theirs, sandbox);
-                std::process::exit(NOT_STARTED)
+/// Starts the next command of a session, and waits until that is ordered.
+pub(super) fn start_next(
+    session: &OwnedFd,
+    teller: &Teller,
+    sandbox: &Sandbox,
+) -> io::Result<Started> {
+    let (line, theirs) = wire::line()?;
+    let mut memory = Memory::default();
+    let work = || {
+        // What was told until then has been told.
+        let _ = become_command(session, &theirs, teller, sandbox, &mut memory);
+    };
+    let (pid, handle) = spawn::beside(work)?;
+    drop((theirs, memory));
+    let mut started = Started { pid, handle, calls: None, ordered: None, failure: None };
+    while let Some((progress, handles)) = wire::receive::<Progress>(&line)? {
+        let handle = handles.into_iter().next();
+        match progress {
+            Progress::Confined => started.calls = handle.map(Calls::from),
+            Progress::Ordered { grace_ms } => {
+                started.ordered = handle.map(|line| (line, Duration::from_millis(grace_ms)));
             }
-            Side::Parent(pid, handle) => {
-                drop(theirs);
-                let calls = match wire::receive::<Progress>(&line)? {
-                    Some((Progress::Confined, handles)) => handles.into_iter().next(),
-                    _ => None,
-                };
-                Ok(Self { pid, handle, calls: calls.map(Calls::from), line })
-            }
+            Progress::Failed(refusal, number) => started.failure = Some((refusal, number)),
         }
     }
-
-    /// Waits until it has its order; returns the line to whoever ordered and the time that processes
-    /// have to end. `None` where there is no more order.
-    pub(super) fn ordered(&self) -> Option<(OwnedFd, Duration)> {
-        let (progress, handles) = wire::receive::<Progress>(&self.line).ok()??;
-        let Progress::Ordered { grace_ms } = progress else { return None };
-        Some((handles.into_iter().next()?, Duration::from_millis(grace_ms)))
-    }
-
-    /// Returns why it did not become the command, once it ended.
-    pub(super) fn failure(&self) -> Option<(Refusal, i32)> {
-        match wire::receive::<Progress>(&self.line) {
-            Ok(Some((Progress::Failed(refusal, number), _))) => Some((refusal, number)),
-            _ => None,
-        }
-    }
+    Ok(started)
 }
 
-/// The code with which it ends where it does not become the command.
-const NOT_STARTED: i32 = 127;
+/// What belongs to the keeper, which alone can free it once the command has begun.
+#[derive(Default)]
+struct Memory {
+    order: Option<Order>,
+    program: Option<Program>,
+}
 
 /// Takes the next order and becomes its program. Returns where it cannot.
-fn become_command(session: &OwnedFd, keeper: &OwnedFd, sandbox: &Sandbox) -> io::Result<()> {
+fn become_command(
+    session: &OwnedFd,
+    keeper: &OwnedFd,
+    teller: &Teller,
+    sandbox: &Sandbox,
+    memory: &mut Memory,
+) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let confined = spawn::confine(&sandbox.confinement());
     let calls = confined.as_ref().ok().and_then(Option::as_ref);
     let handles: Vec<_> = calls.into_iter().map(AsFd::as_fd).collect();
     wire::send(keeper, &Progress::Confined, &handles)?;
+    drop(handles);
     // Whoever holds it is not told that the last of those that hand calls over has ended.
     let confined = confined.map(drop);
     let Some((order, handles)) = wire::receive::<Order>(session)? else { return Ok(()) };
+    teller.taken();
     let [line, input, output, errors] = <[OwnedFd; 4]>::try_from(handles)
         .map_err(|_| io::Error::other("an order without its streams"))?;
     wire::send(keeper, &Progress::Ordered { grace_ms: order.grace_ms }, &[line.as_fd()])?;
     drop(line);
+    let order = memory.order.insert(order);
     let (refusal, error) = match confined {
-        Ok(()) => start(&order, [input, output, errors], sandbox),
+        Ok(()) => start(order, [input, output, errors], sandbox, &mut memory.program),
         Err(error) => (Refusal::Containment, error),
     };
     wire::send(keeper, &Progress::Failed(refusal, error.raw_os_error().unwrap_or(0)), &[])
 }
 
 /// Becomes a program. Returns why that failed.
-fn start(order: &Order, stdio: [OwnedFd; 3], sandbox: &Sandbox) -> (Refusal, io::Error) {
+fn start(
+    order: &Order,
+    [input, output, errors]: [OwnedFd; 3],
+    sandbox: &Sandbox,
+    place: &mut Option<Program>,
+) -> (Refusal, io::Error) {
     if let Err(error) = enter(&order.cwd, order.cwd_identity) {
         return (Refusal::Directory, error);
     }
     let program = match program(order) {
-        Ok(program) => program,
+        Ok(program) => place.insert(program),
         Err(error) => return (Refusal::Program, error),
     };
-    let [input, output, errors] = stdio;
     let placed =
         dup2_stdin(&input).and_then(|()| dup2_stdout(&output)).and_then(|()| dup2_stderr(&errors));
     match placed {
-        Ok(()) => (Refusal::Program, spawn::execute(&program, sandbox.limits())),
+        Ok(()) => (Refusal::Program, spawn::execute(program, sandbox.limits())),
         Err(errno) => (Refusal::Containment, errno.into()),
     }
 }

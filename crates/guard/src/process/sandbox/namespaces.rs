@@ -52,7 +52,7 @@ pub(super) fn has_own_processes() -> Result<(), Shortfall> {
             let code = mount_proc().err().map_or(0, |error| error.raw_os_error().unwrap_or(1));
             std::process::exit(code);
         }
-        Side::Parent(pid, _) => match exit_code(pid) {
+        Side::Parent(pid) => match exit_code(pid) {
             Some(0) => Ok(()),
             Some(code) => Err(missing(io::Error::from_raw_os_error(code).to_string())),
             None => Err(missing(String::from("it cannot be told"))),
@@ -71,7 +71,7 @@ pub(super) fn can_watch(filter: &[sock_filter]) -> Result<(), Shortfall> {
             let tried = spawn::try_to_listen(filter);
             std::process::exit(tried.err().map_or(0, |error| error.raw_os_error().unwrap_or(1)));
         }
-        Side::Parent(pid, _) => {
+        Side::Parent(pid) => {
             let memory = openat(
                 CWD,
                 format!("/proc/{}/mem", pid.as_raw_nonzero()),
