@@ -24,7 +24,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockE
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 use sinew_tool::{BoxFuture, Closing, Effects, Kind, Ledger, Opening, Ticket, ToolError};
 
 use crate::StateDir;
@@ -142,6 +142,21 @@ struct Open {
     connection: Connection,
     /// The number of this process in the database, and the client it was entered with.
     process: Option<(i64, Option<String>)>,
+}
+
+/// Does work in one transaction, which nothing of is left where it fails. Its statements are prepared once:
+/// they run for every change.
+fn at_once<T>(
+    connection: &Connection,
+    work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+) -> rusqlite::Result<T> {
+    let run = |statement| connection.prepare_cached(statement)?.execute([]);
+    run("BEGIN IMMEDIATE")?;
+    let done = work(connection).and_then(|done| run("COMMIT").map(|_| done));
+    if done.is_err() {
+        let _ = run("ROLLBACK");
+    }
+    done
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -292,15 +307,14 @@ impl Shared {
             user: os_user(),
             mark: ProcessMark::own(),
         });
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let number = match process {
-            Some((number, known)) if *known == client => *number,
-            _ => who.enter(&transaction, client.as_deref())?,
-        };
-        for row in rows {
-            row.insert(&transaction, who, number)?;
-        }
-        transaction.commit()?;
+        let number = at_once(connection, |connection| {
+            let number = match process {
+                Some((number, known)) if *known == client => *number,
+                _ => who.enter(connection, client.as_deref())?,
+            };
+            rows.into_iter().try_for_each(|row| row.insert(connection, who, number))?;
+            Ok(number)
+        })?;
         *process = Some((number, client));
         Ok(())
     }

@@ -185,6 +185,13 @@ struct Running {
     timeout: Option<Duration>,
 }
 
+/// What came of an order that nothing was to be waited for.
+enum AtOnce {
+    Ordered(Result<Running, ToolError>),
+    /// Its session must be opened first.
+    Not(Job),
+}
+
 /// The commands of a session that go on.
 #[derive(Debug, Default)]
 struct InBackground {
@@ -328,18 +335,22 @@ impl Commands {
     }
 
     /// Orders a command of a session, opening the session where it is not.
-    fn order(&self, session: &str, job: &Job) -> Result<Running, ToolError> {
+    fn order(&self, session: &str, job: Job) -> Result<Running, ToolError> {
         self.order_of(self.session(session, &job.globs)?, job)
     }
 
-    /// Orders a command where its session is open already, which takes no time; `None` where it is not.
-    fn order_at_once(&self, session: &str, job: &Job) -> Option<Result<Running, ToolError>> {
-        let session = self.opened(&lock(&self.sessions), session, &job.globs)?;
-        Some(self.order_of(session, job))
+    /// Orders a command where its session is open already, which takes no time; gives it back where it is
+    /// not.
+    fn order_at_once(&self, session: &str, job: Job) -> AtOnce {
+        let opened = self.opened(&lock(&self.sessions), session, &job.globs);
+        match opened {
+            Some(session) => AtOnce::Ordered(self.order_of(session, job)),
+            None => AtOnce::Not(job),
+        }
     }
 
-    fn order_of(&self, session: Arc<Session>, job: &Job) -> Result<Running, ToolError> {
-        let mut env = job.env.clone();
+    fn order_of(&self, session: Arc<Session>, job: Job) -> Result<Running, ToolError> {
+        let mut env = job.env;
         let temporary = match session.rung {
             Rung::Namespaces | Rung::Bubblewrap => Some(PathBuf::from("/tmp")),
             Rung::Landlock => Some(session.scratch().join("tmp")),
@@ -350,10 +361,10 @@ impl Commands {
             env.push((OsString::from("TMPDIR"), temporary.into()));
         }
         let order = Order {
-            program: job.program.clone(),
-            argv: job.argv.clone(),
+            program: job.program,
+            argv: job.argv,
             env,
-            cwd: job.cwd.clone(),
+            cwd: job.cwd,
             cwd_identity: job.cwd_identity,
             grace_ms: GRACE_MS,
         };

@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use rusqlite::{Transaction, params};
+use rusqlite::{Connection, params};
 use sinew_tool::{Change, Clock, Closing, Effects, Opening, Ticket};
 
 use super::process::ProcessMark;
@@ -73,7 +73,7 @@ impl Who {
     /// Enters this process, with the client it serves, and returns its number in the database.
     pub(super) fn enter(
         &self,
-        transaction: &Transaction<'_>,
+        transaction: &Connection,
         client: Option<&str>,
     ) -> rusqlite::Result<i64> {
         transaction.execute(
@@ -137,7 +137,7 @@ impl Row {
     /// Writes the record as one of the process with a number.
     pub(super) fn insert(
         &self,
-        transaction: &Transaction<'_>,
+        transaction: &Connection,
         who: &Who,
         process: i64,
     ) -> rusqlite::Result<()> {
@@ -175,7 +175,7 @@ impl Row {
 
 /// Marks an intent as one that nothing is left of to clean up. It cannot fail half-way, and without
 /// `OR FAIL` the pages would be copied for the case that it does.
-fn settle(transaction: &Transaction<'_>, who: &Who, ticket: Ticket) -> rusqlite::Result<()> {
+fn settle(transaction: &Connection, who: &Who, ticket: Ticket) -> rusqlite::Result<()> {
     transaction
         .prepare_cached(
             "UPDATE OR FAIL record SET settled = 1
@@ -194,7 +194,7 @@ fn settle(transaction: &Transaction<'_>, who: &Who, ticket: Ticket) -> rusqlite:
 }
 
 fn insert_outcome(
-    transaction: &Transaction<'_>,
+    transaction: &Connection,
     process: i64,
     closing: &Closing,
 ) -> rusqlite::Result<()> {

@@ -5,9 +5,11 @@
 //! writes much gets a thread, since storing may take long. The answer waits for the command and never
 //! for a pipe: once the keeper says that everything ended, what is still in the pipes is taken and no
 //! more.
+#![expect(clippy::disallowed_types, reason = "the guard may listen to its processes")]
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::time::{Duration, Instant};
@@ -173,7 +175,7 @@ impl Following {
         taken_back: impl Future<Output = ()>,
     ) -> io::Result<(Self, Option<Became>)> {
         let Self { ordered, mut capture, mut clock, began, timeout, refused } = self;
-        let line = std::os::unix::net::UnixStream::from(ordered.line);
+        let line = net::UnixStream::from(ordered.line);
         line.set_nonblocking(true)?;
         let line = UnixStream::from_std(line)?;
         let stdout = Receiver::from_owned_fd_unchecked(ordered.stdout)?;

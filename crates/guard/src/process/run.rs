@@ -21,7 +21,7 @@ use super::capture::{Became, Captured, Following, Keep};
 use super::kept::Kept;
 use super::spool::ToStore;
 use super::wire::{self, End, Refusal};
-use super::{Commands, Job, Running, activate, broken, environment, quoted};
+use super::{AtOnce, Commands, Job, Running, activate, broken, environment, quoted};
 use crate::guard::Guard;
 use crate::resolve::Place;
 use crate::rules::PathGlobs;
@@ -207,13 +207,13 @@ impl Processes for Cleared {
             Err(error) => return Box::pin(std::future::ready(Err(error))),
         };
         // Nothing is waited for where the session is open, so it runs before anybody else wakes up.
-        let at_once = commands.order_at_once(&caller.session, &job);
+        let at_once = commands.order_at_once(&caller.session, job);
         Box::pin(async move {
             let running = match at_once {
-                Some(ordered) => ordered?,
-                None => {
+                AtOnce::Ordered(ordered) => ordered?,
+                AtOnce::Not(job) => {
                     let (commands, session) = (Arc::clone(&commands), caller.session.clone());
-                    on_thread(move || commands.order(&session, &job))?.await??
+                    on_thread(move || commands.order(&session, job))?.await??
                 }
             };
             let contained = commands.containment(&running.session);
@@ -236,7 +236,7 @@ impl Processes for Cleared {
             CommandLine::Argv(argv) => argv.join(" "),
         };
         let (begun, has_begun) = oneshot::channel();
-        let started = on_thread(move || go_on(&commands, &caller, &job, command, begun));
+        let started = on_thread(move || go_on(&commands, &caller, job, command, begun));
         Box::pin(async move {
             drop(started?);
             has_begun.await.unwrap_or_else(|_| Err(lost()))
@@ -292,7 +292,7 @@ impl Ongoing {
 fn go_on(
     commands: &Commands,
     caller: &Caller,
-    job: &Job,
+    job: Job,
     command: String,
     begun: oneshot::Sender<Result<String, ToolError>>,
 ) {
