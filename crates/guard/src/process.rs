@@ -80,7 +80,7 @@ pub fn close_process() {
 pub fn helper_main() -> Helper {
     let mut args = std::env::args_os().skip(1);
     if args.next().is_some_and(|first| first == HELPER) && args.next().is_none() {
-        spawn::close_others();
+        spawn::begin_afresh();
         let code = match rustix::stdio::stdin().try_clone_to_owned() {
             Ok(line) => i32::from(launcher::serve(line).is_err()),
             Err(_) => 1,

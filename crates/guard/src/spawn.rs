@@ -79,9 +79,7 @@ pub(crate) fn confine(confinement: &Confinement<'_>) -> io::Result<Option<Calls>
     rustix::process::setsid()?;
     // SAFETY: the calls take numbers, and the address of what lives until their end.
     unsafe {
-        for signal in 1..N_SIGNALS {
-            libc::signal(signal, libc::SIG_DFL);
-        }
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
         let mut none: sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut none);
         libc::sigprocmask(libc::SIG_SETMASK, &none, ptr::null_mut());
@@ -134,11 +132,15 @@ pub(crate) fn execute(program: &Program, limits: &[Limit]) -> io::Error {
     io::Error::last_os_error()
 }
 
-/// Closes every descriptor but the first three.
-pub(crate) fn close_others() {
-    // SAFETY: called before this process opens anything.
+/// Rids this process, which has just begun as a helper, of what it was given: descriptors but the first
+/// three, and signals that are ignored. A pipe that nobody reads still gives it an error.
+pub(crate) fn begin_afresh() {
+    // SAFETY: the calls take numbers, and this process has opened nothing yet.
     unsafe {
         libc::syscall(libc::SYS_close_range, 3, c_int::MAX, 0);
+        for signal in (1..N_SIGNALS).filter(|signal| *signal != libc::SIGPIPE) {
+            libc::signal(signal, libc::SIG_DFL);
+        }
     }
 }
 

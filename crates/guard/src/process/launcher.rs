@@ -27,6 +27,8 @@ use crate::spawn::{self, Side};
 const LASTING: usize = 2;
 /// How often keepers that ended are waited for.
 const REAP: Duration = Duration::from_secs(1);
+/// How long this process keeps out of the way of commands while there is a keeper for the next one.
+const PAUSE: Duration = Duration::from_millis(2);
 /// How long orphans that were killed get before the next look.
 const ORPHANS: Duration = Duration::from_millis(2);
 /// How long keepers get to end their commands once sinew is gone.
@@ -171,6 +173,10 @@ impl<'a> Keepers<'a> {
         let [line, told] = watched.map(|handle| handle.revents());
         if told.contains(PollFlags::IN) {
             self.listen()?;
+            if !self.free.is_empty() {
+                // What follows can wait: commands run now.
+                std::thread::sleep(PAUSE);
+            }
         }
         self.reap();
         let closed = PollFlags::HUP | PollFlags::ERR | PollFlags::RDHUP;
