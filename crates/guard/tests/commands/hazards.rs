@@ -256,7 +256,13 @@ fn plain(hazard: &Hazard) -> Result<(), Failed> {
     }
     let _ = shell.kill();
     shell.wait()?;
-    let left = sleepers(&number);
+    // A process that executes a program right now has no words to be found by.
+    let until = Instant::now() + Duration::from_secs(2);
+    let mut left = sleepers(&number);
+    while left.is_empty() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(5));
+        left = sleepers(&number);
+    }
     for pid in &left {
         let pid = rustix::process::Pid::from_raw(*pid).ok_or("a number")?;
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);

@@ -52,10 +52,11 @@ fn killed(rung: Rung) -> Result<(), Failed> {
     BufReader::new(victim.stdout.take().ok_or("a pipe")?).read_line(&mut line)?;
     let wanted = 3 * N_COMMANDS;
     let until = Instant::now() + Duration::from_secs(20);
-    while sleepers(&number).len() < wanted && Instant::now() < until {
+    let mut n_running = 0;
+    while n_running < wanted && Instant::now() < until {
         thread::sleep(Duration::from_millis(20));
+        n_running = sleepers(&number).len();
     }
-    let n_running = sleepers(&number).len();
     victim.kill()?;
     victim.wait()?;
     let killed = Instant::now();
