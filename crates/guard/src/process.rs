@@ -1,11 +1,11 @@
 //! Commands: started without copying this process, contained by the kernel, ended with all that they
 //! started.
 //!
-//! A session has one helper process, the **launcher**, which takes the containment once. For every
-//! command it makes a copy of itself, the **keeper**, which starts the command, ends whatever it left
-//! behind and says what became of it. sinew talks to both over sockets, so that each ends when sinew
-//! does, however that came. What a command writes goes through pipes to sinew, which follows it on a
-//! thread of its own.
+//! A session has one helper process, the **launcher**, which takes the containment once. Its copies, the
+//! **keepers**, each have a process wait for the next order, end whatever its command leaves behind and say
+//! what became of it. sinew talks to them over sockets, so that each ends when sinew does, however that
+//! came. What a command writes goes through pipes to sinew, where the task that waits for the call follows
+//! it, and a thread where it writes much.
 //!
 //! The helper is this very program, executed anew with an argument of its own: a program that embeds
 //! sinew hands its start over with [`helper_main`] first.
@@ -159,6 +159,7 @@ pub(crate) struct Job {
     pub(crate) stdin: Option<Vec<u8>>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) merged: bool,
+    pub(crate) keeps_cwd: bool,
     pub(crate) globs: Arc<PathGlobs>,
 }
 
@@ -342,7 +343,9 @@ impl Commands {
     /// Orders a command where its session is open already, which takes no time; gives it back where it is
     /// not.
     fn order_at_once(&self, session: &str, job: Job) -> AtOnce {
-        let opened = self.opened(&lock(&self.sessions), session, &job.globs);
+        // Another call may be opening one now.
+        let sessions = self.sessions.try_lock().ok();
+        let opened = sessions.and_then(|sessions| self.opened(&sessions, session, &job.globs));
         match opened {
             Some(session) => AtOnce::Ordered(self.order_of(session, job)),
             None => AtOnce::Not(job),
@@ -366,6 +369,7 @@ impl Commands {
             env,
             cwd: job.cwd,
             cwd_identity: job.cwd_identity,
+            keeps_cwd: job.keeps_cwd,
             grace_ms: GRACE_MS,
         };
         let stdin = job.stdin.as_deref().map(wire::in_memory).transpose().map_err(broken)?;

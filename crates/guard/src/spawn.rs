@@ -391,7 +391,7 @@ fn begin<F: FnOnce()>(
     // `CLONE_VFORK` this thread sleeps until the child has executed its program or ended. `work` lives as
     // long, and is of the type that this `enter` takes. This is the only thread, so the child is the only
     // one that runs in this memory until then, and finds every lock free. No signal handler runs in it: all
-    // signals are blocked here, and it resets all handlers before it lets signals in.
+    // signals are blocked here, and a helper has no handlers.
     let pid = unsafe {
         libc::clone(
             enter::<F>,

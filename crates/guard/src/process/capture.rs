@@ -30,6 +30,8 @@ const CHUNK_BYTES: usize = 256 * 1024;
 const LITTLE_BYTES: u64 = 64 * 1024;
 /// What is read at once without one.
 const SMALL_CHUNK_BYTES: usize = 16 * 1024;
+/// The most that a pipe holds.
+const MOST_IN_PIPE: u64 = 1024 * 1024;
 /// How often somebody is told how far the command is.
 const TELL: Duration = Duration::from_secs(1);
 /// How long after the order to end the keeper may take before it counts as lost.
@@ -194,6 +196,7 @@ impl Following {
                 biased;
                 () = &mut taken_back, if !is_taken_back => {
                     is_taken_back = true;
+                    clock.lost_at.get_or_insert(Instant::now() + LOST);
                     let _ = wire::send(&line, &Command::Stop, &[]);
                 }
                 ready = stdout.readable(), if open_out => {
@@ -338,10 +341,11 @@ impl Capture {
         Ok(true)
     }
 
-    /// Takes what is in the pipes without waiting for more.
+    /// Takes what is in the pipes without waiting for more, nor for somebody who still writes.
     fn take_what_is_left(&mut self, ordered: &Ordered, spool: &mut dyn Spool) -> io::Result<()> {
         for (at, stream) in ordered.streams().enumerate() {
-            while self.take(at, |buffer| read(stream, buffer), spool)? {}
+            let most = self.total + MOST_IN_PIPE;
+            while self.total < most && self.take(at, |buffer| read(stream, buffer), spool)? {}
         }
         Ok(())
     }

@@ -16,7 +16,10 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::Mode;
-use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, umask, wait};
+use rustix::process::{
+    Pid, Signal, WaitOptions, chdir, getpriority_process, kill_process_group, umask, wait,
+};
+use rustix::thread::{CpuSet, sched_getaffinity};
 
 use super::group::CommandGroup;
 use super::launcher::Teller;
@@ -37,30 +40,60 @@ const THREADS: Duration = Duration::from_millis(5);
 const GONE: Duration = Duration::from_secs(2);
 
 /// Serves the next order of a session, and those after it where it lasts.
-pub(super) fn keep(session: &OwnedFd, teller: &Teller, lasts: bool, sandbox: &Sandbox) {
+/// Fails where something may be left that its parent must end.
+pub(super) fn keep(
+    session: &OwnedFd,
+    teller: &Teller,
+    lasts: bool,
+    sandbox: &Sandbox,
+) -> io::Result<()> {
     let group = sandbox.command_group();
     let prepared = sandbox.prepare_keeper().and_then(|()| sandbox.restrict_keeper());
     if let Err(error) = prepared {
-        return refuse_next(session, teller, &error);
+        refuse_next(session, teller, &error);
+        return Ok(());
     }
     let mask = umask(Mode::empty());
+    let standing = Standing::own();
     loop {
-        // The command before shared it.
+        // The command before shared both.
         umask(mask);
+        let _ = chdir("/");
         match serve_next(session, teller, group.as_ref(), sandbox) {
-            Ok(Served::AndAlone) if lasts && is_alone() => teller.free(),
-            Ok(_) => return,
-            Err(error) => return refuse_next(session, teller, &error),
+            Ok(Served::AndAlone) if lasts && is_alone() && Standing::own() == standing => {
+                teller.free();
+            }
+            Ok(Served::AndLeft) => return Err(io::Error::other("a process cannot be ended")),
+            Ok(_) => return Ok(()),
+            Err(error) => {
+                refuse_next(session, teller, &error);
+                return Ok(());
+            }
         }
+    }
+}
+
+/// What another process of this user can change about this one, and what it makes inherits.
+#[derive(PartialEq)]
+struct Standing {
+    niceness: Option<i32>,
+    processors: Option<CpuSet>,
+}
+
+impl Standing {
+    fn own() -> Self {
+        Self { niceness: getpriority_process(None).ok(), processors: sched_getaffinity(None).ok() }
     }
 }
 
 /// How an order was served.
 enum Served {
-    /// Nothing is left of it, as far as the processes of its command go.
+    /// Its command ended by itself, and nothing is left of it.
     AndAlone,
-    /// There was none, or something may be left.
+    /// There was none, or it had to be ended.
     AndDone,
+    /// Something could not be ended.
+    AndLeft,
 }
 
 /// Has the next order of a session served. Fails where that could not be prepared.
@@ -76,18 +109,21 @@ fn serve_next(
         starter::start_next(session, teller, sandbox)
     })?;
     let Started { pid, handle, calls, ordered, failure } = started;
-    let Some((line, grace)) = ordered else { return Ok(Served::AndDone) };
+    let Some((line, grace)) = ordered else {
+        let rest = end_the_rest(group);
+        return Ok(if rest.is_left { Served::AndLeft } else { Served::AndDone });
+    };
     let calls = calls.zip(sandbox.means());
     let mut porting = calls.map(|(calls, means)| Porting::begin(calls, Arc::clone(means)));
     // Where nobody listens any more the first look at the line says so.
     let watch = Watch { line: &line, pid, handle: &handle, grace, group };
     let (end, was_told) = watch.until_the_end();
-    let n_left = end_the_rest(group);
+    let rest = end_the_rest(group);
     let report = match failure {
         Some((refusal, number)) => Report::Failed(refusal, number),
         None => {
             let refused = porting.as_ref().map(Porting::refused).unwrap_or_default();
-            Report::Ended { end, n_left, cwd: where_it_was(), refused }
+            Report::Ended { end, n_left: rest.n_killed, cwd: where_it_was(), refused }
         }
     };
     let _ = wire::send(&line, &report, &[]);
@@ -95,13 +131,18 @@ fn serve_next(
     let mut closed = [PollFd::new(&line, PollFlags::empty())];
     let _ = poll(&mut closed, Timespec::try_from(HEARD).ok().as_ref());
     let has_ended = porting.as_mut().is_none_or(Porting::has_ended);
-    Ok(if has_ended && !was_told && n_left == 0 { Served::AndAlone } else { Served::AndDone })
+    Ok(match rest {
+        Rest { is_left: true, .. } => Served::AndLeft,
+        Rest { had_to_kill: false, .. } if has_ended && !was_told => Served::AndAlone,
+        _ => Served::AndDone,
+    })
 }
 
 /// Answers the next order with why it cannot be served.
 fn refuse_next(session: &OwnedFd, teller: &Teller, error: &io::Error) {
-    let Ok(Some((_, handles))) = wire::receive::<Order>(session) else { return };
+    let received = wire::receive::<Order>(session);
     teller.taken();
+    let Ok(Some((_, handles))) = received else { return };
     if let Some(line) = handles.first() {
         let number = error.raw_os_error().unwrap_or(0);
         let _ = wire::send(line, &Report::Failed(Refusal::Containment, number), &[]);
@@ -206,10 +247,9 @@ fn ask_all_to_end() {
     }
 }
 
+/// Kills everything but this process. A process that cannot be in the group is reached as a child.
 fn kill_all(group: Option<&CommandGroup>) {
-    if group.is_some_and(|group| group.kill().is_ok()) {
-        return;
-    }
+    let _ = group.map(CommandGroup::kill);
     if is_first() {
         let _ = kill_process_group(Pid::INIT, Signal::KILL);
     } else {
@@ -217,24 +257,36 @@ fn kill_all(group: Option<&CommandGroup>) {
     }
 }
 
-/// Ends what the command left behind; returns how many processes that were.
-fn end_the_rest(group: Option<&CommandGroup>) -> u32 {
+/// What a command left behind.
+#[derive(Default)]
+struct Rest {
+    /// How many processes were killed.
+    n_killed: u32,
+    /// Whether this process had to kill, for which it leaves the group of its command.
+    had_to_kill: bool,
+    /// Whether somebody cannot be killed because the kernel holds him.
+    is_left: bool,
+}
+
+/// Ends what the command left behind.
+fn end_the_rest(group: Option<&CommandGroup>) -> Rest {
     let until = Instant::now() + GONE;
-    let mut n_killed = 0;
+    let mut rest = Rest::default();
     let mut pause = Duration::from_micros(100);
     loop {
         match wait(WaitOptions::NOHANG) {
             Ok(Some((_, status))) => {
                 let killed = status.terminating_signal() == Some(Signal::KILL.as_raw());
-                n_killed += u32::from(killed);
+                rest.n_killed += u32::from(killed);
             }
             Ok(None) if Instant::now() < until => {
+                rest.had_to_kill = true;
                 kill_all(group);
                 std::thread::sleep(pause);
                 pause = (pause * 2).min(Duration::from_millis(10));
             }
-            // Nobody is left, or somebody cannot be killed because the kernel holds him.
-            Ok(None) | Err(_) => return n_killed,
+            Ok(None) => return Rest { is_left: true, ..rest },
+            Err(_) => return rest,
         }
     }
 }

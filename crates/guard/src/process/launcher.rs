@@ -51,8 +51,7 @@ pub(super) fn serve(line: OwnedFd) -> io::Result<()> {
         let goes_on = match keepers.make_unless_free() {
             Ok(Made::Here(teller, lasts)) => {
                 drop(keepers);
-                keeper::keep(&line, &teller, lasts, &sandbox);
-                return Ok(());
+                return keeper::keep(&line, &teller, lasts, &sandbox);
             }
             Ok(Made::Beside) => {
                 is_late = false;
@@ -192,21 +191,21 @@ impl<'a> Keepers<'a> {
             let number = u32::from_ne_bytes([a, b, c, d]);
             if what == TAKEN {
                 self.free.remove(&number);
-            } else {
+            } else if self.alive.values().any(|alive| *alive == number) {
                 self.free.insert(number);
             }
         }
         Ok(())
     }
 
-    /// Waits for all that ended. A keeper that was ended by a signal leaves the processes of its command to
-    /// this one, which ends them.
+    /// Waits for all that ended. A keeper that was ended by a signal, or could not end everything, leaves
+    /// the processes of its command to this one, which ends them.
     fn reap(&mut self) {
         loop {
             let mut has_orphans = false;
             while let Ok(Some((child, status))) = wait(WaitOptions::NOHANG) {
                 let was_keeper = self.ended(child);
-                has_orphans |= !was_keeper || status.terminating_signal().is_some();
+                has_orphans |= !was_keeper || status.exit_status() != Some(0);
             }
             if !has_orphans {
                 return;

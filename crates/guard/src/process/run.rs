@@ -192,6 +192,7 @@ impl Cleared {
             stdin: options.stdin.clone(),
             timeout: Some(options.timeout),
             merged: options.merged,
+            keeps_cwd: self.target.command.keeps_cwd,
             globs: Arc::clone(&self.globs),
         }
     }

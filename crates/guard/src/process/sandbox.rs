@@ -199,10 +199,10 @@ impl Sandbox {
     /// Binds a keeper that carries out calls to what its command is bound to, and closes it to its
     /// command.
     pub(super) fn restrict_keeper(&self) -> io::Result<()> {
+        set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
         if self.watched.is_none() {
             return Ok(());
         }
-        set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
         self.ruleset.as_ref().map_or(Ok(()), |ruleset| spawn::restrict(ruleset.as_fd()))
     }
 

@@ -11,9 +11,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::stat;
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, chdir, set_parent_process_death_signal};
+use rustix::process::{Pid, Signal, chdir, pidfd_send_signal, set_parent_process_death_signal};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 
 use super::launcher::Teller;
@@ -35,7 +36,7 @@ pub(super) struct Started {
     pub(super) failure: Option<(Refusal, i32)>,
 }
 
-/// Starts the next command of a session, and waits until that is ordered.
+/// Starts the next command of a session, and waits until that is ordered. Fails where nothing was started.
 pub(super) fn start_next(
     session: &OwnedFd,
     teller: &Teller,
@@ -50,7 +51,16 @@ pub(super) fn start_next(
     let (pid, handle) = spawn::beside(work)?;
     drop((theirs, memory));
     let mut started = Started { pid, handle, calls: None, ordered: None, failure: None };
-    while let Some((progress, handles)) = wire::receive::<Progress>(&line)? {
+    loop {
+        let (progress, handles) = match wire::receive::<Progress>(&line) {
+            Ok(Some(told)) => told,
+            Ok(None) => break,
+            Err(_) => {
+                // Nobody could say any more what became of it.
+                let _ = pidfd_send_signal(&started.handle, Signal::KILL);
+                break;
+            }
+        };
         let handle = handles.into_iter().next();
         match progress {
             Progress::Confined => started.calls = handle.map(Calls::from),
@@ -91,13 +101,27 @@ fn become_command(
     let [line, input, output, errors] = <[OwnedFd; 4]>::try_from(handles)
         .map_err(|_| io::Error::other("an order without its streams"))?;
     wire::send(keeper, &Progress::Ordered { grace_ms: order.grace_ms }, &[line.as_fd()])?;
+    if is_closed(&line) {
+        // Whoever ordered it has given it up.
+        return Ok(());
+    }
     drop(line);
+    if !order.keeps_cwd {
+        // A program with more rights gets none where it shares anything with another process.
+        let _ = spawn::keep_apart();
+    }
     let order = memory.order.insert(order);
     let (refusal, error) = match confined {
         Ok(()) => start(order, [input, output, errors], sandbox, &mut memory.program),
         Err(error) => (Refusal::Containment, error),
     };
     wire::send(keeper, &Progress::Failed(refusal, error.raw_os_error().unwrap_or(0)), &[])
+}
+
+fn is_closed(line: &OwnedFd) -> bool {
+    let mut watched = [PollFd::new(line, PollFlags::empty())];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    matches!(poll(&mut watched, Some(&now)), Ok(n) if 0 < n)
 }
 
 /// Becomes a program. Returns why that failed.

@@ -71,6 +71,8 @@ pub(super) struct Order {
     pub(super) cwd: PathBuf,
     /// The device and inode that this directory must have.
     pub(super) cwd_identity: (u64, u64),
+    /// Whether it is to be told where the command was at its end.
+    pub(super) keeps_cwd: bool,
     /// How long processes have between the request to end and their end.
     pub(super) grace_ms: u64,
 }

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::{Failed, Trial};
 use sinew_guard::{Helper, Rung};
-use sinew_tool::{Cancel, Command, CommandLine, Exit, Kind, Moved, RunOptions, Shell, World};
+use sinew_tool::{
+    Cancel, Command, CommandLine, Exit, Finished, Kind, Moved, RunOptions, Shell, World,
+};
 
 use crate::hazards::{number, sleepers};
 use crate::world::{CACHE, Place, block_on, options, tokio_runtime, works};
@@ -24,6 +26,7 @@ const CASES: &[(&str, Case)] = &[
     ("a virtual environment comes first", venv),
     ("a command starts where the last one ended", keeps_its_place),
     ("what watches a command ends with it alone", lost),
+    ("commands one after another leave nothing to the next", one_after_another),
     ("a long output is stored whole", stored),
     ("a call that is taken back ends its command", cancelled),
     ("a call that nobody waits for ends its command", dropped),
@@ -276,6 +279,29 @@ fn lost(place: &Place) -> Result<(), Failed> {
         thread::sleep(Duration::from_millis(5));
     }
     that(sleepers(&number).is_empty(), || String::from("something is left"))
+}
+
+/// A keeper that had left the group of its commands once served on, and what they left then lived on.
+fn one_after_another(place: &Place) -> Result<(), Failed> {
+    for at in 0..60 {
+        place.sh(&format!("sleep 0.0{:02} & exit 0", at % 20));
+    }
+    for _ in 0..4 {
+        let number = number();
+        let begun = Instant::now();
+        let text =
+            format!("setsid sleep 9{number} & trap '' TERM; sleep 9{number}; sleep 9{number}");
+        let done = place.run(&text, Duration::from_millis(300))?;
+        that(done.exit == Exit::TimedOut, || format!("{done:?}"))?;
+        that(begun.elapsed() < Duration::from_secs(3), || format!("{:?}", begun.elapsed()))?;
+        that(sleepers(&number).is_empty(), || String::from("something is left"))?;
+    }
+    let of_the_command = "umask; ulimit -n; nice; pwd; cat /proc/self/cgroup | grep -c helper";
+    let before = place.sh(of_the_command);
+    place.sh("umask 0; ulimit -n 40; renice -n 5 -p $$ $PPID; cd /");
+    let after = place.sh(of_the_command);
+    let text = |done: &Finished| String::from_utf8_lossy(&done.merged.head).into_owned();
+    that(text(&before) == text(&after), || format!("{} and then {}", text(&before), text(&after)))
 }
 
 /// They would have opened what the globs deny.

@@ -219,6 +219,11 @@ const PROBES: &[Probe] = &[
         r#"perl -MSocket -e 'socketpair(A, B, PF_UNIX, SOCK_DGRAM, 0) or exit; send(A, "x", 0, sockaddr_un("{top}/datagrams")) and print "REACHED"'"#,
     ),
     probe(
+        "limit what watches it",
+        Landlock,
+        "prlimit --pid $PPID --nofile=900:900 2>/dev/null && echo REACHED",
+    ),
+    probe(
         "use the machine's shared memory",
         Landlock,
         "echo x >>{shm}; grep -q old {shm} && grep -q x {shm} && echo REACHED",

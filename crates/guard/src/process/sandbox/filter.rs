@@ -309,6 +309,18 @@ fn refused(
         };
         rules.insert(libc::SYS_socketpair, vec![kind(libc::SOCK_DGRAM)?]);
     }
+    // The limits of another process, which may be the one that watches this one.
+    let of_others = SeccompRule::new(vec![
+        SeccompCondition::new(0, Dword, SeccompCmpOp::Ne, 0)?,
+        SeccompCondition::new(2, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0)?,
+    ])?;
+    rules.insert(libc::SYS_prlimit64, vec![of_others]);
+    // The turn on the processor of every process of a user or a group.
+    let wide = [libc::PRIO_PGRP, libc::PRIO_USER].into_iter().map(|which| {
+        let which = SeccompCondition::new(0, Dword, SeccompCmpOp::Eq, u64::from(which))?;
+        SeccompRule::new(vec![which])
+    });
+    rules.insert(libc::SYS_setpriority, wide.collect::<Result<_, _>>()?);
     // Typing into the terminal of somebody else.
     let ioctl = [libc::TIOCSTI, libc::TIOCLINUX]
         .into_iter()
