@@ -44,8 +44,8 @@ impl Store {
     /// Begins to keep an output that is still being written.
     pub(crate) fn begin(&self, id: &str) -> Result<Spooled, Errno> {
         let id = call_id(id).ok_or(Errno::INVAL)?;
-        let (_, name, file) = self.create(&stem(id))?;
-        Ok(Spooled { name, file })
+        let (dir, name, file) = self.create(&stem(id))?;
+        Ok(Spooled { dir, name, file })
     }
 
     /// Writes a file whose name begins with `stem`, and returns its name.
@@ -77,14 +77,17 @@ impl Store {
 /// An output that is being kept while it is written.
 #[derive(Debug)]
 pub(crate) struct Spooled {
+    dir: OwnedFd,
     name: String,
     file: OwnedFd,
 }
 
 impl Spooled {
-    /// Adds bytes at the end.
+    /// Adds bytes at the end. Where that fails what is there is removed: it would pass for the whole.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Errno> {
-        write_all(&self.file, bytes)
+        write_all(&self.file, bytes).inspect_err(|_| {
+            let _ = unlinkat(&self.dir, self.name.as_str(), AtFlags::empty());
+        })
     }
 
     /// Returns its path relative to the first root.

@@ -48,6 +48,12 @@ pub(crate) fn trials(helper: &Helper) -> Vec<Trial> {
         })
     };
     let mut trials: Vec<_> = CASES.iter().flat_map(|&(name, case)| of(name, case)).collect();
+    trials.extend(Rung::ALL.map(|rung| {
+        let helper = helper.clone();
+        Trial::test(format!("call: a full disk is told on {rung}"), move || {
+            if works(&helper, rung) { full_disk(&helper, rung) } else { Ok(()) }
+        })
+    }));
     let helper = helper.clone();
     trials.push(Trial::test("call: no command runs that path globs do not hold for", move || {
         not_judged(&helper)
@@ -302,6 +308,22 @@ fn one_after_another(place: &Place) -> Result<(), Failed> {
     let after = place.sh(of_the_command);
     let text = |done: &Finished| String::from_utf8_lossy(&done.merged.head).into_owned();
     that(text(&before) == text(&after), || format!("{} and then {}", text(&before), text(&after)))
+}
+
+/// The disk is full of what a command wrote, or of what is stored of its output.
+fn full_disk(helper: &Helper, rung: Rung) -> Result<(), Failed> {
+    let Some(place) = Place::small(helper, rung, "2m") else {
+        println!("SKIPPED: mounting is not permitted here, so no disk is full");
+        return Ok(());
+    };
+    let done = place.sh("head -c 8M /dev/zero >big; echo $?; rm big; yes | head -c 8M; echo end");
+    let output = String::from_utf8_lossy(&done.merged.head).into_owned();
+    that(output.contains("No space left") && output.contains("\n1\ny\n"), || output.clone())?;
+    that(done.merged.tail.ends_with(b"y\nend\n"), || String::from("the end of the output"))?;
+    that(done.stored.is_none(), || format!("{:?} is not whole", done.stored))?;
+    let left = fs::read_dir(place.root.join(".sinew/tool-output")).map_or(0, Iterator::count);
+    that(left == 0, || format!("{left} stored outputs are not whole"))?;
+    that(place.sh("echo on >file; cat file").exit == Exit::Code(0), || String::from("the next"))
 }
 
 /// They would have opened what the globs deny.

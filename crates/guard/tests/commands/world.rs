@@ -1,8 +1,10 @@
 //! A directory with commands that run in it.
 
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{self, Stdio};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
@@ -25,6 +27,15 @@ pub(crate) struct Place {
     pub(crate) outside: PathBuf,
     pub(crate) guard: Arc<Guard>,
     dir: TempDir,
+    is_mounted: bool,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.is_mounted {
+            let _ = process::Command::new("umount").args(["-l", "--"]).arg(&self.root).status();
+        }
+    }
 }
 
 impl Place {
@@ -36,6 +47,22 @@ impl Place {
     /// Makes the same with a path glob, so that every file is judged that commands open.
     pub(crate) fn judging_reads(helper: &Helper, rung: Rung) -> Self {
         Self::with(helper, &[rung], Self::denying)
+    }
+
+    /// Makes a root on a disk of its own that holds so much; nothing where nobody may mount one.
+    pub(crate) fn small(helper: &Helper, rung: Rung, size: &str) -> Option<Self> {
+        let mounted = |root: &Path| {
+            let options = format!("size={size},mode=0755");
+            let mount = ["-t", "tmpfs", "-o", &options, "tmpfs"];
+            process::Command::new("mount").args(mount).arg(root).stderr(Stdio::null()).status()
+        };
+        let is_mounted = Cell::new(false);
+        let mut place = Self::with(helper, &[rung], |root| {
+            is_mounted.set(mounted(root).is_ok_and(|status| status.success()));
+            FileSettings::default()
+        });
+        place.is_mounted = is_mounted.get();
+        place.is_mounted.then_some(place)
     }
 
     /// Makes a root with such globs where no rung works that holds commands to them.
@@ -87,7 +114,8 @@ impl Place {
             files: Arc::new(files(&root)),
             ..GuardSettings::new(vec![root.clone()])
         };
-        Self { root, outside, guard: Guard::open(settings).expect("a guard"), dir }
+        let guard = Guard::open(settings).expect("a guard");
+        Self { root, outside, guard, dir, is_mounted: false }
     }
 
     /// Returns the directory that holds the root and everything beside it.
