@@ -60,10 +60,10 @@ pub(super) fn keep(
         umask(mask);
         let _ = chdir("/");
         match serve_next(session, teller, group.as_ref(), sandbox) {
-            Ok(Served::AndAlone) if lasts && is_alone() && Standing::own() == standing => {
+            Ok(Served::Alone) if lasts && is_alone() && Standing::own() == standing => {
                 teller.free();
             }
-            Ok(Served::AndLeft) => return Err(io::Error::other("a process cannot be ended")),
+            Ok(Served::Left) => return Err(io::Error::other("a process cannot be ended")),
             Ok(_) => return Ok(()),
             Err(error) => {
                 refuse_next(session, teller, &error);
@@ -89,11 +89,11 @@ impl Standing {
 /// How an order was served.
 enum Served {
     /// Its command ended by itself, and nothing is left of it.
-    AndAlone,
+    Alone,
     /// There was none, or it had to be ended.
-    AndDone,
+    Done,
     /// Something could not be ended.
-    AndLeft,
+    Left,
 }
 
 /// Has the next order of a session served. Fails where that could not be prepared.
@@ -111,7 +111,7 @@ fn serve_next(
     let Started { pid, handle, calls, ordered, failure } = started;
     let Some((line, grace)) = ordered else {
         let rest = end_the_rest(group);
-        return Ok(if rest.is_left { Served::AndLeft } else { Served::AndDone });
+        return Ok(if rest.is_left { Served::Left } else { Served::Done });
     };
     let calls = calls.zip(sandbox.means());
     let mut porting = calls.map(|(calls, means)| Porting::begin(calls, Arc::clone(means)));
@@ -132,9 +132,9 @@ fn serve_next(
     let _ = poll(&mut closed, Timespec::try_from(HEARD).ok().as_ref());
     let has_ended = porting.as_mut().is_none_or(Porting::has_ended);
     Ok(match rest {
-        Rest { is_left: true, .. } => Served::AndLeft,
-        Rest { had_to_kill: false, .. } if has_ended && !was_told => Served::AndAlone,
-        _ => Served::AndDone,
+        Rest { is_left: true, .. } => Served::Left,
+        Rest { had_to_kill: false, .. } if has_ended && !was_told => Served::Alone,
+        _ => Served::Done,
     })
 }
 
