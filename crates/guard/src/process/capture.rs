@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::pipe::fcntl_setpipe_size;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe::Receiver;
@@ -30,8 +31,8 @@ const CHUNK_BYTES: usize = 256 * 1024;
 const LITTLE_BYTES: u64 = 64 * 1024;
 /// What is read at once without one.
 const SMALL_CHUNK_BYTES: usize = 16 * 1024;
-/// The most that a pipe holds.
-const MOST_IN_PIPE: u64 = 1024 * 1024;
+/// What a pipe of a command that writes much holds, where the system gives it.
+const PIPE_BYTES: usize = 1024 * 1024;
 /// How often somebody is told how far the command is.
 const TELL: Duration = Duration::from_secs(1);
 /// How long after the order to end the keeper may take before it counts as lost.
@@ -155,6 +156,10 @@ impl Following {
         tell: &dyn Fn(u64),
     ) -> io::Result<Became> {
         self.capture.buffer.resize(CHUNK_BYTES, 0);
+        for stream in self.ordered.streams() {
+            // A command that writes much then waits less often.
+            let _ = fcntl_setpipe_size(stream, PIPE_BYTES);
+        }
         loop {
             let (line, total) = (&self.ordered.line, self.capture.total);
             let Some(next) = self.clock.keep_time(line, total, tell) else {
@@ -344,7 +349,7 @@ impl Capture {
     /// Takes what is in the pipes without waiting for more, nor for somebody who still writes.
     fn take_what_is_left(&mut self, ordered: &Ordered, spool: &mut dyn Spool) -> io::Result<()> {
         for (at, stream) in ordered.streams().enumerate() {
-            let most = self.total + MOST_IN_PIPE;
+            let most = self.total + PIPE_BYTES as u64;
             while self.total < most && self.take(at, |buffer| read(stream, buffer), spool)? {}
         }
         Ok(())

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, flock};
 use rustix::net::{Shutdown, shutdown};
-use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
+use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::bubblewrap;
 use super::capture::Ordered;
@@ -33,8 +33,6 @@ const BUBBLEWRAP_TRIES: usize = 3;
 const MAX_COMPLAINT: u64 = 4_096;
 /// How long it may take to end everything.
 const END: Duration = Duration::from_secs(5);
-/// What a pipe of a command holds, where the system gives it.
-const PIPE_BYTES: usize = 1024 * 1024;
 
 /// The helper process of a session. Dropping it ends every process of the session.
 #[derive(Debug)]
@@ -44,6 +42,8 @@ pub(super) struct Session {
     pub(super) rung: Rung,
     pub(super) missing: Vec<Shortfall>,
     scratch: Scratch,
+    /// What commands without input read.
+    nothing: OwnedFd,
 }
 
 /// Why no session could be opened.
@@ -109,6 +109,7 @@ impl Session {
             rung,
             missing: Vec::new(),
             scratch: Scratch::none(),
+            nothing: nothing()?,
         };
         match session.ask(policy) {
             // Why bubblewrap could not do it, it says itself.
@@ -151,22 +152,12 @@ impl Session {
     ) -> io::Result<Ordered> {
         let (line, theirs) = wire::line()?;
         let (stdout, out) = pipe_with(PipeFlags::CLOEXEC)?;
-        let (stderr, err) = match merged {
-            true => (None, out.try_clone()?),
-            false => {
-                let (stderr, err) = pipe_with(PipeFlags::CLOEXEC)?;
-                (Some(stderr), err)
-            }
-        };
-        // A command that writes much then waits less often.
-        let _ = fcntl_setpipe_size(&stdout, PIPE_BYTES);
-        let stdin = match stdin {
-            Some(stdin) => stdin,
-            None => nothing()?,
-        };
+        let errors = if merged { None } else { Some(pipe_with(PipeFlags::CLOEXEC)?) };
+        let err = errors.as_ref().map_or(&out, |(_, err)| err);
+        let stdin = stdin.as_ref().unwrap_or(&self.nothing);
         let handles = [theirs.as_fd(), stdin.as_fd(), out.as_fd(), err.as_fd()];
         wire::send(self.line()?, order, &handles)?;
-        Ok(Ordered { line, stdout, stderr })
+        Ok(Ordered { line, stdout, stderr: errors.map(|(stderr, _)| stderr) })
     }
 
     /// Returns whether calls of its commands are handed over and judged.
