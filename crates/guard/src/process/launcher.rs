@@ -7,7 +7,7 @@
 //! are needed beside them end with their command. The helper ends with the line, however sinew ended, and
 //! everything below it ends first.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -120,12 +120,17 @@ struct Seen {
     is_ordered: bool,
 }
 
+/// A keeper, as far as it has told what it does.
+struct Keeper {
+    number: u32,
+    lasts: bool,
+    is_free: bool,
+}
+
 /// The keepers of a session.
 struct Keepers<'a> {
     sandbox: &'a Sandbox,
-    alive: HashMap<Pid, u32>,
-    free: HashSet<u32>,
-    lasting: HashSet<u32>,
+    alive: HashMap<Pid, Keeper>,
     n_made: u32,
     /// Both ends of the pipe by which they tell what they do.
     told: (OwnedFd, OwnedFd),
@@ -133,33 +138,27 @@ struct Keepers<'a> {
 
 impl<'a> Keepers<'a> {
     fn new(sandbox: &'a Sandbox) -> io::Result<Self> {
-        Ok(Self {
-            sandbox,
-            alive: HashMap::new(),
-            free: HashSet::new(),
-            lasting: HashSet::new(),
-            n_made: 0,
-            told: pipe_with(PipeFlags::CLOEXEC)?,
-        })
+        Ok(Self { sandbox, alive: HashMap::new(), n_made: 0, told: pipe_with(PipeFlags::CLOEXEC)? })
     }
 
     fn make_unless_free(&mut self) -> io::Result<Made> {
-        if !self.free.is_empty() {
+        if self.one_is_free() {
             return Ok(Made::Beside);
         }
         self.n_made = self.n_made.wrapping_add(1);
         let number = self.n_made;
-        let lasts = self.lasting.len() < LASTING;
+        let n_lasting = self.alive.values().filter(|keeper| keeper.lasts).count();
+        let lasts = n_lasting < LASTING;
         let teller = Teller { number, pipe: self.told.1.try_clone()? };
-        let Side::Parent(keeper) = spawn::fork(self.sandbox.own())? else {
+        let Side::Parent(pid) = spawn::fork(self.sandbox.own())? else {
             return Ok(Made::Here(teller, lasts));
         };
-        self.alive.insert(keeper, number);
-        self.free.insert(number);
-        if lasts {
-            self.lasting.insert(number);
-        }
+        self.alive.insert(pid, Keeper { number, lasts, is_free: true });
         Ok(Made::Beside)
+    }
+
+    fn one_is_free(&self) -> bool {
+        self.alive.values().any(|keeper| keeper.is_free)
     }
 
     /// Waits until a keeper has something to tell, there is something at the line, or a moment is over.
@@ -172,7 +171,7 @@ impl<'a> Keepers<'a> {
         let [line, told] = watched.map(|handle| handle.revents());
         if told.contains(PollFlags::IN) {
             self.listen()?;
-            if !self.free.is_empty() {
+            if self.one_is_free() {
                 // What follows can wait: commands run now.
                 std::thread::sleep(PAUSE);
             }
@@ -189,10 +188,10 @@ impl<'a> Keepers<'a> {
         for told in told.get(..n).unwrap_or_default().chunks_exact(TOLD_BYTES) {
             let &[a, b, c, d, what] = told else { continue };
             let number = u32::from_ne_bytes([a, b, c, d]);
-            if what == TAKEN {
-                self.free.remove(&number);
-            } else if self.alive.values().any(|alive| *alive == number) {
-                self.free.insert(number);
+            // Of one that has ended nothing counts any more.
+            let mut all = self.alive.values_mut();
+            if let Some(keeper) = all.find(|keeper| keeper.number == number) {
+                keeper.is_free = what == FREE;
             }
         }
         Ok(())
@@ -217,11 +216,11 @@ impl<'a> Keepers<'a> {
 
     /// Forgets a child that ended; returns whether it was a keeper.
     fn ended(&mut self, child: Pid) -> bool {
-        let Some(number) = self.alive.remove(&child) else { return false };
-        self.free.remove(&number);
-        self.lasting.remove(&number);
-        self.sandbox.keeper_ended(child);
-        true
+        let was_keeper = self.alive.remove(&child).is_some();
+        if was_keeper {
+            self.sandbox.keeper_ended(child);
+        }
+        was_keeper
     }
 
     /// Waits for the keepers, whose own lines were closed too, and ends whatever is left.
