@@ -9,20 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sinew_testkit::{MemoryWorld, Scripted, call, finished};
+use sinew_testkit::{COMMAND_ROWS as ROWS, MemoryWorld, Scripted, call, finished};
 use sinew_tool::{
     Arguments, Block, Command, CommandLine, Exit, Finished, Kind, Output, Processes, Refused,
     Reply, RunOptions, Shell, Tool,
 };
-
-const ROWS: &[(&str, &str)] = &[
-    ("molf", "shell_exec"),
-    ("agentos", "tool::shell_exec"),
-    ("aionrs", "Bash"),
-    ("clawft", "exec_shell"),
-    ("clawft", "spawn"),
-    ("moltis", "exec"),
-];
 
 fn tool(dialect: &str, name: &str) -> Arc<dyn Tool> {
     let tools = (sinew_dialects::dialect(dialect).expect("a dialect").tools)();

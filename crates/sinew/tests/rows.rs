@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 use serde_json::{Value, json};
+use sinew_testkit::COMMAND_ROWS as ROWS;
 use tempfile::TempDir;
 
 use crate::served::command;
@@ -76,15 +77,6 @@ impl Home {
         assert_eq!(result["ok"], error.is_none(), "{row:?} {args}");
     }
 }
-
-const ROWS: &[(&str, &str)] = &[
-    ("molf", "shell_exec"),
-    ("agentos", "tool::shell_exec"),
-    ("aionrs", "Bash"),
-    ("clawft", "exec_shell"),
-    ("clawft", "spawn"),
-    ("moltis", "exec"),
-];
 
 #[test]
 fn every_row_asks_and_is_what_rules_mean_by_bash() {

@@ -7,6 +7,16 @@ use sinew_tool::{
     Background, BoxFuture, Contained, Exit, Finished, Output, Processes, RunOptions, ToolError,
 };
 
+/// The rows of other vocabularies that run commands, each with its dialect.
+pub const COMMAND_ROWS: &[(&str, &str)] = &[
+    ("molf", "shell_exec"),
+    ("agentos", "tool::shell_exec"),
+    ("aionrs", "Bash"),
+    ("clawft", "exec_shell"),
+    ("clawft", "spawn"),
+    ("moltis", "exec"),
+];
+
 /// Answers every command in the same way, and remembers how it was run.
 pub struct Scripted {
     finished: Finished,

@@ -11,7 +11,7 @@ mod memory;
 mod shared;
 mod tree;
 
-pub use commands::{Scripted, finished};
+pub use commands::{COMMAND_ROWS, Scripted, finished};
 pub use golden::golden;
 pub use memory::{MemoryWorld, ROOT, call};
 pub use shared::{OnDrop, access_list};
