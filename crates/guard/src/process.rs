@@ -19,10 +19,12 @@ mod keeper;
 mod kept;
 mod launcher;
 mod porter;
+mod programs;
 pub(crate) mod run;
 mod rung;
 mod sandbox;
 mod session;
+mod settings;
 mod spool;
 mod starter;
 mod tree;
@@ -38,7 +40,7 @@ use std::time::Duration;
 
 use memchr::memmem;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
-use sinew_tool::{Contained, Exit, Kind, Moved, Refused, Shell, ToolError};
+use sinew_tool::{Contained, Exit, Kind, Moved, Refused, ToolError};
 
 use crate::command_rules::CommandRules;
 use crate::rules::{PathGlobs, protected_at};
@@ -53,6 +55,7 @@ pub use activate::Activate;
 pub use environment::environment;
 pub use run::Caller;
 pub use rung::{Rung, Shortfall};
+pub use settings::{CommandSettings, ProcessLimits};
 
 /// The argument that makes a program the helper.
 const HELPER: &str = "--sinew-helper";
@@ -88,64 +91,6 @@ pub fn helper_main() -> Helper {
         std::process::exit(code);
     }
     Helper(PathBuf::from("/proc/self/exe"))
-}
-
-/// How commands are run.
-#[derive(Debug, Clone)]
-pub struct CommandSettings {
-    /// The program that becomes the helper; without one no command runs.
-    pub helper: Option<Helper>,
-    /// The rungs that may be taken, the strongest first.
-    pub rungs: Vec<Rung>,
-    /// Where sessions keep their own files.
-    pub sessions: PathBuf,
-    /// Directories and files that commands do not see.
-    pub hidden: Vec<PathBuf>,
-    /// Directories that commands may change for themselves, for the length of a session.
-    pub caches: Vec<PathBuf>,
-    /// Protected names that commands may change all the same.
-    pub unprotected: Vec<String>,
-    /// Whether commands may reach the network.
-    pub network: bool,
-    /// The environment of every command.
-    pub env: Vec<(OsString, OsString)>,
-    /// What of a project's own environment they get.
-    pub activate: Vec<Activate>,
-    /// The user's shell, as the environment names it.
-    pub shell: Option<PathBuf>,
-    /// The most processes of one command, where that can be held.
-    pub max_processes: u64,
-    /// What each process may use.
-    pub limits: ProcessLimits,
-    /// Told once where commands run without any containment although some was asked for.
-    pub warn: Option<fn(&str)>,
-}
-
-/// What each process of a command may use; `None` is what sinew itself may.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ProcessLimits {
-    /// Processor time, in seconds.
-    pub cpu_s: Option<u64>,
-    /// Memory of its own that it may write, in bytes.
-    pub memory_bytes: Option<u64>,
-    /// The size of a file that it writes, in bytes.
-    pub file_bytes: Option<u64>,
-    /// Descriptors open at once.
-    pub open_files: Option<u64>,
-}
-
-impl ProcessLimits {
-    /// Returns the limits as the system has them. There are never core files.
-    fn of_system(&self) -> Vec<(u32, u64)> {
-        let all = [
-            (libc::RLIMIT_CORE, Some(0)),
-            (libc::RLIMIT_CPU, self.cpu_s),
-            (libc::RLIMIT_DATA, self.memory_bytes),
-            (libc::RLIMIT_FSIZE, self.file_bytes),
-            (libc::RLIMIT_NOFILE, self.open_files),
-        ];
-        all.into_iter().filter_map(|(resource, most)| Some((resource, most?))).collect()
-    }
 }
 
 /// One command to run: everything is decided.
@@ -223,116 +168,6 @@ impl Commands {
     ) -> Result<(Rung, Vec<Shortfall>), ToolError> {
         let session = self.session(session, globs)?;
         Ok((session.rung, session.missing.clone()))
-    }
-
-    /// Returns the path of a shell.
-    fn shell(&self, shell: Shell) -> PathBuf {
-        let there = |path: &Path| rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok();
-        let posix = PathBuf::from("/bin/sh");
-        match shell {
-            Shell::Posix => posix,
-            Shell::User => {
-                let own = self.settings.shell.clone().filter(|own| {
-                    // Their languages are others.
-                    let name = own.file_name().unwrap_or_default();
-                    name != "fish" && name != "nu" && own.is_absolute() && there(own)
-                });
-                let bash = || self.find("bash").filter(|bash| there(bash));
-                own.or_else(bash).unwrap_or(posix)
-            }
-        }
-    }
-
-    /// Finds a program by its name in the directories of `PATH`, those beneath a root left out: a
-    /// repository must not choose what a name means.
-    fn find(&self, name: &str) -> Option<PathBuf> {
-        self.named(name).into_iter().find(|path| is_program(path))
-    }
-
-    /// Returns where a program of a name may lie.
-    fn named(&self, name: &str) -> Vec<PathBuf> {
-        let path = self.settings.env.iter().find(|(name, _)| name == "PATH");
-        let path = path.map(|(_, path)| path.as_os_str()).unwrap_or_default();
-        std::env::split_paths(path)
-            .filter(|dir| dir.is_absolute())
-            .filter(|dir| !self.writable.iter().any(|root| dir.starts_with(root)))
-            .map(|dir| dir.join(name))
-            .collect()
-    }
-
-    /// Finds the program that a name means for a command that starts in a directory.
-    fn program(&self, name: &str, cwd: &Path, argument: &str) -> Result<PathBuf, ToolError> {
-        let places = if name.contains('/') {
-            vec![cwd.join(name)]
-        } else {
-            let own = self.venv(cwd).map(|venv| venv.join("bin").join(name));
-            own.into_iter().chain(self.named(name)).collect()
-        };
-        self.program_of(places, name, argument)
-    }
-
-    /// Returns the first of these places that is a program.
-    fn program_of(
-        &self,
-        places: Vec<PathBuf>,
-        name: &str,
-        argument: &str,
-    ) -> Result<PathBuf, ToolError> {
-        if let Some(found) = places.iter().find(|path| is_program(path)) {
-            return Ok(found.clone());
-        }
-        Err(match places.iter().any(|path| identity(path).is_some()) {
-            true => not_this(Kind::PermissionDenied, argument, "cannot be executed", name)
-                .hint("its mode lets nobody execute it, or it is no file"),
-            false => not_this(Kind::FileNotFound, argument, "no such program", name),
-        })
-    }
-
-    /// Finds a program that must be one of a list. One that is named by its path must be the one that
-    /// its bare name means: a file of the same name elsewhere is another program.
-    fn listed(
-        &self,
-        name: &str,
-        cwd: &Path,
-        argument: &str,
-        programs: &[String],
-    ) -> Result<PathBuf, ToolError> {
-        let bare = name.rsplit('/').next().unwrap_or_default();
-        if !programs.iter().any(|program| program == bare) {
-            let problem = "this program may not be run here";
-            let hint = format!("these may: {}", programs.join(", "));
-            return Err(not_this(Kind::PolicyDenied, argument, problem, name).hint(hint));
-        }
-        if name.contains('/') {
-            let Some(named) = identity(&cwd.join(name)) else {
-                return Err(not_this(Kind::FileNotFound, argument, "no such program", name));
-            };
-            if self.find(bare).and_then(|path| identity(&path)) != Some(named) {
-                let problem = "this is another program than the one of that name in PATH";
-                let hint = format!("name it without a directory: `{bare}`");
-                return Err(not_this(Kind::PolicyDenied, argument, problem, name).hint(hint));
-            }
-        }
-        // What the list means is not for the project to say.
-        self.program_of(self.named(bare), bare, argument)
-    }
-
-    /// Returns the virtual environment that holds for a directory.
-    fn venv(&self, cwd: &Path) -> Option<PathBuf> {
-        let wanted = self.settings.activate.contains(&Activate::Venv);
-        wanted.then(|| activate::venv(cwd, &self.writable)).flatten()
-    }
-
-    /// Returns direnv where it has something to do in a directory.
-    fn direnv(&self, cwd: &Path) -> Result<Option<PathBuf>, ToolError> {
-        let wanted = self.settings.activate.contains(&Activate::Direnv);
-        if !wanted || !activate::has_envrc(cwd, &self.writable) {
-            return Ok(None);
-        }
-        self.find("direnv").map(Some).ok_or_else(|| {
-            ToolError::new(Kind::Unavailable, "there is no `direnv` in PATH for the `.envrc` here")
-                .hint("install it, or take `direnv` out of `run.activate`")
-        })
     }
 
     /// Orders a command of a session, opening the session where it is not.
@@ -598,27 +433,10 @@ impl Drop for Seat {
     }
 }
 
-/// Returns what tells a file from every other; nothing where there is none.
-fn identity(path: &Path) -> Option<(u64, u64)> {
-    #[expect(clippy::useless_conversion, reason = "the type depends on the machine")]
-    rustix::fs::stat(path).ok().map(|stat| (u64::from(stat.st_dev), u64::from(stat.st_ino)))
-}
-
-fn not_this(kind: Kind, argument: &str, problem: &str, name: &str) -> ToolError {
-    ToolError::new(kind, format!("argument `{argument}`: {problem}: {name}"))
-        .hint("check the name; programs are looked for in PATH, outside the roots")
-}
-
 /// Returns the real path of what is there, else the path.
 #[expect(clippy::disallowed_methods, reason = "the guard may look at the system")]
 pub(crate) fn real_or_same(path: &Path) -> PathBuf {
     std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
-}
-
-fn is_program(path: &Path) -> bool {
-    use rustix::fs::{Access, FileType, access, stat};
-    let is_file = |path| stat(path).is_ok_and(|s| FileType::from_raw_mode(s.st_mode).is_file());
-    access(path, Access::EXEC_OK).is_ok() && is_file(path)
 }
 
 /// Returns a text as configuration has it.

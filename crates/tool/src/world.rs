@@ -105,6 +105,13 @@ pub struct Identity {
     pub changed: Stamp,
 }
 
+impl Identity {
+    /// Returns the device and the inode, which tell one file from every other that is there now.
+    pub fn of_file(&self) -> (u64, u64) {
+        (self.device, self.inode)
+    }
+}
+
 /// What is known of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Meta {

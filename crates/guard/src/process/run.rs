@@ -144,7 +144,7 @@ pub(crate) fn processes(
         return Ok(Arc::new(NoProcesses));
     };
     let identity = targets.files.first().and_then(|target| match &target.state {
-        FileState::Found(meta) => Some((meta.identity.device, meta.identity.inode)),
+        FileState::Found(meta) => Some(meta.identity.of_file()),
         FileState::Missing => None,
     });
     let identity = identity.ok_or_else(|| {

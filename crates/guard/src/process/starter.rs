@@ -19,8 +19,9 @@ use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 
 use super::launcher::Teller;
 use super::sandbox::Sandbox;
-use super::wire::{self, Order, Progress, Refusal};
+use super::wire::{self, Notice, Order, Refusal};
 use crate::spawn::{self, Calls, Program};
+use crate::stat::identity_of;
 
 /// A process that took an order, seen from its keeper.
 pub(super) struct Started {
@@ -52,7 +53,7 @@ pub(super) fn start_next(
     drop((theirs, memory));
     let mut started = Started { pid, handle, calls: None, ordered: None, failure: None };
     loop {
-        let (progress, handles) = match wire::receive::<Progress>(&line) {
+        let (notice, handles) = match wire::receive::<Notice>(&line) {
             Ok(Some(told)) => told,
             Ok(None) => break,
             Err(_) => {
@@ -62,12 +63,12 @@ pub(super) fn start_next(
             }
         };
         let handle = handles.into_iter().next();
-        match progress {
-            Progress::Confined => started.calls = handle.map(Calls::from),
-            Progress::Ordered { grace_ms } => {
+        match notice {
+            Notice::Confined => started.calls = handle.map(Calls::from),
+            Notice::Ordered { grace_ms } => {
                 started.ordered = handle.map(|line| (line, Duration::from_millis(grace_ms)));
             }
-            Progress::Failed(refusal, number) => started.failure = Some((refusal, number)),
+            Notice::Failed(refusal, number) => started.failure = Some((refusal, number)),
         }
     }
     Ok(started)
@@ -92,7 +93,7 @@ fn become_command(
     let confined = spawn::confine(&sandbox.confinement());
     let calls = confined.as_ref().ok().and_then(Option::as_ref);
     let handles: Vec<_> = calls.into_iter().map(AsFd::as_fd).collect();
-    wire::send(keeper, &Progress::Confined, &handles)?;
+    wire::send(keeper, &Notice::Confined, &handles)?;
     drop(handles);
     // Whoever holds it is not told that the last of those that hand calls over has ended.
     let confined = confined.map(drop);
@@ -100,7 +101,7 @@ fn become_command(
     teller.taken();
     let [line, input, output, errors] = <[OwnedFd; 4]>::try_from(handles)
         .map_err(|_| io::Error::other("an order without its streams"))?;
-    wire::send(keeper, &Progress::Ordered { grace_ms: order.grace_ms }, &[line.as_fd()])?;
+    wire::send(keeper, &Notice::Ordered { grace_ms: order.grace_ms }, &[line.as_fd()])?;
     if is_closed(&line) {
         // Whoever ordered it has given it up.
         return Ok(());
@@ -115,7 +116,7 @@ fn become_command(
         Ok(()) => start(order, [input, output, errors], sandbox, &mut memory.program),
         Err(error) => (Refusal::Containment, error),
     };
-    wire::send(keeper, &Progress::Failed(refusal, error.raw_os_error().unwrap_or(0)), &[])
+    wire::send(keeper, &Notice::Failed(refusal, error.raw_os_error().unwrap_or(0)), &[])
 }
 
 fn is_closed(line: &OwnedFd) -> bool {
@@ -149,9 +150,7 @@ fn start(
 /// Makes a directory the working directory, if it is the one that was judged.
 fn enter(path: &Path, identity: (u64, u64)) -> io::Result<()> {
     chdir(path)?;
-    let stat = stat(".")?;
-    #[expect(clippy::useless_conversion, reason = "the type depends on the machine")]
-    if (u64::from(stat.st_dev), u64::from(stat.st_ino)) != identity {
+    if identity_of(&stat(".")?).of_file() != identity {
         return Err(Errno::STALE.into());
     }
     Ok(())

@@ -131,7 +131,7 @@ pub(super) enum End {
 
 /// What the process that becomes the next command says to its keeper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Progress {
+pub(super) enum Notice {
     /// It is bound to what commands are bound to. The calls that it hands over come with this.
     Confined,
     /// It has its order. The line to sinew comes with this.

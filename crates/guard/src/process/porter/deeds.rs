@@ -1,0 +1,468 @@
+//! What each call does, on handles of directories.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
+
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, chmod, fstat, ftruncate, linkat,
+    mkdirat, mknodat, openat, renameat_with, symlinkat, unlinkat,
+};
+use rustix::io::Errno;
+use rustix::net::sockopt::socket_domain;
+use rustix::net::{AddressFamily, SocketAddrUnix, connect};
+use rustix::process::umask;
+
+use super::caller::{Caller, Peer};
+use super::path::{self, Place, kind_of, look, real_path};
+use super::{MAX_LINKS, Porter, here, mode_of};
+use crate::process::wire::Refused;
+use crate::spawn::Answer;
+
+/// The most names that are looked at in a directory that moves.
+const MAX_LOOKED_AT: usize = 4_096;
+/// The most calls that may wait for somebody else.
+const MAX_WAITING: usize = 64;
+
+impl Porter {
+    pub(super) fn open(
+        &self,
+        caller: &Caller<'_>,
+        dir: u64,
+        path: u64,
+        flags: OFlags,
+        mode: u64,
+    ) -> Result<Option<Answer>, Errno> {
+        let mut path = caller.text(path)?;
+        let mut start = caller.start(dir, &path)?;
+        let unnamed = flags.contains(OFlags::TMPFILE);
+        let own_link =
+            flags.contains(OFlags::NOFOLLOW) || flags.contains(OFlags::CREATE | OFlags::EXCL);
+        for _ in 0..MAX_LINKS {
+            let mut place = Place::find(caller, start.as_fd(), &path)?;
+            let mut found = look(place.dir.as_fd(), &place.name);
+            if flags.contains(OFlags::CREATE) && place.must_be_dir() {
+                return Err(Errno::ISDIR);
+            }
+            let follows = !own_link || place.must_be_dir();
+            if let Ok(handle) = &found
+                && kind_of(handle)? == FileType::Symlink
+                && follows
+            {
+                match place.follow(caller, handle)? {
+                    path::Link::To(next) => {
+                        start = place.dir;
+                        path = next;
+                        continue;
+                    }
+                    path::Link::Itself(target) => {
+                        place = Place::at(target)?;
+                        found = look(place.dir.as_fd(), &place.name);
+                    }
+                }
+            }
+            self.check_waits(caller)?;
+            let answer = self.open_at(caller, &place, found, (flags, mode, unnamed));
+            match answer {
+                // Somebody put a link there meanwhile, or took away what was there.
+                Err(Errno::LOOP) if follows => {}
+                other => return other,
+            }
+        }
+        Err(Errno::LOOP)
+    }
+
+    /// Opens a name that is no link, or is not to be followed.
+    fn open_at(
+        &self,
+        caller: &Caller<'_>,
+        place: &Place,
+        found: Result<OwnedFd, Errno>,
+        (flags, mode, unnamed): (OFlags, u64, bool),
+    ) -> Result<Option<Answer>, Errno> {
+        let real = place.real()?;
+        let kind = match &found {
+            Ok(handle) => Some(kind_of(handle)?),
+            Err(Errno::NOENT) => None,
+            Err(errno) => return Err(self.refused_by_the_system(&real, *errno)),
+        };
+        let writes = flags & OFlags::RWMODE != OFlags::RDONLY || flags.contains(OFlags::TRUNC);
+        let creates = kind.is_none() && flags.contains(OFlags::CREATE);
+        let is_dir = kind == Some(FileType::Directory);
+        match kind {
+            None if !creates => return Err(Errno::NOENT),
+            Some(kind) if place.must_be_dir() && kind != FileType::Directory => {
+                return Err(Errno::NOTDIR);
+            }
+            _ => {}
+        }
+        if creates || unnamed || (writes && !is_dir) {
+            self.may_change(&real)?;
+        }
+        if creates {
+            self.may_be_named(&real, false)?;
+        }
+        let opened = self.means.judge.open(&real, is_dir);
+        opened.map_err(|forbidden| self.refuse(&real, forbidden))?;
+        // A terminal must not become that of the keeper.
+        let safe = flags | OFlags::CLOEXEC | OFlags::NOCTTY;
+        let closed_on_exec = flags.contains(OFlags::CLOEXEC);
+        if creates || unnamed {
+            umask(caller.umask()?);
+        }
+        let mode = mode_of(mode) - SETS_RIGHTS;
+        match kind {
+            Some(FileType::Fifo) if !flags.contains(OFlags::NONBLOCK) => {
+                let place = place.try_clone()?;
+                self.later(caller, move |waits| {
+                    let handle = place.open_pipe(safe, waits)?;
+                    Ok(Answer::Handle(handle, closed_on_exec))
+                })
+            }
+            Some(FileType::CharacterDevice) if found.as_ref().is_ok_and(is_own_terminal) => {
+                let handle = openat(CWD, caller.terminal()?, safe, Mode::empty())?;
+                Ok(Some(Answer::Handle(handle, closed_on_exec)))
+            }
+            _ => match place.open_now(safe, mode) {
+                Ok(handle) => Ok(Some(Answer::Handle(handle, closed_on_exec))),
+                // Somebody holds a lease, and has time to give it back.
+                Err(Errno::AGAIN) if !flags.contains(OFlags::NONBLOCK) => {
+                    let place = place.try_clone()?;
+                    self.later(caller, move |_| {
+                        let there = OFlags::CREATE | OFlags::EXCL;
+                        let handle = place.open(safe - there, Mode::empty())?;
+                        Ok(Answer::Handle(handle, closed_on_exec))
+                    })
+                }
+                Err(errno) => Err(self.refused_unless_read(&real, errno, writes || creates)),
+            },
+        }
+    }
+
+    fn refused_unless_read(&self, real: &Path, errno: Errno, changes: bool) -> Errno {
+        if changes { self.refused_by_the_system(real, errno) } else { errno }
+    }
+
+    /// Does on a thread of its own what may wait for somebody else.
+    fn later(
+        &self,
+        caller: &Caller<'_>,
+        work: impl FnOnce(&dyn Fn() -> bool) -> Result<Answer, Errno> + Send + 'static,
+    ) -> Result<Option<Answer>, Errno> {
+        let waiting = Arc::clone(&self.waiting);
+        if MAX_WAITING <= waiting.fetch_add(1, Ordering::Relaxed) {
+            waiting.fetch_sub(1, Ordering::Relaxed);
+            return Err(Errno::NFILE);
+        }
+        let calls = self.calls.try_clone().map_err(|_| Errno::NFILE)?;
+        let call = caller.call;
+        let answer = move || {
+            calls.answer(&call, work(&|| calls.waits(&call)));
+            waiting.fetch_sub(1, Ordering::Relaxed);
+        };
+        thread::Builder::new().stack_size(64 << 10).spawn(answer).map_err(|_| Errno::AGAIN)?;
+        Ok(None)
+    }
+
+    pub(super) fn make(
+        &self,
+        caller: &Caller<'_>,
+        at: (u64, u64),
+        what: Make,
+    ) -> Result<Option<Answer>, Errno> {
+        let place = self.place(caller, at)?;
+        let real = place.real()?;
+        // What is there already cannot be made: programs rely on being told so.
+        if look(place.dir.as_fd(), &place.name).is_ok() {
+            return Err(Errno::EXIST);
+        }
+        self.may_change(&real)?;
+        let made = match what {
+            Make::Directory(mode) => {
+                umask(caller.umask()?);
+                let mode = mode - SETS_RIGHTS;
+                mkdirat(&place.dir, &*place.name, mode)
+            }
+            Make::Node(mode, device) => {
+                let mode = mode - SETS_RIGHTS;
+                self.may_be_named(&real, false)?;
+                umask(caller.umask()?);
+                let kind = FileType::from_raw_mode(mode.as_raw_mode());
+                let kind = if kind == FileType::Unknown { FileType::RegularFile } else { kind };
+                mknodat(&place.dir, &*place.name, kind, mode, device)
+            }
+            Make::Link(target) => {
+                self.may_be_named(&real, true)?;
+                symlinkat(&target, &place.dir, &*place.name)
+            }
+        };
+        done(made.map_err(|errno| self.refused_by_the_system(&real, errno)))
+    }
+
+    /// Judges the name of what is no directory.
+    fn may_be_named(&self, real: &Path, is_link: bool) -> Result<(), Errno> {
+        self.means.judge.name(real, is_link).map_err(|forbidden| self.refuse(real, forbidden))
+    }
+
+    pub(super) fn link(
+        &self,
+        caller: &Caller<'_>,
+        (old_dir, old): (u64, u64),
+        new: (u64, u64),
+        flags: AtFlags,
+    ) -> Result<Option<Answer>, Errno> {
+        let path = caller.text_or_empty(old)?;
+        let target = if path.as_os_str().is_empty() && flags.contains(AtFlags::EMPTY_PATH) {
+            caller.handle(old_dir)?
+        } else {
+            let start = caller.start(old_dir, &path)?;
+            let follow = flags.contains(AtFlags::SYMLINK_FOLLOW);
+            path::handle_of(caller, start.as_fd(), &path, follow)?
+        };
+        let place = self.place(caller, new)?;
+        let real = place.real()?;
+        // With another name it could be changed.
+        let source = real_path(target.as_fd())?;
+        self.may_change(&source)?;
+        let opened = self.means.judge.open(&source, false);
+        opened.map_err(|forbidden| self.refuse(&source, forbidden))?;
+        self.may_change(&real)?;
+        self.may_be_named(&real, kind_of(&target)? == FileType::Symlink)?;
+        let made = linkat(
+            CWD,
+            path::by_number(&target),
+            &place.dir,
+            &*place.name,
+            AtFlags::SYMLINK_FOLLOW,
+        );
+        done(made.map_err(|errno| self.refused_by_the_system(&real, errno)))
+    }
+
+    pub(super) fn unlink(
+        &self,
+        caller: &Caller<'_>,
+        at: (u64, u64),
+        flags: AtFlags,
+    ) -> Result<Option<Answer>, Errno> {
+        let place = self.place(caller, at)?;
+        let real = place.real()?;
+        look(place.dir.as_fd(), &place.name)?;
+        self.may_change(&real)?;
+        let removed = unlinkat(&place.dir, &*place.name, flags);
+        done(removed.map_err(|errno| self.refused_by_the_system(&real, errno)))
+    }
+
+    pub(super) fn rename(
+        &self,
+        caller: &Caller<'_>,
+        from: (u64, u64),
+        to: (u64, u64),
+        flags: u64,
+    ) -> Result<Option<Answer>, Errno> {
+        let flags = u32::try_from(flags).map_or(RenameFlags::all(), RenameFlags::from_bits_retain);
+        let (old, new) = (self.place(caller, from)?, self.place(caller, to)?);
+        let (old_real, new_real) = (old.real()?, new.real()?);
+        let kind = kind_of(&look(old.dir.as_fd(), &old.name)?)?;
+        let is_dir = kind == FileType::Directory;
+        let there = look(new.dir.as_fd(), &new.name).and_then(|there| kind_of(&there)).ok();
+        let there = there.filter(|_| flags.contains(RenameFlags::EXCHANGE));
+        let takes_dir = there == Some(FileType::Directory);
+        for real in [&old_real, &new_real] {
+            self.may_change(real)?;
+            let opened = self.means.judge.open(real, false);
+            opened.map_err(|forbidden| self.refuse(real, forbidden))?;
+        }
+        for (kind, goes_to) in [(Some(kind), &new_real), (there, &old_real)] {
+            if let Some(kind) = kind.filter(|kind| *kind != FileType::Directory) {
+                self.may_be_named(goes_to, kind == FileType::Symlink)?;
+            }
+        }
+        // A directory that moves takes along what was never judged where it goes. Whoever is told that the
+        // places lie on two file systems copies instead, one name after the other. No other command of
+        // the session changes a name meanwhile.
+        let judge = &self.means.judge;
+        let ways = [(is_dir, &old, &old_real, &new_real), (takes_dir, &new, &new_real, &old_real)];
+        let must_be_copied =
+            ways.into_iter().filter(|(is_dir, ..)| *is_dir).any(|(_, place, a, b)| {
+                judge.must_be_copied(a, b)
+                    || judge.globs_tell_apart(a, b)
+                    || judge.goes_out(a, b) && !self.holds_nothing_protected(place, a)
+            });
+        if must_be_copied {
+            return Err(Errno::XDEV);
+        }
+        let moved = renameat_with(&old.dir, &*old.name, &new.dir, &*new.name, flags);
+        done(moved.map_err(|errno| {
+            let at = if judge.is_beneath_a_root(&new_real) { &old_real } else { &new_real };
+            self.refused_by_the_system(at, errno)
+        }))
+    }
+
+    /// Returns whether a directory holds no protected name, as far as a short look shows.
+    fn holds_nothing_protected(&self, place: &Place, real: &Path) -> bool {
+        let mut next = match look(place.dir.as_fd(), &place.name) {
+            Ok(dir) => vec![(dir, real.to_owned())],
+            Err(_) => return false,
+        };
+        let mut n_left = MAX_LOOKED_AT;
+        while let Some((dir, real)) = next.pop() {
+            // What only holds a place cannot be read.
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let readable = openat(&dir, ".", flags, Mode::empty());
+            let Ok(entries) = readable.and_then(Dir::new) else { return false };
+            for entry in entries {
+                let Ok(entry) = entry else { return false };
+                let name = OsStr::from_bytes(entry.file_name().to_bytes());
+                if name == "." || name == ".." {
+                    continue;
+                }
+                let path = real.join(name);
+                n_left -= 1;
+                if n_left == 0 || self.means.judge.change(&path).is_err() {
+                    return false;
+                }
+                let Ok(held) = look(dir.as_fd(), name) else { return false };
+                if kind_of(&held) == Ok(FileType::Directory) {
+                    next.push((held, path));
+                }
+            }
+        }
+        true
+    }
+
+    pub(super) fn truncate(
+        &self,
+        caller: &Caller<'_>,
+        path: u64,
+        length: u64,
+    ) -> Result<Option<Answer>, Errno> {
+        if length.cast_signed() < 0 {
+            return Err(Errno::INVAL);
+        }
+        let flags = OFlags::WRONLY | OFlags::NONBLOCK;
+        match self.open(caller, here(), path, flags, 0)? {
+            Some(Answer::Handle(_, _)) if self.means.max_file_bytes < length => Err(Errno::FBIG),
+            Some(Answer::Handle(file, _)) => done(ftruncate(&file, length)),
+            _ => Err(Errno::INVAL),
+        }
+    }
+
+    pub(super) fn set_mode_at(
+        &self,
+        caller: &Caller<'_>,
+        (dir, path): (u64, u64),
+        mode: u64,
+        flags: AtFlags,
+    ) -> Result<Option<Answer>, Errno> {
+        let path = caller.text_or_empty(path)?;
+        if path.as_os_str().is_empty() {
+            let by_number = flags.contains(AtFlags::EMPTY_PATH);
+            let target = if by_number { caller.handle(dir) } else { Err(Errno::NOENT) };
+            return self.set_mode(target?, mode_of(mode));
+        }
+        let start = caller.start(dir, &path)?;
+        let follow = !flags.contains(AtFlags::SYMLINK_NOFOLLOW);
+        let target = path::handle_of(caller, start.as_fd(), &path, follow)?;
+        self.check_waits(caller)?;
+        self.set_mode(target, mode_of(mode))
+    }
+
+    /// Sets the mode of a file: one that may be executed now may be run by others.
+    pub(super) fn set_mode(&self, target: OwnedFd, mode: Mode) -> Result<Option<Answer>, Errno> {
+        if kind_of(&target)? == FileType::Symlink {
+            return Err(Errno::OPNOTSUPP);
+        }
+        let real = real_path(target.as_fd())?;
+        self.may_change(&real)?;
+        if !self.means.judge.may_set_attributes(&real) {
+            self.refused.add(Refused::Outside { path: real });
+            return Err(Errno::PERM);
+        }
+        let set = chmod(path::by_number(&target), mode);
+        done(set.map_err(|errno| self.refused_by_the_system(&real, errno)))
+    }
+
+    /// Judges the name of a socket, which the kernel then makes: what else it could be a moment later is
+    /// a socket too.
+    pub(super) fn bind(
+        &self,
+        caller: &Caller<'_>,
+        at: u64,
+        length: u64,
+    ) -> Result<Option<Answer>, Errno> {
+        if let Peer::Path(path) = caller.peer(at, length)? {
+            let place = Place::find(caller, caller.start(here(), &path)?.as_fd(), &path)?;
+            let real = place.real()?;
+            self.may_change(&real)?;
+            self.may_be_named(&real, false)?;
+        }
+        Ok(Some(Answer::Proceed))
+    }
+
+    /// Makes a connection to a socket of this machine, and lets others be made unless they lead to another
+    /// machine: there is none.
+    pub(super) fn connect(
+        &self,
+        caller: &Caller<'_>,
+        socket: u64,
+        at: u64,
+        length: u64,
+    ) -> Result<Option<Answer>, Errno> {
+        let socket = caller.socket(socket)?;
+        let peer = caller.peer(at, length)?;
+        if socket_domain(&socket)? != AddressFamily::UNIX {
+            if let Some(address) = peer.machine().filter(|_| !self.means.judge.may_reach_machines())
+            {
+                self.refused.add(Refused::Network { address: address.to_string() });
+                return Err(Errno::NETUNREACH);
+            }
+            // Where the network is closed nobody else is in it, whatever the kernel reads again.
+            return Ok(Some(Answer::Proceed));
+        }
+        let (address, target) = match peer {
+            Peer::Path(path) => {
+                let start = caller.start(here(), &path)?;
+                let target = path::handle_of(caller, start.as_fd(), &path, true)?;
+                let real = real_path(target.as_fd())?;
+                if !self.means.judge.is_its_own(&real) {
+                    self.refused.add(Refused::Socket { path: real });
+                    return Err(Errno::ACCESS);
+                }
+                (SocketAddrUnix::new(path::by_number(&target))?, Some(target))
+            }
+            Peer::Name(name) => (SocketAddrUnix::new_abstract_name(&name)?, None),
+            Peer::Machine(_) | Peer::Other => return Err(Errno::INVAL),
+        };
+        self.check_waits(caller)?;
+        self.later(caller, move |_| {
+            let connected = connect(&socket, &address);
+            drop((socket, target));
+            connected.map(|()| Answer::Value(0))
+        })
+    }
+}
+
+/// What is made at a new name.
+pub(super) enum Make {
+    Directory(Mode),
+    Node(Mode, u64),
+    Link(PathBuf),
+}
+
+fn done(result: Result<(), Errno>) -> Result<Option<Answer>, Errno> {
+    result.map(|()| Some(Answer::Value(0)))
+}
+
+/// What lets whoever executes a file have the rights of its owner.
+const SETS_RIGHTS: Mode = Mode::SUID.union(Mode::SGID);
+
+/// Returns whether a device stands for the terminal of whoever opens it.
+fn is_own_terminal(handle: &OwnedFd) -> bool {
+    fstat(handle).is_ok_and(|stat| {
+        (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev)) == (5, 0)
+    })
+}

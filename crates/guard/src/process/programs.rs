@@ -1,0 +1,141 @@
+//! What the names of programs and shells mean for a command.
+
+use std::path::{Path, PathBuf};
+
+use sinew_tool::{Kind, Shell, ToolError};
+
+use super::{Activate, Commands, activate};
+use crate::stat::identity_of;
+
+impl Commands {
+    /// Returns the path of a shell.
+    pub(super) fn shell(&self, shell: Shell) -> PathBuf {
+        let there = |path: &Path| rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok();
+        let posix = PathBuf::from("/bin/sh");
+        match shell {
+            Shell::Posix => posix,
+            Shell::User => {
+                let own = self.settings.shell.clone().filter(|own| {
+                    // Their languages are others.
+                    let name = own.file_name().unwrap_or_default();
+                    name != "fish" && name != "nu" && own.is_absolute() && there(own)
+                });
+                let bash = || self.find("bash").filter(|bash| there(bash));
+                own.or_else(bash).unwrap_or(posix)
+            }
+        }
+    }
+
+    /// Finds a program by its name in the directories of `PATH`, those beneath a root left out: a
+    /// repository must not choose what a name means.
+    pub(super) fn find(&self, name: &str) -> Option<PathBuf> {
+        self.named(name).into_iter().find(|path| is_program(path))
+    }
+
+    /// Returns where a program of a name may lie.
+    fn named(&self, name: &str) -> Vec<PathBuf> {
+        let path = self.settings.env.iter().find(|(name, _)| name == "PATH");
+        let path = path.map(|(_, path)| path.as_os_str()).unwrap_or_default();
+        std::env::split_paths(path)
+            .filter(|dir| dir.is_absolute())
+            .filter(|dir| !self.writable.iter().any(|root| dir.starts_with(root)))
+            .map(|dir| dir.join(name))
+            .collect()
+    }
+
+    /// Finds the program that a name means for a command that starts in a directory.
+    pub(super) fn program(
+        &self,
+        name: &str,
+        cwd: &Path,
+        argument: &str,
+    ) -> Result<PathBuf, ToolError> {
+        let places = if name.contains('/') {
+            vec![cwd.join(name)]
+        } else {
+            let own = self.venv(cwd).map(|venv| venv.join("bin").join(name));
+            own.into_iter().chain(self.named(name)).collect()
+        };
+        self.program_of(places, name, argument)
+    }
+
+    /// Returns the first of these places that is a program.
+    fn program_of(
+        &self,
+        places: Vec<PathBuf>,
+        name: &str,
+        argument: &str,
+    ) -> Result<PathBuf, ToolError> {
+        if let Some(found) = places.iter().find(|path| is_program(path)) {
+            return Ok(found.clone());
+        }
+        Err(match places.iter().any(|path| identity(path).is_some()) {
+            true => not_this(Kind::PermissionDenied, argument, "cannot be executed", name)
+                .hint("its mode lets nobody execute it, or it is no file"),
+            false => not_this(Kind::FileNotFound, argument, "no such program", name),
+        })
+    }
+
+    /// Finds a program that must be one of a list. One that is named by its path must be the one that
+    /// its bare name means: a file of the same name elsewhere is another program.
+    pub(super) fn listed(
+        &self,
+        name: &str,
+        cwd: &Path,
+        argument: &str,
+        programs: &[String],
+    ) -> Result<PathBuf, ToolError> {
+        let bare = name.rsplit('/').next().unwrap_or_default();
+        if !programs.iter().any(|program| program == bare) {
+            let problem = "this program may not be run here";
+            let hint = format!("these may: {}", programs.join(", "));
+            return Err(not_this(Kind::PolicyDenied, argument, problem, name).hint(hint));
+        }
+        if name.contains('/') {
+            let Some(named) = identity(&cwd.join(name)) else {
+                return Err(not_this(Kind::FileNotFound, argument, "no such program", name));
+            };
+            if self.find(bare).and_then(|path| identity(&path)) != Some(named) {
+                let problem = "this is another program than the one of that name in PATH";
+                let hint = format!("name it without a directory: `{bare}`");
+                return Err(not_this(Kind::PolicyDenied, argument, problem, name).hint(hint));
+            }
+        }
+        // What the list means is not for the project to say.
+        self.program_of(self.named(bare), bare, argument)
+    }
+
+    /// Returns the virtual environment that holds for a directory.
+    pub(super) fn venv(&self, cwd: &Path) -> Option<PathBuf> {
+        let wanted = self.settings.activate.contains(&Activate::Venv);
+        wanted.then(|| activate::venv(cwd, &self.writable)).flatten()
+    }
+
+    /// Returns direnv where it has something to do in a directory.
+    pub(super) fn direnv(&self, cwd: &Path) -> Result<Option<PathBuf>, ToolError> {
+        let wanted = self.settings.activate.contains(&Activate::Direnv);
+        if !wanted || !activate::has_envrc(cwd, &self.writable) {
+            return Ok(None);
+        }
+        self.find("direnv").map(Some).ok_or_else(|| {
+            ToolError::new(Kind::Unavailable, "there is no `direnv` in PATH for the `.envrc` here")
+                .hint("install it, or take `direnv` out of `run.activate`")
+        })
+    }
+}
+
+/// Returns what tells a file from every other; nothing where there is none.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    rustix::fs::stat(path).ok().map(|stat| identity_of(&stat).of_file())
+}
+
+fn not_this(kind: Kind, argument: &str, problem: &str, name: &str) -> ToolError {
+    ToolError::new(kind, format!("argument `{argument}`: {problem}: {name}"))
+        .hint("check the name; programs are looked for in PATH, outside the roots")
+}
+
+fn is_program(path: &Path) -> bool {
+    use rustix::fs::{Access, FileType, access, stat};
+    let is_file = |path| stat(path).is_ok_and(|s| FileType::from_raw_mode(s.st_mode).is_file());
+    access(path, Access::EXEC_OK).is_ok() && is_file(path)
+}

@@ -1,0 +1,64 @@
+//! How commands are run, as the configuration says.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use super::{Activate, Helper, Rung};
+
+/// How commands are run.
+#[derive(Debug, Clone)]
+pub struct CommandSettings {
+    /// The program that becomes the helper; without one no command runs.
+    pub helper: Option<Helper>,
+    /// The rungs that may be taken, the strongest first.
+    pub rungs: Vec<Rung>,
+    /// Where sessions keep their own files.
+    pub sessions: PathBuf,
+    /// Directories and files that commands do not see.
+    pub hidden: Vec<PathBuf>,
+    /// Directories that commands may change for themselves, for the length of a session.
+    pub caches: Vec<PathBuf>,
+    /// Protected names that commands may change all the same.
+    pub unprotected: Vec<String>,
+    /// Whether commands may reach the network.
+    pub network: bool,
+    /// The environment of every command.
+    pub env: Vec<(OsString, OsString)>,
+    /// What of a project's own environment they get.
+    pub activate: Vec<Activate>,
+    /// The user's shell, as the environment names it.
+    pub shell: Option<PathBuf>,
+    /// The most processes of one command, where that can be held.
+    pub max_processes: u64,
+    /// What each process may use.
+    pub limits: ProcessLimits,
+    /// Told once where commands run without any containment although some was asked for.
+    pub warn: Option<fn(&str)>,
+}
+
+/// What each process of a command may use; `None` is what sinew itself may.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ProcessLimits {
+    /// Processor time, in seconds.
+    pub cpu_s: Option<u64>,
+    /// Memory of its own that it may write, in bytes.
+    pub memory_bytes: Option<u64>,
+    /// The size of a file that it writes, in bytes.
+    pub file_bytes: Option<u64>,
+    /// Descriptors open at once.
+    pub open_files: Option<u64>,
+}
+
+impl ProcessLimits {
+    /// Returns the limits as the system has them. There are never core files.
+    pub(super) fn of_system(&self) -> Vec<(u32, u64)> {
+        let all = [
+            (libc::RLIMIT_CORE, Some(0)),
+            (libc::RLIMIT_CPU, self.cpu_s),
+            (libc::RLIMIT_DATA, self.memory_bytes),
+            (libc::RLIMIT_FSIZE, self.file_bytes),
+            (libc::RLIMIT_NOFILE, self.open_files),
+        ];
+        all.into_iter().filter_map(|(resource, most)| Some((resource, most?))).collect()
+    }
+}
