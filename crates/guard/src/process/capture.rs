@@ -20,6 +20,7 @@ use rustix::pipe::fcntl_setpipe_size;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe::Receiver;
+use tokio::task::yield_now;
 use tokio::time::sleep_until;
 
 use super::kept::Kept;
@@ -182,6 +183,9 @@ impl Following {
         taken_back: impl Future<Output = ()>,
     ) -> io::Result<(Self, Option<Became>)> {
         let Self { ordered, mut capture, mut clock, began, timeout, refused } = self;
+        // The command runs already. What this task waits with belongs to the thread that it goes on with:
+        // made on another one, each piece would wake that thread.
+        yield_now().await;
         let line = net::UnixStream::from(ordered.line);
         line.set_nonblocking(true)?;
         let line = UnixStream::from_std(line)?;
@@ -247,12 +251,17 @@ impl Following {
         }
     }
 
-    /// Takes what is left, and closes everything.
-    pub(super) fn end(mut self, became: Became, spool: &mut dyn Spool) -> io::Result<Captured> {
+    /// Takes what is left; returns it with what was followed, for closing.
+    pub(super) fn end(
+        mut self,
+        became: Became,
+        spool: &mut dyn Spool,
+    ) -> io::Result<(Captured, Ordered)> {
         self.capture.take_what_is_left(&self.ordered, spool)?;
         let Capture { merged, streams: [stdout, stderr], .. } = self.capture;
         let (duration, refused) = (self.began.elapsed(), self.refused);
-        Ok(Captured { became, merged, stdout, stderr, duration, refused })
+        let captured = Captured { became, merged, stdout, stderr, duration, refused };
+        Ok((captured, self.ordered))
     }
 }
 

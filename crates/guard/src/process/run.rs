@@ -315,7 +315,7 @@ fn go_on(
     let Running { session: _session, ordered, timeout } = running;
     let followed = Following::begin(ordered, KEEP, timeout).and_then(|mut following| {
         let became = following.follow(&mut spool, &|_| {})?;
-        following.end(became, &mut spool)
+        Ok(following.end(became, &mut spool)?.0)
     });
     let ended = followed.ok().map(|captured| {
         let exit = match captured.became {
@@ -353,7 +353,7 @@ async fn follow(
     caller: &Caller,
     options: &RunOptions,
 ) -> Result<(Captured, Whole), ToolError> {
-    let Running { session: _session, ordered, timeout } = running;
+    let Running { session, ordered, timeout } = running;
     let mut spool = ToStore::above(caller.clone(), options.store_above);
     let progress = options.progress.clone();
     let tell = move |n| progress.report(n, "bytes of output");
@@ -376,7 +376,13 @@ async fn follow(
             became.map_err(broken)?
         }
     };
-    let captured = following.end(became, &mut spool).map_err(broken)?;
+    let (captured, ordered) = following.end(became, &mut spool).map_err(broken)?;
+    // Its keeper waits for this before it makes the next process ready, which may take this processor
+    // from whoever answers.
+    tokio::spawn(async move {
+        drop(ordered);
+        session.prepare();
+    });
     let whole = Whole { stored: spool.path(), n_lines: spool.n_lines };
     Ok((captured, whole))
 }

@@ -11,7 +11,7 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -44,6 +44,21 @@ pub(super) struct Session {
     scratch: Scratch,
     /// What commands without input read.
     nothing: OwnedFd,
+    /// What the next order needs, made when nobody waited.
+    ahead: Mutex<Option<Ends>>,
+}
+
+/// The line to a keeper and the pipe that a command writes to.
+#[derive(Debug)]
+struct Ends {
+    line: (OwnedFd, OwnedFd),
+    out: (OwnedFd, OwnedFd),
+}
+
+impl Ends {
+    fn new() -> io::Result<Self> {
+        Ok(Self { line: wire::line()?, out: pipe_with(PipeFlags::CLOEXEC)? })
+    }
 }
 
 /// Why no session could be opened.
@@ -110,6 +125,7 @@ impl Session {
             missing: Vec::new(),
             scratch: Scratch::none(),
             nothing: nothing()?,
+            ahead: Mutex::default(),
         };
         match session.ask(policy) {
             // Why bubblewrap could not do it, it says itself.
@@ -150,14 +166,26 @@ impl Session {
         stdin: Option<OwnedFd>,
         merged: bool,
     ) -> io::Result<Ordered> {
-        let (line, theirs) = wire::line()?;
-        let (stdout, out) = pipe_with(PipeFlags::CLOEXEC)?;
+        let ahead = self.ahead().take();
+        let Ends { line: (line, theirs), out: (stdout, out) } = ahead.map_or_else(Ends::new, Ok)?;
         let errors = if merged { None } else { Some(pipe_with(PipeFlags::CLOEXEC)?) };
         let err = errors.as_ref().map_or(&out, |(_, err)| err);
         let stdin = stdin.as_ref().unwrap_or(&self.nothing);
         let handles = [theirs.as_fd(), stdin.as_fd(), out.as_fd(), err.as_fd()];
         wire::send(self.line()?, order, &handles)?;
         Ok(Ordered { line, stdout, stderr: errors.map(|(stderr, _)| stderr) })
+    }
+
+    /// Makes what the next order needs, unless it is there.
+    pub(super) fn prepare(&self) {
+        let mut ahead = self.ahead();
+        if ahead.is_none() {
+            *ahead = Ends::new().ok();
+        }
+    }
+
+    fn ahead(&self) -> MutexGuard<'_, Option<Ends>> {
+        self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns whether calls of its commands are handed over and judged.
