@@ -65,11 +65,12 @@ impl Owed {
         self.locked().insert(id, Debt::Open);
     }
 
-    /// The answer is about to be written: once the client has it, the id is free.
-    fn answering(&self, id: &str) {
-        if let Some(debt) = self.locked().get_mut(id) {
-            *debt = Debt::Answered;
-        }
+    /// The answer is about to be written: once the client has it, the id is free. Returns whether it
+    /// is owed still; nobody waits for the answer of a request that was taken back.
+    fn answering(&self, id: &str) -> bool {
+        let mut owed = self.locked();
+        let debt = owed.get_mut(id);
+        debt.map(|debt| *debt = Debt::Answered).is_some()
     }
 
     pub(crate) fn settle(&self, id: &str) {
@@ -124,7 +125,9 @@ impl Transport<RoleServer> for Channel {
                 _ => None,
             };
             let id = id.and_then(|id| serde_json::to_string(id).ok());
-            id.iter().for_each(|id| owed.answering(id));
+            if id.as_ref().is_some_and(|id| !owed.answering(id)) {
+                return Ok(());
+            }
             let written = output.write(&bytes);
             if let TxJsonRpcMessage::<RoleServer>::Response(response) = &message
                 && matches!(response.result, ServerResult::InitializeResult(_))
