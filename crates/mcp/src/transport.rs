@@ -73,6 +73,16 @@ impl Owed {
         debt.map(|debt| *debt = Debt::Answered).is_some()
     }
 
+    /// The answer was written. The client may have used the id again as soon as it had it.
+    fn answered(&self, id: &str) {
+        let mut owed = self.locked();
+        if let Some(Debt::Answered) = owed.get(id) {
+            owed.remove(id);
+        }
+        drop(owed);
+        self.1.notify_one();
+    }
+
     pub(crate) fn settle(&self, id: &str) {
         self.locked().remove(id);
         self.1.notify_one();
@@ -136,7 +146,7 @@ impl Transport<RoleServer> for Channel {
                 shaken();
             }
             // What cannot be written is not owed any longer either.
-            id.iter().for_each(|id| owed.settle(id));
+            id.iter().for_each(|id| owed.answered(id));
             written
         }
     }
