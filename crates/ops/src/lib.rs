@@ -12,6 +12,7 @@ pub mod glob;
 pub mod grep;
 pub mod list;
 pub mod multi_edit;
+pub mod patch;
 pub mod read;
 pub mod write;
 
@@ -38,7 +39,7 @@ use sinew_tool::Tool;
 
 pub use lines::{Ending, Line, Text};
 pub use nearest::{Difference, Region};
-pub use replace::Stage;
+pub use replace::{Change, Stage};
 
 /// Returns the native tools, in the order of the catalog.
 pub fn native() -> Vec<Arc<dyn Tool>> {

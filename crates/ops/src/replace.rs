@@ -68,9 +68,11 @@ pub(crate) struct Needle<'a> {
 
 /// One change of a content: these bytes become those.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Change<'a> {
-    pub(crate) range: Range<usize>,
-    pub(crate) new: &'a [u8],
+pub struct Change<'a> {
+    /// The bytes of the old content that go.
+    pub range: Range<usize>,
+    /// What stands in their place.
+    pub new: &'a [u8],
 }
 
 impl<'a> Needle<'a> {

@@ -1,0 +1,178 @@
+//! What the hunks of one file make of its content.
+//!
+//! Only changed lines are written: context stays as it is in the file, also where the patch has it
+//! otherwise. A hunk that was found with other line endings brings none of its own: what it adds takes
+//! the ending of the lines that it replaces or follows, and a file without a line feed at its end
+//! stays without it, unless the patch speaks of that.
+
+use std::ops::Range;
+
+use memchr::memrchr;
+
+use super::hunk::{Line, Mark};
+use super::place::{Finder, How, Match, Placed, Shape};
+use super::refusal::{Failure, Rejected, Why};
+use super::text::Text;
+use super::{Deed, FilePatch};
+use crate::nearest;
+use crate::replace::{Change, first_ending};
+
+/// After this many failures no more hunks are tried.
+const MAX_FAILURES: usize = 1000;
+
+/// For how many failures something like the hunk is looked for.
+const MAX_NEAREST: usize = 3;
+
+/// What a patch makes of a content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Applied {
+    /// How each hunk was found, in order.
+    pub hunks: Vec<Match>,
+    /// The new bytes of all changes.
+    new: Vec<u8>,
+    blocks: Vec<Block>,
+}
+
+/// Bytes of the old content and what they become.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Block {
+    old: Range<usize>,
+    new: Range<usize>,
+}
+
+impl Applied {
+    /// Returns the changes of the old content, in order and not overlapping.
+    pub fn changes(&self) -> Vec<Change<'_>> {
+        let change = |block: &Block| Change {
+            range: block.old.clone(),
+            new: self.new.get(block.new.clone()).unwrap_or_default(),
+        };
+        self.blocks.iter().map(change).collect()
+    }
+}
+
+/// Applies the hunks of one file to its content: all of them, or none.
+///
+/// The content of a file that is made is empty. What else is asked of the file, its name and its mode,
+/// is left to the caller.
+pub fn apply(file: &FilePatch<'_>, old: &[u8]) -> Result<Applied, Rejected> {
+    match file.deed {
+        Deed::Create if !old.is_empty() => return Err(Rejected::Exists),
+        Deed::Drop => {
+            let block = Block { old: 0..old.len(), new: 0..0 };
+            return Ok(Applied { hunks: Vec::new(), new: Vec::new(), blocks: vec![block] });
+        }
+        _ => {}
+    }
+    let mut finder = Finder::new(old);
+    let mut applied = Applied { hunks: Vec::new(), new: Vec::new(), blocks: Vec::new() };
+    let mut failures: Vec<Failure> = Vec::new();
+    for (at, hunk) in file.hunks.iter().enumerate() {
+        let shape = Shape::new(hunk);
+        match finder.locate(&shape) {
+            Ok(placed) => {
+                applied.hunks.push(placed.to_match());
+                if failures.is_empty() {
+                    applied.write(&finder.text, &shape, placed);
+                }
+            }
+            Err(why) => {
+                let is_told = failures.len() < MAX_NEAREST
+                    && matches!(why, Why::NotFound | Why::NoContext(_) | Why::PastEnd(_));
+                let wanted = if is_told { shape.wanted() } else { String::new() };
+                failures.push(Failure {
+                    number: at + 1,
+                    patch_line: hunk.line,
+                    why,
+                    nearest: if is_told { nearest::regions(old, &wanted) } else { Vec::new() },
+                });
+            }
+        }
+        if failures.len() == MAX_FAILURES {
+            break;
+        }
+    }
+    if !failures.is_empty() {
+        return Err(Rejected::Hunks { n_hunks: file.hunks.len(), failures });
+    }
+    if file.deed == Deed::Delete
+        && let Some(at) = applied.first_left(old)
+    {
+        return Err(Rejected::Leaves { line: finder.text.line_of(at) as u64 + 1 });
+    }
+    Ok(applied)
+}
+
+impl Applied {
+    /// Returns where something is left of a content that should be gone.
+    fn first_left(&self, old: &[u8]) -> Option<usize> {
+        let mut end = 0;
+        for block in &self.blocks {
+            if block.old.start != end || !block.new.is_empty() {
+                return Some(end);
+            }
+            end = block.old.end;
+        }
+        (end < old.len()).then_some(end)
+    }
+
+    /// Writes what a hunk changes.
+    fn write(&mut self, text: &Text<'_>, shape: &Shape<'_, '_>, placed: Placed) {
+        let mut at = text.start(placed.line);
+        let mut lines = shape.lines.as_slice();
+        while let Some(first) = lines.first() {
+            let is_kept =
+                |line: &&Line<'_>| (line.mark == Mark::Keep) == (first.mark == Mark::Keep);
+            let (run, rest) = lines.split_at(lines.iter().take_while(is_kept).count());
+            lines = rest;
+            let start = at;
+            for _ in run.iter().filter(|line| line.mark != Mark::Add) {
+                at += text.line_at(at).len();
+            }
+            if first.mark != Mark::Keep {
+                self.block(text, run, start..at, placed.how);
+            }
+        }
+    }
+
+    fn block(&mut self, text: &Text<'_>, run: &[Line<'_>], old: Range<usize>, how: How) {
+        let begin = self.new.len();
+        let at_end = old.end == text.bytes.len();
+        let follows_open = at_end && old.is_empty() && text.is_open();
+        let ending = ending(text.bytes, &old, run);
+        let mut added = run.iter().filter(|line| line.mark == Mark::Add).peekable();
+        if follows_open && added.peek().is_some() {
+            self.new.extend_from_slice(ending);
+        }
+        // Whether the patch speaks of the end of the file.
+        let speaks = run.iter().any(|line| !line.ended);
+        let stays_open = how != How::Exact && text.is_open() && !speaks;
+        while let Some(line) = added.next() {
+            let is_end = at_end && added.peek().is_none();
+            let is_ended = !is_end || (line.ended && !stays_open);
+            let (content, ending) = match how {
+                How::Exact => (line.text, b"\n".as_slice()),
+                _ => (line.text.strip_suffix(b"\r").unwrap_or(line.text), ending),
+            };
+            self.new.extend_from_slice(content);
+            self.new.extend_from_slice(if is_ended { ending } else { b"" });
+        }
+        self.blocks.push(Block { old, new: begin..self.new.len() });
+    }
+}
+
+/// Returns the ending of added lines: that of the lines that they replace or follow.
+fn ending(text: &[u8], old: &Range<usize>, run: &[Line<'_>]) -> &'static [u8] {
+    let above = || {
+        let head = text.get(..old.start).unwrap_or_default();
+        let end = memrchr(b'\n', head)?;
+        Some(if head.get(..end)?.ends_with(b"\r") { b"\r\n".as_slice() } else { b"\n" })
+    };
+    let below = || first_ending(text.get(old.end..).unwrap_or_default());
+    let replaced = first_ending(text.get(old.clone()).unwrap_or_default());
+    let own = || {
+        let crlf = run.iter().any(|line| line.ended && line.text.ends_with(b"\r"));
+        if crlf { b"\r\n".as_slice() } else { b"\n" }
+    };
+    replaced.or_else(above).or_else(below).unwrap_or_else(own)
+}

@@ -1,0 +1,146 @@
+//! The envelope: `*** Begin Patch`, files by name, `*** End Patch`.
+//!
+//! It has no line numbers. A hunk is found by its lines, behind the lines that its headers name. What
+//! stands around the envelope, such as a here-document or a fence, is passed over. One without its end
+//! was cut off and is refused.
+
+use super::line::{Lines, bare};
+use super::refusal::PatchError;
+use super::{Deed, FilePatch, MAX_PARTS, hunk, unified};
+
+/// Returns whether an envelope begins with this line.
+pub(super) fn begins(raw: &[u8]) -> bool {
+    raw.trim_ascii() == b"*** Begin Patch"
+}
+
+/// Reads envelopes from a place on at which one begins.
+pub(super) fn parse(
+    mut lines: Lines<'_>,
+    strip: Option<u32>,
+) -> Result<Vec<FilePatch<'_>>, PatchError> {
+    let begin = lines.number();
+    let mut files: Vec<FilePatch<'_>> = Vec::new();
+    let mut n_parts = 0;
+    while let Some(raw) = lines.next() {
+        if !begins(raw) {
+            continue;
+        }
+        let end = end(lines)?;
+        let mut inner = lines.only_until(&end);
+        lines = end;
+        skip_empty(&mut inner);
+        let is_diff = inner.peek().is_some_and(|raw| !raw.starts_with(b"*** "));
+        if is_diff {
+            // Some models put a unified diff inside.
+            let line = inner.number();
+            let inside = unified::read(inner, strip)?;
+            if inside.is_empty() {
+                return Err(expected(line));
+            }
+            files.extend(inside);
+            continue;
+        }
+        while inner.peek().is_some() {
+            let file = read(&mut inner)?;
+            n_parts += 1 + file.hunks.len();
+            if MAX_PARTS < n_parts {
+                return Err(PatchError::TooMany { line: file.line });
+            }
+            files.push(file);
+            skip_empty(&mut inner);
+        }
+    }
+    if files.is_empty() {
+        return Err(PatchError::Envelope { line: begin, problem: "names no file" });
+    }
+    Ok(files)
+}
+
+/// Returns the place of the line that ends an envelope.
+fn end(mut lines: Lines<'_>) -> Result<Lines<'_>, PatchError> {
+    let begin = lines.number();
+    while let Some(raw) = lines.peek() {
+        if raw.trim_ascii_end() == b"*** End Patch" {
+            return Ok(lines);
+        }
+        lines.next();
+    }
+    let problem = "has no `*** End Patch`, so it may have been cut off";
+    Err(PatchError::Envelope { line: begin.saturating_sub(1), problem })
+}
+
+fn skip_empty(lines: &mut Lines<'_>) {
+    while lines.peek().is_some_and(|raw| bare(raw).is_empty()) {
+        lines.next();
+    }
+}
+
+fn expected(line: u64) -> PatchError {
+    let problem =
+        "has a line that is none of `*** Add File:`, `*** Delete File:`, `*** Update File:`";
+    PatchError::Envelope { line, problem }
+}
+
+/// Reads what is asked of one file.
+fn read<'p>(lines: &mut Lines<'p>) -> Result<FilePatch<'p>, PatchError> {
+    let line = lines.number();
+    let raw = lines.next().unwrap_or_default();
+    let (deed, name) = if let Some(name) = raw.strip_prefix(b"*** Add File:") {
+        (Deed::Create, name)
+    } else if let Some(name) = raw.strip_prefix(b"*** Delete File:") {
+        (Deed::Drop, name)
+    } else if let Some(name) = raw.strip_prefix(b"*** Update File:") {
+        (Deed::Change, name)
+    } else {
+        return Err(expected(line));
+    };
+    let name = path(name, line)?;
+    let mut file = FilePatch {
+        deed,
+        old: (deed != Deed::Create).then(|| name.clone()),
+        new: (deed != Deed::Drop).then_some(name),
+        old_mode: None,
+        new_mode: None,
+        hunks: Vec::new(),
+        line,
+    };
+    match deed {
+        Deed::Create => file.hunks.extend(hunk::read_add(lines)),
+        Deed::Change => read_update(lines, &mut file)?,
+        _ => {}
+    }
+    Ok(file)
+}
+
+fn read_update<'p>(lines: &mut Lines<'p>, file: &mut FilePatch<'p>) -> Result<(), PatchError> {
+    if let Some(name) = lines.peek().and_then(|raw| raw.strip_prefix(b"*** Move to:")) {
+        file.new = Some(path(name, lines.number())?);
+        file.deed = Deed::Rename;
+        lines.next();
+    }
+    skip_empty(lines);
+    while lines.peek().is_some_and(|raw| !raw.starts_with(b"*** ")) {
+        let line = lines.number();
+        if !lines.peek().is_some_and(|raw| b"@ +-\t".contains(raw.first().unwrap_or(&0))) {
+            let problem = "has a line that begins with none of ` `, `+`, `-`, `@@`";
+            return Err(PatchError::Envelope { line, problem });
+        }
+        file.hunks.push(hunk::read_update(lines)?);
+        skip_empty(lines);
+    }
+    if file.hunks.is_empty() && file.deed == Deed::Change {
+        return Err(PatchError::NoHunk { line: file.line });
+    }
+    Ok(())
+}
+
+fn path(text: &[u8], line: u64) -> Result<String, PatchError> {
+    let refused = |problem| PatchError::Name { line, problem };
+    let name = bare(text).trim_ascii().to_vec();
+    let name = String::from_utf8(name).map_err(|_| refused("is not UTF-8"))?;
+    match name.as_str() {
+        "" => Err(refused("is empty")),
+        name if name.contains('\0') => Err(refused("holds a NUL")),
+        _ => Ok(name),
+    }
+}

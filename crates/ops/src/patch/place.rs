@@ -1,0 +1,591 @@
+//! Where a hunk belongs.
+//!
+//! The place that its header names comes first, moved as far as the hunk before it was; then the
+//! nearest one. What is exact goes before what differs in line endings, then in blanks at the end of
+//! lines, and at last one and two lines of context are left out, as GNU `patch` does. A hunk with less
+//! context above than below that begins at line 1 belongs to the beginning of the file, one with less
+//! below than above to its end. Two places that are equally good are refused.
+//!
+//! A hunk without a number must fit in one place alone. In an envelope the search begins behind the
+//! lines that its headers name, and the first place there is meant.
+//!
+//! Where GNU `patch` would match nothing at all, because every line of context is left out, nothing is
+//! matched here either. Where it refuses a hunk because lines follow what was once the end of the
+//! file, the hunk is still taken if all of its lines fit.
+
+use super::hunk::{Form, Hunk, Line, Mark};
+use super::refusal::Why;
+use super::text::{Index, Text, without_blanks};
+
+/// How many lines of context may be left out.
+const MAX_FUZZ: usize = 2;
+
+/// How many lines may be compared in search of the hunks of one file.
+const MAX_WORK: usize = 1 << 25;
+
+/// The most places that are named where there are too many.
+const MAX_NAMED: usize = 10;
+
+/// The most lines of a hunk among which a rare one is looked for.
+const MAX_ANCHORS: usize = 64;
+
+/// How a hunk was compared with the content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    /// Byte by byte.
+    Exact,
+    /// With other line endings, or with or without one at the end of the file.
+    LineEndings,
+    /// With other blanks at the end of lines too.
+    Blanks,
+}
+
+/// Where a hunk was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Match {
+    /// Its first line in the old content, counted from 1.
+    pub line: u64,
+    /// How many lines that is behind the place its header names; 0 where it names none.
+    pub offset: i64,
+    /// How many lines of context were left out, above or below, whichever is more.
+    pub fuzz: u8,
+    /// How it was compared.
+    pub how: How,
+}
+
+impl Match {
+    /// Returns what is to be said about it, or nothing where it was where it should be.
+    pub fn words(&self) -> Option<String> {
+        let mut parts = Vec::new();
+        match self.offset {
+            0 => {}
+            1 | -1 => parts.push(format!("offset {} line", self.offset)),
+            offset => parts.push(format!("offset {offset} lines")),
+        }
+        if 0 < self.fuzz {
+            parts.push(format!("fuzz {}", self.fuzz));
+        }
+        match self.how {
+            How::Exact => {}
+            How::LineEndings => parts.push(String::from("line endings differ")),
+            How::Blanks => parts.push(String::from("blanks at line ends differ")),
+        }
+        (!parts.is_empty()).then(|| parts.join(", "))
+    }
+}
+
+/// A hunk, taken apart.
+#[derive(Debug)]
+pub(super) struct Shape<'h, 'p> {
+    pub(super) hunk: &'h Hunk<'p>,
+    pub(super) lines: Vec<Line<'p>>,
+    /// The lines that the content has.
+    old: Vec<Line<'p>>,
+    /// Lines of context above the first change and below the last one.
+    prefix: usize,
+    suffix: usize,
+    /// Whether its lines all end in the same way. One that changes endings is held to them.
+    is_uniform: bool,
+}
+
+impl<'h, 'p> Shape<'h, 'p> {
+    pub(super) fn new(hunk: &'h Hunk<'p>) -> Self {
+        let lines: Vec<Line<'p>> = hunk.lines().collect();
+        let old = lines.iter().filter(|line| line.mark != Mark::Add).copied().collect();
+        let is_context = |line: &&Line<'_>| line.mark == Mark::Keep;
+        let prefix = lines.iter().take_while(is_context).count();
+        let suffix = lines.iter().rev().take_while(is_context).count();
+        let ended = || lines.iter().filter(|line| line.ended && !line.text.is_empty());
+        let n_crlf = ended().filter(|line| line.text.ends_with(b"\r")).count();
+        let is_uniform = n_crlf == 0 || n_crlf == ended().count();
+        Self { hunk, lines, old, prefix, suffix, is_uniform }
+    }
+
+    /// Returns the old lines as a text.
+    pub(super) fn wanted(&self) -> String {
+        let lines = self.old.iter().map(|line| {
+            let text = line.text.strip_suffix(b"\r").unwrap_or(line.text);
+            String::from_utf8_lossy(text)
+        });
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
+    /// Returns how many lines from its place on it changes, up to the last change.
+    fn n_changed(&self) -> usize {
+        self.old.len() - self.suffix.min(self.old.len())
+    }
+
+    /// Returns the ways of comparing, the strictest first.
+    fn hows(&self) -> &'static [How] {
+        if self.is_uniform { &[How::Exact, How::LineEndings, How::Blanks] } else { &[How::Exact] }
+    }
+}
+
+/// Where a hunk was placed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Placed {
+    /// Its first line, counted from 0.
+    pub(super) line: usize,
+    pub(super) how: How,
+    fuzz: usize,
+    offset: i64,
+}
+
+impl Placed {
+    pub(super) fn to_match(self) -> Match {
+        Match {
+            line: self.line as u64 + 1,
+            offset: self.offset,
+            fuzz: u8::try_from(self.fuzz).unwrap_or(u8::MAX),
+            how: self.how,
+        }
+    }
+}
+
+/// What a search came to. Lines are counted from 0.
+enum Spot {
+    At(usize),
+    Many(Vec<usize>),
+    Nowhere,
+    Costly,
+}
+
+/// Which place is meant where there are several.
+#[derive(Clone, Copy)]
+enum Pick {
+    Nearest(usize),
+    First,
+    Only,
+}
+
+/// The lines that are looked for.
+#[derive(Clone, Copy)]
+struct Core<'a, 'p> {
+    lines: &'a [Line<'p>],
+    /// How many lines before them belong to the hunk.
+    front: usize,
+    how: How,
+}
+
+/// Places that may be right, in order.
+struct Places<'i> {
+    /// Entries of a rare line, or nothing where every place may be right.
+    entries: Option<&'i [u64]>,
+    /// How far the rare line is behind the place, or the first place.
+    shift: usize,
+    n_places: usize,
+}
+
+impl Places<'_> {
+    fn get(&self, nth: usize) -> Option<usize> {
+        match self.entries {
+            Some(entries) => Some(Index::number(*entries.get(nth)?) - self.shift),
+            None => (nth < self.n_places).then_some(self.shift + nth),
+        }
+    }
+
+    /// Returns how many places are before a line.
+    fn n_before(&self, line: usize) -> usize {
+        match self.entries {
+            Some(entries) => entries
+                .partition_point(|entry| Index::number(*entry) < line.saturating_add(self.shift)),
+            None => line.saturating_sub(self.shift).min(self.n_places),
+        }
+    }
+}
+
+/// Finds the hunks of one file, in order.
+#[derive(Debug)]
+pub(super) struct Finder<'t> {
+    pub(super) text: Text<'t>,
+    /// Made when it is needed first; nothing inside where it would be too large.
+    index: Option<Option<Index>>,
+    work_left: usize,
+    /// How many lines the hunks before have settled.
+    frozen: usize,
+    /// How far the hunk before was from its place.
+    drift: i64,
+}
+
+impl<'t> Finder<'t> {
+    pub(super) fn new(old: &'t [u8]) -> Self {
+        let text = Text::new(old);
+        Self { text, index: None, work_left: MAX_WORK, frozen: 0, drift: 0 }
+    }
+
+    /// Finds the next hunk.
+    pub(super) fn locate(&mut self, shape: &Shape<'_, '_>) -> Result<Placed, Why> {
+        let placed = match shape.hunk.old_start {
+            _ if shape.old.is_empty() => self.insertion(shape)?,
+            Some(start) => self.by_number(shape, start)?,
+            None => self.by_lines(shape)?,
+        };
+        self.frozen = placed.line.saturating_add(shape.n_changed());
+        if shape.hunk.old_start.is_some() {
+            self.drift = placed.offset;
+        }
+        Ok(placed)
+    }
+
+    /// Places a hunk without old lines.
+    fn insertion(&mut self, shape: &Shape<'_, '_>) -> Result<Placed, Why> {
+        let n_lines = self.text.n_lines();
+        let placed = |line, offset| Placed { line, how: How::Exact, fuzz: 0, offset };
+        if let Some(start) = shape.hunk.old_start.filter(|_| shape.hunk.counted) {
+            let line = as_line(start).saturating_add_signed(self.drift);
+            return match as_usize(line) {
+                line if n_lines < line => Err(Why::PastEnd(n_lines as u64)),
+                line if line < self.frozen => Err(Why::Before(line as u64 + 1)),
+                line => Ok(placed(line, self.drift)),
+            };
+        }
+        if n_lines == 0 {
+            return Ok(placed(0, 0));
+        }
+        if shape.hunk.form != Form::Update || shape.hunk.old_start.is_some() {
+            return Err(Why::Unplaced);
+        }
+        if shape.hunk.at_end || shape.hunk.contexts().next().is_none() {
+            return Ok(placed(n_lines, 0));
+        }
+        let line = self.behind_contexts(shape)?;
+        match self.chain(shape, line) {
+            Ok(other) => Err(Why::Ambiguous(vec![line as u64, other as u64])),
+            Err(_) => Ok(placed(line, 0)),
+        }
+    }
+
+    /// Finds a hunk whose header says where it is.
+    fn by_number(&mut self, shape: &Shape<'_, '_>, start: u64) -> Result<Placed, Why> {
+        let stated = as_line(start.saturating_sub(1));
+        let guess = as_usize(stated.saturating_add_signed(self.drift));
+        let context = shape.prefix.max(shape.suffix);
+        let is_diff = shape.hunk.form == Form::Diff;
+        let inserts = shape.lines.iter().all(|line| line.mark != Mark::Remove);
+        let is_top = is_diff && start <= 1 && shape.prefix == 0 && inserts;
+        let max_fuzz = if is_diff { context.min(MAX_FUZZ) } else { 0 };
+        for fuzz in 0..=max_fuzz {
+            let (front, back) = (fuzz + shape.prefix, fuzz + shape.suffix);
+            let only_top = is_diff && start <= 1 && front < context;
+            let only_end = shape.hunk.at_end || (is_diff && back < context);
+            let (front, back) = (front.saturating_sub(context), back.saturating_sub(context));
+            let n_left = shape.old.len() - back;
+            let Some(lines) = shape.old.get(front..n_left) else { continue };
+            if 0 < fuzz && lines.iter().all(|line| without_blanks(line.text).is_empty()) {
+                continue;
+            }
+            let end = self.text.n_lines().checked_sub(n_left);
+            let hows = shape.hows();
+            for how in hows.iter().filter(|how| fuzz == 0 || **how != How::Blanks) {
+                let core = Core { lines, front, how: *how };
+                let mut spot = Spot::Nowhere;
+                if only_top || only_end {
+                    let at = if only_top { Some(0) } else { end };
+                    spot = self.exactly(core, at);
+                }
+                let is_held = is_top || shape.hunk.at_end || (0 < fuzz && (only_top || only_end));
+                if matches!(spot, Spot::Nowhere) && !is_held {
+                    let pick = if *how == How::Blanks { Pick::Only } else { Pick::Nearest(guess) };
+                    spot = self.seek(core, self.frozen, end, pick);
+                }
+                if let Some(line) = settle(spot)? {
+                    let offset = (line as i64).saturating_sub_unsigned(stated);
+                    return Ok(Placed { line, how: *how, fuzz, offset });
+                }
+            }
+        }
+        Err(self.diagnose(shape, Some(guess)))
+    }
+
+    /// Finds a hunk whose lines alone say where it is.
+    fn by_lines(&mut self, shape: &Shape<'_, '_>) -> Result<Placed, Why> {
+        let end = self.text.n_lines().checked_sub(shape.old.len());
+        let is_update = shape.hunk.form == Form::Update;
+        let has_contexts = shape.hunk.contexts().next().is_some();
+        for how in shape.hows() {
+            let core = Core { lines: &shape.old, front: 0, how: *how };
+            let spot = if shape.hunk.at_end {
+                self.exactly(core, end)
+            } else if is_update && has_contexts {
+                self.behind(shape, core, end)?
+            } else {
+                match self.seek(core, self.frozen, end, Pick::Only) {
+                    // The text after the signs may tell the places apart.
+                    Spot::Many(lines) if has_contexts => {
+                        self.behind(shape, core, end).unwrap_or(Spot::Many(lines))
+                    }
+                    spot => spot,
+                }
+            };
+            if let Some(line) = settle(spot)? {
+                return Ok(Placed { line, how: *how, fuzz: 0, offset: 0 });
+            }
+        }
+        let context = shape.prefix.max(shape.suffix);
+        let max_fuzz = if is_update { 0 } else { context.min(MAX_FUZZ) };
+        for fuzz in 1..=max_fuzz {
+            let front = (fuzz + shape.prefix).saturating_sub(context);
+            let n_left = shape.old.len() - (fuzz + shape.suffix).saturating_sub(context);
+            let Some(lines) = shape.old.get(front..n_left) else { continue };
+            if lines.iter().all(|line| without_blanks(line.text).is_empty()) {
+                continue;
+            }
+            let core = Core { lines, front, how: How::Exact };
+            let end = self.text.n_lines().checked_sub(n_left);
+            if let Some(line) = settle(self.seek(core, self.frozen, end, Pick::Only))? {
+                return Ok(Placed { line, how: How::Exact, fuzz, offset: 0 });
+            }
+        }
+        Err(self.diagnose(shape, None))
+    }
+
+    /// Finds lines behind those that the headers name. Where they are there twice, each with the
+    /// lines behind them, both places are as good.
+    fn behind(
+        &mut self,
+        shape: &Shape<'_, '_>,
+        core: Core<'_, '_>,
+        end: Option<usize>,
+    ) -> Result<Spot, Why> {
+        let from = self.behind_contexts(shape)?;
+        let mut spot = self.seek(core, from, end, Pick::First);
+        if matches!(spot, Spot::Nowhere) && self.frozen < from {
+            // The hunk may begin with the line that its header names.
+            spot = self.seek(core, from - 1, end, Pick::First);
+        }
+        let Spot::At(line) = spot else { return Ok(spot) };
+        if let Ok(from) = self.chain(shape, line + core.lines.len())
+            && let Spot::At(other) = self.seek(core, from, end, Pick::First)
+        {
+            return Ok(Spot::Many(vec![line, other]));
+        }
+        Ok(Spot::At(line))
+    }
+
+    /// Returns the line behind those that the headers name. A header may name a line that a hunk
+    /// before has passed.
+    fn behind_contexts(&mut self, shape: &Shape<'_, '_>) -> Result<usize, Why> {
+        let from = self.frozen;
+        match self.chain(shape, from) {
+            Err(Why::NoContext(_)) if 0 < from => Ok(self.chain(shape, 0)?.max(from)),
+            result => result,
+        }
+    }
+
+    /// Follows the lines that the headers name, each behind the one before.
+    fn chain(&mut self, shape: &Shape<'_, '_>, from: usize) -> Result<usize, Why> {
+        let mut at = from;
+        for context in shape.hunk.contexts() {
+            let missing = || Why::NoContext(String::from_utf8_lossy(context).into_owned());
+            if context.trim_ascii().is_empty() {
+                continue;
+            }
+            let Some(index) = self.index() else { return Err(Why::Costly) };
+            let places = index.places(context).unwrap_or_default();
+            let places = places.iter().map(|entry| Index::number(*entry));
+            let places: Vec<usize> =
+                places.skip_while(|line| *line < at).take(MAX_ANCHORS).collect();
+            let is_context = |line: &&usize| {
+                let there = self.text.line_at(self.text.start(**line));
+                there.trim_ascii() == context.trim_ascii()
+            };
+            let whole = |line: &&usize| {
+                let there = self.text.line_at(self.text.start(**line));
+                without_blanks(there) == without_blanks(context)
+            };
+            let first = places.iter().find(whole).or_else(|| places.iter().find(is_context));
+            at = first.ok_or_else(missing)? + 1;
+        }
+        Ok(at)
+    }
+
+    /// Returns why a hunk was not found.
+    fn diagnose(&mut self, shape: &Shape<'_, '_>, guess: Option<usize>) -> Why {
+        let pick = guess.map_or(Pick::First, Pick::Nearest);
+        let new: Vec<Line<'_>> =
+            shape.lines.iter().filter(|line| line.mark != Mark::Remove).copied().collect();
+        let adds =
+            |line: &Line<'_>| line.mark == Mark::Add && !without_blanks(line.text).is_empty();
+        if new.iter().any(adds) {
+            let core = Core { lines: &new, front: 0, how: How::LineEndings };
+            let end = self.text.n_lines().checked_sub(new.len());
+            if let Spot::At(line) = self.seek(core, 0, end, pick) {
+                return Why::Applied(line as u64 + 1);
+            }
+        }
+        if let Some(last) = self.frozen.checked_sub(1) {
+            let core = Core { lines: &shape.old, front: 0, how: How::LineEndings };
+            let end = self.text.n_lines().checked_sub(shape.old.len());
+            let end = end.map(|end| end.min(last));
+            if let Spot::At(line) = self.seek(core, 0, end, pick) {
+                return Why::Before(line as u64 + 1);
+            }
+        }
+        match (guess, self.work_left) {
+            (_, 0) => Why::Costly,
+            (Some(guess), _) if self.text.n_lines() < guess => {
+                Why::PastEnd(self.text.n_lines() as u64)
+            }
+            _ => Why::NotFound,
+        }
+    }
+
+    /// Returns the table of lines.
+    fn index(&mut self) -> Option<&Index> {
+        let text = &self.text;
+        self.index.get_or_insert_with(|| Index::new(text)).as_ref()
+    }
+
+    /// Compares lines at one place alone.
+    fn exactly(&self, core: Core<'_, '_>, at: Option<usize>) -> Spot {
+        match at.filter(|at| self.frozen <= *at && self.is_at(core, *at)) {
+            Some(at) => Spot::At(at),
+            None => Spot::Nowhere,
+        }
+    }
+
+    /// Finds lines from one place to another.
+    fn seek(&mut self, core: Core<'_, '_>, min: usize, max: Option<usize>, pick: Pick) -> Spot {
+        let Some(max) = max.filter(|max| min <= *max) else { return Spot::Nowhere };
+        if let Pick::Nearest(guess) = pick
+            && min <= guess
+            && guess <= max
+            && self.is_at(core, guess)
+        {
+            return Spot::At(guess);
+        }
+        self.index();
+        let Some(Some(index)) = &self.index else { return Spot::Costly };
+        let places = candidates(index, core, min, max);
+        let mut work_left = self.work_left;
+        let spot = self.choose(core, &places, pick, &mut work_left);
+        self.work_left = work_left;
+        if work_left == 0 { Spot::Costly } else { spot }
+    }
+
+    fn choose(
+        &self,
+        core: Core<'_, '_>,
+        places: &Places<'_>,
+        pick: Pick,
+        work_left: &mut usize,
+    ) -> Spot {
+        let mut fits = |place: usize| self.fits(core, place, work_left);
+        if let Pick::Nearest(guess) = pick {
+            return nearest(places, guess, fits);
+        }
+        let wanted = if matches!(pick, Pick::First) { 1 } else { MAX_NAMED };
+        let all = (0..places.n_places).map_while(|nth| places.get(nth));
+        let found: Vec<usize> = all.filter(|place| fits(*place)).take(wanted).collect();
+        match found.as_slice() {
+            [] => Spot::Nowhere,
+            [place] => Spot::At(*place),
+            _ => Spot::Many(found),
+        }
+    }
+
+    /// Returns whether lines are at a place.
+    fn is_at(&self, core: Core<'_, '_>, place: usize) -> bool {
+        let mut work_left = usize::MAX;
+        self.fits(core, place, &mut work_left)
+    }
+
+    /// Returns whether lines are at a place. Where no work is left nothing fits.
+    fn fits(&self, core: Core<'_, '_>, place: usize, work_left: &mut usize) -> bool {
+        let mut at = self.text.start(place.saturating_add(core.front));
+        *work_left = work_left.saturating_sub(8);
+        for line in core.lines {
+            let raw = self.text.line_at(at);
+            at += raw.len();
+            *work_left = work_left.saturating_sub(1 + raw.len() / 64);
+            let is_last = at == self.text.bytes.len();
+            if *work_left == 0 || raw.is_empty() || !same(line, raw, core.how, is_last) {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// Returns whether a line of a hunk is one of the content. A line of which the patch says that no line
+/// feed follows can only be the last one.
+fn same(line: &Line<'_>, raw: &[u8], how: How, is_last: bool) -> bool {
+    let text = raw.strip_suffix(b"\n");
+    let is_ended = text.is_some();
+    let text = text.unwrap_or(raw);
+    let without_cr = |text: &'_ [u8]| text.strip_suffix(b"\r").unwrap_or(text).len();
+    match how {
+        How::Exact => line.ended == is_ended && line.text == text,
+        _ if !line.ended && !is_last => false,
+        How::LineEndings => line.text.get(..without_cr(line.text)) == text.get(..without_cr(text)),
+        How::Blanks => without_blanks(line.text) == without_blanks(text),
+    }
+}
+
+/// Returns the places at which the rarest of some lines is where it should be.
+fn candidates<'i>(index: &'i Index, core: Core<'_, '_>, min: usize, max: usize) -> Places<'i> {
+    let mut rarest: Option<(&[u64], usize)> = None;
+    let mut n_tried = 0;
+    for (at, line) in core.lines.iter().enumerate() {
+        let Some(entries) = index.places(line.text) else { continue };
+        if rarest.is_none_or(|(rarest, _)| entries.len() < rarest.len()) {
+            rarest = Some((entries, core.front + at));
+        }
+        n_tried += 1;
+        if entries.len() <= 1 || n_tried == MAX_ANCHORS {
+            break;
+        }
+    }
+    let Some((entries, shift)) = rarest else {
+        return Places { entries: None, shift: min, n_places: max - min + 1 };
+    };
+    let from = entries.partition_point(|entry| Index::number(*entry) < min.saturating_add(shift));
+    let to = entries.partition_point(|entry| Index::number(*entry) <= max.saturating_add(shift));
+    let entries = entries.get(from..to).unwrap_or_default();
+    Places { entries: Some(entries), shift, n_places: entries.len() }
+}
+
+/// Returns the place nearest to a line; two that are equally near are too many.
+fn nearest(places: &Places<'_>, guess: usize, mut fits: impl FnMut(usize) -> bool) -> Spot {
+    let mut after = places.n_before(guess);
+    let mut before = after;
+    loop {
+        let back = before.checked_sub(1).and_then(|nth| places.get(nth));
+        let ahead = places.get(after);
+        let back_distance = back.map_or(usize::MAX, |place| guess - place);
+        let ahead_distance = ahead.map_or(usize::MAX, |place| place.saturating_sub(guess));
+        let back = back.filter(|_| back_distance <= ahead_distance);
+        let ahead = ahead.filter(|_| ahead_distance <= back_distance);
+        if back.is_none() && ahead.is_none() {
+            return Spot::Nowhere;
+        }
+        before -= usize::from(back.is_some());
+        after += usize::from(ahead.is_some());
+        match (back.filter(|place| fits(*place)), ahead.filter(|place| fits(*place))) {
+            (Some(back), Some(ahead)) => return Spot::Many(vec![back, ahead]),
+            (Some(place), None) | (None, Some(place)) => return Spot::At(place),
+            (None, None) => {}
+        }
+    }
+}
+
+/// Returns the place that a search came to, if there is one that can be taken.
+fn settle(spot: Spot) -> Result<Option<usize>, Why> {
+    match spot {
+        Spot::At(line) => Ok(Some(line)),
+        Spot::Nowhere => Ok(None),
+        Spot::Costly => Err(Why::Costly),
+        Spot::Many(lines) => {
+            Err(Why::Ambiguous(lines.into_iter().map(|line| line as u64 + 1).collect()))
+        }
+    }
+}
+
+/// Returns a line number that can be counted with: none is larger than a file can have lines.
+fn as_line(number: u64) -> u64 {
+    number.min(1 << 48)
+}
+
+fn as_usize(line: u64) -> usize {
+    usize::try_from(line).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,227 @@
+//! What a diff says about one file before its hunks: names, modes, renames.
+//!
+//! A git diff says what it does in words of its own. A plain diff has two names with times; `/dev/null`
+//! and the beginning of 1970 stand for a file that is not there.
+
+use super::line::{Lines, bare};
+use super::name::{self, Name, Titled};
+use super::refusal::PatchError;
+use super::{Deed, FilePatch, Mode};
+
+/// Returns whether two lines that name a file stand here.
+pub(super) fn is_names(mut lines: Lines<'_>) -> bool {
+    lines.next().is_some_and(|raw| raw.starts_with(b"--- "))
+        && lines.next().is_some_and(|raw| raw.starts_with(b"+++ "))
+}
+
+/// Returns whether two lines that name a file stand here, with a hunk after them.
+pub(super) fn is_header(mut lines: Lines<'_>) -> bool {
+    is_names(lines) && lines.nth(2).is_some_and(|raw| raw.starts_with(b"@@"))
+}
+
+/// What was read of one file, before it is known what it all means.
+#[derive(Debug, Default)]
+pub(super) struct Section<'p> {
+    line: u64,
+    is_git: bool,
+    /// Whether lines with the names were there, which promise hunks.
+    promised: bool,
+    old: Option<Titled>,
+    new: Option<Titled>,
+    /// The names of the line `diff --git`, where they can be told apart.
+    pair: Option<(String, String)>,
+    renamed: [Option<String>; 2],
+    copied: [Option<String>; 2],
+    old_mode: Option<Mode>,
+    new_mode: Option<Mode>,
+    created: bool,
+    deleted: bool,
+    pub(super) hunks: Vec<super::Hunk<'p>>,
+}
+
+impl<'p> Section<'p> {
+    /// Begins a section for hunks that name no file.
+    pub(super) fn nameless(line: u64) -> Self {
+        Self { line, ..Self::default() }
+    }
+
+    /// Reads the two lines of a plain diff that name a file.
+    pub(super) fn plain(lines: &mut Lines<'p>) -> Result<Self, PatchError> {
+        let mut section = Self::nameless(lines.number());
+        section.read_names(lines)?;
+        Ok(section)
+    }
+
+    /// Reads the header of a git diff.
+    pub(super) fn git(lines: &mut Lines<'p>) -> Result<Self, PatchError> {
+        let line = lines.number();
+        let mut section = Self { is_git: true, ..Self::nameless(line) };
+        let first = lines.next().and_then(|raw| raw.strip_prefix(b"diff --git "));
+        let refused = |problem| PatchError::Name { line, problem };
+        section.pair = name::pair(first.unwrap_or_default()).map_err(refused)?;
+        while let Some(raw) = lines.peek() {
+            if is_names(*lines) {
+                section.read_names(lines)?;
+                break;
+            }
+            if !section.read_word(raw, lines.number())? {
+                break;
+            }
+            lines.next();
+        }
+        Ok(section)
+    }
+
+    fn read_names(&mut self, lines: &mut Lines<'p>) -> Result<(), PatchError> {
+        for at in [&mut self.old, &mut self.new] {
+            let line = lines.number();
+            let text = lines.next().and_then(|raw| raw.get(4..)).unwrap_or_default();
+            *at = Some(name::titled(text).map_err(|problem| PatchError::Name { line, problem })?);
+        }
+        self.promised = true;
+        Ok(())
+    }
+
+    /// Reads one line of the header of a git diff; returns whether it was one.
+    fn read_word(&mut self, raw: &[u8], line: u64) -> Result<bool, PatchError> {
+        let after = |word: &str| raw.strip_prefix(word.as_bytes());
+        let mode = |text| read_mode(text).ok_or(PatchError::Mode { line });
+        let name = |text| name::whole(text).map_err(|problem| PatchError::Name { line, problem });
+        if let Some(text) = after("old mode ") {
+            self.old_mode = Some(mode(text)?);
+        } else if let Some(text) = after("new mode ") {
+            self.new_mode = Some(mode(text)?);
+        } else if let Some(text) = after("new file mode ") {
+            (self.new_mode, self.created) = (Some(mode(text)?), true);
+        } else if let Some(text) = after("deleted file mode ") {
+            (self.old_mode, self.deleted) = (Some(mode(text)?), true);
+        } else if let Some(text) = after("rename from ").or_else(|| after("rename old ")) {
+            self.renamed[0] = Some(name(text)?);
+        } else if let Some(text) = after("rename to ").or_else(|| after("rename new ")) {
+            self.renamed[1] = Some(name(text)?);
+        } else if let Some(text) = after("copy from ") {
+            self.copied[0] = Some(name(text)?);
+        } else if let Some(text) = after("copy to ") {
+            self.copied[1] = Some(name(text)?);
+        } else if let Some(text) = after("index ") {
+            // The mode stands there where it stays the same.
+            if let Some(at) = memchr::memchr(b' ', text) {
+                let same = mode(text.get(at + 1..).unwrap_or_default())?;
+                self.old_mode.get_or_insert(same);
+                self.new_mode.get_or_insert(same);
+            }
+        } else {
+            return Ok(after("similarity index ")
+                .or_else(|| after("dissimilarity index "))
+                .is_some());
+        }
+        Ok(true)
+    }
+
+    /// Returns what the section asks of a file, or nothing where it asks for nothing.
+    pub(super) fn finish(
+        mut self,
+        strip: Option<u32>,
+    ) -> Result<Option<FilePatch<'p>>, PatchError> {
+        if self.promised && self.hunks.is_empty() {
+            return Err(PatchError::NoHunk { line: self.line });
+        }
+        let hunks = std::mem::take(&mut self.hunks);
+        let deed = self.deed(&hunks);
+        let [old, new] = self.names(deed, strip)?;
+        let file = FilePatch {
+            deed,
+            old,
+            new,
+            old_mode: self.old_mode,
+            new_mode: self.new_mode,
+            hunks,
+            line: self.line,
+        };
+        let is_idle =
+            deed == Deed::Change && file.hunks.is_empty() && file.old_mode == file.new_mode;
+        Ok((!is_idle).then_some(file))
+    }
+
+    fn deed(&self, hunks: &[super::Hunk<'p>]) -> Deed {
+        let is_null =
+            |title: &Option<Titled>| title.as_ref().is_some_and(|title| title.name == Name::Null);
+        let is_epoch = |title: &Option<Titled>| title.as_ref().is_some_and(|title| title.is_epoch);
+        let only = match hunks {
+            [hunk] => Some(hunk),
+            _ => None,
+        };
+        let makes = is_epoch(&self.old) && only.is_some_and(|hunk| !hunk.has_old());
+        let removes = is_epoch(&self.new) && only.is_some_and(|hunk| !hunk.has_new());
+        if self.created || is_null(&self.old) || makes {
+            Deed::Create
+        } else if self.deleted || is_null(&self.new) || removes {
+            Deed::Delete
+        } else if self.renamed.iter().any(Option::is_some) {
+            Deed::Rename
+        } else if self.copied.iter().any(Option::is_some) {
+            Deed::Copy
+        } else {
+            Deed::Change
+        }
+    }
+
+    /// Returns the names before and after, without the parts that do not belong to them.
+    fn names(&mut self, deed: Deed, strip: Option<u32>) -> Result<[Option<String>; 2], PatchError> {
+        let line = self.line;
+        let moved = match deed {
+            Deed::Rename => Some(std::mem::take(&mut self.renamed)),
+            Deed::Copy => Some(std::mem::take(&mut self.copied)),
+            _ => None,
+        };
+        if let Some([old, new]) = moved {
+            let both = "is missing: a rename and a copy have two";
+            let (Some(old), Some(new)) = (old, new) else {
+                return Err(PatchError::Name { line, problem: both });
+            };
+            // These names never have the prefixes that git puts before the others.
+            let n_parts = strip.unwrap_or(1).saturating_sub(1);
+            return Ok([Some(self.strip(&old, n_parts)?), Some(self.strip(&new, n_parts)?)]);
+        }
+        let path = |title: Option<Titled>| match title?.name {
+            Name::Path(path) => Some(path),
+            Name::Null => None,
+        };
+        let (old, new) = match self.promised {
+            true => (path(self.old.take()), path(self.new.take())),
+            false => self.pair.take().unzip(),
+        };
+        if self.is_git && old.is_none() && new.is_none() {
+            return Err(PatchError::Name { line, problem: "cannot be read: add `---` and `+++`" });
+        }
+        let n_prefixes = name::n_prefixes(old.as_deref(), new.as_deref(), self.is_git);
+        let n_parts = strip.unwrap_or(n_prefixes);
+        let cut = |name: Option<String>| name.map(|name| self.strip(&name, n_parts)).transpose();
+        let (old, new) = (cut(old)?, cut(new)?);
+        match deed {
+            Deed::Create => Ok([None, new.or(old)]),
+            Deed::Delete => Ok([old.or(new), None]),
+            _ if self.is_git && old != new => Err(PatchError::Name {
+                line,
+                problem: "differs from the other one: add `rename from` and `rename to`",
+            }),
+            _ => Ok([old, new]),
+        }
+    }
+
+    fn strip(&self, name: &str, n_parts: u32) -> Result<String, PatchError> {
+        let problem = "has too few parts to strip";
+        let stripped = name::stripped(name, n_parts);
+        stripped.map(str::to_owned).ok_or(PatchError::Name { line: self.line, problem })
+    }
+}
+
+fn read_mode(text: &[u8]) -> Option<Mode> {
+    let mode = u32::from_str_radix(std::str::from_utf8(bare(text)).ok()?.trim(), 8).ok()?;
+    match mode >> 12 {
+        0o10 if mode & 0o100 != 0 => Some(Mode::Executable),
+        0o10 => Some(Mode::Plain),
+        0o12 => Some(Mode::Link),
+        _ => None,
+    }
+}

@@ -1,0 +1,129 @@
+//! The content that is patched, by its lines.
+//!
+//! Where a line begins is remembered for every few lines alone, so that a large file costs little. A
+//! table from lines to their places is made when a hunk is not where it should be. It knows lines
+//! without the blanks around them, and not those that are empty then.
+
+use std::hash::{DefaultHasher, Hasher};
+
+use memchr::{memchr, memchr_iter};
+
+/// How many lines lie between two that are remembered.
+const STEP: usize = 32;
+
+/// The most lines of a table.
+const MAX_INDEXED: usize = 32 << 20;
+
+/// A content and where its lines begin.
+#[derive(Debug)]
+pub(super) struct Text<'t> {
+    pub(super) bytes: &'t [u8],
+    marks: Vec<usize>,
+    n_lines: usize,
+}
+
+impl<'t> Text<'t> {
+    pub(super) fn new(bytes: &'t [u8]) -> Self {
+        let ends = memchr_iter(b'\n', bytes);
+        let mut marks = vec![0];
+        let mut n_lines = 0;
+        for end in ends {
+            n_lines += 1;
+            if n_lines % STEP == 0 {
+                marks.push(end + 1);
+            }
+        }
+        let is_open = bytes.last().is_some_and(|byte| *byte != b'\n');
+        Self { bytes, marks, n_lines: n_lines + usize::from(is_open) }
+    }
+
+    pub(super) fn n_lines(&self) -> usize {
+        self.n_lines
+    }
+
+    /// Returns whether the last line lacks its line feed.
+    pub(super) fn is_open(&self) -> bool {
+        self.bytes.last().is_some_and(|byte| *byte != b'\n')
+    }
+
+    /// Returns where a line begins, counted from 0; the end of the content for lines behind it.
+    pub(super) fn start(&self, line: usize) -> usize {
+        let Some(mark) = self.marks.get(line / STEP) else { return self.bytes.len() };
+        let mut at = *mark;
+        for _ in 0..line % STEP {
+            at += self.line_at(at).len();
+        }
+        at
+    }
+
+    /// Returns the line that begins at a place, with its line feed; empty at the end.
+    pub(super) fn line_at(&self, at: usize) -> &'t [u8] {
+        let rest = self.bytes.get(at..).unwrap_or_default();
+        let end = memchr(b'\n', rest).map_or(rest.len(), |at| at + 1);
+        rest.get(..end).unwrap_or_default()
+    }
+
+    /// Returns the number of the line that begins at a place, counted from 0.
+    pub(super) fn line_of(&self, at: usize) -> usize {
+        let mark = self.marks.partition_point(|mark| *mark <= at).saturating_sub(1);
+        let from = self.marks.get(mark).copied().unwrap_or_default();
+        let between = self.bytes.get(from..at).unwrap_or_default();
+        mark * STEP + memchr_iter(b'\n', between).count()
+    }
+}
+
+/// Where each line of a content occurs.
+#[derive(Debug)]
+pub(super) struct Index {
+    /// A part of the hash of a line above, its number below, in order.
+    entries: Vec<u64>,
+}
+
+impl Index {
+    /// Makes the table, or nothing where the content has too many lines.
+    pub(super) fn new(text: &Text<'_>) -> Option<Self> {
+        let mut entries = Vec::new();
+        let lines = text.bytes.split_inclusive(|byte| *byte == b'\n');
+        for (number, line) in (0_u64..).zip(lines) {
+            if let Some(hash) = hash(line) {
+                entries.push(hash | number);
+            }
+            if MAX_INDEXED < entries.len() || u64::from(u32::MAX) < number {
+                return None;
+            }
+        }
+        entries.sort_unstable();
+        Some(Self { entries })
+    }
+
+    /// Returns where a line may be, as entries in order, or nothing for an empty line.
+    pub(super) fn places(&self, line: &[u8]) -> Option<&[u64]> {
+        let hash = hash(line)?;
+        let from = self.entries.partition_point(|entry| *entry < hash);
+        let rest = self.entries.get(from..).unwrap_or_default();
+        rest.get(..rest.partition_point(|entry| entry >> 32 == hash >> 32))
+    }
+
+    /// Returns the number of the line of an entry, counted from 0.
+    pub(super) fn number(entry: u64) -> usize {
+        usize::try_from(entry & u64::from(u32::MAX)).unwrap_or(usize::MAX)
+    }
+}
+
+/// Returns the hash of a line without the blanks around it, in the upper half.
+fn hash(line: &[u8]) -> Option<u64> {
+    let line = line.trim_ascii();
+    if line.is_empty() {
+        return None;
+    }
+    let mut hasher = DefaultHasher::new();
+    hasher.write(line);
+    Some(hasher.finish() & !u64::from(u32::MAX))
+}
+
+/// Returns a line without its ending and the blanks before it.
+pub(super) fn without_blanks(line: &[u8]) -> &[u8] {
+    let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n');
+    let n_blanks = line.iter().rev().take_while(|byte| is_blank(byte)).count();
+    line.get(..line.len() - n_blanks).unwrap_or_default()
+}
