@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use sinew_ops::patch::{self, Deed, FilePatch, Mode, Rejected, Why};
 
 /// How many random trees are compared.
-const N_CASES: u64 = 900;
+const N_CASES: u64 = 1200;
 
 /// Contents by name, with whether they can be executed.
 type Tree = BTreeMap<String, (Vec<u8>, bool)>;
@@ -141,7 +141,7 @@ fn case(dice: &mut Dice) -> Case {
         edit(dice, &mut new, n_edits, variety);
         let mut there = old.clone();
         if is_shifted {
-            let n_edits = dice.roll(5);
+            let n_edits = dice.roll(3);
             edit(dice, &mut there, n_edits, variety);
             let n_more = dice.roll(12);
             let more = text(dice, n_more, 90);
@@ -322,17 +322,34 @@ fn patches_make_what_git_and_patch_make() {
     assert!(tally.n_ambiguous * 20 <= tally.n_agreed, "too much is ambiguous");
 }
 
+/// Returns what git says of two trees.
+fn of_git(root: &Path, context: &str) -> Vec<u8> {
+    let git = |at: &str, args: &[&str]| {
+        let args = [&["--git-dir=../git", "--work-tree=."], args].concat();
+        let (out, is_done) = run(&root.join(at), "git", &args).unwrap();
+        assert!(is_done, "{args:?}");
+        out
+    };
+    git("a", &["init", "-q"]);
+    let tree = |at: &str| {
+        git(at, &["add", "-A"]);
+        String::from_utf8(git(at, &["write-tree"])).unwrap()
+    };
+    let (before, after) = (tree("a"), tree("b"));
+    let args = ["diff", "--no-color", "-M30", "--text", context, before.trim(), after.trim()];
+    git("b", &args)
+}
+
 fn compare(number: u64, case: &Case, tally: &mut Tally) {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
     lay(&root.join("a"), &case.before);
     lay(&root.join("b"), &case.after);
     let context = format!("-U{}", case.n_context);
-    let (text, _) = if case.is_git {
-        let args = ["diff", "--no-index", "--no-color", "-M30", "--text", &context, "a", "b"];
-        run(root, "git", &args).unwrap()
+    let text = if case.is_git {
+        of_git(root, &context)
     } else {
-        run(root, "diff", &["-raN", "-u", &context, "a", "b"]).unwrap()
+        run(root, "diff", &["-raN", "-u", &context, "a", "b"]).unwrap().0
     };
     if text.is_empty() {
         return;

@@ -262,7 +262,7 @@ impl<'t> Finder<'t> {
         let context = shape.prefix.max(shape.suffix);
         let is_diff = shape.hunk.form == Form::Diff;
         let inserts = shape.lines.iter().all(|line| line.mark != Mark::Remove);
-        let is_top = is_diff && start <= 1 && shape.prefix == 0 && inserts;
+        let opens = shape.prefix == 0 && inserts;
         let max_fuzz = if is_diff { context.min(MAX_FUZZ) } else { 0 };
         for fuzz in 0..=max_fuzz {
             let (front, back) = (fuzz + shape.prefix, fuzz + shape.suffix);
@@ -283,7 +283,9 @@ impl<'t> Finder<'t> {
                     let at = if only_top { Some(0) } else { end };
                     spot = self.exactly(core, at);
                 }
-                let is_held = is_top || shape.hunk.at_end || (0 < fuzz && (only_top || only_end));
+                let is_held = shape.hunk.at_end
+                    || (only_top && opens)
+                    || (0 < fuzz && (only_top || only_end));
                 if matches!(spot, Spot::Nowhere) && !is_held {
                     let pick = if *how == How::Blanks { Pick::Only } else { Pick::Nearest(guess) };
                     spot = self.seek(core, self.frozen, end, pick);
