@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use sinew_ops::patch::{self, Deed, FilePatch, Mode, Rejected, Why};
 
 /// How many random trees are compared.
-const N_CASES: u64 = 1200;
+const N_CASES: u64 = 800;
 
 /// Contents by name, with whether they can be executed.
 type Tree = BTreeMap<String, (Vec<u8>, bool)>;
@@ -106,6 +106,10 @@ struct Case {
     target: Tree,
     is_git: bool,
     n_context: u64,
+    /// Whether git may leave out context, as GNU `patch` does anyway.
+    is_lax: bool,
+    /// Whether the patch comes as a mail.
+    is_mail: bool,
 }
 
 const NAMES: &[&str] = &[
@@ -121,8 +125,15 @@ const NAMES: &[&str] = &[
 fn case(dice: &mut Dice) -> Case {
     let is_git = dice.chance(60);
     let n_context = *dice.pick(&[0, 1, 2, 3, 3, 3, 3, 5]);
-    let mut case =
-        Case { before: Tree::new(), after: Tree::new(), target: Tree::new(), is_git, n_context };
+    let mut case = Case {
+        before: Tree::new(),
+        after: Tree::new(),
+        target: Tree::new(),
+        is_git,
+        n_context,
+        is_lax: dice.chance(30),
+        is_mail: dice.chance(20),
+    };
     let n_files = if dice.chance(70) { 1 } else { 3 };
     let is_shifted = dice.chance(60);
     for _ in 0..n_files {
@@ -277,6 +288,12 @@ fn one(file: &FilePatch<'_>, tree: &Tree, made: &mut Tree) -> Result<(), String>
     Ok(())
 }
 
+const MAIL_HEAD: &[u8] =
+    b"From 1234 Mon Sep 17 00:00:00 2001\nSubject: [PATCH] words\n\n- a point\n\
++ another\n--\n---\n x.rs | 2 +-\n 1 file changed\n\n";
+
+const MAIL_FOOT: &[u8] = b"-- \n2.47.3\n\n";
+
 const AMBIGUOUS: &str = "two places are equally near";
 
 #[derive(Debug, Default)]
@@ -354,11 +371,14 @@ fn compare(number: u64, case: &Case, tally: &mut Tally) {
     if text.is_empty() {
         return;
     }
+    let text = if case.is_mail { [MAIL_HEAD, &text, MAIL_FOOT].concat() } else { text };
     fs::write(root.join("patch"), &text).unwrap();
     let there = root.join("there");
     let mut git_args = vec!["apply", "-p1", "../patch"];
     if case.n_context == 0 {
         git_args.insert(1, "--unidiff-zero");
+    } else if case.is_lax {
+        git_args.insert(1, "-C1");
     }
     let git = theirs(&there, &case.target, "git", &git_args);
     let gnu_args =

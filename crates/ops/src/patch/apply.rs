@@ -88,7 +88,9 @@ pub fn apply(file: &FilePatch<'_>, old: &[u8]) -> Result<Applied, Rejected> {
                 });
             }
         }
-        if failures.len() == MAX_FAILURES {
+        // What is too much work for one hunk leaves none for the others.
+        let is_spent = failures.last().is_some_and(|failure| failure.why == Why::Costly);
+        if is_spent || failures.len() == MAX_FAILURES {
             break;
         }
     }

@@ -312,7 +312,7 @@ fn by_lines(mut lines: Lines<'_>) -> Lines<'_> {
 }
 
 /// Returns whether a mail ends here: two dashes, and then the version of the program.
-fn is_signature(mut lines: Lines<'_>) -> bool {
+pub(super) fn is_signature(mut lines: Lines<'_>) -> bool {
     lines.next().is_some_and(|raw| raw.trim_ascii_end() == b"--")
         && lines.next().is_some_and(|raw| raw.first().is_some_and(u8::is_ascii_digit))
 }

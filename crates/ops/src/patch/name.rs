@@ -133,8 +133,11 @@ pub(super) fn n_prefixes(old: Option<&str>, new: Option<&str>, is_git: bool) -> 
     u32::from(has)
 }
 
+/// A name without its quotes, and what follows it.
+type Quoted<'t> = (Vec<u8>, &'t [u8]);
+
 /// Reads a name in quotes, as C would, and what follows it. Nothing where there is no quote.
-fn quoted(text: &[u8]) -> Result<Option<(Vec<u8>, &[u8])>, &'static str> {
+fn quoted(text: &[u8]) -> Result<Option<Quoted<'_>>, &'static str> {
     let Some(mut rest) = text.strip_prefix(b"\"") else { return Ok(None) };
     let mut name = Vec::new();
     loop {

@@ -21,7 +21,10 @@ use super::text::{Index, Text, without_blanks};
 const MAX_FUZZ: usize = 2;
 
 /// How many lines may be compared in search of the hunks of one file.
-const MAX_WORK: usize = 1 << 25;
+const MAX_WORK: usize = 1 << 24;
+
+/// How many compared lines it counts for to look at a place.
+const COST_OF_PLACE: usize = 16;
 
 /// The most places that are named where there are too many.
 const MAX_NAMED: usize = 10;
@@ -384,9 +387,9 @@ impl<'t> Finder<'t> {
             }
             let Some(index) = self.index() else { return Err(Why::Costly) };
             let places = index.places(context).unwrap_or_default();
-            let places = places.iter().map(|entry| Index::number(*entry));
-            let places: Vec<usize> =
-                places.skip_while(|line| *line < at).take(MAX_ANCHORS).collect();
+            let n_passed = places.partition_point(|entry| Index::number(*entry) < at);
+            let places = places.iter().skip(n_passed).take(MAX_ANCHORS);
+            let places: Vec<usize> = places.map(|entry| Index::number(*entry)).collect();
             let is_context = |line: &&usize| {
                 let there = self.text.line_at(self.text.start(**line));
                 there.trim_ascii() == context.trim_ascii()
@@ -423,11 +426,8 @@ impl<'t> Finder<'t> {
                 return Why::Before(line as u64 + 1);
             }
         }
-        match (guess, self.work_left) {
-            (_, 0) => Why::Costly,
-            (Some(guess), _) if self.text.n_lines() < guess => {
-                Why::PastEnd(self.text.n_lines() as u64)
-            }
+        match guess {
+            Some(guess) if self.text.n_lines() < guess => Why::PastEnd(self.text.n_lines() as u64),
             _ => Why::NotFound,
         }
     }
@@ -462,50 +462,58 @@ impl<'t> Finder<'t> {
         let mut work_left = self.work_left;
         let spot = self.choose(core, &places, pick, &mut work_left);
         self.work_left = work_left;
-        if work_left == 0 { Spot::Costly } else { spot }
+        spot.unwrap_or(Spot::Costly)
     }
 
+    /// Returns which of some places is meant, or nothing where that is too much work.
     fn choose(
         &self,
         core: Core<'_, '_>,
         places: &Places<'_>,
         pick: Pick,
         work_left: &mut usize,
-    ) -> Spot {
+    ) -> Option<Spot> {
         let mut fits = |place: usize| self.fits(core, place, work_left);
         if let Pick::Nearest(guess) = pick {
             return nearest(places, guess, fits);
         }
         let wanted = if matches!(pick, Pick::First) { 1 } else { MAX_NAMED };
-        let all = (0..places.n_places).map_while(|nth| places.get(nth));
-        let found: Vec<usize> = all.filter(|place| fits(*place)).take(wanted).collect();
-        match found.as_slice() {
+        let mut found = Vec::new();
+        for place in (0..places.n_places).map_while(|nth| places.get(nth)) {
+            if fits(place)? {
+                found.push(place);
+            }
+            if found.len() == wanted {
+                break;
+            }
+        }
+        Some(match found.as_slice() {
             [] => Spot::Nowhere,
             [place] => Spot::At(*place),
             _ => Spot::Many(found),
-        }
+        })
     }
 
     /// Returns whether lines are at a place.
     fn is_at(&self, core: Core<'_, '_>, place: usize) -> bool {
         let mut work_left = usize::MAX;
-        self.fits(core, place, &mut work_left)
+        self.fits(core, place, &mut work_left).unwrap_or_default()
     }
 
-    /// Returns whether lines are at a place. Where no work is left nothing fits.
-    fn fits(&self, core: Core<'_, '_>, place: usize, work_left: &mut usize) -> bool {
+    /// Returns whether lines are at a place, or nothing where no work is left.
+    fn fits(&self, core: Core<'_, '_>, place: usize, work_left: &mut usize) -> Option<bool> {
+        *work_left = work_left.checked_sub(COST_OF_PLACE)?;
         let mut at = self.text.start(place.saturating_add(core.front));
-        *work_left = work_left.saturating_sub(8);
         for line in core.lines {
             let raw = self.text.line_at(at);
             at += raw.len();
-            *work_left = work_left.saturating_sub(1 + raw.len() / 64);
+            *work_left = work_left.checked_sub(1 + raw.len() / 64)?;
             let is_last = at == self.text.bytes.len();
-            if *work_left == 0 || raw.is_empty() || !same(line, raw, core.how, is_last) {
-                return false;
+            if raw.is_empty() || !same(line, raw, core.how, is_last) {
+                return Some(false);
             }
         }
-        true
+        Some(true)
     }
 }
 
@@ -547,8 +555,13 @@ fn candidates<'i>(index: &'i Index, core: Core<'_, '_>, min: usize, max: usize) 
     Places { entries: Some(entries), shift, n_places: entries.len() }
 }
 
-/// Returns the place nearest to a line; two that are equally near are too many.
-fn nearest(places: &Places<'_>, guess: usize, mut fits: impl FnMut(usize) -> bool) -> Spot {
+/// Returns the place nearest to a line, or nothing where that is too much work. Two that are equally
+/// near are too many.
+fn nearest(
+    places: &Places<'_>,
+    guess: usize,
+    mut fits: impl FnMut(usize) -> Option<bool>,
+) -> Option<Spot> {
     let mut after = places.n_before(guess);
     let mut before = after;
     loop {
@@ -558,14 +571,16 @@ fn nearest(places: &Places<'_>, guess: usize, mut fits: impl FnMut(usize) -> boo
         let ahead_distance = ahead.map_or(usize::MAX, |place| place.saturating_sub(guess));
         let back = back.filter(|_| back_distance <= ahead_distance);
         let ahead = ahead.filter(|_| ahead_distance <= back_distance);
-        if back.is_none() && ahead.is_none() {
-            return Spot::Nowhere;
-        }
         before -= usize::from(back.is_some());
         after += usize::from(ahead.is_some());
-        match (back.filter(|place| fits(*place)), ahead.filter(|place| fits(*place))) {
-            (Some(back), Some(ahead)) => return Spot::Many(vec![back, ahead]),
-            (Some(place), None) | (None, Some(place)) => return Spot::At(place),
+        if back.is_none() && ahead.is_none() {
+            return Some(Spot::Nowhere);
+        }
+        let back_fits = back.map_or(Some(false), &mut fits)?;
+        let ahead_fits = ahead.map_or(Some(false), &mut fits)?;
+        match (back.filter(|_| back_fits), ahead.filter(|_| ahead_fits)) {
+            (Some(back), Some(ahead)) => return Some(Spot::Many(vec![back, ahead])),
+            (Some(place), None) | (None, Some(place)) => return Some(Spot::At(place)),
             (None, None) => {}
         }
     }

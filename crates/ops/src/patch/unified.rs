@@ -39,7 +39,7 @@ pub(super) fn read(
             continue;
         };
         if let Some(mut next) = next {
-            if lines.peek().is_some_and(is_bare_hunk) {
+            if lines.peek().is_some_and(is_bare_hunk) && !hunk::is_signature(lines) {
                 next.hunks.push(hunk::read_bare(&mut lines)?);
             }
             if let Some(file) = open.replace(next) {
@@ -104,6 +104,6 @@ fn command(text: &[u8]) -> Option<u8> {
     let is_range = |byte: &u8| byte.is_ascii_digit() || *byte == b',';
     let n_first = text.iter().take_while(|byte| is_range(byte)).count();
     let (letter, rest) = text.get(n_first..)?.split_first()?;
-    let fits = 0 < n_first && b"acd".contains(letter) && rest.iter().all(|byte| is_range(byte));
+    let fits = 0 < n_first && b"acd".contains(letter) && rest.iter().all(is_range);
     fits.then_some(*letter)
 }
