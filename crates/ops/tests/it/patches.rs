@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use sinew_ops::patch::{self, Deed, FilePatch, Mode, Rejected, Why};
 
 /// How many random trees are compared.
-const N_CASES: u64 = 800;
+const N_CASES: u64 = 600;
 
 /// Contents by name, with whether they can be executed.
 type Tree = BTreeMap<String, (Vec<u8>, bool)>;

@@ -1,11 +1,6 @@
 //! The deeds against the programs that do the same.
 
 #![expect(clippy::disallowed_methods, reason = "tests lay out real trees and start programs")]
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails loudly"
-)]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails loudly")]
 
 mod patches;
