@@ -21,6 +21,7 @@ mod name;
 mod place;
 mod refusal;
 mod section;
+mod seek;
 mod text;
 mod unified;
 
