@@ -120,7 +120,7 @@ impl<'a> State<'a> {
         for place in &found {
             let range = *place..place + old.len();
             let next = self.changes.partition_point(|change| change.range.end <= *place);
-            let new = edit.needle.new.as_bytes();
+            let new = edit.needle.new.as_bytes().into();
             self.changes.insert(next, Change { range, new });
         }
         Some(found.len() as u64)
@@ -157,7 +157,7 @@ impl<'a> State<'a> {
         while let Some(here) = change(place) {
             let before = place.checked_sub(1).and_then(change);
             let gap = before.map_or(0, |before| before.range.end)..here.range.start;
-            for piece in [self.base.get(gap), before.map(|before| before.new)] {
+            for piece in [self.base.get(gap), before.map(|before| &*before.new)] {
                 let piece = piece.unwrap_or_default();
                 let piece = piece.get(piece.len().saturating_sub(missing)..).unwrap_or_default();
                 missing -= piece.len();
@@ -169,13 +169,13 @@ impl<'a> State<'a> {
             }
         }
         let mut text: Vec<u8> = left.into_iter().rev().flatten().copied().collect();
-        text.extend_from_slice(change(at).map_or(&[], |change| change.new));
+        text.extend_from_slice(change(at).map_or(&[], |change| &*change.new));
         let mut missing = reach;
         let mut place = at;
         while let Some(here) = change(place) {
             let after = change(place + 1);
             let gap = here.range.end..after.map_or(self.base.len(), |after| after.range.start);
-            for piece in [self.base.get(gap), after.map(|after| after.new)] {
+            for piece in [self.base.get(gap), after.map(|after| &*after.new)] {
                 let piece = piece.unwrap_or_default();
                 let piece = piece.get(..missing).unwrap_or(piece);
                 missing -= piece.len();

@@ -87,7 +87,7 @@ pub(crate) fn of_contents(old: &[u8], new: &[u8], limits: DiffLimits) -> String 
     let suffix = old_rest.iter().rev().zip(new_rest.iter().rev()).take_while(|(a, b)| a == b);
     let suffix = suffix.count();
     let new = new_rest.get(..new_rest.len() - suffix).unwrap_or_default();
-    of_changes(old, &[Change { range: prefix..old.len() - suffix, new }], limits)
+    of_changes(old, &[Change { range: prefix..old.len() - suffix, new: new.into() }], limits)
 }
 
 /// Returns a diff with the two lines that name the file before and after.
@@ -148,7 +148,7 @@ impl Hunks {
             .iter()
             .map(|change| Change {
                 range: change.range.start - start..change.range.end - start,
-                new: change.new,
+                new: change.new.as_ref().into(),
             })
             .collect();
         let new_text = replace::pieces(old_text, &moved).concat();

@@ -43,6 +43,12 @@ pub struct Args {
     /// Whether every place is replaced.
     #[serde(default)]
     pub replace_all: bool,
+    /// Whether one place that differs in blanks, indentation or quotes is found too.
+    #[serde(default)]
+    pub loose: bool,
+    /// Whether errors may speak of `loose`: a caller who has no such argument cannot send it.
+    #[serde(default)]
+    pub offers_loose: bool,
     /// Whether the change is only shown.
     #[serde(default)]
     pub dry_run: bool,
@@ -79,9 +85,15 @@ pub const NATIVE: Row<Edit> = Row {
         Param::required("old_string", "old_string", ParamKind::String, "Text without line numbers"),
         Param::required("new_string", "new_string", ParamKind::String, ""),
         Param::optional("replace_all", "replace_all", ParamKind::Boolean, "Replace every place"),
+        Param::optional(
+            "loose",
+            "loose",
+            ParamKind::Boolean,
+            "Forgive other blanks, indents, quotes",
+        ),
         Param::optional("dry_run", "dry_run", ParamKind::Boolean, "Only show the diff"),
     ],
-    presets: &[("follow_links", Preset::Bool(true))],
+    presets: &[("follow_links", Preset::Bool(true)), ("offers_loose", Preset::Bool(true))],
     absolute_paths: false,
     bound: Bound::DEFAULT,
     core: true,
@@ -113,7 +125,7 @@ impl Operation for Edit {
 
     fn preview(args: &Args, cx: &Context) -> Preview {
         let Ok(target) = cx.target(0) else { return Preview::Nothing };
-        let needle = Needle::new(&args.old_string, &args.new_string);
+        let needle = Needle::new(&args.old_string, &args.new_string, args.loose);
         let diff = source::load(cx, target).and_then(|loaded| {
             let plan = plan(args, cx, target, &needle, &loaded.bytes)?;
             Ok(diff::of_changes(&loaded.bytes, &plan.changes, preview_limits(cx)))
@@ -124,7 +136,7 @@ impl Operation for Edit {
     async fn run(args: &Args, cx: &Context) -> Result<Out, ToolError> {
         let target = cx.target(0)?;
         let loaded = source::load(cx, target)?;
-        let needle = Needle::new(&args.old_string, &args.new_string);
+        let needle = Needle::new(&args.old_string, &args.new_string, args.loose);
         let plan = plan(args, cx, target, &needle, &loaded.bytes)?;
         let limits = if args.dry_run { preview_limits(cx) } else { DiffLimits::reply() };
         let diff = diff::of_changes(&loaded.bytes, &plan.changes, limits);
@@ -156,9 +168,10 @@ fn plan<'a>(
     text: &[u8],
 ) -> Result<Plan<'a>, ToolError> {
     let shown = cx.shown(&target.path);
-    let found = needle
-        .find(text, args.replace_all)
-        .map_err(|miss| missed(&miss, needle, text, &shown, &Place::Only))?;
+    let found = needle.find(text, args.replace_all).map_err(|miss| {
+        let offers_loose = args.offers_loose && !args.replace_all;
+        missed(&miss, needle, text, &shown, &Place::Only, offers_loose)
+    })?;
     let (stage, replacements) = (found.stage, found.ranges.len() as u64);
     let ranges = found.ranges.into_iter();
     let changes = ranges.flat_map(|range| needle.changes(text, range, stage)).collect();
@@ -173,13 +186,15 @@ pub(crate) enum Place {
     At(usize),
 }
 
-/// Returns the error of a text that cannot be replaced.
+/// Returns the error of a text that cannot be replaced. `offers_loose` says whether the caller can ask
+/// for other forms of it.
 pub(crate) fn missed(
     miss: &Miss,
     needle: &Needle<'_>,
     text: &[u8],
     shown: &str,
     place: &Place,
+    offers_loose: bool,
 ) -> ToolError {
     let (prefix, old) = match place {
         Place::Only => (String::new(), String::from("old_string")),
@@ -210,6 +225,9 @@ pub(crate) fn missed(
             let new = needle.new.trim();
             if 8 <= new.len() && memchr::memmem::find(text, new.as_bytes()).is_some() {
                 hints.insert(0, String::from("new_string is already in the file"));
+            }
+            if let Some(hint) = needle.hint_loose(text).filter(|_| offers_loose) {
+                hints.insert(0, hint);
             }
             if hints.is_empty() {
                 hints.push(String::from("no line like it was found; read the file again"));
@@ -299,7 +317,7 @@ pub(crate) async fn write(
 pub(crate) fn mixes_endings(text: &[u8], changes: &[Change<'_>]) -> bool {
     changes.first().is_some_and(|change| {
         let after = text.get(change.range.start..).unwrap_or_default();
-        replace::first_ending(change.new) == Some(b"\n")
+        replace::first_ending(&change.new) == Some(b"\n")
             && replace::first_ending(after) == Some(b"\r\n")
     })
 }

@@ -21,6 +21,7 @@ mod best;
 mod diff;
 mod kept;
 mod lines;
+mod loose;
 mod marks;
 mod names;
 mod nearest;

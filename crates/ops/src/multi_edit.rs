@@ -10,7 +10,7 @@ use sinew_tool::{
     ParamKind, Preset, Preview, Reply, Row, Shaping, Targets, ToolError,
 };
 
-use crate::batch::{self, Edited};
+use crate::batch::{self, Edited, Failed};
 use crate::diff::{self, DiffLimits};
 use crate::edit::{self, Place};
 use crate::replace::{self, Needle, Stage};
@@ -30,6 +30,12 @@ pub struct Args {
     pub path: String,
     /// The edits, in order.
     pub edits: Vec<Replacement>,
+    /// Whether one place that differs in blanks, indentation or quotes is found too.
+    #[serde(default)]
+    pub loose: bool,
+    /// Whether errors may speak of `loose`: a caller who has no such argument cannot send it.
+    #[serde(default)]
+    pub offers_loose: bool,
     /// Whether the change is only shown.
     #[serde(default)]
     pub dry_run: bool,
@@ -73,6 +79,11 @@ impl Out {
     pub fn matched_other_endings(&self) -> bool {
         self.applied.iter().any(|applied| applied.stage == Stage::LineEndings)
     }
+
+    /// Returns how the text was found that was hardest to find.
+    pub fn stage(&self) -> Stage {
+        self.applied.iter().map(|applied| applied.stage).max().unwrap_or(Stage::Exact)
+    }
 }
 
 const EDITS: &[Param] = &[
@@ -89,9 +100,10 @@ pub const NATIVE: Row<MultiEdit> = Row {
     params: &[
         Param::required("file_path", "path", ParamKind::String, "").also(&["path"]),
         Param::required("edits", "edits", ParamKind::Objects(EDITS), ""),
+        Param::optional("loose", "loose", ParamKind::Boolean, ""),
         Param::optional("dry_run", "dry_run", ParamKind::Boolean, ""),
     ],
-    presets: &[("follow_links", Preset::Bool(true))],
+    presets: &[("follow_links", Preset::Bool(true)), ("offers_loose", Preset::Bool(true))],
     absolute_paths: false,
     bound: Bound::DEFAULT,
     core: false,
@@ -130,7 +142,7 @@ impl Operation for MultiEdit {
         let Ok(target) = cx.target(0) else { return Preview::Nothing };
         let edits = edits(args);
         let diff = source::load(cx, target).and_then(|loaded| {
-            let edited = apply(cx, target, &loaded.bytes, &edits)?;
+            let edited = apply(args, cx, target, &loaded.bytes, &edits)?;
             Ok(diff(&loaded.bytes, &edited, edit::preview_limits(cx)))
         });
         edit::preview(cx, target, diff)
@@ -140,7 +152,7 @@ impl Operation for MultiEdit {
         let target = cx.target(0)?;
         let edits = edits(args);
         let loaded = source::load(cx, target)?;
-        let edited = apply(cx, target, &loaded.bytes, &edits)?;
+        let edited = apply(args, cx, target, &loaded.bytes, &edits)?;
         let limits = if args.dry_run { edit::preview_limits(cx) } else { DiffLimits::reply() };
         let diff = diff(&loaded.bytes, &edited, limits);
         let mixes_endings = edit::mixes_endings(&edited.base, &edited.changes);
@@ -159,13 +171,14 @@ impl Operation for MultiEdit {
 
 fn edits(args: &Args) -> Vec<batch::Edit<'_>> {
     let needles = args.edits.iter().map(|edit| batch::Edit {
-        needle: Needle::new(&edit.old_string, &edit.new_string),
+        needle: Needle::new(&edit.old_string, &edit.new_string, args.loose),
         all: edit.replace_all,
     });
     needles.collect()
 }
 
 fn apply<'a>(
+    args: &Args,
     cx: &Context,
     target: &FileTarget,
     old: &'a [u8],
@@ -176,7 +189,9 @@ fn apply<'a>(
         match edits.get(failed.at) {
             Some(edit) => {
                 let place = Place::At(failed.at);
-                edit::missed(&failed.miss, &edit.needle, &failed.text, &shown, &place)
+                let offers_loose = args.offers_loose && !edit.all;
+                let Failed { miss, text, .. } = &failed;
+                edit::missed(miss, &edit.needle, text, &shown, &place, offers_loose)
             }
             None => ToolError::new(sinew_tool::Kind::ExecutionFailed, "an edit was lost"),
         }
@@ -196,14 +211,13 @@ fn diff(old: &[u8], edited: &Edited<'_>, limits: DiffLimits) -> String {
 
 fn shape(_args: &Args, out: Out, shaping: &Shaping<'_>) -> Reply {
     let n: u64 = out.applied.iter().map(|applied| applied.replacements).sum();
-    let stage = if out.matched_other_endings() { Stage::LineEndings } else { Stage::Exact };
     let head = format!(
         "{} {}: {} edits, {n} replacement{} ({})",
         if out.dry_run { "would edit" } else { "edited" },
         shaping.shown(&out.path),
         out.applied.len(),
         if n == 1 { "" } else { "s" },
-        stage.as_str()
+        out.stage().as_str()
     );
     Reply::text(edit::text(&head, &out.diff, out.mixes_endings))
 }

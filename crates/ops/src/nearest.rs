@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use memchr::{memchr, memmem, memrchr};
 
 use crate::lines::n_line_ends;
+use crate::loose;
 
 /// The most regions that are shown.
 const MAX_REGIONS: usize = 3;
@@ -33,6 +34,9 @@ const MAX_FOLDED: usize = 2 << 20;
 /// The most bytes of a line that are compared, and of a region that are shown.
 const MAX_LINE: usize = 300;
 const MAX_SHOWN: usize = 4_000;
+
+/// The most lines that a region gets so that its text is there once, and one.
+const MAX_GROWN: usize = 6;
 
 /// How alike a region must be to be shown, from 0 to 1.
 const ALIKE: f32 = 0.55;
@@ -113,7 +117,34 @@ pub(crate) fn regions(text: &[u8], wanted: &str) -> Vec<Region> {
             taken.push((start, end));
         }
     }
-    taken.into_iter().map(|(start, end)| region(text, start, end, wanted)).collect()
+    let regions = taken.into_iter().map(|(start, end)| {
+        let (start, end) = grown(text, start, end);
+        region(text, start, end, wanted)
+    });
+    regions.collect()
+}
+
+/// Returns a region with as many lines more as make it the only one of its text, where a few do.
+fn grown(text: &[u8], start: usize, end: usize) -> (usize, usize) {
+    let is_alone = |start: usize, end: usize| {
+        let shown = text.get(start..end).unwrap_or_default();
+        let shown = shown.strip_suffix(b"\n").unwrap_or(shown);
+        MAX_SHOWN < shown.len() || memmem::find_iter(text, shown).nth(1).is_none()
+    };
+    let (mut first, mut last) = (start, end);
+    for _ in 0..MAX_GROWN {
+        if is_alone(first, last) {
+            return (first, last);
+        }
+        match lines_back(text, first, 1) {
+            Some(above) => first = above,
+            None => {
+                let tail = text.get(last..).unwrap_or_default();
+                last += memchr(b'\n', tail).map_or(tail.len(), |at| at + 1);
+            }
+        }
+    }
+    (start, end)
 }
 
 /// Returns the starts of lines at which the text may have been meant to begin, the likeliest first.
@@ -181,7 +212,7 @@ fn words<'a>(wanted: &[&'a str]) -> Vec<(&'a str, usize)> {
 }
 
 /// Returns where the line begins that is some lines before the line of a place.
-fn lines_back(text: &[u8], place: usize, n: usize) -> Option<usize> {
+pub(crate) fn lines_back(text: &[u8], place: usize, n: usize) -> Option<usize> {
     let mut start = line_start(text, place);
     for _ in 0..n {
         start = line_start(text, start.checked_sub(1)?);
@@ -285,13 +316,10 @@ fn difference(a: &str, b: &str) -> Difference {
     }
 }
 
-/// Returns the plain form of typographic quotes, dashes and blanks.
+/// Returns the plain form of a character, and a blank for what cannot be seen.
 fn plain(c: char) -> char {
     match c {
-        '\u{2018}' | '\u{2019}' | '\u{201A}' | '\u{2032}' => '\'',
-        '\u{201C}' | '\u{201D}' | '\u{201E}' | '\u{2033}' => '"',
-        '\u{2010}'..='\u{2015}' | '\u{2212}' => '-',
         '\u{FEFF}' | '\u{200B}' => ' ',
-        other => other,
+        other => loose::plain(other),
     }
 }

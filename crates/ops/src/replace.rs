@@ -4,8 +4,9 @@
 //! lines without CR, so the same text in a file with CRLF must be found, and the replacement must
 //! not bring foreign endings into it. In files with mixed endings each match is compared ending by
 //! ending; the lines that the text and its replacement share keep the endings they have, and the others
-//! take the ending of the line they replace or follow. Nothing else is tolerated: what differs in blanks
-//! or quotes is not found, and [nearest](crate::nearest) says so.
+//! take the ending of the line they replace or follow. What differs in blanks or quotes is found by the
+//! later [stages](crate::loose), and only for callers who allow them; to the others
+//! [nearest](crate::nearest) says so.
 //!
 //! The replacement is literal text: `$&` and `\1` mean themselves.
 
@@ -15,15 +16,22 @@ use std::ops::Range;
 use memchr::{memchr_iter, memmem};
 use similar::{Algorithm, DiffTag, capture_diff_slices};
 
-use crate::lines::Ending;
+use crate::lines::{Ending, n_line_ends};
+use crate::loose;
 
-/// How a text was found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How a text was found, in the order in which that is tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
     /// Byte by byte.
     Exact,
     /// With other line endings.
     LineEndings,
+    /// With other blanks at the ends of lines.
+    TrailingBlanks,
+    /// With other indentation.
+    Indentation,
+    /// With other forms of quotes, dashes and blanks.
+    Punctuation,
 }
 
 impl Stage {
@@ -32,6 +40,9 @@ impl Stage {
         match self {
             Self::Exact => "exact",
             Self::LineEndings => "line endings differ",
+            Self::TrailingBlanks => "blanks at line ends differ",
+            Self::Indentation => "indentation differs",
+            Self::Punctuation => "quotes, dashes or blanks differ",
         }
     }
 }
@@ -56,11 +67,16 @@ pub(crate) enum Miss {
 /// How many places of a text that is there too often are named.
 const MAX_NAMED: usize = 10;
 
+/// The largest content in which another form is looked for only to say so.
+const MAX_HINTED: usize = 64 << 20;
+
 /// A text to find and what replaces it.
 #[derive(Debug)]
 pub(crate) struct Needle<'a> {
     pub(crate) old: &'a str,
     pub(crate) new: &'a str,
+    /// Whether it may be there in another form.
+    loose: bool,
     /// The replacement with each of its line endings as LF, and as CRLF.
     new_lf: Cow<'a, str>,
     new_crlf: Cow<'a, str>,
@@ -72,30 +88,43 @@ pub struct Change<'a> {
     /// The bytes of the old content that go.
     pub range: Range<usize>,
     /// What stands in their place.
-    pub new: &'a [u8],
+    pub new: Cow<'a, [u8]>,
 }
 
 impl<'a> Needle<'a> {
-    pub(crate) fn new(old: &'a str, new: &'a str) -> Self {
+    pub(crate) fn new(old: &'a str, new: &'a str, loose: bool) -> Self {
         let new_lf: Cow<'a, str> =
             if new.contains("\r\n") { new.replace("\r\n", "\n").into() } else { new.into() };
         let new_crlf = match new_lf.contains('\n') {
             true => new_lf.replace('\n', "\r\n").into(),
             false => new_lf.clone(),
         };
-        Self { old, new, new_lf, new_crlf }
+        Self { old, new, loose, new_lf, new_crlf }
     }
 
     /// Finds the text: once, or everywhere where `all` is asked for.
     pub(crate) fn find(&self, text: &[u8], all: bool) -> Result<Found, Miss> {
         let finder = memmem::Finder::new(self.old);
         let exact = finder.find_iter(text).map(|at| at..at + self.old.len());
-        match self.gather(Stage::Exact, exact, all) {
-            Err(Miss::Nowhere) if self.old.contains('\n') => {
-                self.gather(Stage::LineEndings, AnyEnding::new(text, self.old), all)
-            }
-            result => result,
+        let mut found = gather(Stage::Exact, exact, all);
+        if found == Err(Miss::Nowhere) && self.old.contains('\n') {
+            found = gather(Stage::LineEndings, AnyEnding::new(text, self.old), all);
         }
+        if found == Err(Miss::Nowhere) && self.loose && !all {
+            found = loose::find(text, self.old, self.new);
+        }
+        found
+    }
+
+    /// Returns what is worth saying where the text was not found as it is, but would be in another form.
+    pub(crate) fn hint_loose(&self, text: &[u8]) -> Option<String> {
+        if self.loose || MAX_HINTED < text.len() {
+            return None;
+        }
+        let found = loose::find(text, self.old, self.new).ok()?;
+        let start = found.ranges.first()?.start;
+        let line = n_line_ends(text.get(..start)?) + 1;
+        Some(format!("with `loose` it is found at line {line}: {}", found.stage.as_str()))
     }
 
     /// Returns the changes of one match, in order.
@@ -113,8 +142,11 @@ impl<'a> Needle<'a> {
             }
             (Stage::LineEndings, Some(b"\r\n")) => &self.new_crlf,
             (Stage::LineEndings, _) => &self.new_lf,
+            (Stage::TrailingBlanks | Stage::Indentation | Stage::Punctuation, _) => {
+                return loose::changes(text, range, stage, self.old, self.new).unwrap_or_default();
+            }
         };
-        vec![Change { range, new: new.as_bytes() }]
+        vec![Change { range, new: new.as_bytes().into() }]
     }
 
     /// Returns the changes of a match whose lines end differently: only of lines that differ.
@@ -142,54 +174,50 @@ impl<'a> Needle<'a> {
             let text = at(new, whole.len(), of_new.start)..at(new, whole.len(), of_new.end);
             changes.push(Change {
                 range: start + range.start..start + range.end,
-                new: whole.get(text).unwrap_or_default(),
+                new: whole.get(text).unwrap_or_default().into(),
             });
         }
         changes
     }
+}
 
-    fn gather(
-        &self,
-        stage: Stage,
-        mut matches: impl Iterator<Item = Range<usize>>,
-        all: bool,
-    ) -> Result<Found, Miss> {
-        if all {
-            let ranges: Vec<_> = matches.collect();
-            return if ranges.is_empty() {
-                Err(Miss::Nowhere)
-            } else {
-                Ok(Found { stage, ranges })
-            };
+/// Takes the only match, or all where that is asked for.
+pub(crate) fn gather(
+    stage: Stage,
+    mut matches: impl Iterator<Item = Range<usize>>,
+    all: bool,
+) -> Result<Found, Miss> {
+    if all {
+        let ranges: Vec<_> = matches.collect();
+        return if ranges.is_empty() { Err(Miss::Nowhere) } else { Ok(Found { stage, ranges }) };
+    }
+    let Some(first) = matches.next() else { return Err(Miss::Nowhere) };
+    let mut places = vec![first.start];
+    let mut count = 1;
+    for more in matches {
+        count += 1;
+        if places.len() < MAX_NAMED {
+            places.push(more.start);
         }
-        let Some(first) = matches.next() else { return Err(Miss::Nowhere) };
-        let mut places = vec![first.start];
-        let mut count = 1;
-        for more in matches {
-            count += 1;
-            if places.len() < MAX_NAMED {
-                places.push(more.start);
-            }
-        }
-        if count == 1 {
-            Ok(Found { stage, ranges: vec![first] })
-        } else {
-            Err(Miss::Often(count, places))
-        }
+    }
+    if count == 1 {
+        Ok(Found { stage, ranges: vec![first] })
+    } else {
+        Err(Miss::Often(count, places))
     }
 }
 
 /// One line of a text.
 #[derive(Debug, Clone, Copy)]
-struct Line<'t> {
-    start: usize,
-    text: &'t [u8],
-    ending: Ending,
+pub(crate) struct Line<'t> {
+    pub(crate) start: usize,
+    pub(crate) text: &'t [u8],
+    pub(crate) ending: Ending,
 }
 
 /// Returns the lines of a text; what follows its last line ending is a line too, also where it is
 /// empty.
-fn lines(text: &[u8]) -> Vec<Line<'_>> {
+pub(crate) fn lines(text: &[u8]) -> Vec<Line<'_>> {
     let mut lines = Vec::new();
     let mut start = 0;
     for at in memchr_iter(b'\n', text) {
@@ -205,7 +233,7 @@ fn lines(text: &[u8]) -> Vec<Line<'_>> {
 }
 
 /// Returns what lines have in common that are the same but for how they end.
-fn keys<'t>(lines: &[Line<'t>]) -> Vec<(&'t [u8], bool)> {
+pub(crate) fn keys<'t>(lines: &[Line<'t>]) -> Vec<(&'t [u8], bool)> {
     lines.iter().map(|line| (line.text, line.ending == Ending::None)).collect()
 }
 
@@ -296,12 +324,12 @@ impl Iterator for AnyEnding<'_, '_> {
 
 /// Returns a content with its changes as pieces, in order: slices of the old content and the new
 /// texts.
-pub(crate) fn pieces<'a>(old: &'a [u8], changes: &[Change<'a>]) -> Vec<&'a [u8]> {
+pub(crate) fn pieces<'a>(old: &'a [u8], changes: &'a [Change<'_>]) -> Vec<&'a [u8]> {
     let mut pieces = Vec::with_capacity(changes.len() * 2 + 1);
     let mut at = 0;
     for change in changes {
         pieces.push(old.get(at..change.range.start).unwrap_or_default());
-        pieces.push(change.new);
+        pieces.push(&change.new);
         at = change.range.end;
     }
     pieces.push(old.get(at..).unwrap_or_default());

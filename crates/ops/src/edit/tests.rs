@@ -202,16 +202,16 @@ fn what_is_not_found_is_answered_with_what_is_like_it() {
         "fn main() {\n    let total = 1;\n}",
         "x",
         Kind::NoMatch,
-        "old_string was not found in a\n\nlines 1-3 differ only in spaces, tabs or \
-         indentation; its text is:\nfn main() {\n\tlet total = 1;\n}",
+        "old_string was not found in a\n\nwith `loose` it is found at line 1: indentation \
+         differs\n\nlines 1-3 differ only in spaces, tabs or indentation; its text is:\nfn main() {\n\tlet total = 1;\n}",
     );
     check_error(
         "say(“hello world”)\n",
         "say(\"hello world\")",
         "x",
         Kind::NoMatch,
-        "old_string was not found in a\n\nline 1 differs only in quotes, dashes or blanks; its \
-         text is:\nsay(“hello world”)",
+        "old_string was not found in a\n\nwith `loose` it is found at line 1: quotes, dashes or \
+         blanks differ\n\nline 1 differs only in quotes, dashes or blanks; its text is:\nsay(“hello world”)",
     );
     check_error(
         "one\nlet Total_Count = 5;\r\nthree\n",
@@ -243,6 +243,59 @@ fn what_is_not_found_is_answered_with_what_is_like_it() {
         Kind::NoMatch,
         "old_string was not found in a\n\nnew_string is already in the file",
     );
+}
+
+/// A text that was named as the next one to send was there twice.
+#[test]
+fn what_is_like_it_is_ready_to_send() {
+    for (content, old, expected) in [
+        ("fn one() {\n    call(a);\n}\nfn two() {\n    call(a);\n}\n", "call(b);", None),
+        ("\u{201C}first\u{201D} line\nsecond\n", "\"first\" line\nsecond", Some("lines 1-2")),
+        ("fn f() {\n\tcall(a);\n}\n", "    call(a);\n    }", Some("lines 2-3")),
+    ] {
+        let regions = crate::nearest::regions(content.as_bytes(), old);
+        let first = regions.first().expect("a region");
+        let found = Needle::new(&first.text, "", false).find(content.as_bytes(), false);
+        assert!(found.is_ok(), "{}", first.text);
+        if let Some(expected) = expected {
+            assert!(first.words().starts_with(expected), "{}", first.words());
+        }
+    }
+}
+
+#[test]
+fn another_form_is_found_where_that_is_allowed() {
+    let content = "fn f() {\n\tone();\n}\n";
+    let edit = json!({"old_string": "    one();", "new_string": "    two();"});
+    let call_with = |tool: &std::sync::Arc<dyn sinew_tool::Tool>, mut args: Value, loose: bool| {
+        let world = MemoryWorld::new();
+        world.file("a", content);
+        args["file_path"] = json!("a");
+        args["loose"] = json!(loose);
+        let reply = call(&world, tool, args);
+        (world.content("a").expect("the file"), text(&reply).lines().next().map(str::to_owned))
+    };
+    let several = json!({"edits": [edit, {"old_string": "two", "new_string": "three"}]});
+    for (tool, args, expected, head) in [
+        (
+            NATIVE.tool(),
+            edit.clone(),
+            "fn f() {\n\ttwo();\n}\n",
+            "edited a: 1 replacement (indentation differs)",
+        ),
+        (
+            multi_edit::NATIVE.tool(),
+            several,
+            "fn f() {\n\tthree();\n}\n",
+            "edited a: 2 edits, 2 replacements (indentation differs)",
+        ),
+    ] {
+        let (after, said) = call_with(&tool, args.clone(), true);
+        assert_eq!(String::from_utf8_lossy(&after), expected);
+        assert_eq!(said.as_deref(), Some(head));
+        let (after, _) = call_with(&tool, args, false);
+        assert_eq!(String::from_utf8_lossy(&after), content);
+    }
 }
 
 #[test]

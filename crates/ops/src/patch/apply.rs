@@ -45,7 +45,7 @@ impl Applied {
     pub fn changes(&self) -> Vec<Change<'_>> {
         let change = |block: &Block| Change {
             range: block.old.clone(),
-            new: self.new.get(block.new.clone()).unwrap_or_default(),
+            new: self.new.get(block.new.clone()).unwrap_or_default().into(),
         };
         self.blocks.iter().map(change).collect()
     }
