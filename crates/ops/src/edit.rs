@@ -66,6 +66,8 @@ pub struct Out {
     pub replacements: u64,
     /// How the text was found.
     pub stage: Stage,
+    /// The encoding of the file, where it is not UTF-8.
+    pub encoding: Option<&'static str>,
     /// Whether nothing was written.
     pub dry_run: bool,
     /// Whether the replacement brought LF into a line of a file with CRLF.
@@ -127,8 +129,9 @@ impl Operation for Edit {
         let Ok(target) = cx.target(0) else { return Preview::Nothing };
         let needle = Needle::new(&args.old_string, &args.new_string, args.loose);
         let diff = source::load(cx, target).and_then(|loaded| {
-            let plan = plan(args, cx, target, &needle, &loaded.bytes)?;
-            Ok(diff::of_changes(&loaded.bytes, &plan.changes, preview_limits(cx)))
+            let plan = plan(args, cx, target, &needle, loaded.text())?;
+            loaded.encoded(cx, target, loaded.text(), &plan.changes)?;
+            Ok(diff::of_changes(loaded.text(), &plan.changes, preview_limits(cx)))
         });
         preview(cx, target, diff)
     }
@@ -137,15 +140,17 @@ impl Operation for Edit {
         let target = cx.target(0)?;
         let loaded = source::load(cx, target)?;
         let needle = Needle::new(&args.old_string, &args.new_string, args.loose);
-        let plan = plan(args, cx, target, &needle, &loaded.bytes)?;
+        let text = loaded.text();
+        let plan = plan(args, cx, target, &needle, text)?;
         let limits = if args.dry_run { preview_limits(cx) } else { DiffLimits::reply() };
-        let diff = diff::of_changes(&loaded.bytes, &plan.changes, limits);
-        let mixes_endings = mixes_endings(&loaded.bytes, &plan.changes);
-        let bytes = write(cx, target, &loaded, &loaded.bytes, &plan.changes, args.dry_run).await?;
+        let diff = diff::of_changes(text, &plan.changes, limits);
+        let mixes_endings = mixes_endings(text, &plan.changes);
+        let bytes = write(cx, target, &loaded, text, &plan.changes, args.dry_run).await?;
         Ok(Out {
             path: target.path.clone(),
             replacements: plan.replacements,
             stage: plan.stage,
+            encoding: loaded.encoding(),
             dry_run: args.dry_run,
             mixes_endings,
             bytes,
@@ -297,13 +302,19 @@ pub(crate) async fn write(
     changes: &[Change<'_>],
     dry_run: bool,
 ) -> Result<u64, ToolError> {
+    let expect = Expect::Same(loaded.identity, &loaded.bytes);
+    if let Some(content) = loaded.encoded(cx, target, base, changes)? {
+        if !dry_run {
+            cx.replace(target, &[&content], expect).await?;
+        }
+        return Ok(content.len() as u64);
+    }
     let removed: usize = changes.iter().map(|change| change.range.len()).sum();
     let added: usize = changes.iter().map(|change| change.new.len()).sum();
     let bytes = (base.len() - removed + added) as u64;
     if dry_run {
         return Ok(bytes);
     }
-    let expect = Expect::Same(loaded.identity, &loaded.bytes);
     let pieces = replace::pieces(base, changes);
     if changes.len() <= MAX_PIECES {
         cx.replace(target, &pieces, expect).await?;
@@ -331,17 +342,18 @@ fn shape(_args: &Args, out: Out, shaping: &Shaping<'_>) -> Reply {
         if n == 1 { "" } else { "s" },
         out.stage.as_str()
     );
-    Reply::text(text(&head, &out.diff, out.mixes_endings))
+    Reply::text(text(&head, &out.diff, out.encoding, out.mixes_endings))
 }
 
 /// Returns the text of a reply about an edit.
-pub(crate) fn text(head: &str, diff: &str, mixes_endings: bool) -> String {
+pub(crate) fn text(head: &str, diff: &str, encoding: Option<&str>, mixes_endings: bool) -> String {
     let note = if mixes_endings {
         "[new_string has LF line endings, the lines around it CRLF]\n"
     } else {
         ""
     };
-    format!("{head}\n{note}{diff}")
+    let encoding = encoding.map_or(String::new(), |name| format!("[the file is in {name}]\n"));
+    format!("{head}\n{encoding}{note}{diff}")
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ pub mod write;
 mod batch;
 mod best;
 mod diff;
+mod encoding;
 mod kept;
 mod lines;
 mod loose;

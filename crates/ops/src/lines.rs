@@ -159,6 +159,7 @@ pub(crate) struct Collector {
     full: bool,
     more: bool,
     nul: bool,
+    broken: bool,
 }
 
 impl Collector {
@@ -175,6 +176,7 @@ impl Collector {
             full: limits.max_lines == 0,
             more: false,
             nul: false,
+            broken: false,
         }
     }
 
@@ -224,6 +226,11 @@ impl Collector {
     /// Returns whether a NUL was seen in what is shown.
     pub(crate) fn nul(&self) -> bool {
         self.nul
+    }
+
+    /// Returns whether bytes were seen in what is shown that are not UTF-8.
+    pub(crate) fn broken(&self) -> bool {
+        self.broken
     }
 
     /// Returns the window. `ended` says whether the file ended before the window was full.
@@ -286,6 +293,7 @@ impl Collector {
             return;
         }
         self.nul |= memchr(0, line).is_some();
+        self.broken |= matches!(decoded, Cow::Owned(_));
         self.used += cost;
         self.text.push_str(shown);
         self.spans.push(Span { end: self.text.len(), cut_chars: cut + dropped, ending });

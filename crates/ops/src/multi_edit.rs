@@ -64,6 +64,8 @@ pub struct Out {
     pub path: PathBuf,
     /// What each edit did, in order.
     pub applied: Vec<Applied>,
+    /// The encoding of the file, where it is not UTF-8.
+    pub encoding: Option<&'static str>,
     /// Whether nothing was written.
     pub dry_run: bool,
     /// Whether a replacement brought LF into a line of a file with CRLF.
@@ -142,8 +144,9 @@ impl Operation for MultiEdit {
         let Ok(target) = cx.target(0) else { return Preview::Nothing };
         let edits = edits(args);
         let diff = source::load(cx, target).and_then(|loaded| {
-            let edited = apply(args, cx, target, &loaded.bytes, &edits)?;
-            Ok(diff(&loaded.bytes, &edited, edit::preview_limits(cx)))
+            let edited = apply(args, cx, target, loaded.text(), &edits)?;
+            loaded.encoded(cx, target, &edited.base, &edited.changes)?;
+            Ok(diff(loaded.text(), &edited, edit::preview_limits(cx)))
         });
         edit::preview(cx, target, diff)
     }
@@ -152,15 +155,16 @@ impl Operation for MultiEdit {
         let target = cx.target(0)?;
         let edits = edits(args);
         let loaded = source::load(cx, target)?;
-        let edited = apply(args, cx, target, &loaded.bytes, &edits)?;
+        let edited = apply(args, cx, target, loaded.text(), &edits)?;
         let limits = if args.dry_run { edit::preview_limits(cx) } else { DiffLimits::reply() };
-        let diff = diff(&loaded.bytes, &edited, limits);
+        let diff = diff(loaded.text(), &edited, limits);
         let mixes_endings = edit::mixes_endings(&edited.base, &edited.changes);
         let bytes =
             edit::write(cx, target, &loaded, &edited.base, &edited.changes, args.dry_run).await?;
         Ok(Out {
             path: target.path.clone(),
             applied: edited.applied,
+            encoding: loaded.encoding(),
             dry_run: args.dry_run,
             mixes_endings,
             bytes,
@@ -219,5 +223,5 @@ fn shape(_args: &Args, out: Out, shaping: &Shaping<'_>) -> Reply {
         if n == 1 { "" } else { "s" },
         out.stage().as_str()
     );
-    Reply::text(edit::text(&head, &out.diff, out.mixes_endings))
+    Reply::text(edit::text(&head, &out.diff, out.encoding, out.mixes_endings))
 }

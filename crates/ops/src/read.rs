@@ -14,6 +14,7 @@ use sinew_tool::{
     ToolError,
 };
 
+use crate::encoding::{self, Encoding};
 use crate::lines::{self, Collector, Text, WindowLimits};
 use crate::marks::{BLOCK, MarkStore, Marks};
 use crate::scan::Scan;
@@ -27,6 +28,9 @@ const SMALL: u64 = 1 << 20;
 
 /// How much is read at once on the way to a line far in.
 const STRIDE: usize = 1 << 20;
+
+/// The largest file that is decoded from UTF-16 or UTF-32.
+const MAX_DECODED: u64 = 8 << 20;
 
 /// The largest file that is answered in base64: with its text around it, it fits into a reply.
 const MAX_BASE64: u64 = 700 << 10;
@@ -72,7 +76,7 @@ pub enum Out {
     Binary {
         /// The size of the file.
         bytes: u64,
-        /// The encoding, where the content is text that cannot be decoded yet.
+        /// The encoding that the mark announces, where the content cannot be decoded.
         encoding: Option<&'static str>,
         /// The content, where settings ask for it and it is not too large.
         base64: Option<String>,
@@ -176,9 +180,48 @@ fn read(args: &Args, cx: &Context, target: &FileTarget, opened: &Opened) -> Resu
     let encoding = match source::sniff(head) {
         Content::Text => return window(args, cx, opened, &mut scan),
         Content::Binary => None,
-        Content::Encoded(name) => Some(name),
+        Content::Encoded(encoding) => Some(encoding),
     };
-    binary(cx, &mut scan, size, encoding)
+    let found = scan.all(MAX_DECODED)?.and_then(|bytes| match encoding {
+        Some(encoding) => encoding.decode(bytes),
+        None => encoding::unmarked(bytes).map(|(_, text)| text),
+    });
+    match found {
+        Some(text) => decoded(args, cx, &mut scan, &text, size),
+        None => binary(cx, &mut scan, size, encoding.map(Encoding::name)),
+    }
+}
+
+/// Returns the window of a text that was decoded whole.
+fn decoded(
+    args: &Args,
+    cx: &Context,
+    scan: &mut Scan<'_>,
+    text: &str,
+    size: u64,
+) -> Result<Out, ToolError> {
+    let mut collector = collector(args, cx);
+    let text = text.as_bytes();
+    let text = text.strip_prefix(source::BOM).unwrap_or(text);
+    let total = n_lines(lines::n_line_ends(text), text.last().copied());
+    let start = lines::line_start(text, args.offset.max(1)).unwrap_or(text.len());
+    collector.feed(text.get(start..).unwrap_or_default());
+    collector.finish();
+    if collector.nul() {
+        return binary(cx, scan, size, None);
+    }
+    Ok(Out::Text(collector.into_text(Some(total), true, size)))
+}
+
+fn collector(args: &Args, cx: &Context) -> Collector {
+    Collector::new(
+        args.offset.max(1),
+        WindowLimits {
+            max_lines: args.limit.max(1),
+            max_bytes: cx.settings.read_reply_bytes,
+            max_chars: args.max_line_chars.and_then(|max| usize::try_from(max).ok()),
+        },
+    )
 }
 
 fn binary(
@@ -216,15 +259,7 @@ fn window(
     let size = opened.meta.size();
     let max_bytes = cx.settings.max_read_bytes;
     let counted = max_bytes.is_some() || size <= SMALL;
-    let mut collector = Collector::new(
-        args.offset.max(1),
-        WindowLimits {
-            max_lines: args.limit.max(1),
-            max_bytes: cx.settings.read_reply_bytes,
-            max_chars: args.max_line_chars.and_then(|max| usize::try_from(max).ok()),
-        },
-    )
-    .with_room(size);
+    let mut collector = collector(args, cx).with_room(size);
     let (start, known) = find_start(args.offset, cx, opened, scan)?;
     let start = match start {
         Start::Here(start) => start,
@@ -257,6 +292,14 @@ fn window(
     }
     if collector.nul() {
         return binary(cx, scan, size, None);
+    }
+    // The encoding is one of the whole file, not of the lines that are shown.
+    let other = match collector.broken().then(|| scan.all(SMALL)).transpose()?.flatten() {
+        Some(bytes) if !encoding::is_broken_utf8(bytes) => encoding::legacy(bytes),
+        _ => None,
+    };
+    if let Some((_, text)) = other {
+        return decoded(args, cx, scan, &text, size);
     }
     let total = (counted && ended).then(|| n_lines(line_ends, last_byte)).or(known);
     Ok(Out::Text(collector.into_text(total, ended, size)))
@@ -343,7 +386,7 @@ fn shape(args: &Args, out: Out, shaping: &Shaping<'_>) -> Reply {
         }
         Out::Binary { bytes, encoding: Some(encoding), .. } => ToolError::new(
             Kind::Binary,
-            format!("{encoding} text of {bytes} bytes; not supported yet: {path}"),
+            format!("{bytes} bytes marked as {encoding} that cannot be shown as text: {path}"),
         ),
         Out::Binary { bytes, .. } => {
             ToolError::new(Kind::Binary, format!("binary content of {bytes} bytes: {path}"))

@@ -50,6 +50,16 @@ impl<'a> Scan<'a> {
         Ok(&self.buffer)
     }
 
+    /// Returns the whole file, where it has at most `max` bytes and no more than its size says.
+    pub(crate) fn all(&mut self, max: u64) -> Result<Option<&[u8]>, ToolError> {
+        let Some(size) = usize::try_from(self.size).ok().filter(|_| self.size <= max) else {
+            return Ok(None);
+        };
+        self.seek(0)?;
+        self.block(size + 1)?;
+        Ok(self.ended.then_some(self.buffer.as_slice()))
+    }
+
     /// Returns the block read last.
     pub(crate) fn last(&self) -> &[u8] {
         &self.buffer

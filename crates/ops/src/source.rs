@@ -6,6 +6,9 @@ use std::io::Read;
 use memchr::memchr;
 use sinew_tool::{Context, FileError, FileTarget, Identity, Kind, ToolError};
 
+use crate::encoding::{self, Encoding, MAX_DECODED};
+use crate::replace::{self, Change};
+
 /// How far into a file a NUL makes it binary.
 pub(crate) const SNIFFED: usize = 8 * 1024;
 
@@ -17,21 +20,15 @@ pub(crate) const BOM: &[u8] = b"\xEF\xBB\xBF";
 pub(crate) enum Content {
     /// Text in UTF-8, or in an encoding that shares its ASCII.
     Text,
-    /// Text in an encoding that is not supported, by its byte order mark.
-    Encoded(&'static str),
+    /// Text in another encoding, by its byte order mark.
+    Encoded(Encoding),
     /// Something else.
     Binary,
 }
 
 /// Looks at the first bytes of a file. Extensions say nothing.
 pub(crate) fn sniff(head: &[u8]) -> Content {
-    let marks: [(&[u8], &'static str); 4] = [
-        (b"\xFF\xFE\0\0", "UTF-32LE"),
-        (b"\0\0\xFE\xFF", "UTF-32BE"),
-        (b"\xFF\xFE", "UTF-16LE"),
-        (b"\xFE\xFF", "UTF-16BE"),
-    ];
-    if let Some((_, encoding)) = marks.iter().find(|(mark, _)| head.starts_with(mark)) {
+    if let Some(encoding) = Encoding::by_mark(head) {
         return Content::Encoded(encoding);
     }
     match memchr(0, head.get(..SNIFFED).unwrap_or(head)) {
@@ -53,10 +50,94 @@ pub(crate) struct Loaded {
     pub(crate) identity: Identity,
     /// Its content.
     pub(crate) bytes: Vec<u8>,
+    form: Form,
 }
 
-/// Reads a whole file that is to be changed byte by byte. Content that is not text in a form of
-/// ASCII is refused; single bytes that are not UTF-8 are not.
+/// What the bytes of a file are.
+#[derive(Debug)]
+enum Form {
+    /// UTF-8, but for single bytes perhaps: they are the text.
+    Plain,
+    /// The text in another encoding.
+    Encoded(Encoding, String),
+    /// Neither: their ASCII is text for certain, and nothing else.
+    Unknown,
+}
+
+impl Loaded {
+    /// Returns the text in UTF-8.
+    pub(crate) fn text(&self) -> &[u8] {
+        match &self.form {
+            Form::Plain | Form::Unknown => &self.bytes,
+            Form::Encoded(_, text) => text.as_bytes(),
+        }
+    }
+
+    /// Returns the name of the encoding where it is not UTF-8.
+    pub(crate) fn encoding(&self) -> Option<&'static str> {
+        match &self.form {
+            Form::Plain | Form::Unknown => None,
+            Form::Encoded(encoding, _) => Some(encoding.name()),
+        }
+    }
+
+    /// Returns the new content where it must be encoded, and nothing where the pieces of the old text
+    /// and the changes are the content. What cannot be written is refused.
+    pub(crate) fn encoded(
+        &self,
+        cx: &Context,
+        target: &FileTarget,
+        base: &[u8],
+        changes: &[Change<'_>],
+    ) -> Result<Option<Vec<u8>>, ToolError> {
+        let shown = || cx.shown(&target.path);
+        let (encoding, _) = match &self.form {
+            Form::Plain => return Ok(None),
+            Form::Unknown if changes.iter().all(|change| is_certain(base, change)) => {
+                return Ok(None);
+            }
+            Form::Unknown => {
+                return Err(ToolError::new(
+                    Kind::Binary,
+                    format!(
+                        "no encoding gives back the bytes of the file, so only whole ASCII text in \
+                         it can be replaced by ASCII: {}",
+                        shown()
+                    ),
+                ));
+            }
+            Form::Encoded(encoding, text) => (*encoding, text),
+        };
+        let text = replace::pieces(base, changes).concat();
+        let text = String::from_utf8_lossy(&text);
+        encoding.encode(&text).map(Some).map_err(|c| {
+            ToolError::new(
+                Kind::InvalidArgs,
+                format!(
+                    "new_string has a character that {} does not have, the encoding of {}: \
+                     U+{:04X} `{c}`",
+                    encoding.name(),
+                    shown(),
+                    u32::from(c)
+                ),
+            )
+            .hint("write it with the characters of that encoding, or have the file converted first")
+        })
+    }
+}
+
+/// Returns whether a change in an unknown encoding is of ASCII alone. What looks like ASCII after
+/// another byte may be the end of a character.
+fn is_certain(base: &[u8], change: &Change<'_>) -> bool {
+    let before = change.range.start.checked_sub(1).and_then(|at| base.get(at));
+    let old = base.get(change.range.clone()).unwrap_or_default();
+    let may_end = |byte: &u8| 0x30 <= *byte;
+    let is_cut = before.is_some_and(|byte| !byte.is_ascii()) && old.first().is_none_or(may_end);
+    !is_cut && old.is_ascii() && change.new.is_ascii()
+}
+
+/// Reads a whole file that is to be changed. Content that is not text is refused; single bytes that
+/// are not UTF-8 are not.
 pub(crate) fn load(cx: &Context, target: &FileTarget) -> Result<Loaded, ToolError> {
     let opened = cx.world.files.open(target.slot).map_err(|error| cx.about(target, error))?;
     let size = opened.meta.size();
@@ -77,17 +158,45 @@ pub(crate) fn load(cx: &Context, target: &FileTarget) -> Result<Loaded, ToolErro
             break;
         }
     }
-    let shown = cx.shown(&target.path);
-    match sniff(&bytes) {
-        Content::Text => Ok(Loaded { identity: opened.meta.identity, bytes }),
-        Content::Encoded(encoding) => Err(ToolError::new(
-            Kind::Binary,
-            format!("the encoding {encoding} cannot be edited yet: {shown}"),
+    let form = form(cx, target, &bytes)?;
+    Ok(Loaded { identity: opened.meta.identity, bytes, form })
+}
+
+/// Finds out what the bytes of a file are. Those of UTF-8 are looked through, and not copied.
+fn form(cx: &Context, target: &FileTarget, bytes: &[u8]) -> Result<Form, ToolError> {
+    let refused = |why: String| ToolError::new(Kind::Binary, why);
+    match sniff(bytes) {
+        Content::Text if std::str::from_utf8(bytes).is_ok() => Ok(Form::Plain),
+        Content::Text if encoding::is_broken_utf8(bytes) => Ok(Form::Plain),
+        Content::Text => Ok(match encoding::legacy(bytes) {
+            Some((encoding, text)) => Form::Encoded(encoding, text),
+            None => Form::Unknown,
+        }),
+        Content::Encoded(encoding) if MAX_DECODED < bytes.len() => Err(ToolError::new(
+            Kind::TooLarge,
+            format!(
+                "the file has {} bytes, and at most {MAX_DECODED} of {} can be edited: {}",
+                bytes.len(),
+                encoding.name(),
+                cx.shown(&target.path)
+            ),
         )),
-        Content::Binary => {
-            Err(ToolError::new(Kind::Binary, format!("binary content cannot be edited: {shown}"))
-                .hint("Write replaces the whole file; a program that knows the format can edit it"))
-        }
+        Content::Encoded(encoding) => match encoding.decode(bytes) {
+            Some(text) => Ok(Form::Encoded(encoding, text)),
+            None => Err(refused(format!(
+                "the mark says {}, but the bytes are no text in it and cannot be edited: {}",
+                encoding.name(),
+                cx.shown(&target.path)
+            ))),
+        },
+        Content::Binary => match encoding::unmarked(bytes) {
+            Some((encoding, text)) => Ok(Form::Encoded(encoding, text)),
+            None => Err(refused(format!(
+                "binary content cannot be edited: {}",
+                cx.shown(&target.path)
+            ))
+            .hint("Write replaces the whole file; a program that knows the format can edit it")),
+        },
     }
 }
 
@@ -100,6 +209,7 @@ fn too_large(cx: &Context, target: &FileTarget, size: u64) -> ToolError {
         ),
     )
 }
+
 /// Returns what a file is that is meant to be looked at, not read: by its first bytes, whatever its
 /// name.
 pub(crate) fn media(head: &[u8]) -> Option<&'static str> {

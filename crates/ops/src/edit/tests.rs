@@ -312,14 +312,72 @@ fn texts_that_cannot_work_are_refused() {
     }
 }
 
+fn utf16(text: &str) -> Vec<u8> {
+    text.encode_utf16().flat_map(u16::to_le_bytes).collect()
+}
+
+fn utf32(text: &str) -> Vec<u8> {
+    text.chars().flat_map(|c| u32::from(c).to_be_bytes()).collect()
+}
+
 #[test]
-fn other_encodings_and_binaries_are_refused() {
+fn other_encodings_are_edited_as_they_are() {
+    let wide = |text: fn(&str) -> Vec<u8>, before: &str, (old, new): (&str, &str), after: &str| {
+        check(text(before), old, new, text(after), ONE);
+    };
+    wide(
+        utf16,
+        "\u{feff}a\r\n\u{1f600}b\r\n",
+        ("b", "\u{e9}\u{1f601}"),
+        "\u{feff}a\r\n\u{1f600}\u{e9}\u{1f601}\r\n",
+    );
+    wide(utf32, "\u{feff}a\u{e9}\n", ("\u{e9}", "\u{1f600}"), "\u{feff}a\u{1f600}\n");
+    wide(utf16, "one line\r\ntwo\r\n", ("two", "2"), "one line\r\n2\r\n");
+    check(utf16("\u{feff}a\r\nb\r\n"), "a\nb", "c\nd", utf16("\u{feff}c\r\nd\r\n"), ENDINGS);
+    let latin = b"Un caf\xE9 cr\xE8me, s'il vous pla\xEEt.\n";
+    check(latin, "caf\u{e9} cr\u{e8}me", "th\u{e9}", b"Un th\xE9, s'il vous pla\xEEt.\n", ONE);
+    // The second byte of this character is an ASCII letter's.
+    let japanese = |text: &str| encoding_rs::SHIFT_JIS.encode(text).0.into_owned();
+    let before = "これは日本語の文章です。ア\nA\n";
+    check(japanese(before), "A", "表示", japanese("これは日本語の文章です。ア\n表示\n"), ONE);
+    let reply = {
+        let world = MemoryWorld::new();
+        world.file("a", utf16("\u{feff}a\n"));
+        edit(&world, "a", "b", false)
+    };
+    assert!(text(&reply).contains("\n[the file is in UTF-16LE]\n@@"), "{}", text(&reply));
+}
+
+#[test]
+fn what_an_encoding_does_not_have_is_refused() {
     check_error(
-        b"\xFF\xFEa\0b\0",
+        b"Un caf\xE9 cr\xE8me, s'il vous pla\xEEt.\n",
+        "Un",
+        "\u{3b1}\u{1f600}",
+        Kind::InvalidArgs,
+        "new_string has a character that windows-1252 does not have, the encoding of a: U+03B1 `α`\
+         \n\nwrite it with the characters of that encoding, or have the file converted first",
+    );
+    // The character before the blank has two forms in its encoding, and is written in the other.
+    let strange = |end: &[u8]| -> Vec<u8> {
+        let text = encoding_rs::SHIFT_JIS.encode("これは日本語の文章です。").0;
+        [&text, &b"\xED\x40 "[..], end].concat()
+    };
+    check(strange(b"one\n"), "one", "two", strange(b"two\n"), ONE);
+    let refusal = "no encoding gives back the bytes of the file, so only whole ASCII text in it can be \
+                   replaced by ASCII: a";
+    check_error(strange(b"one\n"), "one", "\u{e9}", Kind::Binary, refusal);
+    check_error(strange(b"one\n"), "@ one", "x", Kind::Binary, refusal);
+}
+
+#[test]
+fn broken_text_and_binaries_are_refused() {
+    check_error(
+        b"\xFF\xFEa\0b",
         "a",
         "b",
         Kind::Binary,
-        "the encoding UTF-16LE cannot be edited yet: a",
+        "the mark says UTF-16LE, but the bytes are no text in it and cannot be edited: a",
     );
     check_error(
         b"a\0b",
@@ -487,6 +545,23 @@ fn plain(text: &[u8], old: &str, new: &str, all: bool) -> Option<Vec<u8>> {
 }
 
 proptest! {
+    /// In whatever encoding the bytes may be, ASCII between blanks becomes other ASCII.
+    #[test]
+    fn bytes_of_any_encoding_are_unchanged(
+        before in proptest::collection::vec(1_u8..=255, 0..200),
+        after in proptest::collection::vec(1_u8..=255, 0..200),
+        new in "[a-z\r\n]{0,20}",
+    ) {
+        prop_assume!(!before.starts_with(b"\xFF\xFE") && !before.starts_with(b"\xFE\xFF"));
+        let world = MemoryWorld::new();
+        world.file("a", [&before[..], b" (needle) ", &after].concat());
+        let reply = edit(&world, " (needle) ", &new, false);
+        prop_assert!(reply.ok, "{}", text(&reply));
+        let expected = [&before, new.as_bytes(), &after].concat();
+        prop_assert_eq!(world.content("a").expect("the file"), expected);
+    }
+
+    /// Bytes that are not UTF-8 among more characters that are.
     #[test]
     fn bytes_outside_the_place_are_unchanged(
         before in proptest::collection::vec(1_u8..=255, 0..200),
@@ -494,11 +569,11 @@ proptest! {
         new in "[a-z\r\n\u{e9}]{0,20}",
     ) {
         let mark = "\u{1F980}needle\u{1F980}";
-        prop_assume!(!before.starts_with(b"\xFF\xFE") && !before.starts_with(b"\xFE\xFF"));
+        let before = [mark.replace("needle", "text").repeat(200).as_bytes(), &before].concat();
         let world = MemoryWorld::new();
-        world.file("a", [&before, mark.as_bytes(), &after].concat());
+        world.file("a", [&before[..], mark.as_bytes(), &after].concat());
         prop_assert!(edit(&world, mark, &new, false).ok);
-        let expected = [&before, new.as_bytes(), &after].concat();
+        let expected = [&before[..], new.as_bytes(), &after].concat();
         prop_assert_eq!(world.content("a").expect("the file"), expected);
     }
 

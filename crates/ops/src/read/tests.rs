@@ -44,7 +44,8 @@ fn lines_are_numbered_and_endings_hidden() {
     check("one\r\ntwo\r\n", json!({}), "     1→one\n     2→two\n");
     check("a\n\n\nb\n", json!({}), "     1→a\n     2→\n     3→\n     4→b\n");
     check("\u{FEFF}one\n", json!({}), "     1→one\n");
-    check(b"caf\xE9\n", json!({}), "     1→caf\u{FFFD}\n");
+    check(b"caf\xE9\n", json!({}), "     1→caf\u{E9}\n");
+    check(b"\xC3\xA9 \xE9\n", json!({}), "     1→\u{E9} \u{FFFD}\n");
     check("a\rb\n", json!({}), "     1→a\rb\n");
     check("  x \t\n", json!({}), "     1→  x \t\n");
 }
@@ -114,8 +115,8 @@ fn what_is_no_text_is_refused_by_content() {
     world
         .file("nul.rs", b"fn main\0() {}")
         .file("late.txt", [b"a\n".repeat(10_000), b"\0".to_vec()].concat())
-        .file("utf16.txt", b"\xFF\xFEa\0")
-        .file("utf32.txt", b"\xFF\xFE\0\0a\0\0\0")
+        .file("utf16.txt", b"\xFF\xFEa")
+        .file("utf32.txt", b"\xFF\xFE\0\0a\0\0")
         .file("text.exe", "text")
         .directory("dir")
         .special("fifo")
@@ -129,13 +130,13 @@ fn what_is_no_text_is_refused_by_content() {
         &world,
         "utf16.txt",
         Kind::Binary,
-        "UTF-16LE text of 4 bytes; not supported yet: utf16.txt",
+        "3 bytes marked as UTF-16LE that cannot be shown as text: utf16.txt",
     );
     check_error(
         &world,
         "utf32.txt",
         Kind::Binary,
-        "UTF-32LE text of 8 bytes; not supported yet: utf32.txt",
+        "7 bytes marked as UTF-32LE that cannot be shown as text: utf32.txt",
     );
     check_error(
         &world,
@@ -170,6 +171,31 @@ fn what_is_no_text_is_refused_by_content() {
     assert!(read(&world, json!({"file_path": "late.txt"})).ok);
     let reply = read(&world, json!({"file_path": "late.txt", "offset": 10_000}));
     assert_eq!(reply.error.expect("an error").kind, Kind::Binary);
+}
+
+#[test]
+fn other_encodings_are_shown_as_text() {
+    let utf16 =
+        |text: &str| -> Vec<u8> { text.encode_utf16().flat_map(u16::to_be_bytes).collect() };
+    for (content, offset, expected) in [
+        (utf16("\u{feff}one\r\ntw\u{f6}\r\n"), 1, "     1→one\n     2→tw\u{f6}\n"),
+        (utf16("\u{feff}one\r\ntw\u{f6}\r\n"), 2, "     2→tw\u{f6}\n"),
+        (utf16("\u{feff}one\r\n"), 9, "[the file has 1 line; offset 9 is past its end]"),
+        (utf16("\u{feff}"), 1, "[the file is empty]"),
+        (utf16("[Version]\n"), 1, "     1→[Version]\n"),
+        (b"one\nUn caf\xE9 cr\xE8me\n".to_vec(), 2, "     2→Un caf\u{e9} cr\u{e8}me\n"),
+        // UTF-8 but for a byte.
+        (
+            "caf\u{e9}\n".bytes().chain(*b"\xE9\n").collect(),
+            1,
+            "     1→caf\u{e9}\n     2→\u{fffd}\n",
+        ),
+    ] {
+        let world = MemoryWorld::new();
+        world.file("a", content);
+        let reply = read(&world, json!({"file_path": "a", "offset": offset}));
+        assert_eq!(text(&reply), expected);
+    }
 }
 
 #[test]
