@@ -17,6 +17,10 @@ use crate::lines::Ending;
 use crate::nearest::lines_back;
 use crate::replace::{self, Change, Found, Line, Miss, Stage};
 
+use shift::{Pair, Shift};
+
+mod shift;
+
 /// A line of more tokens than this is compared as a whole.
 const MAX_TOKENS: usize = 20_000;
 
@@ -408,15 +412,13 @@ impl Place<'_> {
     fn shift(&self, old: &str) -> Option<Shift> {
         let here = replace::lines(self.matched());
         let old = replace::lines(old.as_bytes());
-        let mut pairs: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+        let mut pairs = Vec::new();
         for (here, old) in here.iter().zip(&old) {
             let ((here, rest), (old, _)) = (indentation(here.text), indentation(old.text));
             if !rest.is_empty() {
-                pairs.push((old.to_vec(), here.to_vec()));
+                pairs.push(Pair { old: old.to_vec(), here: here.to_vec() });
             }
         }
-        pairs.sort();
-        pairs.dedup();
         Shift::new(pairs)
     }
 }
@@ -436,109 +438,6 @@ fn tokens(text: &str) -> Vec<&str> {
         rest = tail;
     }
     tokens
-}
-
-/// How the indentation of a file differs from that of a text.
-struct Shift {
-    /// The indentations of the text and what each is in the file, in order.
-    pairs: Vec<(Vec<u8>, Vec<u8>)>,
-    by: By,
-}
-
-/// What becomes of an indentation that the text does not have.
-enum By {
-    /// These blanks come before it.
-    More(Vec<u8>),
-    /// These blanks at its start go.
-    Less(Vec<u8>),
-    /// So many of the one sign are so many of the other, counted from the first pair.
-    Unit { old: usize, here: usize },
-    /// That cannot be said.
-    Unknown,
-}
-
-impl Shift {
-    /// Returns the difference, or nothing where it is not the same for all lines.
-    fn new(pairs: Vec<(Vec<u8>, Vec<u8>)>) -> Option<Self> {
-        let (old, here) = pairs.first()?;
-        let more = here.strip_suffix(old.as_slice()).unwrap_or_default();
-        let less = old.strip_suffix(here.as_slice()).unwrap_or_default();
-        let all = |fits: &dyn Fn(&[u8], &[u8]) -> bool| pairs.iter().all(|(o, h)| fits(o, h));
-        let by = if all(&|old, here| here.strip_prefix(more) == Some(old)) {
-            By::More(more.to_vec())
-        } else if all(&|old, here| old.strip_prefix(less) == Some(here)) {
-            By::Less(less.to_vec())
-        } else {
-            Self::unit(&pairs)?
-        };
-        Some(Self { pairs, by })
-    }
-
-    /// Returns how many of one sign are one of another, where all lines agree.
-    fn unit(pairs: &[(Vec<u8>, Vec<u8>)]) -> Option<By> {
-        let Some(next) = pairs.get(1) else { return Some(By::Unknown) };
-        let first = |of: fn(&(Vec<u8>, Vec<u8>)) -> &Vec<u8>| {
-            pairs.iter().find_map(|pair| of(pair).first().copied())
-        };
-        let (old_sign, here_sign) = (first(|pair| &pair.0)?, first(|pair| &pair.1)?);
-        let pure = pairs.iter().all(|(old, here)| {
-            old.iter().all(|byte| *byte == old_sign) && here.iter().all(|byte| *byte == here_sign)
-        });
-        if !pure || old_sign == here_sign {
-            return None;
-        }
-        let (old, here) = pairs.first().map(|(old, here)| (old.len(), here.len()))?;
-        let step = |pair: &(Vec<u8>, Vec<u8>)| {
-            Some((pair.0.len().checked_sub(old)?, pair.1.len().checked_sub(here)?))
-        };
-        let (of_old, of_here) = step(next)?;
-        let (tabs, blanks) = if here_sign == b'\t' { (of_here, of_old) } else { (of_old, of_here) };
-        let whole = 0 < tabs && 0 < blanks && blanks % tabs == 0;
-        let same = pairs
-            .iter()
-            .skip(1)
-            .all(|pair| step(pair).is_some_and(|(o, h)| 0 < o && o * of_here == h * of_old));
-        (whole && same).then_some(By::Unit { old: of_old, here: of_here })
-    }
-
-    /// Returns what an indentation of the replacement is in the file.
-    fn of(&self, indent: &[u8]) -> Option<Vec<u8>> {
-        if let Some((_, here)) = self.pairs.iter().find(|(old, _)| old == indent) {
-            return Some(here.clone());
-        }
-        let all = |of: &dyn Fn(&[u8]) -> bool| self.pairs.iter().all(|(o, h)| of(o) && of(h));
-        let one_sign = [b' ', b'\t'].iter().any(|sign| {
-            let pure = |text: &[u8]| text.iter().all(|byte| byte == sign);
-            pure(indent) && all(&pure)
-        });
-        match &self.by {
-            By::More(more) if one_sign => Some([more, indent].concat()),
-            By::Less(less) if one_sign => indent.strip_prefix(less.as_slice()).map(<[u8]>::to_vec),
-            By::More(_) | By::Less(_) | By::Unknown => None,
-            By::Unit { old, here } => {
-                let sign = |of: fn(&(Vec<u8>, Vec<u8>)) -> &Vec<u8>| {
-                    self.pairs.iter().find_map(|pair| of(pair).first().copied())
-                };
-                let (old_sign, here_sign) = (sign(|pair| &pair.0)?, sign(|pair| &pair.1)?);
-                let (from, to) = self.pairs.first().map(|(old, here)| (old.len(), here.len()))?;
-                if indent.iter().any(|byte| *byte != old_sign) {
-                    return None;
-                }
-                let n = if from <= indent.len() {
-                    to + scaled(indent.len() - from, *here, *old)?
-                } else {
-                    to.checked_sub(scaled(from - indent.len(), *here, *old)?)?
-                };
-                Some(vec![here_sign; n])
-            }
-        }
-    }
-}
-
-/// Returns a number times a fraction, where that is whole.
-fn scaled(n: usize, up: usize, down: usize) -> Option<usize> {
-    let all = n.checked_mul(up)?;
-    (all.checked_rem(down)? == 0).then(|| all / down)
 }
 
 #[cfg(test)]

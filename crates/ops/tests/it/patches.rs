@@ -272,7 +272,7 @@ fn one(file: &FilePatch<'_>, tree: &Tree, made: &mut Tree) -> Result<(), String>
     let mut at = 0;
     for change in applied.changes() {
         content.extend_from_slice(&old[at..change.range.start]);
-        content.extend_from_slice(change.new);
+        content.extend_from_slice(&change.new);
         at = change.range.end;
     }
     content.extend_from_slice(&old[at..]);

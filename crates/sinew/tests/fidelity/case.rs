@@ -195,9 +195,14 @@ fn endings() -> Vec<Case> {
 }
 
 fn encodings() -> Vec<Case> {
-    let wide = |bytes: fn(u16) -> [u8; 2]| -> Vec<u8> {
-        "\u{feff}a\nold text\nb\n".encode_utf16().flat_map(bytes).collect()
+    let wide = |bytes: fn(u16) -> [u8; 2], text: &str| -> Vec<u8> {
+        text.encode_utf16().flat_map(bytes).collect()
     };
+    let wider = |bytes: fn(u32) -> [u8; 4], text: &str| -> Vec<u8> {
+        text.chars().map(u32::from).flat_map(bytes).collect()
+    };
+    let marked = ("\u{feff}a\r\nold text\n\u{1f600}\n", "\u{feff}a\r\nnew text\n\u{1f600}\n");
+    let accents = ("cr\u{e8}me", "th\u{e9}");
     let long = "\u{e9}x".repeat(1 << 20);
     vec![
         content(
@@ -230,8 +235,62 @@ fn encodings() -> Vec<Case> {
             ONE,
             *b"\xed\xa0\x80\xc0\xaf new text",
         ),
-        content("UTF-16LE with a byte order mark", wide(u16::to_le_bytes), ONE, "").refused(),
-        content("UTF-16BE with a byte order mark", wide(u16::to_be_bytes), ONE, "").refused(),
+        content(
+            "UTF-16LE with a byte order mark",
+            wide(u16::to_le_bytes, marked.0),
+            ONE,
+            wide(u16::to_le_bytes, marked.1),
+        ),
+        content(
+            "UTF-16BE with a byte order mark",
+            wide(u16::to_be_bytes, marked.0),
+            ONE,
+            wide(u16::to_be_bytes, marked.1),
+        ),
+        content(
+            "UTF-16LE without a mark",
+            wide(u16::to_le_bytes, "[a]\r\nold text\r\n"),
+            ONE,
+            wide(u16::to_le_bytes, "[a]\r\nnew text\r\n"),
+        ),
+        content(
+            "UTF-16LE with half a character",
+            [wide(u16::to_le_bytes, marked.0), vec![0, 0xD8]].concat(),
+            ONE,
+            "",
+        )
+        .refused(),
+        content(
+            "UTF-32LE with a byte order mark",
+            wider(u32::to_le_bytes, marked.0),
+            ONE,
+            wider(u32::to_le_bytes, marked.1),
+        ),
+        content(
+            "UTF-32BE with a byte order mark",
+            wider(u32::to_be_bytes, marked.0),
+            ONE,
+            wider(u32::to_be_bytes, marked.1),
+        ),
+        content(
+            "windows-1252, text with accents",
+            *b"Un caf\xe9 cr\xe8me, s'il vous pla\xeet.\r\n",
+            accents,
+            *b"Un caf\xe9 th\xe9, s'il vous pla\xeet.\r\n",
+        ),
+        content(
+            "windows-1252, new text with what it lacks",
+            *b"Un caf\xe9 cr\xe8me, s'il vous pla\xeet.\r\n",
+            ("cr\u{e8}me", "\u{1f600}"),
+            "",
+        )
+        .refused(),
+        content(
+            "Shift_JIS with a backslash in a character",
+            *b"\x82\xb1\x82\xea\x82\xcd\x95\x5c\x8e\xa6\x82\xc5\x82\xb7\n\\\n",
+            ("\\", "/"),
+            *b"\x82\xb1\x82\xea\x82\xcd\x95\x5c\x8e\xa6\x82\xc5\x82\xb7\n/\n",
+        ),
         content("a NUL near the start", *b"a\0b\nold text\n", ONE, *b"a\0b\nnew text\n"),
         content(
             "a NUL far from the start",
