@@ -3,7 +3,8 @@
 //! The text must be there once, or `replace_all` must be set. Every byte outside the places found
 //! stays as it is: byte order mark, line endings, bytes that are not UTF-8, the lack of a final line
 //! end. The new file is written from slices of the old one, so a large file is not copied in memory.
-//! What cannot be found is answered with what is most like it.
+//! A file in another encoding is decoded for the search and encoded again, where that gives back its
+//! bytes. What cannot be found is answered with what is most like it.
 
 use std::path::PathBuf;
 
