@@ -43,8 +43,8 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 use sinew_tool::{
-    Access, Answer, Command, Effects, FileState, FileTarget, Kind, NoProcesses, Processes, Ruling,
-    Targets, ToolError, Verdict, World,
+    Answer, Command, Effects, FileState, FileTarget, Kind, NoProcesses, Processes, Ruling, Targets,
+    ToolError, Verdict, World,
 };
 
 use crate::clock::SystemClock;
@@ -212,7 +212,7 @@ impl Guard {
 
 /// Returns what a target needs to be changed, where it may be.
 fn arm(target: &FileTarget, bound: bool) -> Result<Option<Armed>, ToolError> {
-    if !matches!(target.claim.access, Access::Write { .. } | Access::Edit { .. }) {
+    if !target.claim.access.changes() {
         return Ok(None);
     }
     let before = match &target.state {
@@ -241,8 +241,8 @@ pub(crate) fn temporary_name() -> Result<CString, Errno> {
     CString::new(name).map_err(|_| Errno::INVAL)
 }
 
-const TEMPORARY_PREFIX: &str = ".sinew-";
-const TEMPORARY_SUFFIX: &str = ".tmp";
+pub(crate) const TEMPORARY_PREFIX: &str = ".sinew-";
+pub(crate) const TEMPORARY_SUFFIX: &str = ".tmp";
 
 /// Returns whether a name is one that [`temporary_name`] makes.
 pub(crate) fn is_temporary(name: &[u8]) -> bool {

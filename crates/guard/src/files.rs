@@ -4,17 +4,20 @@ use std::ffi::CString;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::fstat;
+use rustix::fs::{fstat, readlinkat};
 use sinew_tool::{
-    Access, Change, Expect, FileError, FileKind, FileMeta, FileState, FileTarget, Files, Identity,
-    Listing, Opened, Slot, Stamp, Targets, Visitors, WalkOptions, WalkReport, Written,
+    Access, Becomes, Change, CommitError, Deed, Expect, FileError, FileKind, FileMeta, FileMode,
+    FileState, FileTarget, Files, Identity, Listing, Opened, Slot, Stamp, Targets, Visitors,
+    WalkOptions, WalkReport, Written,
 };
 
+use crate::change::{Job, Terms};
+use crate::commit::{self, Part};
 use crate::guard::Guard;
 use crate::list;
-use crate::replace::{self, Replacement};
+use crate::replace;
 use crate::resolve::{Place, Spot};
 use crate::roots::{DIRECTORY_READ, FILE_READ, open_name};
 use crate::stat::{error_of, meta_of, now};
@@ -33,6 +36,10 @@ pub(crate) struct Armed {
 impl Armed {
     pub(crate) fn new(temporary: CString, bound: Option<Option<Identity>>) -> Self {
         Self { temporary, bound: Mutex::new(bound) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Option<Identity>>> {
+        self.bound.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -68,10 +75,57 @@ impl GuardedFiles {
         let (target, place) = self.at(slot)?;
         match target.claim.access {
             Access::Search | Access::Read => Ok((target, place)),
-            Access::Write { .. } | Access::Edit { .. } => {
-                Err(FileError::Denied(String::from("the call did not ask to look beneath it")))
-            }
+            _ => Err(FileError::Denied(String::from("the call did not ask to look beneath it"))),
         }
+    }
+
+    /// Returns what a target needs to become something, where its claim covers that.
+    fn armed(&self, slot: Slot, becomes: &Becomes<'_>) -> Result<(&Place, &Armed), FileError> {
+        let (target, place) = self.at(slot)?;
+        let Some(armed) = self.armed.get(slot.0).and_then(Option::as_ref) else {
+            return Err(FileError::Denied(String::from("the call was cleared to look only")));
+        };
+        let covers = match becomes {
+            Becomes::Nothing => target.claim.access == Access::Remove,
+            Becomes::File { .. } | Becomes::Link(_) => target.claim.access != Access::Remove,
+        };
+        if !covers {
+            return Err(FileError::Denied(String::from("the call did not ask for this change")));
+        }
+        Ok((place, armed))
+    }
+
+    fn terms(&self) -> Terms<'_> {
+        Terms {
+            settings: &self.guard.files,
+            locks: &self.guard.locks,
+            turns: self.guard.turns,
+            since: self.since,
+        }
+    }
+
+    /// Returns the change of one target.
+    fn job<'a>(
+        &'a self,
+        slot: Slot,
+        armed: &'a Armed,
+        bound: Option<Option<Identity>>,
+        expect: Expect<'a>,
+        terms: &'a Terms<'a>,
+    ) -> Result<Job<'a>, FileError> {
+        let (target, place) = self.at(slot)?;
+        let Some(name) = &place.name else {
+            return Err(FileError::NotRegular(FileKind::Directory));
+        };
+        if matches!(place.spot, Spot::Gone) {
+            return Err(FileError::Missing);
+        }
+        if place.orphan && place.parent().is_err() {
+            return Err(FileError::NoParent);
+        }
+        let may_create = matches!(target.claim.access, Access::Write { .. });
+        let temporary = &armed.temporary;
+        Ok(Job { place, name, temporary, expect, bound, may_create, terms })
     }
 }
 
@@ -103,46 +157,84 @@ impl Files for GuardedFiles {
         }
     }
 
+    fn link(&self, slot: Slot) -> Result<Vec<u8>, FileError> {
+        let (_, place) = self.at(slot)?;
+        let meta = place.meta_now()?;
+        match &place.name {
+            Some(name) if meta.kind == FileKind::Symlink => {
+                let target = readlinkat(&*place.parent()?, name, Vec::new()).map_err(error_of)?;
+                Ok(target.into_bytes())
+            }
+            _ => Err(FileError::NotRegular(meta.kind)),
+        }
+    }
+
     fn replace(
         &self,
         slot: Slot,
         pieces: &[&[u8]],
         expect: Expect<'_>,
     ) -> Result<Written, FileError> {
-        let (target, place) = self.at(slot)?;
-        let Some(armed) = self.armed.get(slot.0).and_then(Option::as_ref) else {
-            return Err(FileError::Denied(String::from("the call was cleared to look only")));
-        };
-        let Some(name) = &place.name else {
-            return Err(FileError::NotRegular(FileKind::Directory));
-        };
-        if matches!(place.spot, Spot::Gone) {
-            return Err(FileError::Missing);
-        }
-        if place.orphan && place.parent().is_err() {
-            return Err(FileError::NoParent);
-        }
-        let may_create = matches!(target.claim.access, Access::Write { .. });
-        let mut bound = armed.bound.lock().unwrap_or_else(PoisonError::into_inner);
-        let done = replace::replace(&Replacement {
-            place,
-            name,
-            temporary: &armed.temporary,
-            pieces,
-            expect,
-            bound: *bound,
-            may_create,
-            settings: &self.guard.files,
-            locks: &self.guard.locks,
-            turns: self.guard.turns,
-            since: self.since,
-        })?;
+        let (place, armed) =
+            self.armed(slot, &Becomes::File { pieces, mode: FileMode::Kept, like: None })?;
+        let terms = self.terms();
+        let mut bound = armed.lock();
+        let done = replace::replace(&self.job(slot, armed, *bound, expect, &terms)?, pieces)?;
         if let Some(before) = bound.as_mut() {
             *before = place.meta_now().ok().map(|meta| meta.identity);
         }
         drop(bound);
         self.changes.lock().unwrap_or_else(PoisonError::into_inner).push(done.change);
         done.late.map_or(Ok(done.written), Err)
+    }
+
+    fn commit(&self, deeds: &[Deed<'_>]) -> Result<Vec<Written>, CommitError> {
+        let terms = self.terms();
+        let about = |slot| move |error| CommitError { slot, error };
+        let mut order: Vec<&Deed<'_>> = deeds.iter().collect();
+        order.sort_by_key(|deed| deed.slot.0);
+        // Two calls of one World lock what approvals depend on in the same order.
+        let mut held = Vec::with_capacity(deeds.len());
+        for pair in order.windows(2) {
+            if let [one, other] = pair
+                && one.slot == other.slot
+            {
+                return Err(about(one.slot)(FileError::Invalid("is changed twice at once")));
+            }
+        }
+        for deed in order {
+            let (place, armed) = self.armed(deed.slot, &deed.becomes).map_err(about(deed.slot))?;
+            let bound = armed.lock();
+            let job = self.job(deed.slot, armed, *bound, deed.expect, &terms);
+            let job = job.map_err(about(deed.slot))?;
+            let like = match deed.becomes {
+                Becomes::File { like: Some(like), .. } => {
+                    Some(self.at(like).map_err(about(deed.slot))?.1)
+                }
+                _ => None,
+            };
+            held.push((deed.slot, job, deed.becomes, like, place, bound));
+        }
+        let parts: Vec<Part<'_>> = held
+            .iter()
+            .map(|(slot, job, becomes, like, ..)| Part { slot: *slot, job, becomes, like: *like })
+            .collect();
+        let done = commit::commit(&parts, self.guard.journals.as_ref(), &terms)?;
+        drop(parts);
+        for (.., place, bound) in &mut held {
+            if let Some(before) = bound.as_mut() {
+                *before = place.meta_now().ok().map(|meta| meta.identity);
+            }
+        }
+        let mut written: Vec<(Slot, Written)> =
+            held.iter().map(|(slot, ..)| *slot).zip(done.written).collect();
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner).extend(done.changes);
+        if let Some(late) = done.late {
+            return Err(late);
+        }
+        let place_of = |slot: Slot| deeds.iter().position(|deed| deed.slot == slot);
+        written.sort_by_key(|(slot, _)| place_of(*slot));
+        Ok(written.into_iter().map(|(_, written)| written).collect())
     }
 
     fn walk(

@@ -16,10 +16,11 @@ use sinew_tool::{
     ToolError,
 };
 
+use crate::change::locks::Locks;
 use crate::clear::Contained;
+use crate::commit::{self, JournalSettings};
 use crate::ignore_rules::IgnoreCache;
 use crate::process::{CommandSettings, Commands, Rung, Shortfall, real_or_same};
-use crate::replace::Locks;
 use crate::resolve::{self, Place, Resolver, Spot};
 use crate::roots::{DIRECTORY_PATH, Root, RootError, Roots};
 use crate::rules::{self, Names, PathGlobs, PathRules, RuleError};
@@ -54,6 +55,9 @@ pub struct GuardSettings {
     pub turns: Turns,
     /// How commands are run; without it none is.
     pub commands: Option<CommandSettings>,
+    /// Where the journals of changes that happen together are kept. Without it a death of the
+    /// process in the middle leaves some of them made.
+    pub journals: Option<JournalSettings>,
 }
 
 impl GuardSettings {
@@ -67,6 +71,7 @@ impl GuardSettings {
             global_ignore: GlobalIgnore::None,
             turns: Turns::Auto,
             commands: None,
+            journals: None,
         }
     }
 }
@@ -101,6 +106,7 @@ pub struct Guard {
     pub(crate) ignores: Arc<IgnoreCache>,
     pub(crate) turns: Turns,
     pub(crate) commands: Option<Arc<Commands>>,
+    pub(crate) journals: Option<JournalSettings>,
     /// The globs of the rules, for commands.
     pub(crate) globs: Arc<PathGlobs>,
     denied: Vec<PathBuf>,
@@ -110,10 +116,12 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Opens the roots and compiles the rules.
+    /// Opens the roots and compiles the rules. Changes that a dead process left half done are finished
+    /// or taken back first.
     pub fn open(settings: GuardSettings) -> Result<Arc<Self>, GuardError> {
         let roots =
             Roots::open_with(&settings.roots, settings.resolver).map_err(GuardError::Root)?;
+        settings.journals.iter().for_each(commit::recover);
         let globs = globs(&settings.files, &roots);
         let rules = PathRules::compile(&globs, &settings.denied).map_err(GuardError::Rule)?;
         let hidden = hidden(settings.commands.as_ref(), &roots);
@@ -129,6 +137,7 @@ impl Guard {
             ignores: Arc::new(IgnoreCache::new(settings.global_ignore)),
             turns: settings.turns,
             commands,
+            journals: settings.journals,
             globs: Arc::new(globs),
             denied: settings.denied,
             hidden,
@@ -149,6 +158,7 @@ impl Guard {
             ignores: Arc::clone(&self.ignores),
             turns: self.turns,
             commands: self.commands.clone(),
+            journals: self.journals.clone(),
             globs: Arc::new(globs),
             denied: self.denied.clone(),
             hidden: self.hidden.clone(),
@@ -209,10 +219,14 @@ impl Guard {
         let cwd = working_directory(&roots, cwd)?;
         let mut targets = Targets { files: Vec::with_capacity(claims.len()), command: None };
         let mut places = Vec::with_capacity(claims.len());
+        let mut dirs = HashMap::new();
         for (at, claim) in claims.iter().enumerate() {
-            let (target, place) = self
+            let (target, mut place) = self
                 .contain_one(&roots, &cwd, claim, Slot(at))
                 .map_err(|error| about(claim, &cwd, error))?;
+            if 1 < claims.len() {
+                place.share(&mut dirs).map_err(|error| about(claim, &cwd, error))?;
+            }
             targets.files.push(target);
             places.push(place);
         }
@@ -227,10 +241,7 @@ impl Guard {
         claim: &Claim,
         slot: Slot,
     ) -> Result<(FileTarget, Place), FileError> {
-        let links = match claim.access {
-            Access::Write { links, .. } | Access::Edit { links } => links,
-            Access::Read | Access::Search => Links::Follow,
-        };
+        let links = claim.access.links();
         let mut place = match &claim.path {
             Some(written) => {
                 resolve::check_spelling(Path::new(written))?;

@@ -14,7 +14,6 @@
 //! behind: their intent records name them.
 
 mod leftovers;
-mod process;
 mod row;
 mod waiting;
 
@@ -28,7 +27,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use sinew_tool::{BoxFuture, Closing, Effects, Kind, Ledger, Opening, Ticket, ToolError};
 
 use crate::StateDir;
-use process::{ProcessMark, os_user};
+use crate::mark::{ProcessMark, os_user};
 use row::{Row, Who};
 use waiting::Promise;
 
@@ -255,7 +254,7 @@ impl Shared {
             0 => connection.execute_batch(row::SCHEMA)?,
             other => return Err(self.foreign(other)),
         }
-        leftovers::remove(&connection)?;
+        leftovers::remove(&connection, self.path.parent().unwrap_or(&self.path))?;
         Ok(connection)
     }
 

@@ -5,15 +5,18 @@
 //! keeps everything else away from files, processes and the network.
 
 mod attributes;
+mod change;
 mod clear;
 mod clock;
 mod command_rules;
+mod commit;
 mod files;
 mod guard;
 mod ignore_rules;
 mod judge;
 mod ledger;
 mod list;
+mod mark;
 mod process;
 mod replace;
 mod resolve;
@@ -30,6 +33,7 @@ mod worktree;
 
 pub use clear::{Clearance, Cleared, Contained, Judged};
 pub use clock::SystemClock;
+pub use commit::JournalSettings;
 pub use guard::{GlobalIgnore, Guard, GuardError, GuardSettings};
 pub use judge::{Case, Profile, Rules, judge, name_matches};
 pub use ledger::{LedgerSync, Recorded, SqliteLedger};

@@ -10,6 +10,7 @@
 //! Later use is always one name on the handle of the place, opened without following. Outside the
 //! roots nothing is opened, not even to look.
 
+use std::collections::HashMap;
 use std::ffi::{CString, OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -24,7 +25,7 @@ use rustix::io::Errno;
 use sinew_tool::{FileError, FileKind, FileMeta, Links};
 
 use crate::roots::{DIRECTORY_PATH, Dir, Root, Roots, open_name};
-use crate::stat::{error_of, meta_of};
+use crate::stat::{error_of, identity_of, meta_of};
 
 /// How paths are resolved beneath a root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -59,12 +60,14 @@ pub(crate) struct Place {
     pub(crate) spot: Spot,
     /// Whether the missing directories on the way may not be created.
     pub(crate) orphan: bool,
+    /// Whether the name itself is meant, also where a symbolic link has it.
+    pub(crate) itself: bool,
 }
 
 /// What was found at a place.
 #[derive(Debug, Clone)]
 pub(crate) enum Spot {
-    /// Something that is no link.
+    /// Something that is no link, unless the link itself is meant.
     Found(FileMeta),
     /// Nothing, in a directory that exists.
     Missing,
@@ -75,6 +78,15 @@ pub(crate) enum Spot {
 }
 
 impl Place {
+    /// Takes the handle that an earlier place has of the same directory: a call may name more files
+    /// than a process may hold handles.
+    pub(crate) fn share(&mut self, dirs: &mut HashMap<(u64, u64), Dir>) -> Result<(), FileError> {
+        let stat = fstat(&*self.dir).map_err(error_of)?;
+        let known = dirs.entry(identity_of(&stat).of_file());
+        self.dir = Arc::clone(known.or_insert_with(|| Arc::clone(&self.dir)));
+        Ok(())
+    }
+
     /// Returns whether a directory was found.
     pub(crate) fn is_directory(&self) -> bool {
         matches!(&self.spot, Spot::Found(meta) if meta.kind == FileKind::Directory)
@@ -116,7 +128,7 @@ impl Place {
         let dir = self.parent()?;
         let stat = statat(&*dir, name, AtFlags::SYMLINK_NOFOLLOW).map_err(error_of)?;
         match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Symlink => Err(FileError::Changed),
+            FileType::Symlink if !self.itself => Err(FileError::Changed),
             _ => Ok(meta_of(&stat)),
         }
     }
@@ -184,14 +196,15 @@ fn by_kernel(roots: &Roots, path: &Path, links: Links) -> Result<Option<Place>, 
     let (Some(name), Some(parent)) = (names.file_name(), names.parent()) else {
         return here(root.handle.clone(), root.real.clone()).map(Some);
     };
+    let itself = links == Links::Itself;
     let Some(dir) = open_parent(roots, root, parent)? else { return Ok(None) };
     let Ok(name) = CString::new(name.as_bytes()) else { return Ok(None) };
     let spot = match statat(&*dir, &name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => match meta_of(&stat) {
-            meta if meta.kind == FileKind::Symlink => {
+            meta if meta.kind == FileKind::Symlink && (directory || !itself) => {
                 return match links {
                     Links::Refuse if !directory => Err(FileError::Link),
-                    Links::Refuse | Links::Follow => Ok(None),
+                    Links::Refuse | Links::Follow | Links::Itself => Ok(None),
                 };
             }
             meta if directory && meta.kind != FileKind::Directory => {
@@ -203,13 +216,15 @@ fn by_kernel(roots: &Roots, path: &Path, links: Links) -> Result<Option<Place>, 
         Err(Errno::NOENT) => Spot::Missing,
         Err(errno) => return Err(error_of(errno)),
     };
-    Ok(Some(Place { dir, name: Some(name), real: joined(&root.real, &names), spot, orphan: false }))
+    let real = joined(&root.real, &names);
+    Ok(Some(Place { dir, name: Some(name), real, spot, orphan: false, itself }))
 }
 
 /// Returns the place that a directory handle itself is.
 fn here(dir: Dir, real: PathBuf) -> Result<Place, FileError> {
     let meta = fstat(&*dir).map(|stat| meta_of(&stat)).map_err(error_of)?;
-    Ok(Place { dir, name: None, real, spot: Spot::Found(meta), orphan: false })
+    let spot = Spot::Found(meta);
+    Ok(Place { dir, name: None, real, spot, orphan: false, itself: false })
 }
 
 /// Returns whether the spelling of a path can only mean a directory.
@@ -401,7 +416,9 @@ impl<'r> Walk<'r> {
         let last = self.steps.is_empty();
         match meta.kind {
             FileKind::Symlink if last && self.links == Links::Refuse => Err(FileError::Link),
-            FileKind::Symlink => self.follow(&handle).map(|()| None),
+            FileKind::Symlink if !last || self.links == Links::Follow => {
+                self.follow(&handle).map(|()| None)
+            }
             FileKind::Directory if !last => {
                 if let Position::Inside { stack, .. } = &mut self.position {
                     stack.push((Arc::new(handle), name));
@@ -417,6 +434,7 @@ impl<'r> Walk<'r> {
                     real,
                     spot: Spot::Found(meta),
                     orphan: false,
+                    itself: self.links == Links::Itself,
                 }))
             }
         }
@@ -465,7 +483,7 @@ impl<'r> Walk<'r> {
             (true, true) => Spot::Missing,
             (true, false) => Spot::MissingParents(names),
         };
-        Ok(Place { dir, name, real, spot, orphan: false })
+        Ok(Place { dir, name, real, spot, orphan: false, itself: self.links == Links::Itself })
     }
 
     /// Returns the directory the walk stands in.

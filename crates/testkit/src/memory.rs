@@ -9,7 +9,7 @@
 //!   files are refused; a file that its owner may not read is denied.
 //! - A replacement gives the file a new inode, keeps its mode and takes its time from the clock.
 //!   `Write` creates missing parents only where its claim says so, `Edit` creates nothing, and a
-//!   World for previews changes nothing.
+//!   World for previews changes nothing. Changes that are made together are all made or none is.
 //! - A walk visits in no useful order, with two visitors in turn on one thread. Links are shown and
 //!   not followed. `.git`, `.sinew` and `.molf` count as hidden unless they are asked for; ignore
 //!   files count by the rules of ripgrep. A directory that is left out counts once.
@@ -21,6 +21,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{Seek, SeekFrom, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -31,10 +32,11 @@ use std::time::{Duration, Instant};
 use rustix::fs::{MemfdFlags, memfd_create};
 use serde_json::Value;
 use sinew_tool::{
-    Access, Arguments, Cancel, Change, Claim, Clock, Context, Entry, Expect, FileError, FileKind,
-    FileMeta, FileSettings, FileState, FileTarget, Files, Flow, Kind, Links, Listed, Listing, Memo,
-    NoProcesses, Opened, Prepared, Preview, Processes, Progress, Reply, Shaping, Slot, Stamp,
-    Targets, Tool, ToolError, Visitor, Visitors, WalkOptions, WalkReport, World, Written,
+    Access, Arguments, Becomes, Cancel, Change, Claim, Clock, CommitError, Context, Deed, Entry,
+    Expect, FileError, FileKind, FileMeta, FileMode, FileSettings, FileState, FileTarget, Files,
+    Flow, Kind, Links, Listed, Listing, Memo, NoProcesses, Opened, Prepared, Preview, Processes,
+    Progress, Reply, Shaping, Slot, Stamp, Targets, Tool, ToolError, Visitor, Visitors,
+    WalkOptions, WalkReport, World, Written,
 };
 
 use crate::ignore_rules::IgnoreRules;
@@ -187,10 +189,7 @@ impl MemoryWorld {
     }
 
     fn place(&self, tree: &Tree, claim: &Claim) -> Result<Place, FileError> {
-        let links = match claim.access {
-            Access::Write { links, .. } | Access::Edit { links } => links,
-            Access::Read | Access::Search => Links::Follow,
-        };
+        let links = claim.access.links();
         let written = claim.path.as_deref().unwrap_or(".");
         check_spelling(Path::new(written))?;
         tree.resolve(&Path::new(ROOT).join(written), links)
@@ -316,7 +315,7 @@ impl MemoryFiles {
     /// Returns the directory at a slot that may be looked into.
     fn directory(&self, tree: &Tree, slot: Slot) -> Result<PathBuf, FileError> {
         let target = self.at(slot)?;
-        if target.claim.access.changes() {
+        if !matches!(target.claim.access, Access::Read | Access::Search) {
             let why = String::from("the call did not ask to look beneath it");
             return Err(FileError::Denied(why));
         }
@@ -325,6 +324,100 @@ impl MemoryFiles {
             Some(FileKind::Directory) => Ok(target.path.clone()),
             Some(_) => Err(FileError::NotDirectory),
         }
+    }
+}
+
+impl MemoryFiles {
+    /// Makes one change, or changes nothing. `like` are permission bits to take instead of those of
+    /// the old file.
+    fn change(
+        &self,
+        tree: &mut Tree,
+        deed: &Deed<'_>,
+        like: Option<u32>,
+    ) -> Result<(Written, Change), FileError> {
+        let target = self.at(deed.slot)?;
+        let access = target.claim.access;
+        let covers = (access == Access::Remove) == matches!(deed.becomes, Becomes::Nothing);
+        if !self.may_change || !access.changes() || !covers {
+            return Err(FileError::Denied(String::from("the call did not ask for this change")));
+        }
+        let place = self.world.place(tree, &target.claim)?;
+        let old = tree.get(&target.path).cloned();
+        match (&old, access) {
+            (None, _) if place.gone => return Err(FileError::Missing),
+            (None, Access::Edit { .. } | Access::Remove) => return Err(FileError::Missing),
+            (None, Access::Write { parents: false, .. }) if place.orphan => {
+                return Err(FileError::NoParent);
+            }
+            _ => {}
+        }
+        let before = match old.as_ref().map(|node| &node.what) {
+            None => None,
+            Some(What::File(content)) => Some(Arc::clone(content)),
+            Some(What::Link(to)) if access.links() == Links::Itself => {
+                Some(Arc::from(to.as_os_str().as_bytes()))
+            }
+            Some(_) => {
+                let kind = old.as_ref().map_or(FileKind::Special, Node::kind);
+                return Err(FileError::NotRegular(kind));
+            }
+        };
+        let identity = old.as_ref().map(|node| node.meta().identity);
+        let is_expected = match deed.expect {
+            Expect::Any => true,
+            Expect::Nothing => old.is_none(),
+            Expect::Same(wanted, content) => {
+                identity == Some(wanted) && before.as_deref() == Some(content)
+            }
+        };
+        if !is_expected {
+            return Err(FileError::Changed);
+        }
+        let replaced = old.as_ref().filter(|node| node.kind() == FileKind::File);
+        let bits = replaced.map_or(0o644, |node| node.mode);
+        if bits & 0o200 == 0 {
+            return Err(FileError::Permission);
+        }
+        let (content, mode) = match deed.becomes {
+            Becomes::File { pieces, mode, .. } => {
+                (Some(pieces.concat()), with_mode(like.unwrap_or(bits), mode))
+            }
+            Becomes::Link(to) => (Some(to.to_vec()), 0o777),
+            Becomes::Nothing => (None, 0),
+        };
+        let time = self.now();
+        match (&content, deed.becomes) {
+            (None, _) => tree.remove(&target.path),
+            (Some(to), Becomes::Link(_)) => {
+                let to = PathBuf::from(OsStr::from_bytes(to));
+                tree.put(&target.path, What::Link(to), mode, time);
+            }
+            (Some(content), _) => {
+                tree.put(&target.path, What::File(Arc::from(&**content)), mode, time);
+            }
+        }
+        let bytes = content.as_ref().map_or(0, |content| content.len() as u64);
+        let before = before.map(|content| hash(&content));
+        let after = content.map(|content| hash(&content));
+        let change = Change { path: target.path.clone(), before, after, bytes };
+        Ok((Written { bytes, created: old.is_none() }, change))
+    }
+
+    /// Returns the time of a change, which no other change has.
+    fn now(&self) -> Stamp {
+        let wall_ms = self.world.clock.wall_ms();
+        let nanos = self.world.n_made.fetch_add(1, Ordering::Relaxed) % 1_000_000_000;
+        Stamp { seconds: (wall_ms / 1_000).cast_signed(), nanos: nanos as u32 }
+    }
+}
+
+fn with_mode(bits: u32, mode: FileMode) -> u32 {
+    match mode {
+        FileMode::Kept => bits,
+        FileMode::Executable(true) => bits | (bits & 0o444) >> 2,
+        FileMode::Executable(false) => bits & !0o111,
+        FileMode::Exact(exact) => exact & 0o1777,
     }
 }
 
@@ -360,6 +453,15 @@ impl Files for MemoryFiles {
         Ok(Opened { file: open(node)?, meta: node.meta() })
     }
 
+    fn link(&self, slot: Slot) -> Result<Vec<u8>, FileError> {
+        let tree = self.world.tree();
+        let node = tree.get(&self.at(slot)?.path).ok_or(FileError::Missing)?;
+        match &node.what {
+            What::Link(target) => Ok(target.as_os_str().as_bytes().to_vec()),
+            _ => Err(FileError::NotRegular(node.kind())),
+        }
+    }
+
     fn replace(
         &self,
         slot: Slot,
@@ -367,53 +469,42 @@ impl Files for MemoryFiles {
         expect: Expect<'_>,
     ) -> Result<Written, FileError> {
         let target = self.at(slot)?;
-        let parents = match target.claim.access {
-            Access::Write { parents, .. } if self.may_change => Some(parents),
-            Access::Edit { .. } if self.may_change => None,
-            _ => {
-                let why = String::from("the call was cleared to look only");
-                return Err(FileError::Denied(why));
-            }
-        };
         let mut tree = self.world.tree();
-        let place = self.world.place(&tree, &target.claim)?;
-        let old = tree.get(&target.path).cloned();
-        match (&old, parents) {
-            (None, _) if place.gone => return Err(FileError::Missing),
-            (None, None) => return Err(FileError::Missing),
-            (None, Some(false)) if place.orphan => return Err(FileError::NoParent),
-            _ => {}
+        let is_link = tree.get(&target.path).map(Node::kind) == Some(FileKind::Symlink);
+        if is_link && self.may_change && target.claim.access != Access::Remove {
+            return Err(FileError::NotRegular(FileKind::Symlink));
         }
-        let before = match old.as_ref().map(|node| &node.what) {
-            None => None,
-            Some(What::File(content)) => Some(Arc::clone(content)),
-            Some(_) => {
-                let kind = old.as_ref().map_or(FileKind::Special, Node::kind);
-                return Err(FileError::NotRegular(kind));
-            }
-        };
-        let identity = old.as_ref().map(|node| node.meta().identity);
-        if let Expect::Same(wanted, content) = expect
-            && (identity != Some(wanted) || before.as_deref() != Some(content))
-        {
-            return Err(FileError::Changed);
-        }
-        let mode = old.as_ref().map_or(0o644, |node| node.mode);
-        if mode & 0o200 == 0 {
-            return Err(FileError::Permission);
-        }
-        let content = pieces.concat();
-        let bytes = content.len() as u64;
-        let after = Some(hash(&content));
-        let wall_ms = self.world.clock.wall_ms();
-        let nanos = self.world.n_made.fetch_add(1, Ordering::Relaxed) % 1_000_000_000;
-        let time = Stamp { seconds: (wall_ms / 1_000).cast_signed(), nanos: nanos as u32 };
-        tree.put(&target.path, What::File(Arc::from(content)), mode, time);
-        let before = before.map(|content| hash(&content));
-        let path = target.path.clone();
-        let change = Change { path, before, after, bytes };
+        let becomes = Becomes::File { pieces, mode: FileMode::Kept, like: None };
+        let (written, change) = self.change(&mut tree, &Deed { slot, expect, becomes }, None)?;
         self.changes.lock().unwrap_or_else(PoisonError::into_inner).push(change);
-        Ok(Written { bytes, created: old.is_none() })
+        Ok(written)
+    }
+
+    fn commit(&self, deeds: &[Deed<'_>]) -> Result<Vec<Written>, CommitError> {
+        let mut tree = self.world.tree();
+        // What cannot be done as a whole is done on a copy that nobody sees.
+        let mut draft = tree.clone();
+        let (mut written, mut changes) = (Vec::new(), Vec::new());
+        for deed in deeds {
+            let about = |error| CommitError { slot: deed.slot, error };
+            let path = &self.at(deed.slot).map_err(about)?.path;
+            if changes.iter().any(|change: &Change| change.path == *path) {
+                return Err(about(FileError::Invalid("is changed twice at once")));
+            }
+            let like = match deed.becomes {
+                Becomes::File { like: Some(like), .. } => {
+                    let node = tree.get(&self.at(like).map_err(about)?.path);
+                    node.filter(|node| node.kind() == FileKind::File).map(|node| node.mode)
+                }
+                _ => None,
+            };
+            let (wrote, change) = self.change(&mut draft, deed, like).map_err(about)?;
+            written.push(wrote);
+            changes.push(change);
+        }
+        *tree = draft;
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner).extend(changes);
+        Ok(written)
     }
 
     fn walk(

@@ -72,7 +72,7 @@ pub(crate) struct Place {
 }
 
 /// Every path beneath one root.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Tree {
     root: PathBuf,
     nodes: BTreeMap<PathBuf, Node>,
@@ -164,6 +164,7 @@ impl Tree {
                         break;
                     }
                 }
+                Some(What::Link(_)) if last && links == Links::Itself && !directory => {}
                 Some(What::Link(target)) => {
                     if last && links == Links::Refuse && !directory {
                         return Err(FileError::Link);

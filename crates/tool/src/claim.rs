@@ -12,6 +12,8 @@ pub enum Access {
     Read,
     /// Look at a directory and what is beneath it, or at one file.
     Search,
+    /// Look at what a name itself stands for: a symbolic link is read, not followed.
+    Inspect,
     /// Create or replace a file.
     Write {
         /// Whether missing parent directories are created.
@@ -24,22 +26,35 @@ pub enum Access {
         /// What a symbolic link as last component means.
         links: Links,
     },
+    /// Remove a file or a symbolic link, never what a link points to.
+    Remove,
 }
 
 impl Access {
     /// Returns whether the access can change something.
     pub fn changes(self) -> bool {
-        matches!(self, Self::Write { .. } | Self::Edit { .. })
+        matches!(self, Self::Write { .. } | Self::Edit { .. } | Self::Remove)
+    }
+
+    /// Returns what a symbolic link as last component means.
+    pub fn links(self) -> Links {
+        match self {
+            Self::Write { links, .. } | Self::Edit { links } => links,
+            Self::Read | Self::Search => Links::Follow,
+            Self::Inspect | Self::Remove => Links::Itself,
+        }
     }
 }
 
-/// What a symbolic link as last component of a path to change means.
+/// What a symbolic link as last component of a path means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Links {
     /// Its target is changed where it lies inside a root, and the link stays.
     Follow,
     /// The call is refused.
     Refuse,
+    /// The link itself is meant.
+    Itself,
 }
 
 /// One path as a call names it, before containment.

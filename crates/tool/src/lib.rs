@@ -47,7 +47,7 @@ pub use ruling::{Ruled, Ruling, Verdict};
 pub use settings::{BinaryPolicy, FileSettings, HardLinks, Sync};
 pub use tools::{BoxFuture, Prepared, Ran, Tool};
 pub use world::{
-    Change, Clock, Entry, Expect, FileError, FileKind, Files, Flow, Identity, Listed, Listing,
-    Meta as FileMeta, Opened, Slot, Stamp, Visitor, Visitors, WalkOptions, WalkReport, World,
-    Written,
+    Becomes, Change, Clock, CommitError, Deed, Entry, Expect, FileError, FileKind, FileMode, Files,
+    Flow, Identity, Listed, Listing, Meta as FileMeta, Opened, Slot, Stamp, Visitor, Visitors,
+    WalkOptions, WalkReport, World, Written,
 };

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use serde::de::DeserializeOwned;
 
 use crate::{
-    BoxFuture, Cancel, Claim, Command, Cost, Effects, Expect, Facts, FileError, FileSettings,
-    FileTarget, Kind, Memo, Targets, ToolError, World, Written,
+    BoxFuture, Cancel, Claim, Command, CommitError, Cost, Deed, Effects, Expect, Facts, FileError,
+    FileSettings, FileTarget, Kind, Memo, Slot, Targets, ToolError, World, Written,
 };
 
 /// Where long work says how far it is: nowhere, unless the caller asked to be told.
@@ -109,20 +109,47 @@ impl Context {
         pieces: &[&[u8]],
         expect: Expect<'_>,
     ) -> Result<Written, ToolError> {
+        let change = || {
+            let done = self.world.files.replace(target.slot, pieces, expect);
+            done.map_err(|error| CommitError { slot: target.slot, error })
+        };
+        self.patiently(change).await
+    }
+
+    /// Makes several changes together as [`Files::commit`](crate::Files::commit) does, and waits for
+    /// others as [`Context::replace`] does.
+    pub async fn commit(&self, deeds: &[Deed<'_>]) -> Result<Vec<Written>, ToolError> {
+        self.patiently(|| self.world.files.commit(deeds)).await
+    }
+
+    /// Asks for a change again where others keep it away.
+    async fn patiently<T>(
+        &self,
+        change: impl Fn() -> Result<T, CommitError>,
+    ) -> Result<T, ToolError> {
         let mut until = None;
         let mut pause = FIRST_PAUSE;
         loop {
-            match self.world.files.replace(target.slot, pieces, expect) {
-                Err(FileError::Busy) => self.still_wanted()?,
-                done => return done.map_err(|error| self.about(target, error)),
-            }
+            let slot = match change() {
+                Ok(done) => return Ok(done),
+                Err(CommitError { slot, error: FileError::Busy }) => slot,
+                Err(CommitError { slot, error }) => return Err(self.about_slot(slot, error)),
+            };
+            self.still_wanted()?;
             let now = self.world.clock.now();
             if *until.get_or_insert(now + MAX_WAIT) <= now {
-                return Err(self.about(target, FileError::Busy));
+                return Err(self.about_slot(slot, FileError::Busy));
             }
             (self.sleep)(pause).await;
             self.still_wanted()?;
             pause = LAST_PAUSE.min(pause * 2);
+        }
+    }
+
+    fn about_slot(&self, slot: Slot, error: FileError) -> ToolError {
+        match self.targets.files.get(slot.0) {
+            Some(target) => self.about(target, error),
+            None => error.about(""),
         }
     }
 

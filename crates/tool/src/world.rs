@@ -151,16 +151,69 @@ pub struct Opened {
 pub enum Expect<'a> {
     /// Anything, also nothing.
     Any,
-    /// Still this file in this state, with this content, which the caller read.
+    /// Nothing.
+    Nothing,
+    /// Still this file in this state, with this content, which the caller read. The content of a
+    /// symbolic link is its target.
     Same(Identity, &'a [u8]),
 }
 
-/// What a replacement did.
+/// The permission bits that a file gets. Set-id bits are never given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileMode {
+    /// Those of the old file; a new file gets what the system gives new files.
+    Kept,
+    /// The same, but everybody who may read the file may execute it, or nobody may.
+    Executable(bool),
+    /// These.
+    Exact(u32),
+}
+
+/// What a name stands for once a change is made.
+#[derive(Debug, Clone, Copy)]
+pub enum Becomes<'a> {
+    /// A file with these pieces in order.
+    File {
+        /// The content.
+        pieces: &'a [&'a [u8]],
+        /// The permission bits.
+        mode: FileMode,
+        /// The target whose owner, permission bits and attributes it takes instead of those of the
+        /// old file, as where a file gets another name.
+        like: Option<Slot>,
+    },
+    /// A symbolic link with this target.
+    Link(&'a [u8]),
+    /// Nothing: what was there is removed.
+    Nothing,
+}
+
+/// One of several changes that happen together.
+#[derive(Debug, Clone, Copy)]
+pub struct Deed<'a> {
+    /// The target.
+    pub slot: Slot,
+    /// What must be there for the change to go ahead.
+    pub expect: Expect<'a>,
+    /// What is there afterwards.
+    pub becomes: Becomes<'a>,
+}
+
+/// Why several changes did not happen, and which of them it was.
+#[derive(Debug)]
+pub struct CommitError {
+    /// The target that stood in the way.
+    pub slot: Slot,
+    /// What is wrong with it.
+    pub error: FileError,
+}
+
+/// What a change did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Written {
-    /// Bytes of the new content.
+    /// Bytes of the new content; 0 where nothing is left.
     pub bytes: u64,
-    /// Whether the file did not exist before.
+    /// Whether nothing was there before.
     pub created: bool,
 }
 
@@ -171,7 +224,7 @@ pub struct Change {
     pub path: PathBuf,
     /// BLAKE3 of the old content, in hex; `None` where there was none or it was too large.
     pub before: Option<String>,
-    /// BLAKE3 of the new content, in hex.
+    /// BLAKE3 of the new content, in hex; `None` where nothing is there any more.
     pub after: Option<String>,
     /// Bytes of the new content.
     pub bytes: u64,
@@ -275,6 +328,9 @@ pub trait Files: Send + std::marker::Sync {
     /// Opens the regular file at a slot for reading.
     fn open(&self, slot: Slot) -> Result<Opened, FileError>;
 
+    /// Returns the target of the symbolic link at a slot, where the claim is about the link itself.
+    fn link(&self, slot: Slot) -> Result<Vec<u8>, FileError>;
+
     /// Replaces or creates the file at a slot atomically with the pieces in order. Mode, owner,
     /// extended attributes and access lists of the old file are kept, or the change is refused.
     /// Where others are changing the same directory it does not wait for longer than about a
@@ -286,6 +342,13 @@ pub trait Files: Send + std::marker::Sync {
         pieces: &[&[u8]],
         expect: Expect<'_>,
     ) -> Result<Written, FileError>;
+
+    /// Makes several changes together: all of them happen, or none does, also where the process dies
+    /// in the middle and the guard has a place for journals. Each slot stands in one deed. What
+    /// [`Files::replace`] says of one file holds for each; files of several names are replaced or
+    /// refused, because writing into them cannot be taken back. Readers may see some of the changes
+    /// before the others.
+    fn commit(&self, deeds: &[Deed<'_>]) -> Result<Vec<Written>, CommitError>;
 
     /// Walks the directory at a slot on several threads, in no particular order. `stop` ends it
     /// within milliseconds.
@@ -327,6 +390,8 @@ pub enum FileError {
     Owner,
     /// A file with this many names.
     ManyLinks(u64),
+    /// A file with this many names, which is to be changed in place together with others.
+    LinksInPlace(u64),
     /// The file changed meanwhile.
     Changed,
     /// Others were changing the same directory for too long.
@@ -335,6 +400,8 @@ pub enum FileError {
     Full(io::Error),
     /// The file system is read-only.
     ReadOnly,
+    /// The journal of changes that happen together cannot be written.
+    Journal(io::Error),
     /// The call was taken back.
     Cancelled,
     /// Anything else.
@@ -392,6 +459,14 @@ impl FileError {
                 format!("the file has {n} hard links and a replacement would part them: {shown}"),
             )
             .hint("set `files.hard_links` to \"break\" (replace this name) or \"in_place\""),
+            Self::LinksInPlace(n) => error(
+                Kind::ExecutionFailed,
+                format!(
+                    "the file has {n} hard links, and what is written into it cannot be taken back \
+                     with other changes: {shown}"
+                ),
+            )
+            .hint("set `files.hard_links` to \"break\", or change this file with Edit"),
             Self::Changed => error(Kind::Stale, format!("the file changed meanwhile: {shown}"))
                 .hint("read it again and repeat the call"),
             Self::Busy => error(
@@ -405,6 +480,12 @@ impl FileError {
             Self::ReadOnly => {
                 error(Kind::PermissionDenied, format!("the file system is read-only: {shown}"))
             }
+            Self::Journal(source) => error(
+                Kind::Unavailable,
+                format!("the journal of the change cannot be written, so nothing was changed: {shown}"),
+            )
+            .hint("run `sinew doctor`; the state directory must have space and be writable")
+            .source(source),
             Self::Cancelled => error(Kind::Cancelled, String::from("the call was cancelled")),
             Self::Io(source) => {
                 error(Kind::ExecutionFailed, format!("{}: {shown}", plain(&source))).source(source)

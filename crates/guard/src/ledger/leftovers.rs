@@ -13,18 +13,14 @@ use rustix::fs::{AtFlags, unlinkat};
 use rustix::io::Errno;
 use sinew_tool::{Clock, FileError, FileKind, Links};
 
-use super::process::{Life, ProcessMark};
 use crate::clear::is_temporary;
 use crate::clock::SystemClock;
+use crate::commit;
+use crate::mark::ProcessMark;
 use crate::resolve::{self, Spot};
 use crate::roots::Roots;
 use crate::stat::error_of;
 
-/// After this time a change counts as given up whose process ran on this machine, where nothing can
-/// be known of it.
-const GIVEN_UP_MS: i64 = 60 * 60 * 1_000;
-/// After this time so does one of another machine, whose clock may be wrong.
-const GIVEN_UP_ELSEWHERE_MS: i64 = 30 * 24 * 60 * 60 * 1_000;
 /// A directory that is missing may be on a disk that comes back; after this time it counts as gone.
 const GONE_MS: i64 = 30 * 24 * 60 * 60 * 1_000;
 /// The most intents that one opening of the database looks at, the newest first.
@@ -44,7 +40,10 @@ enum Leftover {
 }
 
 /// Removes what dead processes left behind, and marks their intents as settled.
-pub(super) fn remove(connection: &Connection) -> rusqlite::Result<()> {
+///
+/// What a journal still speaks of stays: it may be the only copy of a file. Whether it does is asked
+/// after the deaths are known, since a process may have written its journal and died in between.
+pub(super) fn remove(connection: &Connection, state: &Path) -> rusqlite::Result<()> {
     let mut open = connection.prepare(
         "SELECT seq, pid, pid_started, temporaries, pid_namespace, at_ms, machine, boot FROM entry
          WHERE phase = 'intent' AND settled = 0 ORDER BY seq DESC LIMIT ?1",
@@ -63,20 +62,25 @@ pub(super) fn remove(connection: &Connection) -> rusqlite::Result<()> {
         .collect::<rusqlite::Result<Vec<_>>>()?;
     let own = ProcessMark::own();
     let now = SystemClock.wall_ms() as i64;
-    for (seq, mark, temporaries, at_ms) in rows {
-        let may_be_alive = match mark.life(&own) {
-            Life::Alive => true,
-            Life::Dead => false,
-            Life::Unknown => now <= at_ms + GIVEN_UP_MS,
-            Life::Elsewhere => now <= at_ms + GIVEN_UP_ELSEWHERE_MS,
-        };
-        if may_be_alive {
-            continue;
-        }
-        let stays = |path: &&[u8]| match remove_file(Path::new(OsStr::from_bytes(path))) {
-            Ok(Leftover::NoDirectory) => now <= at_ms + GONE_MS,
-            Ok(Leftover::Removed | Leftover::Missing | Leftover::Foreign) => false,
-            Err(_) => true,
+    let dead: Vec<_> = rows
+        .into_iter()
+        .filter(|(_, mark, _, at_ms)| !mark.may_be_at_it(&own, now - at_ms))
+        .collect();
+    if dead.is_empty() {
+        return Ok(());
+    }
+    let needed = commit::needed(state);
+    for (seq, _, temporaries, at_ms) in dead {
+        let stays = |path: &&[u8]| {
+            let path = Path::new(OsStr::from_bytes(path));
+            if path.file_name().is_some_and(|name| needed.contains(name.as_bytes())) {
+                return true;
+            }
+            match remove_file(path) {
+                Ok(Leftover::NoDirectory) => now <= at_ms + GONE_MS,
+                Ok(Leftover::Removed | Leftover::Missing | Leftover::Foreign) => false,
+                Err(_) => true,
+            }
         };
         let paths = temporaries.split(|byte| *byte == 0).filter(|path| !path.is_empty());
         let n_stay = paths.filter(stays).count();
@@ -87,8 +91,8 @@ pub(super) fn remove(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Removes one temporary file: only a regular file, only under a name that we give, and only where
-/// the path given is its real path.
+/// Removes one temporary file: only a regular file or a symbolic link, only under a name that we give,
+/// and only where the path given is its real path.
 fn remove_file(path: &Path) -> Result<Leftover, FileError> {
     let ours = path.is_absolute()
         && path.file_name().is_some_and(|name| is_temporary(name.as_bytes()))
@@ -97,7 +101,7 @@ fn remove_file(path: &Path) -> Result<Leftover, FileError> {
         return Ok(Leftover::Foreign);
     }
     let roots = Roots::system().map_err(error_of)?;
-    let place = match resolve::resolve(&roots, path, Links::Refuse) {
+    let place = match resolve::resolve(&roots, path, Links::Itself) {
         Ok(place) => place,
         Err(FileError::Link | FileError::Denied(_) | FileError::Invalid(_)) => {
             return Ok(Leftover::Foreign);
@@ -108,8 +112,10 @@ fn remove_file(path: &Path) -> Result<Leftover, FileError> {
     match &place.spot {
         Spot::Missing => return Ok(Leftover::Missing),
         Spot::MissingParents(_) | Spot::Gone => return Ok(Leftover::NoDirectory),
-        Spot::Found(meta) if meta.kind != FileKind::File => return Ok(Leftover::Foreign),
-        Spot::Found(_) => {}
+        Spot::Found(meta) => match meta.kind {
+            FileKind::File | FileKind::Symlink => {}
+            FileKind::Directory | FileKind::Special => return Ok(Leftover::Foreign),
+        },
     }
     let Some(name) = place.name.filter(|_| place.real == path) else {
         return Ok(Leftover::Foreign);
@@ -150,7 +156,6 @@ mod tests {
             (top.join("real/../real").join(name), Leftover::Foreign),
             (top.join("real").join(short), Leftover::Foreign),
             (top.join("real").join(upper), Leftover::Foreign),
-            (top.join("real").join(link), Leftover::Foreign),
             (Path::new("real").join(name), Leftover::Foreign),
             (top.join("gone").join(name), Leftover::NoDirectory),
             (top.join("real/a.txt").join(name), Leftover::NoDirectory),
@@ -162,6 +167,10 @@ mod tests {
         let file = top.join("real").join(name);
         assert_eq!(remove_file(&file).expect("it is removed"), Leftover::Removed);
         assert_eq!(remove_file(&file).expect("it is gone"), Leftover::Missing);
+        // Of a link, nothing but the link.
+        let link = top.join("real").join(link);
+        assert_eq!(remove_file(&link).expect("it is removed"), Leftover::Removed);
+        assert_eq!(fs::read_to_string(top.join("real/a.txt")).expect("it is there"), "kept");
         assert!(top.join(name).is_dir());
     }
 }

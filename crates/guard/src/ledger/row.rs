@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use rusqlite::{Connection, params};
 use sinew_tool::{Change, Clock, Closing, Effects, Opening, Ticket};
 
-use super::process::ProcessMark;
 use crate::clock::SystemClock;
+use crate::mark::ProcessMark;
 
 /// The version of the tables, which the database carries.
 pub(super) const VERSION: i64 = 2;

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails loudly")]
 
 mod change;
+mod commit;
 mod disk;
 mod escape;
 mod ignore_files;

@@ -1,6 +1,7 @@
 //! The World in memory and the World of the guard give the same answers on the same small trees.
 
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::symlink;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
@@ -8,8 +9,8 @@ use std::sync::atomic::AtomicBool;
 use proptest::prelude::*;
 use sinew_testkit::{MemoryWorld, ROOT};
 use sinew_tool::{
-    Access, Claim, Expect, FileError, FileState, Links, Slot, Targets, ToolError, WalkOptions,
-    World,
+    Access, Becomes, Claim, CommitError, Deed, Expect, FileError, FileKind, FileMode, FileState,
+    Links, Slot, Targets, ToolError, WalkOptions, World,
 };
 
 use crate::tree::{Names, RESOLVERS, Tree, allow};
@@ -79,15 +80,10 @@ fn lay_out(things: &[Thing]) -> (Tree, MemoryWorld) {
     for thing in things {
         let (Thing::File(path, _) | Thing::Directory(path) | Thing::Link(path, _)) = thing;
         let real = tree.root.join(path);
-        let parent = real.parent().unwrap();
-        let plain = parent
-            .ancestors()
-            .take_while(|above| *above != tree.root)
-            .all(|above| fs::symlink_metadata(above).map_or(true, |meta| meta.is_dir()));
-        if !plain || fs::symlink_metadata(&real).is_ok() {
+        if !is_plain(&tree, path) || fs::symlink_metadata(&real).is_ok() {
             continue;
         }
-        fs::create_dir_all(parent).unwrap();
+        fs::create_dir_all(real.parent().unwrap()).unwrap();
         match thing {
             Thing::File(path, text) => {
                 fs::write(&real, text).unwrap();
@@ -104,6 +100,13 @@ fn lay_out(things: &[Thing]) -> (Tree, MemoryWorld) {
         }
     }
     (tree, memory)
+}
+
+/// Returns whether no link or file is on the way to a path.
+fn is_plain(tree: &Tree, path: &str) -> bool {
+    let path = tree.root.join(path);
+    let above = path.ancestors().skip(1).take_while(|above| *above != tree.root);
+    above.into_iter().all(|above| fs::symlink_metadata(above).map_or(true, |meta| meta.is_dir()))
 }
 
 /// What one World answers to one claim, in words that both can say.
@@ -134,6 +137,18 @@ fn answers(
     });
     match access {
         Access::Read | Access::Search => look_beneath(&world, &mut said),
+        Access::Inspect => said.push(match world.files.link(Slot(0)) {
+            Ok(target) => String::from_utf8_lossy(&target).replace(root, "ROOT"),
+            Err(error) => word(error),
+        }),
+        Access::Remove => {
+            let deed = Deed { slot: Slot(0), expect: Expect::Any, becomes: Becomes::Nothing };
+            said.push(match world.files.commit(&[deed]) {
+                Ok(written) => format!("{written:?}"),
+                Err(error) => word(error.error),
+            });
+            said.push(world.files.meta(Slot(0)).err().map_or("there".into(), word));
+        }
         Access::Write { .. } | Access::Edit { .. } => {
             said.push(match world.files.replace(Slot(0), &[b"new ", b"text"], Expect::Any) {
                 Ok(written) => format!("{written:?}"),
@@ -193,6 +208,10 @@ proptest! {
             Access::Write { parents: true, links: Links::Follow },
             Access::Write { parents: true, links: Links::Refuse },
             Access::Write { parents: false, links: Links::Follow },
+            Access::Write { parents: true, links: Links::Itself },
+            Access::Edit { links: Links::Itself },
+            Access::Inspect,
+            Access::Remove,
         ]),
     ) {
         for resolver in RESOLVERS {
@@ -219,5 +238,115 @@ proptest! {
                 );
             }
         }
+    }
+
+    #[test]
+    fn both_worlds_make_the_same_sets_of_changes(
+        things in things(),
+        asked in prop::collection::vec((prop::sample::select(ASKED), 0_usize..6, 0_usize..3), 1..5),
+    ) {
+        for resolver in RESOLVERS {
+            let (tree, memory) = lay_out(&things);
+            let guard = tree.guard(resolver);
+            let real_root = tree.root.display().to_string();
+            let claims = |root: &str| -> Vec<Claim> {
+                let claim = |(path, what, _): &(&str, usize, usize)| Claim {
+                    argument: "patch",
+                    path: Some(path.replace("ROOT", root)),
+                    access: asked_access(*what),
+                };
+                asked.iter().map(claim).collect()
+            };
+            let real = guard.contain(&claims(&real_root), None, None).map(|contained| {
+                allow(contained).world
+            });
+            let imagined = memory.context(claims(ROOT), true).map(|cx| cx.world);
+            let (real, imagined) = match (real, imagined) {
+                (Ok(real), Ok(imagined)) => (real, imagined),
+                (Err(real), Err(imagined)) => {
+                    prop_assert_eq!(real.kind, imagined.kind);
+                    continue;
+                }
+                (real, imagined) => {
+                    return Err(TestCaseError::fail(format!(
+                        "{:?} and {:?}", real.err(), imagined.err()
+                    )));
+                }
+            };
+            let (real, imagined) = (set(&real, &asked), set(&imagined, &asked));
+            let told = |said: String| said.replace(&real_root, "ROOT").replace(ROOT, "ROOT");
+            prop_assert_eq!(told(real), told(imagined), "{:?}", resolver);
+            for path in PATHS.iter().filter(|path| is_plain(&tree, path)) {
+                let real = fs::symlink_metadata(tree.root.join(path)).ok();
+                let imagined = memory.meta(path);
+                prop_assert_eq!(
+                    real.as_ref().map(|meta| (meta.is_file(), meta.is_dir(), meta.is_symlink())),
+                    imagined.as_ref().map(|meta| (
+                        meta.kind == FileKind::File,
+                        meta.kind == FileKind::Directory,
+                        meta.kind == FileKind::Symlink,
+                    )),
+                    "{}", path
+                );
+                if real.is_some_and(|meta| meta.is_file()) {
+                    let content = fs::read(tree.root.join(path)).ok();
+                    prop_assert_eq!(content, memory.content(path), "{}", path);
+                }
+            }
+        }
+    }
+}
+
+fn asked_access(what: usize) -> Access {
+    match what {
+        0 => Access::Write { parents: true, links: Links::Itself },
+        1 => Access::Write { parents: true, links: Links::Follow },
+        2 => Access::Edit { links: Links::Follow },
+        3 => Access::Write { parents: false, links: Links::Itself },
+        4 => Access::Read,
+        _ => Access::Remove,
+    }
+}
+
+/// Makes all changes that are asked for; what it says is the same for both Worlds.
+fn set(world: &World, asked: &[(&str, usize, usize)]) -> String {
+    let known: Vec<_> = (0..asked.len())
+        .map(|at| {
+            let mut content = Vec::new();
+            let meta = world.files.meta(Slot(at)).ok();
+            match world.files.open(Slot(at)) {
+                Ok(mut opened) => drop(opened.file.read_to_end(&mut content)),
+                Err(_) => content = world.files.link(Slot(at)).unwrap_or_default(),
+            }
+            (meta.map(|meta| meta.identity), content)
+        })
+        .collect();
+    let deeds: Vec<Deed<'_>> = asked
+        .iter()
+        .zip(&known)
+        .enumerate()
+        .map(|(at, ((_, what, how), (identity, content)))| Deed {
+            slot: Slot(at),
+            expect: match (how, identity) {
+                (0, _) => Expect::Any,
+                (1, _) => Expect::Nothing,
+                (_, Some(identity)) => Expect::Same(*identity, content),
+                (_, None) => Expect::Nothing,
+            },
+            becomes: match (what, how) {
+                (5, _) => Becomes::Nothing,
+                (0, 2) => Becomes::Link(b"a"),
+                _ => {
+                    let mode = FileMode::Executable(*how == 1);
+                    Becomes::File { pieces: &[b"new ", b"text"], mode, like: None }
+                }
+            },
+        })
+        .collect();
+    match world.files.commit(&deeds) {
+        Ok(written) => format!("{written:?} {:?}", world.files.changes()),
+        // Which of several faults is told is nobody's to rely on.
+        Err(_) if 1 < asked.len() => String::from("refused"),
+        Err(CommitError { slot, error }) => format!("{slot:?} {}", error.about("it").kind),
     }
 }

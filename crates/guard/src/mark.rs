@@ -7,23 +7,31 @@
 
 use std::fs;
 
+use serde::{Deserialize, Serialize};
+
+/// After this time a change counts as given up whose process ran on this machine, where nothing can
+/// be known of it.
+const GIVEN_UP_MS: i64 = 60 * 60 * 1_000;
+/// After this time so does one of another machine, whose clock may be wrong.
+const GIVEN_UP_ELSEWHERE_MS: i64 = 30 * 24 * 60 * 60 * 1_000;
+
 /// A process, by machine, start of the machine, namespace, number and start.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct ProcessMark {
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ProcessMark {
     /// The machine, by the id and the name that it has.
-    pub(super) machine: String,
+    pub(crate) machine: String,
     /// The start of the machine, or nothing where it cannot be told.
-    pub(super) boot: String,
+    pub(crate) boot: String,
     /// The namespace that the number counts in, or 0 where it cannot be told.
-    pub(super) namespace: i64,
-    pub(super) pid: i64,
+    pub(crate) namespace: i64,
+    pub(crate) pid: i64,
     /// Clock ticks since boot, or 0 where it cannot be told.
-    pub(super) started: i64,
+    pub(crate) started: i64,
 }
 
 impl ProcessMark {
     /// Returns the mark of this process.
-    pub(super) fn own() -> Self {
+    pub(crate) fn own() -> Self {
         let pid = i64::from(std::process::id());
         let namespace = rustix::fs::stat("/proc/self/ns/pid").map_or(0, |stat| stat.st_ino as i64);
         Self {
@@ -35,8 +43,23 @@ impl ProcessMark {
         }
     }
 
+    /// Returns whether the process may still be at what it began so long ago.
+    pub(crate) fn may_be_at_it(&self, own: &Self, age_ms: i64) -> bool {
+        match self.life(own) {
+            Life::Alive => true,
+            Life::Dead => false,
+            Life::Unknown => age_ms <= GIVEN_UP_MS,
+            Life::Elsewhere => age_ms <= GIVEN_UP_ELSEWHERE_MS,
+        }
+    }
+
+    /// Returns whether the machine has not been started anew since, as far as can be told.
+    pub(crate) fn is_of_this_boot(&self, own: &Self) -> bool {
+        !self.boot.is_empty() && self.boot == own.boot
+    }
+
     /// Returns what can be said of the process by the one with the mark `own`.
-    pub(super) fn life(&self, own: &Self) -> Life {
+    pub(crate) fn life(&self, own: &Self) -> Life {
         let boots_told = !self.boot.is_empty() && !own.boot.is_empty();
         let same_boot = boots_told && self.boot == own.boot;
         if !same_boot && self.machine != own.machine {
@@ -59,7 +82,7 @@ impl ProcessMark {
 
 /// What can be said of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Life {
+pub(crate) enum Life {
     /// It runs.
     Alive,
     /// It does not run any more.
@@ -68,6 +91,11 @@ pub(super) enum Life {
     Unknown,
     /// It ran on another machine.
     Elsewhere,
+}
+
+/// Returns whether a process that started then runs under a number in this namespace.
+pub(crate) fn is_running(pid: i64, at: i64) -> bool {
+    started(pid) == Some(at)
 }
 
 /// Returns what tells this machine from others. Copies of one image may have one id, and others one
@@ -96,7 +124,7 @@ fn started(pid: i64) -> Option<i64> {
 }
 
 /// Returns the name of the user that runs this process, or its number.
-pub(super) fn os_user() -> String {
+pub(crate) fn os_user() -> String {
     let uid = rustix::process::getuid().as_raw().to_string();
     let passwd = read("/etc/passwd").unwrap_or_default();
     passwd

@@ -1,0 +1,45 @@
+//! Keeping changes of one file in this process apart, also where the system has no locks.
+
+use std::collections::HashSet;
+use std::ffi::{CStr, CString};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::fstat;
+use sinew_tool::FileError;
+
+use crate::roots::Dir;
+use crate::stat::{error_of, identity_of};
+use crate::turn;
+
+/// The directories and names that are being changed.
+#[derive(Debug, Default)]
+pub(crate) struct Locks(Mutex<HashSet<Changing>>);
+
+/// The device and inode of a directory, and a name in it.
+type Changing = (u64, u64, CString);
+
+impl Locks {
+    /// Takes a name where it is free, or becomes so in a moment.
+    pub(crate) fn lock(&self, dir: &Dir, name: &CStr) -> Result<Held<'_>, FileError> {
+        let identity = fstat(&**dir).map(|stat| identity_of(&stat)).map_err(error_of)?;
+        let key = (identity.device, identity.inode, name.to_owned());
+        turn::ask_at_once(|| Ok(self.changing().insert(key.clone())))?;
+        Ok(Held { locks: self, key })
+    }
+
+    fn changing(&self) -> MutexGuard<'_, HashSet<Changing>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A name that nobody else in this process changes until this is dropped.
+pub(crate) struct Held<'a> {
+    locks: &'a Locks,
+    key: Changing,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.locks.changing().remove(&self.key);
+    }
+}

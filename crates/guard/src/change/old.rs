@@ -1,0 +1,142 @@
+//! The thing that a change takes away: a file, or a symbolic link where the link itself is meant.
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+
+use rustix::fs::{Access, AtFlags, FileType, Stat, accessat, fstat, readlinkat, statat};
+use rustix::io::Errno;
+use sinew_tool::{Expect, FileError, FileKind, Stamp};
+
+use super::Failure;
+use crate::roots::{Dir, FILE_READ, open_name};
+use crate::stat::{identity_of, kind_of};
+
+/// The largest old content that is read only to be hashed.
+const MAX_HASHED: u64 = 64 * 1024 * 1024;
+/// The longest tick in which two changes of a file may get the same time.
+const TICK_NS: i128 = 20_000_000;
+
+/// What is there before a change, open.
+pub(crate) struct Old {
+    /// What it was when it was opened.
+    pub(crate) stat: Stat,
+    /// Its content.
+    pub(crate) content: Content,
+}
+
+/// The content of an old thing.
+pub(crate) enum Content {
+    /// Of a file.
+    File(File),
+    /// The target of a symbolic link.
+    Link(Vec<u8>),
+}
+
+/// Returns the status of a name, refusing what is neither a regular file nor, where that is meant, a
+/// symbolic link.
+pub(crate) fn look(dir: &Dir, name: &CStr, links: bool) -> Result<Option<Stat>, Failure> {
+    let stat = match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => stat,
+        Err(Errno::NOENT) => return Ok(None),
+        Err(errno) => return Err(errno.into()),
+    };
+    match kind_of(FileType::from_raw_mode(stat.st_mode)) {
+        FileKind::File => Ok(Some(stat)),
+        FileKind::Symlink if links => Ok(Some(stat)),
+        FileKind::Symlink => Err(FileError::Changed.into()),
+        other => Err(FileError::NotRegular(other).into()),
+    }
+}
+
+/// Returns the failure of a look at what was there a moment ago.
+fn gone(errno: Errno) -> Failure {
+    match errno {
+        Errno::NOENT => Failure::Raced,
+        other => Failure::from(other),
+    }
+}
+
+impl Old {
+    /// Opens what was seen at a name and is to be replaced.
+    pub(crate) fn open(dir: &Dir, name: &CStr, seen: Stat) -> Result<Self, Failure> {
+        if kind_of(FileType::from_raw_mode(seen.st_mode)) == FileKind::File {
+            // A rename needs no right to write the file; whoever may not write it may not replace it.
+            accessat(dir, name, Access::WRITE_OK, AtFlags::empty()).map_err(gone)?;
+        }
+        Self::open_to_read(dir, name, seen)
+    }
+
+    /// Opens what was seen at a name and stays.
+    pub(crate) fn open_to_read(dir: &Dir, name: &CStr, seen: Stat) -> Result<Self, Failure> {
+        let kind = kind_of(FileType::from_raw_mode(seen.st_mode));
+        if kind == FileKind::Symlink {
+            let target = readlinkat(dir, name, Vec::new()).map_err(gone)?.into_bytes();
+            let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).map_err(gone)?;
+            return Self { stat, content: Content::Link(target) }.if_still(&seen);
+        }
+        let file = open_name(dir.as_fd(), name, FILE_READ).map_err(gone)?;
+        let stat = fstat(&file)?;
+        Self { stat, content: Content::File(File::from(file)) }.if_still(&seen)
+    }
+
+    fn if_still(self, seen: &Stat) -> Result<Self, Failure> {
+        let same = identity_of(&self.stat) == identity_of(seen);
+        if same { Ok(self) } else { Err(Failure::Raced) }
+    }
+
+    /// Returns the hash of the content, from what the caller has of it or by reading it.
+    pub(super) fn hash(
+        &self,
+        expect: Expect<'_>,
+        since: Stamp,
+    ) -> Result<Option<String>, FileError> {
+        let hash = |content: &[u8]| Some(blake3::hash(content).to_hex().to_string());
+        match (&self.content, expect) {
+            (Content::Link(target), Expect::Same(_, content)) if target != content => {
+                Err(FileError::Changed)
+            }
+            (Content::Link(target), _) => Ok(hash(target)),
+            (Content::File(file), Expect::Same(_, content)) => {
+                if self.may_hide_a_change(since) && !holds(file, content).map_err(FileError::Io)? {
+                    return Err(FileError::Changed);
+                }
+                Ok(hash(content))
+            }
+            (Content::File(file), _) if identity_of(&self.stat).size <= MAX_HASHED => {
+                let mut hasher = blake3::Hasher::new();
+                hasher.update_reader(file.take(MAX_HASHED)).map_err(FileError::Io)?;
+                Ok(Some(hasher.finalize().to_hex().to_string()))
+            }
+            (Content::File(_), _) => Ok(None),
+        }
+    }
+
+    /// Returns whether the file was so young when it was read that a second change could carry the
+    /// same time. How old it has become since says nothing.
+    fn may_hide_a_change(&self, since: Stamp) -> bool {
+        let changed = identity_of(&self.stat).changed;
+        let ns = |at: Stamp| i128::from(at.seconds) * 1_000_000_000 + i128::from(at.nanos);
+        let age = ns(since) - ns(changed);
+        // Some file systems keep whole seconds, or two of them.
+        let tick = if changed.nanos == 0 { 2_000_000_000 } else { TICK_NS };
+        age < tick
+    }
+}
+
+/// Returns whether a file holds exactly this content.
+fn holds(mut file: &File, content: &[u8]) -> io::Result<bool> {
+    let mut buffer = vec![0_u8; 256 * 1024];
+    let mut left = content;
+    loop {
+        let n = file.read(&mut buffer)?;
+        let Some(read) = buffer.get(..n).filter(|read| !read.is_empty()) else {
+            return Ok(left.is_empty());
+        };
+        match left.strip_prefix(read) {
+            Some(rest) => left = rest,
+            None => return Ok(false),
+        }
+    }
+}

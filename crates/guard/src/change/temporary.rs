@@ -1,0 +1,142 @@
+//! The temporary file beside the old one, which gets the new content and then the name.
+
+use std::cell::Cell;
+use std::ffi::CString;
+use std::io::IoSlice;
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{
+    AtFlags, Gid, Mode, OFlags, RenameFlags, Uid, fchmod, fchown, fdatasync, fstat, linkat, openat,
+    renameat_with, unlinkat,
+};
+use rustix::io::Errno;
+use sinew_tool::{FileError, Sync};
+
+use super::old::{Content, Old};
+use crate::attributes;
+use crate::roots::Dir;
+use crate::stat::error_of;
+use std::ffi::CStr;
+use std::sync::Arc;
+
+/// The most pieces that one system call takes.
+const MAX_SLICES: usize = 1_024;
+
+/// A temporary file, open.
+pub(crate) struct Temporary {
+    /// The file.
+    pub(crate) file: OwnedFd,
+    /// Its name.
+    pub(crate) name: Named,
+}
+
+/// The name of a temporary thing, removed unless it is kept.
+pub(crate) struct Named {
+    dir: Dir,
+    name: CString,
+    remove: Cell<bool>,
+}
+
+impl Named {
+    /// Takes care of a name that was just made.
+    pub(crate) fn new(dir: &Dir, name: &CStr) -> Self {
+        Self { dir: Arc::clone(dir), name: name.to_owned(), remove: Cell::new(true) }
+    }
+
+    /// Leaves the name alone from now on: it became another, or somebody else takes care of it.
+    pub(crate) fn keep(&self) {
+        self.remove.set(false);
+    }
+}
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        if self.remove.get() {
+            let _ = unlinkat(&*self.dir, &*self.name, AtFlags::empty());
+        }
+    }
+}
+
+impl Temporary {
+    /// Makes a new file under a name that nothing has.
+    pub(crate) fn create(dir: &Dir, name: &CStr, mode: u32) -> Result<Self, Errno> {
+        let flags = OFlags::CREATE
+            .union(OFlags::EXCL)
+            .union(OFlags::WRONLY)
+            .union(OFlags::NOFOLLOW)
+            .union(OFlags::CLOEXEC);
+        let file = openat(&**dir, name, flags, Mode::from_raw_mode(mode))?;
+        Ok(Self { file, name: Named::new(dir, name) })
+    }
+
+    /// Writes the content and returns its hash.
+    pub(crate) fn fill(&self, pieces: &[&[u8]]) -> Result<String, Errno> {
+        write_pieces(&self.file, pieces)
+    }
+
+    /// Takes owner, attributes and mode of the old thing, where it is a file.
+    pub(crate) fn take_after(&self, old: &Old) -> Result<(), FileError> {
+        let Content::File(file) = &old.content else { return Ok(()) };
+        let new = fstat(&self.file).map_err(error_of)?;
+        if (new.st_uid, new.st_gid) != (old.stat.st_uid, old.stat.st_gid) {
+            let owner = Some(Uid::from_raw(old.stat.st_uid));
+            let group = Some(Gid::from_raw(old.stat.st_gid));
+            // Only root may give files away, and only to own groups may others.
+            fchown(&self.file, owner, group).map_err(|_| FileError::Owner)?;
+        }
+        attributes::copy(file, &self.file)?;
+        fchmod(&self.file, Mode::from_raw_mode(old.stat.st_mode & 0o1777)).map_err(error_of)
+    }
+
+    /// Pushes the content towards the disk, where that is asked for.
+    pub(crate) fn sync(&self, sync: Sync) -> Result<(), Errno> {
+        if sync == Sync::Off { Ok(()) } else { fdatasync(&self.file) }
+    }
+}
+
+/// Gives a thing another name that nothing has. `EXIST` says that something has it.
+pub(crate) fn take_free_name(dir: &Dir, from: &CStr, to: &CStr) -> Result<(), Errno> {
+    match renameat_with(&**dir, from, &**dir, to, RenameFlags::NOREPLACE) {
+        // Some file systems cannot rename like that; a link does not replace either.
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            linkat(&**dir, from, &**dir, to, AtFlags::empty())?;
+            unlinkat(&**dir, from, AtFlags::empty())
+        }
+        other => other,
+    }
+}
+
+/// Writes all pieces and returns the hash of the whole.
+pub(crate) fn write_pieces(file: &OwnedFd, pieces: &[&[u8]]) -> Result<String, Errno> {
+    let mut hasher = blake3::Hasher::new();
+    for piece in pieces {
+        hasher.update(piece);
+    }
+    let mut left: Vec<&[u8]> =
+        pieces.iter().copied().filter(|piece| !piece.is_empty()).rev().collect();
+    while !left.is_empty() {
+        let slices: Vec<IoSlice<'_>> =
+            left.iter().rev().take(MAX_SLICES).map(|piece| IoSlice::new(piece)).collect();
+        match rustix::io::writev(file, &slices) {
+            Ok(0) => return Err(Errno::IO),
+            Ok(n) => advance(&mut left, n),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(hasher.finalize().to_hex().to_string())
+}
+
+/// Takes written bytes off pieces that are in reverse order.
+fn advance(left: &mut Vec<&[u8]>, mut n: usize) {
+    while let Some(piece) = left.pop() {
+        if let Some(rest) = piece.get(n..).filter(|rest| !rest.is_empty()) {
+            left.push(rest);
+            return;
+        }
+        n -= piece.len().min(n);
+        if n == 0 {
+            return;
+        }
+    }
+}

@@ -1,0 +1,448 @@
+//! Changing several files together: all of the changes happen, or none does.
+//!
+//! Everything that can fail early is done first, as for one file: old things are looked at, and each
+//! new one lies complete under a temporary name beside its place. Then the journal is written, the
+//! turns at all directories are taken in one order, everything is looked at again, and only then names
+//! are exchanged, one after the other. What goes wrong in between is taken back by exchanging again.
+//! The old things go once all new ones are in place, and the journal after them.
+//!
+//! Readers may see some of the changes before the others; no reader sees a file that is half written.
+//! No handle is held for a file, since a call may change more of them than a process may open.
+
+mod journal;
+mod recover;
+mod step;
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, Gid, Mode, Stat, Uid, chownat, fchmod, fstat, statat, symlinkat};
+use sinew_tool::{
+    Becomes, Change, CommitError, FileError, FileKind, FileMode, HardLinks, Slot, Sync, Written,
+};
+
+use crate::change::old::{self, Content, Old};
+use crate::change::parents::Parents;
+use crate::change::temporary::{Named, Temporary};
+use crate::change::{Failure, Job, MAX_ATTEMPTS, Terms, length, sync_directory};
+use crate::resolve::Place;
+use crate::roots::Dir;
+use crate::stat::{error_of, identity_of, meta_of};
+use crate::turn::Turn;
+use journal::{DirRecord, Journal};
+use step::{Stand, Step, Trace, WAYS};
+
+pub use journal::JournalSettings;
+pub(crate) use recover::{needed, recover};
+
+/// One of the changes.
+pub(crate) struct Part<'a> {
+    pub(crate) slot: Slot,
+    pub(crate) job: &'a Job<'a>,
+    pub(crate) becomes: &'a Becomes<'a>,
+    /// The file that a new one takes after, where that is not the old one.
+    pub(crate) like: Option<&'a Place>,
+}
+
+/// Changes that happened.
+pub(crate) struct Done {
+    /// In the order of the parts.
+    pub(crate) written: Vec<Written>,
+    pub(crate) changes: Vec<Change>,
+    /// What went wrong when they could not be taken back any more.
+    pub(crate) late: Option<CommitError>,
+}
+
+/// Why an attempt did not succeed, and at which target.
+struct Stopped {
+    slot: Slot,
+    why: Failure,
+}
+
+impl Part<'_> {
+    fn stopped(&self, why: impl Into<Failure>) -> Stopped {
+        Stopped { slot: self.slot, why: why.into() }
+    }
+}
+
+/// Makes all changes, or none.
+pub(crate) fn commit(
+    parts: &[Part<'_>],
+    journals: Option<&JournalSettings>,
+    terms: &Terms<'_>,
+) -> Result<Done, CommitError> {
+    let mut parents = Parents::default();
+    match attempts(parts, journals, terms, &mut parents) {
+        Ok(mut done) => {
+            if let (Err(error), Some(part)) = (parents.keep(terms.settings.sync), parts.first()) {
+                done.late.get_or_insert(CommitError { slot: part.slot, error });
+            }
+            Ok(done)
+        }
+        Err(error) => {
+            parents.remove();
+            Err(error)
+        }
+    }
+}
+
+fn attempts(
+    parts: &[Part<'_>],
+    journals: Option<&JournalSettings>,
+    terms: &Terms<'_>,
+    parents: &mut Parents,
+) -> Result<Done, CommitError> {
+    let about = |part: &Part<'_>, error| CommitError { slot: part.slot, error };
+    let mut dirs = Directories::default();
+    let mut keys = Vec::with_capacity(parts.len());
+    for part in parts {
+        let entered = parents.enter(part.job.place).and_then(|dir| dirs.add(&dir, part, terms));
+        keys.push(entered.map_err(|error| about(part, error))?);
+    }
+    let mut order: Vec<(Key, &Part<'_>)> = keys.iter().copied().zip(parts).collect();
+    order.sort_by_key(|(key, part)| (*key, part.job.name));
+    let mut held = Vec::with_capacity(parts.len());
+    let mut last = None;
+    for (key, part) in order {
+        if last.replace((key, part.job.name)) == Some((key, part.job.name)) {
+            return Err(about(part, FileError::Invalid("is changed twice at once")));
+        }
+        let lock = dirs.get(key).and_then(|dir| terms.locks.lock(&dir.handle, part.job.name));
+        held.push(lock.map_err(|error| about(part, error))?);
+    }
+    for _ in 0..MAX_ATTEMPTS {
+        match attempt(parts, &keys, &dirs, journals, terms) {
+            Ok(done) => return Ok(done),
+            Err(Stopped { slot, why: Failure::Error(error) }) => {
+                return Err(CommitError { slot, error });
+            }
+            Err(Stopped { slot, why: Failure::Raced }) => {
+                let raced = parts.iter().find(|part| part.slot == slot);
+                // Where nothing was expected of the old file, the new one simply comes later.
+                if !raced.is_some_and(|part| part.job.expects_nothing()) {
+                    return Err(CommitError { slot, error: FileError::Changed });
+                }
+            }
+        }
+    }
+    let slot = parts.first().map_or(Slot(0), |part| part.slot);
+    Err(CommitError { slot, error: FileError::Busy })
+}
+
+/// The device and the inode of a directory.
+type Key = (u64, u64);
+
+/// The directories in which names change, in the order in which their turns are taken.
+#[derive(Default)]
+struct Directories(BTreeMap<Key, Directory>);
+
+struct Directory {
+    handle: Dir,
+    turn: Turn,
+    /// The first target in it, which errors are about.
+    slot: Slot,
+    /// The bytes of its real path.
+    path: Vec<u8>,
+}
+
+impl Directories {
+    fn add(&mut self, handle: &Dir, part: &Part<'_>, terms: &Terms<'_>) -> Result<Key, FileError> {
+        let key = fstat(&**handle).map(|stat| identity_of(&stat).of_file()).map_err(error_of)?;
+        if let Entry::Vacant(vacant) = self.0.entry(key) {
+            let path = part.job.place.real.parent().map_or(OsStr::new("/"), Path::as_os_str);
+            vacant.insert(Directory {
+                handle: Dir::clone(handle),
+                turn: Turn::of(&**handle, terms.turns)?,
+                slot: part.slot,
+                path: path.as_bytes().to_vec(),
+            });
+        }
+        Ok(key)
+    }
+
+    fn get(&self, key: Key) -> Result<&Directory, FileError> {
+        self.0.get(&key).ok_or(FileError::Missing)
+    }
+
+    /// Does something with each directory.
+    fn each(
+        &self,
+        mut deed: impl FnMut(&Directory) -> Result<(), FileError>,
+    ) -> Result<(), Stopped> {
+        self.0.values().try_for_each(|dir| {
+            deed(dir).map_err(|error| Stopped { slot: dir.slot, why: error.into() })
+        })
+    }
+
+    fn give_back(&self) {
+        self.0.values().for_each(|dir| dir.turn.give_back());
+    }
+
+    fn records(&self) -> Vec<DirRecord> {
+        let record = |(key, dir): (&Key, &Directory)| DirRecord {
+            path: dir.path.clone(),
+            device: key.0,
+            inode: key.1,
+        };
+        self.0.iter().map(record).collect()
+    }
+}
+
+/// A change whose new thing lies complete under its temporary name.
+struct Prepared<'a> {
+    part: &'a Part<'a>,
+    dir: &'a Dir,
+    step: Step,
+    /// What was there when the change was worked out.
+    old: Option<Stat>,
+    /// The new thing, until somebody else takes care of it.
+    temporary: Option<Named>,
+    written: Written,
+    before: Option<String>,
+    after: Option<String>,
+}
+
+fn attempt(
+    parts: &[Part<'_>],
+    keys: &[Key],
+    dirs: &Directories,
+    journals: Option<&JournalSettings>,
+    terms: &Terms<'_>,
+) -> Result<Done, Stopped> {
+    // Nothing is prepared in vain, and nobody waits for the preparation.
+    let free = dirs.each(|dir| dir.turn.take_at_once());
+    dirs.give_back();
+    free?;
+    let places: BTreeMap<Key, usize> =
+        dirs.0.keys().enumerate().map(|(at, key)| (*key, at)).collect();
+    let mut prepared = Vec::with_capacity(parts.len());
+    for (part, key) in parts.iter().zip(keys) {
+        let dir = &dirs.get(*key).map_err(|error| part.stopped(error))?.handle;
+        let at = places.get(key).copied().unwrap_or_default();
+        prepared.push(prepare(part, dir, at, terms).map_err(|why| part.stopped(why))?);
+    }
+    // One change is made by one rename, and what that leaves behind its intent names.
+    let journal = match (journals, prepared.as_slice()) {
+        (Some(settings), [first, _, ..]) => {
+            let steps = prepared.iter().map(|one| one.step.clone()).collect();
+            let journal = Journal::write(settings, dirs.records(), steps, terms.settings.sync);
+            Some(journal.map_err(|error| first.part.stopped(FileError::Journal(error)))?)
+        }
+        _ => None,
+    };
+    let made = dirs
+        .each(|dir| dir.turn.take())
+        .and_then(|()| prepared.iter().try_for_each(Prepared::look_again));
+    if let Err(stopped) = made {
+        dirs.give_back();
+        drop(prepared);
+        // What is left of it says that nothing is to be done.
+        let _ = journal.map(Journal::remove);
+        return Err(stopped);
+    }
+    // From here on a temporary name may stand for an old thing.
+    prepared.iter().filter_map(|one| one.temporary.as_ref()).for_each(Named::keep);
+    let made = prepared.iter().try_for_each(Prepared::forward);
+    if let Err(stopped) = made {
+        let why = take_back(&prepared, journal, stopped.why);
+        dirs.give_back();
+        return Err(Stopped { slot: stopped.slot, why });
+    }
+    // Syncing and removing is nobody else's time.
+    dirs.give_back();
+    Ok(finish(prepared, dirs, journal, terms))
+}
+
+/// Takes back what was made; returns why the set did not happen.
+fn take_back(prepared: &[Prepared<'_>], mut journal: Option<Journal>, why: Failure) -> Failure {
+    if let Some(journal) = &mut journal {
+        // Where it cannot be turned, a death in the next moments leads forward, which is whole too.
+        let _ = journal.turn_back();
+    }
+    let mut failed = None;
+    for one in prepared.iter().rev() {
+        if let Err(errno) = one.step.back(one.dir).and_then(|_| one.step.clean(one.dir)) {
+            failed = Some(errno);
+        }
+    }
+    let Some(errno) = failed else {
+        let _ = journal.map(Journal::remove);
+        return why;
+    };
+    let rest = match journal {
+        Some(_) => "the next start of sinew goes on with that",
+        None => "old contents lie beside the files under names like `.sinew-*.tmp`",
+    };
+    let problem = format!("a change failed and others could not be taken back ({errno}); {rest}");
+    FileError::Io(std::io::Error::other(problem)).into()
+}
+
+/// Removes the old things and says what happened.
+fn finish(
+    prepared: Vec<Prepared<'_>>,
+    dirs: &Directories,
+    journal: Option<Journal>,
+    terms: &Terms<'_>,
+) -> Done {
+    let synced = match terms.settings.sync {
+        Sync::Full => dirs.each(|dir| sync_directory(&dir.handle).map_err(error_of)),
+        Sync::Off | Sync::Data => Ok(()),
+    };
+    // What cannot be removed now is removed at the next start, as long as the journal names it.
+    let cleaned = prepared.iter().try_for_each(|one| one.step.clean(one.dir));
+    if cleaned.is_ok() {
+        let _ = journal.map(Journal::remove);
+    }
+    let late = synced.err().map(|stopped| CommitError {
+        slot: stopped.slot,
+        error: match stopped.why {
+            Failure::Error(error) => error,
+            Failure::Raced => FileError::Changed,
+        },
+    });
+    let mut done = Done { written: Vec::new(), changes: Vec::new(), late };
+    for one in prepared {
+        let path = one.part.job.place.real.clone();
+        let bytes = one.written.bytes;
+        done.changes.push(Change { path, before: one.before, after: one.after, bytes });
+        done.written.push(one.written);
+    }
+    done
+}
+
+/// Looks at the old thing and lays the new one beside it.
+fn prepare<'a>(
+    part: &'a Part<'a>,
+    dir: &'a Dir,
+    place: usize,
+    terms: &Terms<'_>,
+) -> Result<Prepared<'a>, Failure> {
+    let job = part.job;
+    let old = job.open_old(dir)?;
+    if let Some(old) = &old
+        && !matches!(part.becomes, Becomes::Nothing)
+    {
+        check_links(old, terms)?;
+    }
+    let before = job.take_down(old.as_ref())?;
+    let (new, bytes) = match part.becomes {
+        Becomes::File { pieces, mode, .. } => {
+            let like = part.like.map(open_like).transpose()?;
+            let like = like.as_ref().or(old.as_ref());
+            let new = lay_file(job, dir, like, pieces, *mode)?;
+            (Some(new), length(pieces))
+        }
+        Becomes::Link(target) => {
+            let new = lay_link(job, dir, old.as_ref(), target)?;
+            (Some(new), target.len() as u64)
+        }
+        Becomes::Nothing => (None, 0),
+    };
+    let step = Step {
+        dir: place,
+        name: job.name.to_owned(),
+        temporary: job.temporary.to_owned(),
+        old: old.as_ref().map(|old| Trace::of(&old.stat)),
+        new: new.as_ref().map(|new| new.trace),
+    };
+    let (temporary, after) = new.map(|new| (new.name, new.hash)).unzip();
+    let written = Written { bytes, created: old.is_none() };
+    let old = old.map(|old| old.stat);
+    Ok(Prepared { part, dir, step, old, temporary, written, before, after })
+}
+
+/// Refuses files of several names, unless only this name is to be replaced.
+fn check_links(old: &Old, terms: &Terms<'_>) -> Result<(), FileError> {
+    let n_links = meta_of(&old.stat).links;
+    match terms.settings.hard_links {
+        _ if n_links <= 1 => Ok(()),
+        HardLinks::Break => Ok(()),
+        HardLinks::Refuse => Err(FileError::ManyLinks(n_links)),
+        HardLinks::InPlace => Err(FileError::LinksInPlace(n_links)),
+    }
+}
+
+/// A new thing under its temporary name.
+struct Laid {
+    name: Named,
+    trace: Trace,
+    /// The hash of its content.
+    hash: String,
+}
+
+/// Opens the file that a new one takes after.
+fn open_like(place: &Place) -> Result<Old, Failure> {
+    let name = place.name.as_ref().ok_or(FileError::NotRegular(FileKind::Directory))?;
+    let dir = place.parent()?;
+    let seen = old::look(&dir, name, place.itself)?.ok_or(Failure::Raced)?;
+    Old::open_to_read(&dir, name, seen)
+}
+
+fn lay_file(
+    job: &Job<'_>,
+    dir: &Dir,
+    like: Option<&Old>,
+    pieces: &[&[u8]],
+    mode: FileMode,
+) -> Result<Laid, Failure> {
+    let like = like.filter(|like| matches!(like.content, Content::File(_)));
+    let temporary =
+        Temporary::create(dir, job.temporary, if like.is_some() { 0o600 } else { 0o666 })?;
+    let hash = temporary.fill(pieces)?;
+    if let Some(like) = like {
+        temporary.take_after(like)?;
+    }
+    let bits = fstat(&temporary.file)?.st_mode & 0o1777;
+    let wanted = match mode {
+        FileMode::Kept => bits,
+        FileMode::Executable(true) => bits | (bits & 0o444) >> 2,
+        FileMode::Executable(false) => bits & !0o111,
+        FileMode::Exact(exact) => exact & 0o1777,
+    };
+    if wanted != bits {
+        fchmod(&temporary.file, Mode::from_raw_mode(wanted))?;
+    }
+    temporary.sync(job.terms.settings.sync)?;
+    let trace = Trace::of(&fstat(&temporary.file)?);
+    Ok(Laid { name: temporary.name, trace, hash })
+}
+
+fn lay_link(job: &Job<'_>, dir: &Dir, old: Option<&Old>, target: &[u8]) -> Result<Laid, Failure> {
+    symlinkat(target, &**dir, job.temporary)?;
+    let name = Named::new(dir, job.temporary);
+    let stat = || statat(&**dir, job.temporary, AtFlags::SYMLINK_NOFOLLOW);
+    let new = stat()?;
+    if let Some(old) = old.map(|old| &old.stat)
+        && (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid)
+    {
+        let (owner, group) = (Uid::from_raw(old.st_uid), Gid::from_raw(old.st_gid));
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        chownat(&**dir, job.temporary, Some(owner), Some(group), flags)
+            .map_err(|_| FileError::Owner)?;
+    }
+    Ok(Laid { name, trace: Trace::of(&stat()?), hash: blake3::hash(target).to_hex().to_string() })
+}
+
+impl Prepared<'_> {
+    /// Compares what is there with what the change was worked out on.
+    fn look_again(&self) -> Result<(), Stopped> {
+        let job = self.part.job;
+        let now = old::look(self.dir, job.name, job.place.itself);
+        let now = now.map_err(|why| self.part.stopped(why))?;
+        match (now.map(|stat| identity_of(&stat)), self.old.map(|stat| identity_of(&stat))) {
+            (now, old) if now == old => Ok(()),
+            _ => Err(self.part.stopped(Failure::Raced)),
+        }
+    }
+
+    fn forward(&self) -> Result<(), Stopped> {
+        match self.step.forward(self.dir, WAYS) {
+            Ok(Stand::Done) => Ok(()),
+            Ok(Stand::Gone | Stand::Changed) => Err(self.part.stopped(Failure::Raced)),
+            Err(errno) => Err(self.part.stopped(errno)),
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! The journal of one set of changes: what must be known to go on with it, or to take it back, once
+//! its process is dead.
+//!
+//! A journal is a file in the state directory, which holds whether or not calls are recorded. It is
+//! written whole under another name, takes its own before the first change is made, and goes after
+//! the last. Its name says which way to go: `.journal` forward, `.undo` back. It names its maker, so
+//! that nobody goes on with what a living process is at, and its content carries its own hash, so
+//! that a damaged one is never followed.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{
+    AtFlags, CWD, Mode, OFlags, fdatasync, fstat, fsync, mkdirat, openat, renameat, unlinkat,
+};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use sinew_tool::{Clock, Sync};
+
+use super::step::Step;
+use crate::StateDir;
+use crate::clear::is_temporary;
+use crate::clock::SystemClock;
+use crate::mark::ProcessMark;
+use crate::resolve::check_spelling;
+use crate::roots::DIRECTORY_READ;
+
+/// The directory of journals in the state directory.
+const DIRECTORY: &str = "journals";
+/// How a journal begins, with the version of its form.
+const HEAD: &[u8] = b"sinew journal 1\n";
+const HASH_BYTES: usize = 32;
+/// The largest journal that is read.
+const MAX_BYTES: u64 = 256 << 20;
+
+/// The ending of a journal that is being written.
+pub(super) const NEW: &str = ".new";
+/// The ending of a journal whose changes are to be made.
+pub(super) const FORWARD: &str = ".journal";
+/// The ending of a journal whose changes are to be taken back.
+pub(super) const BACK: &str = ".undo";
+/// The ending of a journal that was put aside.
+pub(super) const ASIDE: &str = ".aside";
+
+/// Where journals are kept, and who is told of what they come to.
+#[derive(Debug, Clone)]
+pub struct JournalSettings {
+    /// The state directory, created when the first journal is written.
+    pub state: PathBuf,
+    /// Told what became of changes that were cut off.
+    pub warn: fn(&str),
+}
+
+/// What a journal holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Record {
+    /// The process that makes the changes.
+    pub(super) maker: ProcessMark,
+    /// When it began, in milliseconds since 1970.
+    pub(super) at_ms: i64,
+    pub(super) dirs: Vec<DirRecord>,
+    pub(super) steps: Vec<Step>,
+}
+
+/// A directory in which names change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct DirRecord {
+    /// The bytes of its real path.
+    pub(super) path: Vec<u8>,
+    pub(super) device: u64,
+    pub(super) inode: u64,
+}
+
+impl DirRecord {
+    /// Returns the real path.
+    pub(super) fn path(&self) -> &Path {
+        Path::new(std::ffi::OsStr::from_bytes(&self.path))
+    }
+}
+
+impl Record {
+    /// Returns the record as bytes.
+    pub(super) fn to_bytes(&self) -> io::Result<Vec<u8>> {
+        let body = postcard::to_stdvec(self).map_err(io::Error::other)?;
+        let hash = blake3::hash(&body);
+        Ok([HEAD, hash.as_bytes(), &body].concat())
+    }
+
+    /// Reads a record. Nothing that could not have been written comes out.
+    pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
+        let (hash, body) = bytes.strip_prefix(HEAD)?.split_at_checked(HASH_BYTES)?;
+        if blake3::hash(body).as_bytes() != hash {
+            return None;
+        }
+        let (record, rest) = postcard::take_from_bytes::<Self>(body).ok()?;
+        (rest.is_empty() && record.is_sound()).then_some(record)
+    }
+
+    fn is_sound(&self) -> bool {
+        let is_name = |name: &CString| {
+            let name = name.to_bytes();
+            !matches!(name, b"" | b"." | b"..") && name.len() <= 255 && !name.contains(&b'/')
+        };
+        let is_step = |step: &Step| {
+            is_name(&step.name)
+                && !is_temporary(step.name.to_bytes())
+                && is_temporary(step.temporary.to_bytes())
+                && step.dir < self.dirs.len()
+                && (step.old.is_some() || step.new.is_some())
+        };
+        let is_dir =
+            |dir: &DirRecord| dir.path().is_absolute() && check_spelling(dir.path()).is_ok();
+        self.dirs.iter().all(is_dir) && self.steps.iter().all(is_step)
+    }
+}
+
+/// A journal of this process.
+#[derive(Debug)]
+pub(super) struct Journal {
+    dir: OwnedFd,
+    stem: String,
+    ending: &'static str,
+}
+
+impl Journal {
+    /// Writes the journal of changes that are about to be made.
+    pub(super) fn write(
+        settings: &JournalSettings,
+        dirs: Vec<DirRecord>,
+        steps: Vec<Step>,
+        sync: Sync,
+    ) -> io::Result<Self> {
+        let maker = ProcessMark::own();
+        let at_ms = SystemClock.wall_ms() as i64;
+        let mut random = [0_u8; 8];
+        getrandom::fill(&mut random).map_err(io::Error::other)?;
+        let stem = format!("{}-{}-{:016x}", maker.pid, maker.started, u64::from_ne_bytes(random));
+        let bytes = Record { maker, at_ms, dirs, steps }.to_bytes()?;
+        let mut journal = Self { dir: open_or_make(&settings.state)?, stem, ending: NEW };
+        let written = journal.fill(&bytes, sync).and_then(|()| journal.rename(FORWARD));
+        let synced = written.and_then(|()| match sync {
+            Sync::Full => fsync(&journal.dir).map_err(io::Error::from),
+            Sync::Off | Sync::Data => Ok(()),
+        });
+        match synced {
+            Ok(()) => Ok(journal),
+            Err(error) => {
+                let _ = journal.remove();
+                Err(error)
+            }
+        }
+    }
+
+    fn fill(&self, bytes: &[u8], sync: Sync) -> io::Result<()> {
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+        let file = openat(&self.dir, self.name(self.ending), flags, Mode::RUSR | Mode::WUSR)?;
+        let mut file = File::from(file);
+        file.write_all(bytes)?;
+        if sync != Sync::Off {
+            fdatasync(&file)?;
+        }
+        Ok(())
+    }
+
+    /// Says that the changes are to be taken back.
+    pub(super) fn turn_back(&mut self) -> io::Result<()> {
+        self.rename(BACK)
+    }
+
+    /// Removes the journal: whatever it names is settled.
+    pub(super) fn remove(self) -> io::Result<()> {
+        Ok(unlinkat(&self.dir, self.name(self.ending), AtFlags::empty())?)
+    }
+
+    fn rename(&mut self, ending: &'static str) -> io::Result<()> {
+        renameat(&self.dir, self.name(self.ending), &self.dir, self.name(ending))?;
+        self.ending = ending;
+        Ok(())
+    }
+
+    fn name(&self, ending: &str) -> String {
+        format!("{}{ending}", self.stem)
+    }
+}
+
+/// Opens the directory of journals in a state directory, making both where they are missing.
+fn open_or_make(state: &Path) -> io::Result<OwnedFd> {
+    let state = StateDir::open(state)?;
+    match mkdirat(CWD, state.path().join(DIRECTORY), Mode::RWXU) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(errno) => return Err(errno.into()),
+    }
+    open(state.path())?.ok_or_else(|| io::Error::from(Errno::NOENT))
+}
+
+/// Opens the directory of journals in a state directory, where there is one. Journals make whoever
+/// starts next rename files, so one that others could have written is not looked into.
+pub(super) fn open(state: &Path) -> io::Result<Option<OwnedFd>> {
+    let dir = match openat(CWD, state.join(DIRECTORY), DIRECTORY_READ, Mode::empty()) {
+        Ok(dir) => dir,
+        Err(Errno::NOENT) => return Ok(None),
+        Err(errno) => return Err(errno.into()),
+    };
+    let stat = fstat(&dir)?;
+    if stat.st_uid != rustix::process::geteuid().as_raw() {
+        return Err(io::Error::other("the directory of journals belongs to another user"));
+    }
+    if stat.st_mode & 0o022 != 0 {
+        return Err(io::Error::other("the directory of journals can be written by other users"));
+    }
+    Ok(Some(dir))
+}
+
+/// Returns the names in the directory of journals.
+pub(super) fn names(dir: impl AsFd) -> io::Result<Vec<CString>> {
+    let mut names = Vec::new();
+    for entry in rustix::fs::Dir::read_from(dir)? {
+        let name = entry?.file_name().to_owned();
+        if !matches!(name.to_bytes(), b"." | b"..") {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}
+
+/// Reads a file in the directory of journals.
+pub(super) fn read(file: impl Read) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if file.take(MAX_BYTES + 1).read_to_end(&mut bytes)? as u64 <= MAX_BYTES {
+        return Ok(bytes);
+    }
+    Err(io::Error::other("it is too large"))
+}

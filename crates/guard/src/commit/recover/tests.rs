@@ -1,0 +1,290 @@
+#![expect(clippy::disallowed_methods, reason = "the tests lay out real files")]
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use proptest::prelude::*;
+use rustix::fs::CWD;
+use rustix::fs::lstat;
+
+use super::*;
+use crate::commit::step::{Step, Trace};
+
+/// What was told. Tests of one process share it, so each looks for its own words.
+static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+fn tell(text: &str) {
+    TOLD.lock().unwrap().push(text.to_owned());
+}
+
+fn was_told(words: &str) -> bool {
+    TOLD.lock().unwrap().iter().any(|text| text.contains(words))
+}
+
+const TEMPORARY: &str = ".sinew-0123456789abcdef01234567.tmp";
+
+/// A directory `d` with the file `a` about to be replaced, and a journal that says so.
+struct Scene {
+    _held: tempfile::TempDir,
+    top: PathBuf,
+    settings: JournalSettings,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let held = tempfile::tempdir().unwrap();
+        let top = fs::canonicalize(held.path()).unwrap();
+        for dir in ["d", "state", "state/journals"] {
+            fs::create_dir(top.join(dir)).unwrap();
+            fs::set_permissions(top.join(dir), fs::Permissions::from_mode(0o700)).unwrap();
+        }
+        fs::write(top.join("d/a"), "old").unwrap();
+        fs::write(top.join("d").join(TEMPORARY), "new").unwrap();
+        let settings = JournalSettings { state: top.join("state"), warn: tell };
+        Self { _held: held, top, settings }
+    }
+
+    fn record(&self) -> Record {
+        let trace = |name: &str| Trace::of(&lstat(self.top.join("d").join(name)).unwrap());
+        let step = Step {
+            dir: 0,
+            name: CString::new("a").unwrap(),
+            temporary: CString::new(TEMPORARY).unwrap(),
+            old: Some(trace("a")),
+            new: Some(trace(TEMPORARY)),
+        };
+        let meta = fs::metadata(self.top.join("d")).unwrap();
+        let path = self.top.join("d").as_os_str().as_bytes().to_vec();
+        let dirs = vec![DirRecord { path, device: meta.dev(), inode: meta.ino() }];
+        let mut maker = ProcessMark::own();
+        // A process that is dead.
+        maker.started += 1;
+        let at_ms = SystemClock.wall_ms() as i64;
+        Record { maker, at_ms, dirs, steps: vec![step] }
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) {
+        fs::write(self.top.join("state/journals").join(name), bytes).unwrap();
+    }
+
+    /// Returns the content of the file, the names beside it, and the names of journals.
+    fn found(&self) -> (String, Vec<String>, Vec<String>) {
+        let names = |dir: &str| {
+            let mut names: Vec<_> = fs::read_dir(self.top.join(dir))
+                .unwrap()
+                .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+                .collect();
+            names.sort();
+            names
+        };
+        let text = fs::read_to_string(self.top.join("d/a")).unwrap_or_default();
+        (text, names("d"), names("state/journals"))
+    }
+}
+
+fn found(text: &str, beside: &[&str], journals: &[&str]) -> (String, Vec<String>, Vec<String>) {
+    let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    (text.to_owned(), owned(beside), owned(journals))
+}
+
+#[test]
+fn a_dead_journal_is_followed_in_its_direction() {
+    for (name, text) in [("1-1-0.journal", "new"), ("1-1-0.undo", "old")] {
+        let scene = Scene::new();
+        scene.write(name, &scene.record().to_bytes().unwrap());
+        recover(&scene.settings);
+        assert_eq!(scene.found(), found(text, &["a"], &[]));
+    }
+    assert!(was_told("finished a change of 1 files that was cut off"));
+    assert!(was_told("took back a change of 1 files that was cut off"));
+}
+
+#[test]
+fn what_is_not_a_dead_process_s_journal_is_left_alone() {
+    type Change = fn(&mut Record);
+    let alive: Change = |record| record.maker.started -= 1;
+    let elsewhere: Change = |record| {
+        record.maker.machine = String::from("other");
+        record.maker.boot = String::from("other");
+    };
+    let unknown: Change = |record| record.maker.namespace += 1;
+    for change in [alive, elsewhere, unknown] {
+        let scene = Scene::new();
+        let mut record = scene.record();
+        change(&mut record);
+        scene.write("1-1-0.journal", &record.to_bytes().unwrap());
+        recover(&scene.settings);
+        assert_eq!(scene.found(), found("old", &[TEMPORARY, "a"], &["1-1-0.journal"]));
+        assert!(needed(&scene.settings.state).contains(TEMPORARY.as_bytes()));
+    }
+    // One that another process follows just now is its own.
+    let scene = Scene::new();
+    scene.write("1-1-0.journal", &scene.record().to_bytes().unwrap());
+    let file = File::open(scene.top.join("state/journals/1-1-0.journal")).unwrap();
+    flock(&file, FlockOperation::LockExclusive).unwrap();
+    recover(&scene.settings);
+    assert_eq!(scene.found().0, "old");
+    drop(file);
+    recover(&scene.settings);
+    assert_eq!(scene.found(), found("new", &["a"], &[]));
+}
+
+#[test]
+fn a_journal_that_was_being_written_goes_with_its_process() {
+    let scene = Scene::new();
+    let own = ProcessMark::own();
+    let living = format!("{}-{}-0.new", own.pid, own.started);
+    for name in ["1-1-0.new", "nonsense.new", &living] {
+        scene.write(name, b"sinew jour");
+    }
+    recover(&scene.settings);
+    assert_eq!(scene.found(), found("old", &[TEMPORARY, "a"], &[&living]));
+}
+
+#[test]
+fn a_directory_that_is_another_one_is_not_touched() {
+    type Harm = fn(&Path);
+    let harms: [(&str, Harm); 3] = [
+        ("the directory is not there", |top| {
+            fs::rename(top.join("d"), top.join("away")).unwrap();
+        }),
+        ("another directory has its place", |top| {
+            fs::rename(top.join("d"), top.join("away")).unwrap();
+            fs::create_dir(top.join("d")).unwrap();
+        }),
+        ("symbolic link", |top| {
+            fs::rename(top.join("d"), top.join("away")).unwrap();
+            std::os::unix::fs::symlink("away", top.join("d")).unwrap();
+        }),
+    ];
+    for (words, harm) in harms {
+        let scene = Scene::new();
+        scene.write("1-1-0.journal", &scene.record().to_bytes().unwrap());
+        harm(&scene.top);
+        recover(&scene.settings);
+        let away = scene.top.join("away");
+        assert_eq!(fs::read_to_string(away.join("a")).unwrap(), "old");
+        assert!(was_told(words), "{words}: {:?}", TOLD.lock().unwrap());
+        // It is finished once the directory is back.
+        let _ =
+            fs::remove_dir(scene.top.join("d")).or_else(|_| fs::remove_file(scene.top.join("d")));
+        fs::rename(&away, scene.top.join("d")).unwrap();
+        recover(&scene.settings);
+        assert_eq!(scene.found(), found("new", &["a"], &[]));
+    }
+}
+
+#[test]
+fn changes_that_cannot_be_settled_are_given_up_after_long() {
+    let scene = Scene::new();
+    let mut record = scene.record();
+    record.at_ms -= GONE_MS + 1_000;
+    record.dirs[0].inode += 1;
+    scene.write("1-1-0.journal", &record.to_bytes().unwrap());
+    recover(&scene.settings);
+    assert_eq!(scene.found(), found("old", &[TEMPORARY, "a"], &["1-1-0.journal.aside"]));
+    assert!(was_told("1 changes that were cut off are given up"));
+}
+
+#[test]
+fn what_somebody_changed_since_stays_and_is_told_once() {
+    let scene = Scene::new();
+    scene.write("1-1-0.journal", &scene.record().to_bytes().unwrap());
+    fs::write(scene.top.join("d/a"), "theirs").unwrap();
+    recover(&scene.settings);
+    assert_eq!(scene.found(), found("theirs", &["a"], &[]));
+    let words = format!("a change of {} was cut off", scene.top.join("d/a").display());
+    assert!(was_told(&words));
+}
+
+#[test]
+fn a_directory_of_journals_that_others_can_write_is_not_looked_into() {
+    let scene = Scene::new();
+    scene.write("1-1-0.journal", &scene.record().to_bytes().unwrap());
+    let dir = scene.top.join("state/journals");
+    fs::set_permissions(&dir, fs::Permissions::from_mode(0o770)).unwrap();
+    recover(&scene.settings);
+    assert_eq!(scene.found().0, "old");
+    assert!(was_told("can be written by other users"));
+    // A link in its place is not followed.
+    fs::set_permissions(&dir, fs::Permissions::from_mode(0o700)).unwrap();
+    fs::rename(&dir, scene.top.join("elsewhere")).unwrap();
+    std::os::unix::fs::symlink(scene.top.join("elsewhere"), &dir).unwrap();
+    recover(&scene.settings);
+    assert_eq!(scene.found().0, "old");
+}
+
+#[test]
+fn names_that_no_journal_has_are_refused() {
+    let scene = Scene::new();
+    let good = scene.record();
+    assert_eq!(Record::parse(&good.to_bytes().unwrap()), Some(good.clone()));
+    type Change = fn(&mut Record);
+    let changes: [(&str, Change); 9] = [
+        ("a path as name", |record| record.steps[0].name = CString::new("../x").unwrap()),
+        ("the directory above", |record| record.steps[0].name = CString::new("..").unwrap()),
+        ("no name", |record| record.steps[0].name = CString::default()),
+        ("a name as temporary", |record| record.steps[0].temporary = CString::new("b").unwrap()),
+        ("a temporary as name", |record| record.steps[0].name = CString::new(TEMPORARY).unwrap()),
+        ("no such directory", |record| record.steps[0].dir = 1),
+        ("a relative path", |record| record.dirs[0].path = b"d".to_vec()),
+        ("a NUL", |record| record.dirs[0].path.push(0)),
+        ("nothing", |record| (record.steps[0].old, record.steps[0].new) = (None, None)),
+    ];
+    for (what, change) in changes {
+        let mut record = good.clone();
+        change(&mut record);
+        assert_eq!(Record::parse(&record.to_bytes().unwrap()), None, "{what}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// A damaged journal is put aside, and what it spoke of stays where it is.
+    #[test]
+    fn damaged_journals_are_never_followed(
+        cut in any::<prop::sample::Index>(),
+        flips in prop::collection::vec((any::<prop::sample::Index>(), 1_u8..), 0..4),
+        added in prop::collection::vec(any::<u8>(), 0..8),
+        is_cut: bool,
+    ) {
+        let scene = Scene::new();
+        let whole = scene.record().to_bytes().unwrap();
+        let mut bytes = whole.clone();
+        for (at, bits) in &flips {
+            let at = at.index(bytes.len());
+            bytes[at] ^= bits;
+        }
+        if is_cut {
+            bytes.truncate(cut.index(bytes.len()));
+        }
+        bytes.extend_from_slice(&added);
+        prop_assume!(bytes != whole);
+        scene.write("1-1-0.journal", &bytes);
+        recover(&scene.settings);
+        prop_assert_eq!(scene.found(), found("old", &[TEMPORARY, "a"], &["1-1-0.journal.aside"]));
+    }
+
+    /// Whatever the bytes are, reading them comes to an end, and so does looking for names in them.
+    #[test]
+    fn any_bytes_can_be_read(body in prop::collection::vec(any::<u8>(), 0..300), sealed: bool) {
+        let mut bytes = body.clone();
+        if sealed {
+            let hash = blake3::hash(&body);
+            bytes = [b"sinew journal 1\n".as_slice(), hash.as_bytes(), &body].concat();
+        }
+        prop_assert_eq!(Record::parse(&bytes).map(|record| record.steps.len()).unwrap_or(0), 0);
+    }
+}
+
+#[test]
+fn nothing_is_made_where_no_journal_ever_was() {
+    let held = tempfile::tempdir().unwrap();
+    let state = held.path().join("state");
+    recover(&JournalSettings { state: state.clone(), warn: tell });
+    assert!(needed(&state).is_empty());
+    assert!(rustix::fs::statat(CWD, &state, AtFlags::empty()).is_err());
+}
