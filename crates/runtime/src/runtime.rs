@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use sinew_guard::{
-    CommandSettings, GlobalIgnore, Guard, GuardError, GuardSettings, Profile, Resolver, Rules,
-    Rung, Shortfall, Store, SystemClock,
+    CommandSettings, GlobalIgnore, Guard, GuardError, GuardSettings, JournalSettings, Profile,
+    Resolver, Rules, Rung, Shortfall, Store, SystemClock,
 };
 use sinew_tool::{
     Cancel, Clock, Dialect, FileSettings, Hook, Ledger, Memo, Progress, Recorder, Reply, Request,
@@ -164,6 +164,7 @@ pub struct Builder {
     global_ignore: GlobalIgnore,
     resolver: Resolver,
     commands: Option<CommandSettings>,
+    journals: Option<JournalSettings>,
     rules: Rules,
     asking: Asking,
     hooks: Vec<Arc<dyn Hook>>,
@@ -183,6 +184,7 @@ impl Builder {
             global_ignore: GlobalIgnore::None,
             resolver: Resolver::Auto,
             commands: None,
+            journals: None,
             rules: Rules::default(),
             asking: Asking::default(),
             hooks: Vec::new(),
@@ -240,6 +242,15 @@ impl Builder {
     #[must_use]
     pub fn commands(mut self, settings: CommandSettings) -> Self {
         self.commands = Some(settings);
+        self
+    }
+
+    /// Sets where the journals of changes that happen together are kept. Building the runtime finishes
+    /// what a dead process began there; without it such changes are all made or none is only as long
+    /// as the process lives. Where calls only look, nothing is finished.
+    #[must_use]
+    pub fn journals(mut self, settings: JournalSettings) -> Self {
+        self.journals = Some(settings);
         self
     }
 
@@ -306,8 +317,10 @@ impl Builder {
         }
         self.hooks.sort_by_key(|hook| std::cmp::Reverse(hook.priority()));
         // To keep an output is to write beneath a root.
-        let may_store = self.store && self.rules.profile != Profile::ReadOnly;
+        let may_change = self.rules.profile != Profile::ReadOnly;
+        let may_store = self.store && may_change;
         let guard = Guard::open(GuardSettings {
+            journals: self.journals.filter(|_| may_change),
             denied: self.denied,
             resolver: self.resolver,
             global_ignore: self.global_ignore,

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 use sinew_guard::{
-    CommandSettings, GlobalIgnore, Helper, Recorded, SqliteLedger, StateDir, environment,
+    CommandSettings, GlobalIgnore, Helper, JournalSettings, Recorded, SqliteLedger, StateDir,
+    environment,
 };
 use sinew_runtime::{Asking, Builder, NoLedger, Runtime};
 use sinew_tool::{Approver, Ledger};
@@ -179,7 +180,10 @@ pub(crate) fn wire(
         builder = builder.root(root);
     }
     if let Some(state) = env_vars::state_home() {
-        builder = builder.commands(commands(loaded, &state.join("sinew")));
+        let state = state.join("sinew");
+        builder = builder.commands(commands(loaded, &state));
+        builder =
+            builder.journals(JournalSettings { state, warn: |text| eprintln!("sinew: {text}") });
     }
     let (builder, ledger) = with_ledger(builder, settings.ledger, surface)?;
     let session = match &settings.session {
@@ -300,7 +304,8 @@ fn with_ledger(
     match mode {
         // What earlier sessions recorded stays out of reach.
         LedgerMode::Off => {
-            let path = env_vars::state_home().map(|home| home.join("sinew"));
+            let real = |home: PathBuf| std::fs::canonicalize(&home).unwrap_or(home).join("sinew");
+            let path = env_vars::state_home().map(real);
             let builder = match path {
                 Some(path) => builder.deny(std::fs::canonicalize(&path).unwrap_or(path)),
                 None => builder,
