@@ -14,7 +14,9 @@ import traceback
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-TOOLS = ["Read", "Write", "Edit", "MultiEdit", "Glob", "Grep", "List", "Bash"]
+TOOLS = [
+    "Read", "Write", "Edit", "MultiEdit", "ApplyPatch", "Glob", "Grep", "List", "Bash",
+]
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36

@@ -20,7 +20,7 @@ pub use clawft::CLAWFT;
 pub use molf::MOLF;
 pub use moltis::MOLTIS;
 pub use native::NATIVE;
-pub use rules::{names, operations};
+pub use rules::{forbidden, names, operations};
 
 /// Every dialect, in the order of the help.
 pub const ALL: &[Dialect] = &[NATIVE, MOLTIS, MOLF, AGENTOS, AIONRS, CLAWFT];

@@ -8,6 +8,22 @@ use crate::ALL;
 /// either.
 const FAMILIES: &[(&str, &[&str])] = &[("Edit", &["Edit", "MultiEdit"])];
 
+/// Operations that can do what another one does and more: whoever is denied the one would do it with
+/// the other, and whoever is allowed it is not allowed the other.
+const STRONGER: &[(&str, &[&str])] = &[("Edit", &["ApplyPatch"]), ("Write", &["ApplyPatch"])];
+
+/// Turns the tool names of a rule that denies into names of operations, as [`operations`] does, and
+/// adds those that can do the same.
+pub fn forbidden(names: &[String]) -> Vec<String> {
+    let mut all: BTreeSet<String> = operations(names).into_iter().collect();
+    for (weaker, stronger) in STRONGER {
+        if all.contains(*weaker) {
+            all.extend(stronger.iter().map(ToString::to_string));
+        }
+    }
+    all.into_iter().collect()
+}
+
 /// Turns the tool names of a rule into names of operations, whatever dialect they come from. Globs
 /// and names of tools that no dialect has stay as they are.
 pub fn operations(names: &[String]) -> Vec<String> {
@@ -52,6 +68,18 @@ mod tests {
         ] {
             let names: Vec<String> = names.iter().map(ToString::to_string).collect();
             assert_eq!(operations(&names), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_denied_is_denied_by_other_names_too() {
+        for (names, expected) in [
+            (vec!["Write"], vec!["ApplyPatch", "Write"]),
+            (vec!["Edit"], vec!["ApplyPatch", "Edit", "MultiEdit"]),
+            (vec!["Read", "ApplyPatch"], vec!["ApplyPatch", "Read"]),
+        ] {
+            let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+            assert_eq!(forbidden(&names), expected);
         }
     }
 }

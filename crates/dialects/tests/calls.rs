@@ -96,6 +96,38 @@ fn deeds() -> Vec<(&'static str, &'static str, Value)> {
                 { "old_string": "one", "new_string": "two" },
                 { "old_string": "gone", "new_string": "x" } ] }),
         ),
+        (
+            "a diff of two files",
+            "ApplyPatch",
+            json!({ "patch": "--- a/a.rs\n+++ b/a.rs\n@@ -1,3 +1,3 @@\n fn a() {\n-    one();\n\
+                +    two();\n }\n--- a/b/dos.txt\n+++ b/b/dos.txt\n@@ -1,2 +1,2 @@\n one\n-two\n\
+                +2\n" }),
+        ),
+        (
+            "an envelope",
+            "ApplyPatch",
+            json!({ "patch": "*** Begin Patch\n*** Add File: new.rs\n+fn new() {}\n\
+                *** Update File: a.rs\n*** Move to: b/a.rs\n@@\n-    one();\n+    two();\n\
+                *** Delete File: b/empty\n*** End Patch\n" }),
+        ),
+        (
+            "only shown",
+            "ApplyPatch",
+            json!({ "patch": "@@ -2 +2 @@\n-    one();\n+    two();\n", "path": "a.rs",
+                "dry_run": true }),
+        ),
+        (
+            "all files or none",
+            "ApplyPatch",
+            json!({ "patch": "--- a/a.rs\n+++ b/a.rs\n@@ -2 +2 @@\n-    one();\n+    two();\n\
+                --- a/b/twice.txt\n+++ b/b/twice.txt\n@@ @@\n-same\n+other\n" }),
+        ),
+        (
+            "a name that leads out",
+            "ApplyPatch",
+            json!({ "patch": "--- /dev/null\n+++ b/../x\n@@ -0,0 +1 @@\n+x\n" }),
+        ),
+        ("no patch", "ApplyPatch", json!({ "patch": "one(); becomes two();" })),
         ("newest first", "Glob", json!({ "pattern": "**/*", "path": "." })),
         ("nothing found", "Glob", json!({ "pattern": "*.zig", "path": "." })),
         ("a pattern that is none", "Glob", json!({ "pattern": "[", "path": "." })),

@@ -23,6 +23,7 @@ fn value(name: &str, property: &Value) -> Value {
         "boolean" => json!(true),
         "array" if property["items"]["type"] == "string" => json!(["cat"]),
         "array" => json!([Value::Object(example(&property["items"]))]),
+        _ if name == "patch" => json!("*** Begin Patch\n*** Delete File: x\n*** End Patch\n"),
         _ if name.contains("path") => json!("/somewhere/file"),
         _ if name.starts_with("old") => json!("old"),
         _ => json!("new"),

@@ -6,6 +6,7 @@
 //! here. A dialect builds rows of its own over the same operations, so outcomes carry what any of
 //! them needs to say.
 
+pub mod apply_patch;
 pub mod bash;
 pub mod edit;
 pub mod glob;
@@ -50,6 +51,7 @@ pub fn native() -> Vec<Arc<dyn Tool>> {
         write::NATIVE.tool(),
         edit::NATIVE.tool(),
         multi_edit::NATIVE.tool(),
+        apply_patch::NATIVE.tool(),
         glob::NATIVE.tool(),
         grep::NATIVE.tool(),
         list::NATIVE.tool(),

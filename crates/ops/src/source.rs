@@ -4,7 +4,7 @@
 use std::io::Read;
 
 use memchr::memchr;
-use sinew_tool::{Context, FileError, FileTarget, Identity, Kind, ToolError};
+use sinew_tool::{Context, FileError, FileMeta, FileTarget, Identity, Kind, ToolError};
 
 use crate::encoding::{self, Encoding, MAX_DECODED};
 use crate::replace::{self, Change};
@@ -139,6 +139,13 @@ fn is_certain(base: &[u8], change: &Change<'_>) -> bool {
 /// Reads a whole file that is to be changed. Content that is not text is refused; single bytes that
 /// are not UTF-8 are not.
 pub(crate) fn load(cx: &Context, target: &FileTarget) -> Result<Loaded, ToolError> {
+    let (meta, bytes) = whole(cx, target)?;
+    let form = form(cx, target, &bytes)?;
+    Ok(Loaded { identity: meta.identity, bytes, form })
+}
+
+/// Reads a whole file that is to be changed, whatever it holds.
+pub(crate) fn whole(cx: &Context, target: &FileTarget) -> Result<(FileMeta, Vec<u8>), ToolError> {
     let opened = cx.world.files.open(target.slot).map_err(|error| cx.about(target, error))?;
     let size = opened.meta.size();
     if MAX_EDITED < size {
@@ -155,11 +162,9 @@ pub(crate) fn load(cx: &Context, target: &FileTarget) -> Result<Loaded, ToolErro
             return Err(too_large(cx, target, bytes.len() as u64));
         }
         if (n as u64) < STEP {
-            break;
+            return Ok((opened.meta, bytes));
         }
     }
-    let form = form(cx, target, &bytes)?;
-    Ok(Loaded { identity: opened.meta.identity, bytes, form })
 }
 
 /// Finds out what the bytes of a file are. Those of UTF-8 are looked through, and not copied.

@@ -6,7 +6,9 @@ use super::*;
 fn catalog_is_short() {
     let tools = native();
     let names: Vec<&str> = tools.iter().map(|tool| tool.name()).collect();
-    assert_eq!(names, ["Read", "Write", "Edit", "MultiEdit", "Glob", "Grep", "List", "Bash"]);
+    let expected =
+        ["Read", "Write", "Edit", "MultiEdit", "ApplyPatch", "Glob", "Grep", "List", "Bash"];
+    assert_eq!(names, expected);
     let sizes: Vec<usize> = tools
         .iter()
         .map(|tool| {

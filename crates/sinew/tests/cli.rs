@@ -258,7 +258,8 @@ fn a_result_object_has_the_same_fields_whatever_happened() {
     assert_eq!(result["structured"]["kind"], "text", "{result}");
 }
 
-const TOOLS: [&str; 8] = ["Read", "Write", "Edit", "MultiEdit", "Glob", "Grep", "List", "Bash"];
+const TOOLS: [&str; 9] =
+    ["Read", "Write", "Edit", "MultiEdit", "ApplyPatch", "Glob", "Grep", "List", "Bash"];
 
 #[test]
 fn every_form_of_the_list_holds_every_tool() {
@@ -299,8 +300,8 @@ fn every_form_of_the_list_holds_every_tool() {
 fn what_is_not_served_is_unknown() {
     for (words, served) in [
         ("read", &["Read", "Glob", "Grep", "List"][..]),
-        ("edit", &["Write", "Edit", "MultiEdit"]),
-        ("core", &["Read", "Write", "Edit", "Glob", "Grep", "List", "Bash"]),
+        ("edit", &["Write", "Edit", "MultiEdit", "ApplyPatch"]),
+        ("core", &["Read", "Write", "Edit", "ApplyPatch", "Glob", "Grep", "List", "Bash"]),
         ("all", &TOOLS),
         ("*Edit", &["Edit", "MultiEdit"]),
         ("List,G*", &["Glob", "Grep", "List"]),

@@ -1,0 +1,236 @@
+//! ApplyPatch: a patch of one file or many, all of it or nothing.
+//!
+//! The [patch](crate::patch) says file by file what is asked. Every name in it is contained before
+//! anything is read, as a name of its own: a symbolic link is only followed where the content of a
+//! file changes, never where a name is made, removed or moved. The new contents are worked out in
+//! memory, one entry on what the one before left, and then all files change together, each only if it
+//! is still as it was read.
+//!
+//! What `git apply` refuses is refused here: a file to create that is there, a file to delete that
+//! holds something else, a file that is missing. Contents are bytes; what a patch does not speak of
+//! stays as it is, also in other encodings. A file that gets another name keeps its attributes.
+//!
+//! Deliberately absent: directories. Missing ones are made, empty ones stay.
+
+mod names;
+mod work;
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use sinew_tool::{
+    Bound, Claim, Context, Cost, Effects, Facts, FileSettings, FileState, Kind, Operation, Param,
+    ParamKind, Preset, Preview, Reply, Row, Shaping, Targets, ToolError,
+};
+
+use crate::edit;
+use crate::patch::{self, Match, Patch};
+use names::Names;
+use work::Work;
+
+/// The largest patch that is read.
+const MAX_PATCH_BYTES: usize = 64 << 20;
+
+/// Patches up to this size, of a few small files, are applied on the thread that read the call.
+const SMALL: usize = 64 * 1024;
+const FEW: usize = 8;
+
+/// Applies a patch.
+#[derive(Debug)]
+pub struct ApplyPatch;
+
+/// What ApplyPatch is asked.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Args {
+    /// The patch: a unified or git diff, or an envelope.
+    pub patch: String,
+    /// The one file it is for, whatever its headers say.
+    #[serde(default)]
+    pub path: Option<String>,
+    /// How many leading parts of the names of a diff are left out.
+    #[serde(default)]
+    pub strip: Option<u32>,
+    /// Whether the changes are only shown.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// Whether the target of a symbolic link is changed; else a link is refused.
+    #[serde(default)]
+    pub follow_links: bool,
+}
+
+/// What ApplyPatch did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Out {
+    /// What became of each file, in the order of the patch.
+    pub files: Vec<Patched>,
+    /// Whether nothing was written.
+    pub dry_run: bool,
+    /// The changes as a unified diff in a dry run, else nothing.
+    pub diff: String,
+}
+
+/// What a patch did to a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Patched {
+    /// What was done.
+    pub what: What,
+    /// The real path; of what is new where there is something new.
+    pub path: PathBuf,
+    /// The real path before, of a file that got another name or was copied.
+    pub from: Option<PathBuf>,
+    /// How each hunk was found, in the order of the patch.
+    pub hunks: Vec<Match>,
+}
+
+/// What was done to a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum What {
+    /// It was made.
+    Added,
+    /// Its content or its mode was changed.
+    Modified,
+    /// It was removed.
+    Deleted,
+    /// It got another name.
+    Renamed,
+    /// A copy was made.
+    Copied,
+}
+
+impl What {
+    /// Returns the letter that git gives it.
+    pub fn letter(self) -> char {
+        match self {
+            Self::Added => 'A',
+            Self::Modified => 'M',
+            Self::Deleted => 'D',
+            Self::Renamed => 'R',
+            Self::Copied => 'C',
+        }
+    }
+}
+
+/// The native row.
+pub const NATIVE: Row<ApplyPatch> = Row {
+    name: "ApplyPatch",
+    description: "Applies a unified or git diff, or a *** Begin Patch envelope: to all files or none.",
+    params: &[
+        Param::required("patch", "patch", ParamKind::String, ""),
+        Param::optional("path", "path", ParamKind::String, "The one file; names in it are ignored"),
+        Param::optional(
+            "strip",
+            "strip",
+            ParamKind::Integer { min: 0, cap: Some(64) },
+            "Leading parts of names to drop",
+        ),
+        Param::optional("dry_run", "dry_run", ParamKind::Boolean, "Only show the diff"),
+    ],
+    presets: &[("follow_links", Preset::Bool(true))],
+    absolute_paths: false,
+    bound: Bound::DEFAULT,
+    core: true,
+    shape,
+    fail: |error, _| Reply::failure(error),
+};
+
+impl Operation for ApplyPatch {
+    const NAME: &'static str = "ApplyPatch";
+    const FACTS: Facts = Facts::CHANGES;
+    type Args = Args;
+    type Out = Out;
+
+    fn check(args: &Args) -> Result<(), ToolError> {
+        if MAX_PATCH_BYTES < args.patch.len() {
+            let n = args.patch.len();
+            let message =
+                format!("the patch has {n} bytes, and at most {MAX_PATCH_BYTES} are read");
+            return Err(ToolError::new(Kind::TooLarge, message).hint("send it in parts"));
+        }
+        let patch = parse(args)?;
+        Names::of(&patch, args.path.as_deref()).map(|_| ())
+    }
+
+    fn effects(args: &Args) -> Effects {
+        edit::effects(args.dry_run)
+    }
+
+    fn claims(args: &Args, _settings: &FileSettings) -> Vec<Claim> {
+        // Whatever is wrong with the patch was refused before.
+        let Ok(patch) = parse(args) else { return Vec::new() };
+        let names = Names::of(&patch, args.path.as_deref());
+        names.map(|names| names.claims(args)).unwrap_or_default()
+    }
+
+    fn cost(args: &Args, targets: &Targets) -> Cost {
+        let size = |state: &FileState| match state {
+            FileState::Found(meta) => usize::try_from(meta.size()).unwrap_or(usize::MAX),
+            FileState::Missing => 0,
+        };
+        let sizes = targets.files.iter().map(|target| size(&target.state));
+        let total = sizes.fold(args.patch.len(), usize::saturating_add);
+        if targets.files.len() <= FEW && total <= SMALL { Cost::Cheap } else { Cost::Long }
+    }
+
+    fn preview(args: &Args, cx: &Context) -> Preview {
+        let diff = parse(args).and_then(|patch| {
+            let names = Names::of(&patch, args.path.as_deref())?;
+            Ok(Work::new(cx, &names)?.run(&patch)?.diff())
+        });
+        diff.map_or(Preview::Nothing, Preview::Diff)
+    }
+
+    async fn run(args: &Args, cx: &Context) -> Result<Out, ToolError> {
+        let patch = parse(args)?;
+        let names = Names::of(&patch, args.path.as_deref())?;
+        let done = Work::new(cx, &names)?.run(&patch)?;
+        let diff = if args.dry_run { done.diff() } else { String::new() };
+        if !args.dry_run {
+            cx.still_wanted()?;
+            let deeds = done.deeds();
+            let deeds: Vec<_> = deeds.iter().map(work::Change::deed).collect();
+            cx.commit(&deeds).await?;
+        }
+        Ok(Out { files: done.patched, dry_run: args.dry_run, diff })
+    }
+}
+
+fn parse(args: &Args) -> Result<Patch<'_>, ToolError> {
+    patch::parse(args.patch.as_bytes(), args.strip).map_err(|error| error.to_error())
+}
+
+fn shape(_args: &Args, out: Out, shaping: &Shaping<'_>) -> Reply {
+    let n = out.files.len();
+    let plural = if n == 1 { "" } else { "s" };
+    let verb = if out.dry_run { "would patch" } else { "patched" };
+    let mut text = format!("{verb} {n} file{plural}\n");
+    for file in &out.files {
+        text.push_str(&line(file, shaping));
+        text.push('\n');
+    }
+    text.push_str(&out.diff);
+    Reply::text(text)
+}
+
+/// Returns the line of a reply about one file: what was done, and how its hunks were found where that
+/// is not exactly where and as they were written.
+fn line(file: &Patched, shaping: &Shaping<'_>) -> String {
+    const MAX_TOLD: usize = 8;
+    let path = shaping.shown(&file.path);
+    let name = match &file.from {
+        Some(from) => format!("{} -> {path}", shaping.shown(from)),
+        None => path,
+    };
+    let words = |(at, hunk): (usize, &Match)| Some(format!("hunk #{}: {}", at + 1, hunk.words()?));
+    let mut told: Vec<String> = file.hunks.iter().enumerate().filter_map(words).collect();
+    let n_more = told.len().saturating_sub(MAX_TOLD);
+    if 0 < n_more {
+        told.truncate(MAX_TOLD);
+        told.push(format!("{n_more} more hunks"));
+    }
+    let how = if told.is_empty() { String::new() } else { format!(" ({})", told.join("; ")) };
+    format!("{} {name}{how}", file.what.letter())
+}
+
+#[cfg(test)]
+mod tests;

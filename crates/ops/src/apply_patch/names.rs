@@ -1,0 +1,231 @@
+//! The names of a patch: which there are, and what becomes of each, before any file is looked at.
+//!
+//! Each name is claimed once, for no more than what the whole patch makes of it: a name that is only
+//! copied from is read, one that is gone at the end is removed, one whose content changes must be
+//! there.
+
+use std::collections::HashMap;
+
+use sinew_tool::{Access, Claim, Kind, Links, ToolError};
+
+use super::Args;
+use crate::patch::{Deed, FilePatch, Mode, Patch};
+
+/// The most files that a patch may name.
+const MAX_NAMES: usize = 10_000;
+
+/// The names of a patch, and which of them each of its entries is about.
+#[derive(Debug)]
+pub(super) struct Names {
+    pub(super) names: Vec<Name>,
+    /// In the order of the patch.
+    pub(super) entries: Vec<Entry>,
+}
+
+/// One name.
+#[derive(Debug)]
+pub(super) struct Name {
+    /// As it is written, but for parts that mean nothing.
+    pub(super) path: String,
+    /// Whether the name itself is meant, so that a symbolic link is not followed.
+    itself: bool,
+    /// Whether something is changed, and not only copied.
+    pub(super) changes: bool,
+    /// Whether it may be missing before.
+    may_create: bool,
+    /// Whether something is there in the end.
+    there: Option<bool>,
+    /// How many entries are still to take away what has the name.
+    n_takers: usize,
+}
+
+/// The names of one entry.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Entry {
+    /// Of the file that is changed, removed, moved or copied.
+    pub(super) old: Option<usize>,
+    /// Of the file that is made.
+    pub(super) new: Option<usize>,
+    /// Whether the entry takes a name that a later one moves away: diffs of git do not depend on
+    /// their order.
+    pub(super) pushes_aside: bool,
+    /// Whether the entry is about what an earlier one pushed aside.
+    pub(super) takes_aside: bool,
+}
+
+impl Names {
+    /// Returns the names of a patch. With `path` it is a patch of this one file.
+    pub(super) fn of(patch: &Patch<'_>, path: Option<&str>) -> Result<Self, ToolError> {
+        if let Some(path) = path {
+            check_one(patch, path)?;
+        }
+        let mut names = Self { names: Vec::new(), entries: Vec::with_capacity(patch.files.len()) };
+        let mut known = HashMap::new();
+        for file in &patch.files {
+            let (old, new) = match (path, file.deed) {
+                (Some(path), Deed::Create) => (None, Some(path)),
+                (Some(path), _) => (Some(path), None),
+                (None, Deed::Create) => (None, file.path()),
+                (None, Deed::Rename | Deed::Copy) => (file.old.as_deref(), file.new.as_deref()),
+                (None, _) => (file.path(), None),
+            };
+            if old.is_none() && new.is_none() {
+                return Err(ToolError::argument("path", "is missing").hint(format!(
+                    "the hunks at line {} of the patch name no file; pass it as path",
+                    file.line
+                )));
+            }
+            let mut place = |written: Option<&str>| -> Result<Option<usize>, ToolError> {
+                written.map(|written| names.place(&mut known, written, file.line)).transpose()
+            };
+            let (old, new) = (place(old)?, place(new)?);
+            // A file that keeps its name only changes.
+            let new = new.filter(|new| Some(*new) != old);
+            names.entries.push(Entry { old, new, pushes_aside: false, takes_aside: false });
+        }
+        if MAX_NAMES < names.names.len() {
+            let n = names.names.len();
+            let message = format!("the patch names {n} files, and at most {MAX_NAMES} are changed");
+            return Err(ToolError::new(Kind::LimitReached, message).hint("send it in parts"));
+        }
+        names.settle(patch);
+        Ok(names)
+    }
+
+    /// Returns the place of a name among the names.
+    fn place(
+        &mut self,
+        known: &mut HashMap<String, usize>,
+        written: &str,
+        line: u64,
+    ) -> Result<usize, ToolError> {
+        let path = plain(written);
+        if path.is_empty() || path.ends_with('/') {
+            let message =
+                format!("a name at line {line} of the patch is no name of a file: {written}");
+            return Err(ToolError::new(Kind::InvalidPath, message));
+        }
+        if let Some(at) = known.get(&path) {
+            return Ok(*at);
+        }
+        let at = self.names.len();
+        known.insert(path.clone(), at);
+        self.names.push(Name {
+            path,
+            itself: false,
+            changes: false,
+            may_create: false,
+            there: None,
+            n_takers: 0,
+        });
+        Ok(at)
+    }
+
+    /// Works out what becomes of each name.
+    fn settle(&mut self, patch: &Patch<'_>) {
+        for (file, entry) in patch.files.iter().zip(&self.entries) {
+            if let Some(old) = entry.old.and_then(|at| self.names.get_mut(at)) {
+                old.n_takers += usize::from(takes(file, entry));
+            }
+        }
+        let mut aside = vec![false; self.names.len()];
+        for (file, entry) in patch.files.iter().zip(&mut self.entries) {
+            let is_link = [file.old_mode, file.new_mode].contains(&Some(Mode::Link));
+            if let Some((at, old)) = entry.old.and_then(|at| Some((at, self.names.get_mut(at)?))) {
+                let taken = takes(file, entry);
+                let is_aside = aside.get_mut(at).filter(|aside| taken && **aside);
+                old.n_takers -= usize::from(taken);
+                old.itself |= is_link || taken || file.deed == Deed::Copy;
+                match file.deed {
+                    Deed::Copy => {}
+                    _ if taken => {
+                        old.changes = true;
+                        match is_aside {
+                            Some(aside) => (entry.takes_aside, *aside) = (true, false),
+                            None => old.there = Some(false),
+                        }
+                    }
+                    _ => {
+                        old.may_create |= old.there.is_none() && file.may_create();
+                        (old.changes, old.there) = (true, Some(true));
+                    }
+                }
+            }
+            if let Some((at, new)) = entry.new.and_then(|at| Some((at, self.names.get_mut(at)?))) {
+                let moves = matches!(file.deed, Deed::Rename | Deed::Copy);
+                if moves && 0 < new.n_takers && new.there != Some(false) {
+                    entry.pushes_aside = true;
+                    aside.get_mut(at).into_iter().for_each(|aside| *aside = true);
+                }
+                (new.itself, new.changes, new.there) = (true, true, Some(true));
+                new.may_create = true;
+            }
+        }
+    }
+
+    /// Returns one claim for each name, in order.
+    pub(super) fn claims(&self, args: &Args) -> Vec<Claim> {
+        let named = if args.path.is_some() { "path" } else { "patch" };
+        let claim = |name: &Name| Claim {
+            argument: named,
+            path: Some(name.path.clone()),
+            access: name.access(args),
+        };
+        self.names.iter().map(claim).collect()
+    }
+}
+
+impl Name {
+    fn access(&self, args: &Args) -> Access {
+        let links = match (self.itself, args.follow_links) {
+            (true, _) => Links::Itself,
+            (false, true) => Links::Follow,
+            (false, false) => Links::Refuse,
+        };
+        match (self.changes && !args.dry_run, self.there) {
+            (false, _) if self.itself => Access::Inspect,
+            (false, _) => Access::Read,
+            (true, Some(false)) => Access::Remove,
+            (true, _) if self.may_create => Access::Write { parents: true, links },
+            (true, _) => Access::Edit { links },
+        }
+    }
+}
+
+/// Returns whether an entry takes away what has its old name.
+fn takes(file: &FilePatch<'_>, entry: &Entry) -> bool {
+    match file.deed {
+        Deed::Delete | Deed::Drop => true,
+        Deed::Rename => entry.new.is_some(),
+        Deed::Change | Deed::Create | Deed::Copy => false,
+    }
+}
+
+/// Refuses a patch of more than one file where only one is meant.
+fn check_one(patch: &Patch<'_>, path: &str) -> Result<(), ToolError> {
+    let mut named = patch.files.iter();
+    let first = named.next().and_then(FilePatch::path);
+    let other = named.find(|file| file.path() != first);
+    let moved = patch.files.iter().find(|file| matches!(file.deed, Deed::Rename | Deed::Copy));
+    let (line, what) = match (other, moved) {
+        (Some(file), _) => (file.line, "is about a second file"),
+        (None, Some(file)) => (file.line, "gives the file another name"),
+        (None, None) => return Ok(()),
+    };
+    let problem = format!("is {path}, and line {line} of the patch {what}");
+    Err(ToolError::argument("path", problem).hint("leave out path; the patch names its files"))
+}
+
+/// Returns a name without empty parts and `.`. What `..` means is left to containment.
+fn plain(written: &str) -> String {
+    let is_absolute = written.starts_with('/');
+    let mut parts: Vec<&str> =
+        written.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
+    if is_absolute {
+        parts.insert(0, "");
+    }
+    if written.ends_with('/') || written.ends_with("/.") {
+        parts.push("");
+    }
+    parts.join("/")
+}
