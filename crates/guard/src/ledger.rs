@@ -251,7 +251,7 @@ impl Shared {
         connection.pragma_update(None, "wal_autocheckpoint", 0)?;
         match connection.query_row("PRAGMA user_version", [], |row| row.get(0))? {
             row::VERSION => {}
-            0 => connection.execute_batch(row::SCHEMA)?,
+            0 | row::PREVIOUS => connection.execute_batch(row::SCHEMA)?,
             other => return Err(self.foreign(other)),
         }
         leftovers::remove(&connection, self.path.parent().unwrap_or(&self.path))?;

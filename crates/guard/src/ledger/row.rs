@@ -10,10 +10,11 @@ use crate::clock::SystemClock;
 use crate::mark::ProcessMark;
 
 /// The version of the tables, which the database carries.
-pub(super) const VERSION: i64 = 2;
+pub(super) const VERSION: i64 = 3;
 
 /// The tables, made at once with their [`VERSION`]. A call that changes nothing has one record, its
-/// outcome; a change has its intent first. What every record of a process would repeat stands once
+/// outcome; a change has its intent first. The outcome of a call that changed several files holds the
+/// first of them, and `further_change` the others. What every record of a process would repeat stands once
 /// in `process`; the view `entry` shows both together.
 pub(super) const SCHEMA: &str = "
     BEGIN IMMEDIATE;
@@ -58,9 +59,20 @@ pub(super) const SCHEMA: &str = "
     CREATE INDEX IF NOT EXISTS unsettled ON record (settled)
         WHERE phase = 'intent' AND settled = 0;
     CREATE VIEW IF NOT EXISTS entry AS SELECT * FROM record JOIN process USING (process);
-    PRAGMA user_version = 2;
+    CREATE TABLE IF NOT EXISTS further_change (
+        seq         INTEGER NOT NULL REFERENCES record (seq),
+        file_path   TEXT NOT NULL,
+        bytes       INTEGER NOT NULL,
+        before_hash TEXT,
+        after_hash  TEXT
+    ) STRICT;
+    CREATE INDEX IF NOT EXISTS further ON further_change (seq);
+    PRAGMA user_version = 3;
     COMMIT;
 ";
+
+/// The version before this one, whose database is taken on: what is missing in it is made.
+pub(super) const PREVIOUS: i64 = 2;
 
 /// What every record of a process names.
 pub(super) struct Who {
@@ -230,6 +242,23 @@ fn insert_outcome(
             change.and_then(|change| change.before.as_deref()),
             change.and_then(|change| change.after.as_deref()),
             closing.reply_bytes as i64,
+        ])?;
+    let seq = transaction.last_insert_rowid();
+    closing.changes.iter().skip(1).try_for_each(|change| insert_further(transaction, seq, change))
+}
+
+fn insert_further(transaction: &Connection, seq: i64, change: &Change) -> rusqlite::Result<()> {
+    transaction
+        .prepare_cached(
+            "INSERT INTO further_change (seq, file_path, bytes, before_hash, after_hash)
+             VALUES (?1, ?2, ?3, ?4, ?5)",
+        )?
+        .execute(params![
+            seq,
+            change.path.to_string_lossy(),
+            change.bytes as i64,
+            change.before,
+            change.after,
         ])
         .map(|_| ())
 }

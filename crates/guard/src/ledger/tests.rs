@@ -159,6 +159,30 @@ fn the_next_opener_removes_what_a_dead_process_left() {
     assert!(other.exists(), "a file under another name stays");
 }
 
+/// What a journal speaks of may be the only copy of a file, also where the journal is damaged.
+#[test]
+fn what_a_journal_needs_is_not_removed() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let top = std::fs::canonicalize(dir.path()).expect("its real path");
+    let name = format!(".sinew-{}.tmp", "ef".repeat(12));
+    let temporary = top.join(&name);
+    std::fs::write(&temporary, "the old content").expect("a file");
+    intend(&ledger(&top), "killed", std::slice::from_ref(&temporary));
+    let connection = Connection::open(top.join("state/sinew.db")).expect("the database");
+    connection.execute("UPDATE process SET pid = 999999999", []).expect("an update");
+    let journals = top.join("state/journals");
+    std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700)
+        .create(&journals)
+        .expect("a directory");
+    let journal = journals.join("1-1-0.journal.aside");
+    std::fs::write(&journal, format!("damaged {name}\0and so on")).expect("a journal");
+    intend(&ledger(&top), "next", &[]);
+    assert!(temporary.exists());
+    std::fs::remove_file(&journal).expect("it is removed");
+    intend(&ledger(&top), "later", &[]);
+    assert!(!temporary.exists());
+}
+
 /// An intent whose file could not be removed once counted as settled, and the file stayed for ever.
 #[test]
 fn what_could_not_be_removed_is_tried_again() {
@@ -244,6 +268,44 @@ fn a_database_of_another_version_is_left_alone() {
     assert!(problem.contains("version 7") && problem.contains("move it away"), "{problem}");
     let version: i64 = other.query_row("PRAGMA user_version", [], |row| row.get(0)).expect("one");
     assert_eq!(version, 7);
+}
+
+/// Of a call that changed several files only the first was recorded.
+#[test]
+fn every_change_of_a_call_is_recorded() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let ledger = ledger(dir.path());
+    let mut closed = closing("patch", None);
+    let gone = |path: &str| Change {
+        path: PathBuf::from(path),
+        before: Some(String::from("ee")),
+        after: None,
+        bytes: 0,
+    };
+    closed.changes.extend([gone("/w/b"), gone("/w/c")]);
+    ledger.close(None, closed);
+    ledger.flush().expect("it writes");
+    let further = "SELECT call_id || ' ' || further_change.file_path || ' ' ||
+        further_change.before_hash || ' ' || (further_change.after_hash IS NULL)
+        FROM further_change JOIN record USING (seq) ORDER BY further_change.file_path";
+    assert_eq!(rows(dir.path(), further), ["patch /w/b ee 1", "patch /w/c ee 1"]);
+}
+
+#[test]
+fn a_database_of_the_version_before_is_taken_on() {
+    let dir = tempfile::tempdir().expect("a directory");
+    intend(&ledger(dir.path()), "before", &[]);
+    let path = dir.path().join("state/sinew.db");
+    let other = Connection::open(&path).expect("a database");
+    other.execute_batch("DROP TABLE further_change; PRAGMA user_version = 2").expect("an old one");
+    drop(other);
+    let ledger = ledger(dir.path());
+    let mut closed = closing("after", None);
+    closed.changes.push(closed.changes.first().expect("a change").clone());
+    ledger.close(None, closed);
+    ledger.flush().expect("it writes");
+    assert_eq!(rows(dir.path(), "SELECT call_id FROM record ORDER BY seq"), ["before", "after"]);
+    assert_eq!(rows(dir.path(), "SELECT file_path FROM further_change"), ["/w/a"]);
 }
 
 #[test]
