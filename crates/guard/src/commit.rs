@@ -10,6 +10,7 @@
 //! No handle is held for a file, since a call may change more of them than a process may open.
 
 mod journal;
+mod lay;
 mod recover;
 mod step;
 
@@ -19,18 +20,16 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, Gid, Mode, Stat, Uid, chownat, fchmod, fstat, statat, symlinkat};
-use sinew_tool::{
-    Becomes, Change, CommitError, FileError, FileKind, FileMode, HardLinks, Slot, Sync, Written,
-};
+use rustix::fs::{Stat, fstat};
+use sinew_tool::{Becomes, Change, CommitError, FileError, Slot, Sync, Written};
 
-use crate::change::old::{self, Content, Old};
+use crate::change::old;
 use crate::change::parents::Parents;
-use crate::change::temporary::{Named, Temporary};
+use crate::change::temporary::Named;
 use crate::change::{Failure, Job, MAX_ATTEMPTS, Terms, length, sync_directory};
 use crate::resolve::Place;
 use crate::roots::Dir;
-use crate::stat::{error_of, identity_of, meta_of};
+use crate::stat::{error_of, identity_of};
 use crate::turn::Turn;
 use journal::{DirRecord, Journal};
 use step::{Stand, Step, Trace, WAYS};
@@ -325,18 +324,18 @@ fn prepare<'a>(
     if let Some(old) = &old
         && !matches!(part.becomes, Becomes::Nothing)
     {
-        check_links(old, terms)?;
+        lay::check_links(old, terms)?;
     }
     let before = job.take_down(old.as_ref())?;
     let (new, bytes) = match part.becomes {
         Becomes::File { pieces, mode, .. } => {
-            let like = part.like.map(open_like).transpose()?;
+            let like = part.like.map(lay::open_like).transpose()?;
             let like = like.as_ref().or(old.as_ref());
-            let new = lay_file(job, dir, like, pieces, *mode)?;
+            let new = lay::file(job, dir, like, pieces, *mode)?;
             (Some(new), length(pieces))
         }
         Becomes::Link(target) => {
-            let new = lay_link(job, dir, old.as_ref(), target)?;
+            let new = lay::link(job, dir, old.as_ref(), target)?;
             (Some(new), target.len() as u64)
         }
         Becomes::Nothing => (None, 0),
@@ -352,78 +351,6 @@ fn prepare<'a>(
     let written = Written { bytes, created: old.is_none() };
     let old = old.map(|old| old.stat);
     Ok(Prepared { part, dir, step, old, temporary, written, before, after })
-}
-
-/// Refuses files of several names, unless only this name is to be replaced.
-fn check_links(old: &Old, terms: &Terms<'_>) -> Result<(), FileError> {
-    let n_links = meta_of(&old.stat).links;
-    match terms.settings.hard_links {
-        _ if n_links <= 1 => Ok(()),
-        HardLinks::Break => Ok(()),
-        HardLinks::Refuse => Err(FileError::ManyLinks(n_links)),
-        HardLinks::InPlace => Err(FileError::LinksInPlace(n_links)),
-    }
-}
-
-/// A new thing under its temporary name.
-struct Laid {
-    name: Named,
-    trace: Trace,
-    /// The hash of its content.
-    hash: String,
-}
-
-/// Opens the file that a new one takes after.
-fn open_like(place: &Place) -> Result<Old, Failure> {
-    let name = place.name.as_ref().ok_or(FileError::NotRegular(FileKind::Directory))?;
-    let dir = place.parent()?;
-    let seen = old::look(&dir, name, place.itself)?.ok_or(Failure::Raced)?;
-    Old::open_to_read(&dir, name, seen)
-}
-
-fn lay_file(
-    job: &Job<'_>,
-    dir: &Dir,
-    like: Option<&Old>,
-    pieces: &[&[u8]],
-    mode: FileMode,
-) -> Result<Laid, Failure> {
-    let like = like.filter(|like| matches!(like.content, Content::File(_)));
-    let temporary =
-        Temporary::create(dir, job.temporary, if like.is_some() { 0o600 } else { 0o666 })?;
-    let hash = temporary.fill(pieces)?;
-    if let Some(like) = like {
-        temporary.take_after(like)?;
-    }
-    let bits = fstat(&temporary.file)?.st_mode & 0o1777;
-    let wanted = match mode {
-        FileMode::Kept => bits,
-        FileMode::Executable(true) => bits | (bits & 0o444) >> 2,
-        FileMode::Executable(false) => bits & !0o111,
-        FileMode::Exact(exact) => exact & 0o1777,
-    };
-    if wanted != bits {
-        fchmod(&temporary.file, Mode::from_raw_mode(wanted))?;
-    }
-    temporary.sync(job.terms.settings.sync)?;
-    let trace = Trace::of(&fstat(&temporary.file)?);
-    Ok(Laid { name: temporary.name, trace, hash })
-}
-
-fn lay_link(job: &Job<'_>, dir: &Dir, old: Option<&Old>, target: &[u8]) -> Result<Laid, Failure> {
-    symlinkat(target, &**dir, job.temporary)?;
-    let name = Named::new(dir, job.temporary);
-    let stat = || statat(&**dir, job.temporary, AtFlags::SYMLINK_NOFOLLOW);
-    let new = stat()?;
-    if let Some(old) = old.map(|old| &old.stat)
-        && (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid)
-    {
-        let (owner, group) = (Uid::from_raw(old.st_uid), Gid::from_raw(old.st_gid));
-        let flags = AtFlags::SYMLINK_NOFOLLOW;
-        chownat(&**dir, job.temporary, Some(owner), Some(group), flags)
-            .map_err(|_| FileError::Owner)?;
-    }
-    Ok(Laid { name, trace: Trace::of(&stat()?), hash: blake3::hash(target).to_hex().to_string() })
 }
 
 impl Prepared<'_> {

@@ -1,0 +1,91 @@
+//! Laying a new thing beside the old one: complete, under a temporary name, with what it keeps.
+
+use rustix::fs::{AtFlags, Gid, Mode, Uid, chownat, fchmod, fstat, statat, symlinkat};
+use sinew_tool::{FileError, FileKind, FileMode, HardLinks};
+
+use super::step::Trace;
+use crate::change::old::{self, Content, Old};
+use crate::change::temporary::{Named, Temporary};
+use crate::change::{Failure, Job, Terms};
+use crate::resolve::Place;
+use crate::roots::Dir;
+use crate::stat::meta_of;
+
+/// Refuses files of several names, unless only this name is to be replaced.
+pub(super) fn check_links(old: &Old, terms: &Terms<'_>) -> Result<(), FileError> {
+    let n_links = meta_of(&old.stat).links;
+    match terms.settings.hard_links {
+        _ if n_links <= 1 => Ok(()),
+        HardLinks::Break => Ok(()),
+        HardLinks::Refuse => Err(FileError::ManyLinks(n_links)),
+        HardLinks::InPlace => Err(FileError::LinksInPlace(n_links)),
+    }
+}
+
+/// A new thing under its temporary name.
+pub(super) struct Laid {
+    pub(super) name: Named,
+    pub(super) trace: Trace,
+    /// The hash of its content.
+    pub(super) hash: String,
+}
+
+/// Opens the file that a new one takes after.
+pub(super) fn open_like(place: &Place) -> Result<Old, Failure> {
+    let name = place.name.as_ref().ok_or(FileError::NotRegular(FileKind::Directory))?;
+    let dir = place.parent()?;
+    let seen = old::look(&dir, name, place.itself)?.ok_or(Failure::Raced)?;
+    Old::open_to_read(&dir, name, seen)
+}
+
+/// Lays a file with the pieces in order.
+pub(super) fn file(
+    job: &Job<'_>,
+    dir: &Dir,
+    like: Option<&Old>,
+    pieces: &[&[u8]],
+    mode: FileMode,
+) -> Result<Laid, Failure> {
+    let like = like.filter(|like| matches!(like.content, Content::File(_)));
+    let temporary =
+        Temporary::create(dir, job.temporary, if like.is_some() { 0o600 } else { 0o666 })?;
+    let hash = temporary.fill(pieces)?;
+    if let Some(like) = like {
+        temporary.take_after(like)?;
+    }
+    let bits = fstat(&temporary.file)?.st_mode & 0o1777;
+    let wanted = match mode {
+        FileMode::Kept => bits,
+        FileMode::Executable(true) => bits | (bits & 0o444) >> 2,
+        FileMode::Executable(false) => bits & !0o111,
+        FileMode::Exact(exact) => exact & 0o1777,
+    };
+    if wanted != bits {
+        fchmod(&temporary.file, Mode::from_raw_mode(wanted))?;
+    }
+    temporary.sync(job.terms.settings.sync)?;
+    let trace = Trace::of(&fstat(&temporary.file)?);
+    Ok(Laid { name: temporary.name, trace, hash })
+}
+
+/// Lays a symbolic link. It keeps the owner of the old one.
+pub(super) fn link(
+    job: &Job<'_>,
+    dir: &Dir,
+    old: Option<&Old>,
+    target: &[u8],
+) -> Result<Laid, Failure> {
+    symlinkat(target, &**dir, job.temporary)?;
+    let name = Named::new(dir, job.temporary);
+    let stat = || statat(&**dir, job.temporary, AtFlags::SYMLINK_NOFOLLOW);
+    let new = stat()?;
+    if let Some(old) = old.map(|old| &old.stat)
+        && (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid)
+    {
+        let (owner, group) = (Uid::from_raw(old.st_uid), Gid::from_raw(old.st_gid));
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        chownat(&**dir, job.temporary, Some(owner), Some(group), flags)
+            .map_err(|_| FileError::Owner)?;
+    }
+    Ok(Laid { name, trace: Trace::of(&stat()?), hash: blake3::hash(target).to_hex().to_string() })
+}
