@@ -13,6 +13,7 @@
 //! Deliberately absent: directories. Missing ones are made, empty ones stay.
 
 mod names;
+mod shown;
 mod work;
 
 use std::path::PathBuf;

@@ -513,6 +513,24 @@ fn bytes_that_are_no_text_stay_as_they_are() {
     assert_eq!(world.content("a"), Some(b"caf\xe9\r\nnew\r\n\xff".to_vec()));
 }
 
+/// Read does not show a byte order mark, so patches of a first line never had one.
+#[test]
+fn a_byte_order_mark_need_not_be_in_the_patch() {
+    let before: Files<'_> = &[("a", "\u{feff}1\n2\n"), ("d", "\u{feff}1\n")];
+    check(
+        before,
+        "--- a/a\n+++ b/a\n@@ -1,2 +1,2 @@\n-1\n+one\n 2\n--- a/d\n+++ /dev/null\n@@ -1 +0,0 @@\n-1\n",
+        &["M a", "D d"],
+        &[("a", "\u{feff}one\n2\n")],
+    );
+    check(
+        before,
+        "--- a/a\n+++ b/a\n@@ -1,2 +1,2 @@\n-\u{feff}1\n+one\n 2\n",
+        &["M a"],
+        &[("a", "one\n2\n"), ("d", "\u{feff}1\n")],
+    );
+}
+
 #[test]
 fn nothing_is_written_where_nothing_changes() {
     let world = world(AB);

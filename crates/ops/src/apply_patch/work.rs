@@ -9,12 +9,13 @@ use sinew_tool::{
 };
 
 use super::names::{Entry, Names};
+use super::shown::{Fit, Shown, fit};
 use super::{Patched, What};
-use crate::diff::{self, DiffLimits};
+use crate::diff::DiffLimits;
 use crate::edit;
-use crate::patch::{self, Applied, FilePatch, Mode, Patch, Rejected};
+use crate::patch::{self, FilePatch, Mode, Patch, Rejected};
 use crate::replace;
-use crate::source::{self, Content};
+use crate::source;
 
 /// The most bytes of old and new contents that one patch may need.
 const MAX_HELD: u64 = 1 << 30;
@@ -63,16 +64,6 @@ pub(super) struct Work<'w> {
     spoiled: Vec<bool>,
     n_held: u64,
     shown: Vec<Shown>,
-}
-
-/// What is shown of an entry.
-struct Shown {
-    before: Option<String>,
-    after: Option<String>,
-    old: Arc<Vec<u8>>,
-    /// Nothing where the content stays.
-    applied: Option<Applied>,
-    notes: Vec<&'static str>,
 }
 
 /// A patch that was worked out and fits.
@@ -245,9 +236,8 @@ impl<'w> Work<'w> {
             Thing::Link(target) => Arc::clone(target),
         };
         let shown = self.called(entry.old.or(entry.new).unwrap_or_default());
-        let applied =
-            patch::apply(file, &content).map_err(|rejected: Rejected| rejected.to_error(&shown))?;
-        let bytes = self.applied(&content, &applied)?;
+        let fit = fit(file, &content).map_err(|rejected| rejected.to_error(&shown))?;
+        let bytes = self.applied(&content, &fit)?;
         let thing = match file.deed {
             Delete | Drop => Thing::Nothing,
             Change | Create | Rename | Copy => made(&old, file, bytes).map_err(|problem| {
@@ -265,7 +255,7 @@ impl<'w> Work<'w> {
             Rename => What::Renamed,
             Copy => What::Copied,
         };
-        self.show(file, entry, (&old, &thing), what, (content, &applied));
+        self.show(file, entry, (&old, &thing), what, (content, &fit));
         if let (Some(at), Rename, Some(_)) = (entry.old, file.deed, entry.new)
             && !entry.takes_aside
         {
@@ -282,7 +272,7 @@ impl<'w> Work<'w> {
             what,
             path: self.target(main)?.path.clone(),
             from: from.map(|target| target.path.clone()),
-            hunks: applied.hunks,
+            hunks: fit.applied.hunks,
         })
     }
 
@@ -325,16 +315,15 @@ impl<'w> Work<'w> {
     }
 
     /// Returns a content with its changes.
-    fn applied(
-        &mut self,
-        old: &Arc<Vec<u8>>,
-        applied: &Applied,
-    ) -> Result<Arc<Vec<u8>>, ToolError> {
-        let changes = applied.changes();
+    fn applied(&mut self, old: &Arc<Vec<u8>>, fit: &Fit) -> Result<Arc<Vec<u8>>, ToolError> {
+        let changes = fit.applied.changes();
         if changes.is_empty() {
             return Ok(Arc::clone(old));
         }
-        let new = replace::pieces(old, &changes).concat();
+        let (before, text) = old.split_at_checked(fit.n_before).unwrap_or((&[], old));
+        let mut pieces = replace::pieces(text, &changes);
+        pieces.insert(0, before);
+        let new = pieces.concat();
         self.hold(new.len())?;
         Ok(Arc::new(new))
     }
@@ -345,7 +334,7 @@ impl<'w> Work<'w> {
         entry: &Entry,
         (old, new): (&Thing, &Thing),
         what: What,
-        (content, applied): (Arc<Vec<u8>>, &Applied),
+        (content, fit): (Arc<Vec<u8>>, &Fit),
     ) {
         let mut notes = Vec::new();
         match what {
@@ -363,7 +352,7 @@ impl<'w> Work<'w> {
         let before = entry.old.filter(|_| what != What::Added).map(|at| self.called(at));
         let after = main.filter(|_| what != What::Deleted).map(|at| self.called(at));
         let has_content = file.deed == patch::Deed::Drop || !file.hunks.is_empty();
-        let applied = has_content.then(|| applied.clone());
+        let applied = has_content.then(|| fit.clone());
         self.shown.push(Shown { before, after, old: content, applied, notes });
     }
 }
@@ -423,25 +412,6 @@ impl Done<'_> {
     pub(super) fn deeds(&self) -> Vec<Change<'_>> {
         let states = self.states.iter().enumerate();
         states.filter_map(|(at, state)| state.as_ref()?.change(at)).collect()
-    }
-}
-
-impl Shown {
-    fn diff(&self, limits: DiffLimits) -> String {
-        let name =
-            |name: &Option<String>| name.clone().unwrap_or_else(|| String::from("/dev/null"));
-        let mut out = format!("--- {}\n+++ {}\n", name(&self.before), name(&self.after));
-        for note in &self.notes {
-            out.push_str(&format!("[{note}]\n"));
-        }
-        match &self.applied {
-            None => {}
-            Some(_) if source::sniff(&self.old) == Content::Binary => {
-                out.push_str(&format!("[{} bytes of binary content change]\n", self.old.len()));
-            }
-            Some(applied) => out.push_str(&diff::of_changes(&self.old, &applied.changes(), limits)),
-        }
-        out
     }
 }
 

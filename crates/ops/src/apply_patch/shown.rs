@@ -1,0 +1,62 @@
+//! What one entry of a patch makes of a content, and how that is shown.
+
+use std::sync::Arc;
+
+use crate::diff::{self, DiffLimits};
+use crate::patch::{self, Applied, FilePatch, Rejected};
+use crate::source::{self, Content};
+
+/// What the hunks of an entry make of a content.
+#[derive(Debug, Clone)]
+pub(super) struct Fit {
+    pub(super) applied: Applied,
+    /// How many bytes before the text stay out of it: a byte order mark that the patch does not have.
+    pub(super) n_before: usize,
+}
+
+/// What is shown of an entry.
+pub(super) struct Shown {
+    pub(super) before: Option<String>,
+    pub(super) after: Option<String>,
+    pub(super) old: Arc<Vec<u8>>,
+    /// Nothing where the content stays.
+    pub(super) applied: Option<Fit>,
+    pub(super) notes: Vec<&'static str>,
+}
+
+/// Fits an entry to a content. A byte order mark is not shown to models, so a patch without it is
+/// fitted to the text behind it.
+pub(super) fn fit(file: &FilePatch<'_>, content: &[u8]) -> Result<Fit, Rejected> {
+    let rejected = match patch::apply(file, content) {
+        Ok(applied) => return Ok(Fit { applied, n_before: 0 }),
+        Err(rejected) => rejected,
+    };
+    let text = content.strip_prefix(source::BOM);
+    match text.and_then(|text| patch::apply(file, text).ok()) {
+        Some(applied) => Ok(Fit { applied, n_before: source::BOM.len() }),
+        None => Err(rejected),
+    }
+}
+
+impl Shown {
+    /// Returns the diff of the entry with its names.
+    pub(super) fn diff(&self, limits: DiffLimits) -> String {
+        let name =
+            |name: &Option<String>| name.clone().unwrap_or_else(|| String::from("/dev/null"));
+        let mut out = format!("--- {}\n+++ {}\n", name(&self.before), name(&self.after));
+        for note in &self.notes {
+            out.push_str(&format!("[{note}]\n"));
+        }
+        match &self.applied {
+            None => {}
+            Some(_) if source::sniff(&self.old) == Content::Binary => {
+                out.push_str(&format!("[{} bytes of binary content change]\n", self.old.len()));
+            }
+            Some(Fit { applied, n_before }) => {
+                let text = self.old.get(*n_before..).unwrap_or_default();
+                out.push_str(&diff::of_changes(text, &applied.changes(), limits));
+            }
+        }
+        out
+    }
+}
