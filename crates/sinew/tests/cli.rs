@@ -805,7 +805,10 @@ fn a_rule_that_names_no_tool_is_told() {
         let ran = run(args);
         assert!(ran.code == 0 && ran.err.contains(&told), "{args:?}: {ran:?}");
         assert!(ran.err.contains("did you mean: Write\n"), "{args:?}: {ran:?}");
-        assert!(ran.err.contains("`xyzzyfoo`; known: Bash, Edit, "), "{args:?}: {ran:?}");
+        assert!(
+            ran.err.contains("`xyzzyfoo`; known: ApplyPatch, Bash, Edit, "),
+            "{args:?}: {ran:?}"
+        );
         assert_eq!(ran.err.lines().count(), 2, "{args:?}: {ran:?}");
     }
     let shown = run(&["doctor", "--json"]).json();

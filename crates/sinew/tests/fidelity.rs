@@ -16,7 +16,7 @@ use sinew::{Approvals, Asking, Dialect, Reply, Runtime};
 
 use crate::caller::Caller;
 use crate::snapshot::Snapshot;
-use case::{Case, Deed};
+use case::{Case, Deed, RENAMED};
 
 /// What became of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,6 +28,8 @@ enum Outcome {
     Skipped,
     /// Nobody would ever come back.
     NotRun,
+    /// The vocabulary has no such tool.
+    NoTool,
 }
 
 impl Outcome {
@@ -39,6 +41,7 @@ impl Outcome {
             Self::Damaged(what) => format!("DAMAGE: {what}"),
             Self::Skipped => String::from("skipped"),
             Self::NotRun => String::from("not run: it would wait for ever"),
+            Self::NoTool => String::from("no such tool"),
         }
     }
 }
@@ -89,6 +92,10 @@ fn check(case: &Case, deed: Deed, maker: Maker) -> Outcome {
     if case.blocks && matches!(maker, Maker::Naive) {
         return Outcome::NotRun;
     }
+    let is_patch = matches!(deed, Deed::ApplyPatch | Deed::Rename);
+    if is_patch && matches!(maker, Maker::Dialect(dialect) if dialect.name != NATIVE.name) {
+        return Outcome::NoTool;
+    }
     let refusal = match maker {
         Maker::Dialect(dialect) => by_runtime(case, deed, dialect, &root),
         Maker::Naive => by_text(case, deed, &root).err(),
@@ -108,6 +115,10 @@ fn check(case: &Case, deed: Deed, maker: Maker) -> Outcome {
     };
     let mut expected = before;
     (case.effect)(&mut expected, &content);
+    if deed == Deed::Rename {
+        let node = expected.0.remove(&format!("ws/{}", case.path)).unwrap();
+        expected.0.insert(format!("ws/{RENAMED}"), node);
+    }
     // Whether a plain write drops set-id bits depends on who writes.
     let forgiving = matches!(maker, Maker::Naive);
     match expected.differs(&if forgiving { after.without_set_id() } else { after }) {
@@ -141,9 +152,17 @@ fn by_runtime(case: &Case, deed: Deed, dialect: Dialect, root: &Path) -> Option<
             );
             ("MultiEdit", json!({ "edits": edits }))
         }
+        Deed::ApplyPatch => ("ApplyPatch", json!({ "patch": case.diff() })),
+        Deed::Rename => {
+            let (from, to) = (case.path, RENAMED);
+            let names = format!("diff --git a/{from} b/{to}\nrename from {from}\nrename to {to}\n");
+            ("ApplyPatch", json!({ "patch": names }))
+        }
         Deed::Write => ("Write", json!({ "content": case.written })),
     };
-    arguments["file_path"] = json!(path);
+    if tool != "ApplyPatch" {
+        arguments["file_path"] = json!(path);
+    }
     refusal(&Caller::new(&runtime).call(tool, arguments))
 }
 
@@ -161,6 +180,10 @@ fn by_text(case: &Case, deed: Deed, root: &Path) -> Result<(), String> {
         return std::fs::write(path, case.written).map_err(failed);
     }
     let bytes = std::fs::read(&path).map_err(failed)?;
+    if deed == Deed::Rename {
+        std::fs::write(root.join(RENAMED), bytes).map_err(failed)?;
+        return std::fs::remove_file(path).map_err(failed);
+    }
     let mut text = String::from_utf8_lossy(&bytes).into_owned();
     let mut edits = vec![(case.old, case.new)];
     if deed == Deed::MultiEdit {
@@ -233,7 +256,8 @@ the file as text (what is not UTF-8 replaced), replaces the first place and writ
 directory, and one outside the root, are recorded before and after: names, contents, modes, owners,
 links, extended attributes and access lists. *ok*: the named text changed, and nothing else.
 *refused*: nothing changed at all. *DAMAGE*: anything else. Set-id bits and capabilities are dropped
-by a change, as the kernel does when a file is written. Times are not compared.
+by a change, as the kernel does when a file is written. Times are not compared. ApplyPatch gets a diff of
+the lines that change, as text in UTF-8, and in the rows *Rename* one that gives the file another name.
 
 | file | call | native | moltis | naive |
 |---|---|---|---|---|

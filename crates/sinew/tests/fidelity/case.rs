@@ -15,13 +15,22 @@ use crate::snapshot::{CAPABILITY, Snapshot};
 pub(super) enum Deed {
     Edit,
     MultiEdit,
+    /// ApplyPatch, with a diff of the lines that change.
+    ApplyPatch,
+    /// ApplyPatch, with a diff that gives the file the name [`RENAMED`].
+    Rename,
     Write,
 }
 
+/// The name that a file gets.
+pub(super) const RENAMED: &str = "renamed.txt";
+
 const EDITS: &[Deed] = &[Deed::Edit, Deed::MultiEdit];
+const CHANGES: &[Deed] = &[Deed::Edit, Deed::MultiEdit, Deed::ApplyPatch];
 const MANY: &[Deed] = &[Deed::MultiEdit];
 const WRITES: &[Deed] = &[Deed::Write];
-const ALL: &[Deed] = &[Deed::Edit, Deed::MultiEdit, Deed::Write];
+const ALL: &[Deed] = &[Deed::Edit, Deed::MultiEdit, Deed::Write, Deed::ApplyPatch];
+const MOVES: &[Deed] = &[Deed::Edit, Deed::MultiEdit, Deed::Write, Deed::ApplyPatch, Deed::Rename];
 
 /// One file and one change.
 pub(super) struct Case {
@@ -65,9 +74,32 @@ impl Case {
     /// Returns the content that must come out, or nothing where the call must be refused.
     pub(super) fn expected(&self, deed: Deed) -> Option<Vec<u8>> {
         match deed {
-            Deed::Edit | Deed::MultiEdit => self.after.clone(),
+            Deed::Edit | Deed::MultiEdit | Deed::ApplyPatch => self.after.clone(),
+            Deed::Rename => self.after.as_ref().map(|_| self.content.clone()),
             Deed::Write => self.after.as_ref().map(|_| self.written.as_bytes().to_vec()),
         }
+    }
+
+    /// Returns a diff of the change as somebody writes it who sees lines without their endings.
+    pub(super) fn diff(&self) -> String {
+        let text = String::from_utf8_lossy(&self.content).replace("\r\n", "\n");
+        let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+        let (old, new) = (self.old.replace("\r\n", "\n"), self.new.replace("\r\n", "\n"));
+        let (path, at) = (self.path, text.find(&old));
+        let start = at.map_or(0, |at| text[..at].rfind('\n').map_or(0, |at| at + 1));
+        let end = at.map_or(0, |at| {
+            text[at + old.len()..].find('\n').map_or(text.len(), |n| at + old.len() + n)
+        });
+        let line = text[..start].matches('\n').count() + 1;
+        let before = if at.is_some() { &text[start..end] } else { old.as_str() };
+        let open = if end == text.len() { "\\ No newline at end of file\n" } else { "" };
+        let lines = |mark: char, text: &str| -> String {
+            text.split('\n').map(|line| format!("{mark}{line}\n")).collect()
+        };
+        let (removed, added) = (lines('-', before), lines('+', &before.replacen(&old, &new, 1)));
+        let counts = [&removed, &added].map(|lines| lines.matches('\n').count());
+        let header = format!("@@ -{line},{} +{line},{} @@", counts[0], counts[1]);
+        format!("--- a/{path}\n+++ b/{path}\n{header}\n{removed}{open}{added}{open}")
     }
 
     fn refused(self) -> Self {
@@ -107,6 +139,16 @@ fn content(
     }
 }
 
+/// A change of some lines of a content, also by a patch.
+fn lines(
+    name: &'static str,
+    before: impl Into<Vec<u8>>,
+    texts: (&'static str, &'static str),
+    after: impl Into<Vec<u8>>,
+) -> Case {
+    content(name, before, texts, after).deeds(CHANGES)
+}
+
 /// A change of a file with something about it that is not its content.
 fn about(name: &'static str, lay_out: fn(&Path) -> bool) -> Case {
     Case { deeds: ALL, lay_out, ..content(name, BEFORE, ("old text", "new text"), AFTER) }
@@ -141,21 +183,21 @@ const TWO: (&str, &str) = ("old\ntext", "new\nlonger\ntext");
 
 fn endings() -> Vec<Case> {
     vec![
-        content("LF", BEFORE, ONE, AFTER),
-        content("CRLF", "a\r\nold text\r\nb\r\n", ONE, "a\r\nnew text\r\nb\r\n"),
-        content(
+        lines("LF", BEFORE, ONE, AFTER),
+        lines("CRLF", "a\r\nold text\r\nb\r\n", ONE, "a\r\nnew text\r\nb\r\n"),
+        lines(
             "CRLF, text of two lines written with LF",
             "a\r\nold\r\ntext\r\nb\r\n",
             TWO,
             "a\r\nnew\r\nlonger\r\ntext\r\nb\r\n",
         ),
-        content(
+        lines(
             "CRLF, text of two lines written with CRLF",
             "a\r\nold\r\ntext\r\nb\r\n",
             ("old\r\ntext", "new\r\ntext"),
             "a\r\nnew\r\ntext\r\nb\r\n",
         ),
-        content("mixed endings", "a\r\nold text\nb\r\nc\n\r", ONE, "a\r\nnew text\nb\r\nc\n\r"),
+        lines("mixed endings", "a\r\nold text\nb\r\nc\n\r", ONE, "a\r\nnew text\nb\r\nc\n\r"),
         content(
             "mixed endings, text of two lines with LF",
             "a\r\nold\ntext\nb\r\n",
@@ -176,16 +218,16 @@ fn endings() -> Vec<Case> {
         ),
         content("CR alone", "a\rold text\rb\r", ONE, "a\rnew text\rb\r"),
         content("LF, new text with CRLF", "a\nold\nb\n", ("old", "n\r\nm"), "a\nn\r\nm\nb\n"),
-        content("no line end at the end", "a\nold text\nb", ONE, "a\nnew text\nb"),
-        content("no line end at the end, last line", "a\nold text", ONE, "a\nnew text"),
-        content("empty lines at the end", "old text\n\n\n\n", ONE, "new text\n\n\n\n"),
-        content(
+        lines("no line end at the end", "a\nold text\nb", ONE, "a\nnew text\nb"),
+        lines("no line end at the end, last line", "a\nold text", ONE, "a\nnew text"),
+        lines("empty lines at the end", "old text\n\n\n\n", ONE, "new text\n\n\n\n"),
+        lines(
             "blanks at the end of other lines",
             "a \t \nold text\n \n\t\n",
             ONE,
             "a \t \nnew text\n \n\t\n",
         ),
-        content(
+        lines(
             "a line separator U+2028",
             "a\u{2028}old text\u{85}b",
             ONE,
@@ -195,6 +237,69 @@ fn endings() -> Vec<Case> {
 }
 
 fn encodings() -> Vec<Case> {
+    let long = "\u{e9}x".repeat(1 << 20);
+    let mut cases = vec![
+        lines(
+            "UTF-8 with a byte order mark",
+            "\u{feff}a\nold text\n",
+            ONE,
+            "\u{feff}a\nnew text\n",
+        ),
+        lines(
+            "UTF-8 with a byte order mark, first line",
+            "\u{feff}old text\nb\n",
+            ONE,
+            "\u{feff}new text\nb\n",
+        ),
+        lines(
+            "a Latin-1 byte on another line",
+            *b"caf\xe9\nold text\n",
+            ONE,
+            *b"caf\xe9\nnew text\n",
+        ),
+        lines(
+            "a Latin-1 byte on the same line",
+            *b"\xe9 old text \xff\n",
+            ONE,
+            *b"\xe9 new text \xff\n",
+        ),
+        lines(
+            "a surrogate and an overlong form",
+            *b"\xed\xa0\x80\xc0\xaf old text",
+            ONE,
+            *b"\xed\xa0\x80\xc0\xaf new text",
+        ),
+        lines("a NUL near the start", *b"a\0b\nold text\n", ONE, *b"a\0b\nnew text\n"),
+        lines(
+            "a NUL far from the start",
+            [&b"line\n".repeat(4_000)[..], b"old text\n\0\xff\n"].concat(),
+            ONE,
+            [&b"line\n".repeat(4_000)[..], b"new text\n\0\xff\n"].concat(),
+        ),
+        lines(
+            "control characters",
+            "\u{1b}[1mold text\u{7}\u{8}\u{c}\u{7f}\n",
+            ONE,
+            "\u{1b}[1mnew text\u{7}\u{8}\u{c}\u{7f}\n",
+        ),
+        lines(
+            "a line of 3 MiB",
+            format!("{long}old text{long}\n"),
+            ONE,
+            format!("{long}new text{long}\n"),
+        ),
+        lines(
+            "characters outside the BMP",
+            "\u{1f600}old text\u{10ffff}",
+            ONE,
+            "\u{1f600}new text\u{10ffff}",
+        ),
+    ];
+    cases.extend(wide_and_legacy());
+    cases
+}
+
+fn wide_and_legacy() -> Vec<Case> {
     let wide = |bytes: fn(u16) -> [u8; 2], text: &str| -> Vec<u8> {
         text.encode_utf16().flat_map(bytes).collect()
     };
@@ -203,51 +308,20 @@ fn encodings() -> Vec<Case> {
     };
     let marked = ("\u{feff}a\r\nold text\n\u{1f600}\n", "\u{feff}a\r\nnew text\n\u{1f600}\n");
     let accents = ("cr\u{e8}me", "th\u{e9}");
-    let long = "\u{e9}x".repeat(1 << 20);
     vec![
-        content(
-            "UTF-8 with a byte order mark",
-            "\u{feff}a\nold text\n",
-            ONE,
-            "\u{feff}a\nnew text\n",
-        ),
-        content(
-            "UTF-8 with a byte order mark, first line",
-            "\u{feff}old text\nb\n",
-            ONE,
-            "\u{feff}new text\nb\n",
-        ),
-        content(
-            "a Latin-1 byte on another line",
-            *b"caf\xe9\nold text\n",
-            ONE,
-            *b"caf\xe9\nnew text\n",
-        ),
-        content(
-            "a Latin-1 byte on the same line",
-            *b"\xe9 old text \xff\n",
-            ONE,
-            *b"\xe9 new text \xff\n",
-        ),
-        content(
-            "a surrogate and an overlong form",
-            *b"\xed\xa0\x80\xc0\xaf old text",
-            ONE,
-            *b"\xed\xa0\x80\xc0\xaf new text",
-        ),
-        content(
+        lines(
             "UTF-16LE with a byte order mark",
             wide(u16::to_le_bytes, marked.0),
             ONE,
             wide(u16::to_le_bytes, marked.1),
         ),
-        content(
+        lines(
             "UTF-16BE with a byte order mark",
             wide(u16::to_be_bytes, marked.0),
             ONE,
             wide(u16::to_be_bytes, marked.1),
         ),
-        content(
+        lines(
             "UTF-16LE without a mark",
             wide(u16::to_le_bytes, "[a]\r\nold text\r\n"),
             ONE,
@@ -260,19 +334,19 @@ fn encodings() -> Vec<Case> {
             "",
         )
         .refused(),
-        content(
+        lines(
             "UTF-32LE with a byte order mark",
             wider(u32::to_le_bytes, marked.0),
             ONE,
             wider(u32::to_le_bytes, marked.1),
         ),
-        content(
+        lines(
             "UTF-32BE with a byte order mark",
             wider(u32::to_be_bytes, marked.0),
             ONE,
             wider(u32::to_be_bytes, marked.1),
         ),
-        content(
+        lines(
             "windows-1252, text with accents",
             *b"Un caf\xe9 cr\xe8me, s'il vous pla\xeet.\r\n",
             accents,
@@ -285,36 +359,11 @@ fn encodings() -> Vec<Case> {
             "",
         )
         .refused(),
-        content(
+        lines(
             "Shift_JIS with a backslash in a character",
             *b"\x82\xb1\x82\xea\x82\xcd\x95\x5c\x8e\xa6\x82\xc5\x82\xb7\n\\\n",
             ("\\", "/"),
             *b"\x82\xb1\x82\xea\x82\xcd\x95\x5c\x8e\xa6\x82\xc5\x82\xb7\n/\n",
-        ),
-        content("a NUL near the start", *b"a\0b\nold text\n", ONE, *b"a\0b\nnew text\n"),
-        content(
-            "a NUL far from the start",
-            [&b"line\n".repeat(4_000)[..], b"old text\n\0\xff\n"].concat(),
-            ONE,
-            [&b"line\n".repeat(4_000)[..], b"new text\n\0\xff\n"].concat(),
-        ),
-        content(
-            "control characters",
-            "\u{1b}[1mold text\u{7}\u{8}\u{c}\u{7f}\n",
-            ONE,
-            "\u{1b}[1mnew text\u{7}\u{8}\u{c}\u{7f}\n",
-        ),
-        content(
-            "a line of 3 MiB",
-            format!("{long}old text{long}\n"),
-            ONE,
-            format!("{long}new text{long}\n"),
-        ),
-        content(
-            "characters outside the BMP",
-            "\u{1f600}old text\u{10ffff}",
-            ONE,
-            "\u{1f600}new text\u{10ffff}",
         ),
     ]
 }
@@ -419,6 +468,7 @@ fn set_attribute(path: &Path, name: &str, value: &[u8]) -> bool {
 const NET_RAW: [u8; 20] = [1, 0, 0, 2, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
 fn metadata() -> Vec<Case> {
+    let about = |name, lay_out| Case { deeds: MOVES, ..about(name, lay_out) };
     vec![
         about("mode 0755", |top| set_mode(top, 0o755)),
         about("mode 0600", |top| set_mode(top, 0o600)),
