@@ -18,6 +18,11 @@ CALLS = [
         ["file_path=f.txt", 'edits=[{"old_string":"there","new_string":"here"}]'],
         "f.txt",
     ),
+    (
+        "ApplyPatch",
+        ["patch=*** Begin Patch\n*** Add File: p.txt\n+patched\n*** End Patch"],
+        "A p.txt",
+    ),
     ("Glob", ["pattern=**/*.txt"], "new/w.txt"),
     ("Grep", ["pattern=^h", "output_mode=content", "-n=true"], "f.txt:2:here"),
     ("List", ["path=."], "f.txt"),
@@ -49,7 +54,7 @@ def body(directory):
         code, listed = inspect(root, "--method", "tools/list")
         equal((code, [tool["name"] for tool in listed["tools"]]), (0, checks.TOOLS))
     for tool, arguments, said in CALLS:
-        with check(f"tools/call {tool} {' '.join(arguments)}"):
+        with check(f"tools/call {tool} {' '.join(' '.join(arguments).split())}"):
             flags = [part for argument in arguments for part in ("--tool-arg", argument)]
             code, result = inspect(root, "--method", "tools/call", "--tool-name", tool, *flags)
             equal((code, result.get("isError", False)), (0, False), checks.text(result))

@@ -147,6 +147,21 @@ async def changes(client, root, way):
         await good(client, "MultiEdit", {"file_path": f"{place}/new.txt", "edits": edits})
         expected = "1sT\r\n2nd\n\tTab → arrow\nlasT wiThouT end"
         equal((root / place / "new.txt").read_bytes(), expected.encode())
+    with check(f"{way}: ApplyPatch changes all files of a diff of git, or none"):
+        path = f"{place}/new.txt"
+        diff = (
+            f"diff --git a/{path} b/{path}\n--- a/{path}\n+++ b/{path}\n"
+            "@@ -1,2 +1,2 @@\n-1sT\r\n+first\r\n 2nd\n"
+            f"diff --git a/{place}/made.txt b/{place}/made.txt\nnew file mode 100644\n"
+            f"--- /dev/null\n+++ b/{place}/made.txt\n@@ -0,0 +1 @@\n+made\n"
+        )
+        done = await good(client, "ApplyPatch", {"patch": diff})
+        contains(checks.text(done), f"A {place}/made.txt")
+        expected = expected.replace("1sT", "first")
+        equal((root / path).read_bytes(), expected.encode())
+        gone = f"*** Begin Patch\n*** Delete File: {place}/made.txt\n*** End Patch\n"
+        await good(client, "ApplyPatch", {"patch": gone})
+        true(not (root / place / "made.txt").exists(), "the file is gone")
     with check(f"{way}: a dry run changes nothing"):
         before = (root / "LICENSE-MIT").read_bytes()
         edit = {"old_string": "Permission", "new_string": "x", "replace_all": True, "dry_run": True}
