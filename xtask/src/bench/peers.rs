@@ -18,7 +18,7 @@ use super::client::{Client, Link};
 const RIPGREP: &str = "ripgrep@15.2.0";
 const RUST_FS: &str = "rust-mcp-filesystem@0.4.5";
 const NODE_FS: &str = "@modelcontextprotocol/server-filesystem@2026.8.31";
-const NODE_FS_ENTRY: &str = "npm/node_modules/@modelcontextprotocol/server-filesystem";
+const CODEX: &str = "@openai/codex@0.169.0";
 
 /// The shell of every command that is measured.
 pub(super) const SHELL: &str = "/bin/sh";
@@ -57,6 +57,8 @@ pub(super) struct Peers {
     ours: Option<Ours>,
     rust_fs: PathBuf,
     node_fs: Option<PathBuf>,
+    /// The program that applies patches in envelopes.
+    apply_patch: Option<PathBuf>,
     rg: PathBuf,
 }
 
@@ -65,15 +67,15 @@ impl Peers {
     pub(super) fn obtain(root: &Path, folder: &Path, ours: Option<Ours>) -> Result<Self> {
         let rg = ripgrep(root, folder)?;
         let rust_fs = installed(root, folder, "rust-mcp-filesystem", RUST_FS)?;
-        let node_fs = match node_fs(folder) {
-            Ok(entry) => Some(entry),
-            Err(error) => {
-                println!("node-fs is left out: {error:#}");
-                None
-            }
-        };
+        let node_fs = or_left_out("node-fs", node_fs(folder));
+        let apply_patch = or_left_out("codex", apply_patch(folder));
         let null = std::env::current_exe()?;
-        Ok(Self { folder: folder.to_owned(), null, ours, rust_fs, node_fs, rg })
+        Ok(Self { folder: folder.to_owned(), null, ours, rust_fs, node_fs, apply_patch, rg })
+    }
+
+    /// Returns the program that applies patches in envelopes, if it is there.
+    pub(super) fn apply_patch(&self, folder: &Path) -> Option<Run> {
+        self.apply_patch.as_ref().map(|program| Run::new(program, folder))
     }
 
     /// Prepares a server over `root`, if the server is there.
@@ -123,11 +125,14 @@ impl Peers {
         let ours = self.ours.as_ref().map(|ours| first_line(&ours.command));
         let ours = ours.unwrap_or_else(|| String::from("left out"));
         let node_fs = if self.node_fs.is_some() { NODE_FS } else { "left out" };
+        let codex = if self.apply_patch.is_some() { CODEX } else { "left out" };
         vec![
             ("sinew", ours),
             ("rust-fs", String::from(RUST_FS)),
             ("node-fs", String::from(node_fs)),
             ("node", first_line(Path::new("node"))),
+            ("codex", String::from(codex)),
+            ("patch", first_line(Path::new("patch"))),
             ("rg", first_line(&self.rg)),
         ]
     }
@@ -232,6 +237,12 @@ impl Run {
         self
     }
 
+    /// Gives it a file as its input.
+    pub(super) fn input(mut self, path: &Path) -> Result<Self> {
+        self.command.stdin(fs::File::open(path)?);
+        Ok(self)
+    }
+
     /// Passes the output through `head`, which ends the program once it has enough.
     pub(super) fn head(mut self, n_lines: usize) -> Self {
         let mut head = Command::new("head");
@@ -332,27 +343,57 @@ fn installed(root: &Path, folder: &Path, binary: &str, package: &str) -> Result<
     Ok(path)
 }
 
+/// Returns a peer, or says why a row does without it.
+fn or_left_out(name: &str, peer: Result<PathBuf>) -> Option<PathBuf> {
+    peer.inspect_err(|error| println!("{name} is left out: {error:#}")).ok()
+}
+
 /// Returns the entry of the npm server, which is installed unless it is there.
 fn node_fs(folder: &Path) -> Result<PathBuf> {
-    let entry = folder.join(NODE_FS_ENTRY).join("dist/index.js");
-    let manifest = fs::read_to_string(folder.join(NODE_FS_ENTRY).join("package.json"));
-    let version = NODE_FS.rsplit('@').next().unwrap_or_default();
-    let is_there = manifest.is_ok_and(|text| text.contains(&format!("\"version\": \"{version}\"")));
     Command::new("node").arg("--version").output().context("`node` does not start")?;
-    if is_there {
-        return Ok(entry);
+    Ok(npm(folder, NODE_FS)?.join("dist/index.js"))
+}
+
+/// Returns the program that applies patches in envelopes: the peer, by another name.
+fn apply_patch(folder: &Path) -> Result<PathBuf> {
+    let (system, machine) = (std::env::consts::OS, std::env::consts::ARCH);
+    let platform = match (system, machine) {
+        ("linux", "x86_64") => "codex-linux-x64/vendor/x86_64-unknown-linux-musl",
+        ("linux", "aarch64") => "codex-linux-arm64/vendor/aarch64-unknown-linux-musl",
+        _ => bail!("there is none for {system} on {machine}"),
+    };
+    let beside = npm(folder, CODEX)?;
+    let program = beside.with_file_name(platform).join("bin/codex");
+    let link = folder.join("bin/apply_patch");
+    if fs::read_link(&link).ok().as_ref() != Some(&program) {
+        let _ = fs::remove_file(&link);
+        std::os::unix::fs::symlink(&program, &link)?;
     }
-    println!("installing {NODE_FS}");
+    if !link.is_file() {
+        bail!("it is not where it was expected: {}", program.display());
+    }
+    Ok(link)
+}
+
+/// Returns the folder of a package of npm, which is installed unless it is there in this version.
+fn npm(folder: &Path, package: &str) -> Result<PathBuf> {
+    let (name, version) = package.rsplit_once('@').context("a package has a version")?;
+    let place = folder.join("npm/node_modules").join(name);
+    let manifest = fs::read_to_string(place.join("package.json"));
+    if manifest.is_ok_and(|text| text.contains(&format!("\"version\": \"{version}\""))) {
+        return Ok(place);
+    }
+    println!("installing {package}");
     let status = Command::new("npm")
         .args(["install", "--no-audit", "--no-fund", "--prefix"])
         .arg(folder.join("npm"))
-        .arg(NODE_FS)
+        .arg(package)
         .status()
         .context("`npm` does not start")?;
     if !status.success() {
-        bail!("`{NODE_FS}` cannot be installed: {status}");
+        bail!("`{package}` cannot be installed: {status}");
     }
-    Ok(entry)
+    Ok(place)
 }
 
 /// Returns the value of a line of `/proc/PID/status` in bytes.

@@ -30,13 +30,11 @@ pub(super) enum Suite {
     Nightly,
     /// In every run, without a say in how the run ends.
     Information,
-    /// Nightly, and without a say in how the run ends.
-    NightlyInformation,
 }
 
 impl Suite {
     pub(super) fn is_nightly(self) -> bool {
-        matches!(self, Self::Nightly | Self::NightlyInformation)
+        self == Self::Nightly
     }
 
     fn decides(self) -> bool {

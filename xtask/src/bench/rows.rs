@@ -19,6 +19,9 @@ const X_RG: &str = "x rg";
 const X_RG_SORTED: &str = "x rg sorted by time";
 const X_LS: &str = "x ls -a";
 const X_SED: &str = "x sed -i";
+const X_LOOP: &str = "x temp, fdatasync, rename";
+const X_PATCH: &str = "x patch";
+const X_CODEX: &str = "x codex apply_patch";
 const X_TAIL: &str = "x tail | head";
 const X_SMALL: &str = "x small file";
 const X_100K: &str = "x a tree of 100k";
@@ -162,29 +165,43 @@ pub(super) const ROWS: &[Row] = &[
         run: file::write_1m,
     },
     Row {
+        name: "write-durable",
+        about: "write of 1 KB that is on the disk",
+        run_in: Suite::Every,
+        bars: &[Bar::at_most(X_LOOP, 1.3, 1.1)],
+        run: file::write_durable,
+    },
+    Row {
         name: "edit-1m",
         about: "one edit in 1 MB",
-        run_in: Suite::Information,
+        run_in: Suite::Every,
         bars: &[Bar::at_most(X_RUST_FS, 0.35, 0.2)],
         run: file::edit_1m,
     },
     Row {
         name: "edits-100",
         about: "100 edits in 1 MB",
-        run_in: Suite::Information,
+        run_in: Suite::Every,
         bars: &[Bar::at_most(X_RUST_FS, 0.15, 0.08), Bar::limit(X_SED, 1.2)],
         run: file::edits_100,
     },
     Row {
         name: "edit-50m",
         about: "one edit in 50 MB",
-        run_in: Suite::NightlyInformation,
+        run_in: Suite::Nightly,
         bars: &[
             Bar::limit(X_RUST_FS, 0.2),
             Bar::at_most(X_SED, 0.8, 0.5),
             Bar::limit(OVER_FILE_MB, 24.0),
         ],
         run: file::edit_50m,
+    },
+    Row {
+        name: "patch-10k",
+        about: "patch of 10,000 lines in 1.5 MB",
+        run_in: Suite::Every,
+        bars: &[Bar::at_most(X_PATCH, 0.5, 0.25), Bar::limit(X_CODEX, 0.2)],
+        run: file::patch_10k,
     },
     Row {
         name: "glob-newest",

@@ -4,6 +4,7 @@
 //! between two contents; after every change the file is held against what it should be.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -17,7 +18,7 @@ use super::super::report::{Sheet, Unit};
 use super::super::stats::{Series, Side, in_turns};
 use super::super::tree;
 use super::server::read;
-use super::{OVER_FILE_MB, SECOND_MS, X_RUST_FS, X_SED, X_SMALL, X_TAIL};
+use super::{OVER_FILE_MB, SECOND_MS, X_CODEX, X_LOOP, X_PATCH, X_RUST_FS, X_SED, X_SMALL, X_TAIL};
 
 const OURS: &str = "sinew";
 const SED: &str = "sed -i";
@@ -213,6 +214,46 @@ fn write(bench: &Bench, sheet: &mut Sheet, n_bytes: u64, n_calls: usize) -> Resu
     Ok(())
 }
 
+/// The other side does what a durable change needs and nothing else.
+pub(in super::super) fn write_durable(bench: &Bench, sheet: &mut Sheet) -> Result<()> {
+    const LOOP: &str = "temp, fdatasync, rename";
+    let content = fs::read_to_string(tree::lines(&bench.work, 1_000)?)?;
+    let contents = [content.clone(), content.replace("INFO", "WARN")];
+    let mut sides = Vec::new();
+    if let Some(launch) = bench.peers.launch(Server::Ours, &bench.work) {
+        let path = bench.work.join("durable-sinew.txt");
+        let requests = contents.each_ref().map(|content| {
+            (Request::call("Write", &json!({"file_path": path, "content": content})), content)
+        });
+        let mut client = launch.options(&["--set", "files.sync=data"]).start()?;
+        sides.push(Side::new(OURS, move |series| {
+            for (request, content) in requests.iter().cycle().take(10) {
+                series.push(client.time(request)?);
+                check_file(&path, content)?;
+            }
+            Ok(())
+        }));
+    }
+    let [path, temporary] = ["durable-loop.txt", "durable-loop.tmp"].map(|n| bench.work.join(n));
+    let written = &contents;
+    sides.push(Side::new(LOOP, move |series| {
+        for content in written.iter().cycle().take(10) {
+            let begun = Instant::now();
+            let mut file = fs::File::create(&temporary)?;
+            file.write_all(content.as_bytes())?;
+            file.sync_data()?;
+            fs::rename(&temporary, &path)?;
+            series.push(begun.elapsed().as_secs_f64());
+            check_file(&path, content)?;
+        }
+        Ok(())
+    }));
+    let measured = in_turns(bench.rounds(15), sides)?;
+    sheet.times(&measured);
+    sheet.value(X_LOOP, measured.ratio(OURS, LOOP));
+    Ok(())
+}
+
 fn check_file(path: &Path, content: &str) -> Result<()> {
     if fs::read(path)? != content.as_bytes() {
         bail!("the file is not what it should be: {}", path.display());
@@ -355,6 +396,105 @@ pub(in super::super) fn edit_50m(bench: &Bench, sheet: &mut Sheet) -> Result<()>
         sheet.value(OVER_FILE_MB, Some((memories.max() - 50e6) / 1e6));
     }
     Ok(())
+}
+
+/// How many lines a hunk shows before and after a change.
+const N_CONTEXT: usize = 3;
+
+/// Two patches of one change: hunks with line numbers, and an envelope.
+struct Patches {
+    unified: String,
+    envelope: String,
+}
+
+impl Patches {
+    /// Returns the patches that make one content of another with as many lines, for a file of this
+    /// name. The changed lines lie further apart than their context.
+    fn of(before: &str, after: &str, name: &str) -> Self {
+        let (old, new): (Vec<_>, Vec<_>) = (before.lines().collect(), after.lines().collect());
+        let mut unified = format!("--- {name}\n+++ {name}\n");
+        let mut envelope = format!("*** Begin Patch\n*** Update File: {name}\n");
+        for at in (0..old.len()).filter(|&at| old.get(at) != new.get(at)) {
+            let first = at.saturating_sub(N_CONTEXT);
+            let last = (at + N_CONTEXT + 1).min(old.len());
+            unified += &format!("@@ -{0},{1} +{0},{1} @@\n", first + 1, last - first);
+            envelope += "@@\n";
+            let lines = |range: std::ops::Range<usize>| old.get(range).unwrap_or_default();
+            let mut hunk = String::new();
+            lines(first..at).iter().for_each(|line| hunk += &format!(" {line}\n"));
+            let changed = |from: &[&str]| from.get(at).copied().unwrap_or_default().to_owned();
+            hunk += &format!("-{}\n+{}\n", changed(&old), changed(&new));
+            lines(at + 1..last).iter().for_each(|line| hunk += &format!(" {line}\n"));
+            unified += &hunk;
+            envelope += &hunk;
+        }
+        envelope += "*** End Patch\n";
+        Self { unified, envelope }
+    }
+}
+
+pub(in super::super) fn patch_10k(bench: &Bench, sheet: &mut Sheet) -> Result<()> {
+    const PATCH: &str = "patch";
+    const CODEX: &str = "codex apply_patch";
+    let edits = Edits::of(&tree::lines(&bench.work, 1_500_000)?, 1_249)?;
+    let [before, after] = &edits.contents;
+    let ways = [(before, after), (after, before)];
+    let mut sides = Vec::new();
+    if let Some(launch) = bench.peers.launch(Server::Ours, &bench.work) {
+        let path = bench.work.join("patch-sinew.txt");
+        fs::write(&path, before)?;
+        let requests = ways.map(|(old, new)| {
+            let patch = Patches::of(old, new, "patch-sinew.txt").unified;
+            (Request::call("ApplyPatch", &json!({"patch": patch})), new)
+        });
+        let mut client = launch.start()?;
+        sides.push(Side::new(OURS, move |series| {
+            for (request, after) in &requests {
+                series.push(client.time(request)?);
+                check_file(&path, after)?;
+            }
+            Ok(())
+        }));
+    }
+    sides.push(patched_by(bench, PATCH, ways, |file, patch| {
+        Some(Run::new("patch", &bench.work).arg("-s").arg("-i").arg(patch).arg(file))
+    })?);
+    if bench.peers.apply_patch(&bench.work).is_some() {
+        sides.push(patched_by(bench, CODEX, ways, |_, patch| {
+            bench.peers.apply_patch(&bench.work)?.input(patch).ok()
+        })?);
+    }
+    let measured = in_turns(bench.rounds(10), sides)?;
+    sheet.times(&measured);
+    sheet.value(X_PATCH, measured.ratio(OURS, PATCH));
+    sheet.value(X_CODEX, measured.ratio(OURS, CODEX));
+    Ok(())
+}
+
+/// A program that is run for each patch of a file of its own.
+fn patched_by<'a>(
+    bench: &Bench,
+    name: &'static str,
+    ways: [(&'a String, &'a String); 2],
+    run: impl Fn(&Path, &Path) -> Option<Run> + 'a,
+) -> Result<Side<'a>> {
+    let file = bench.work.join(format!("patch-{}.txt", name.replace(' ', "-")));
+    let shown = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    fs::write(&file, ways[0].0)?;
+    let mut patches = Vec::new();
+    for (at, (old, new)) in ways.into_iter().enumerate() {
+        let Patches { unified, envelope } = Patches::of(old, new, &shown);
+        let patch = file.with_extension(format!("{at}.patch"));
+        fs::write(&patch, if name == "patch" { unified } else { envelope })?;
+        patches.push((patch, new));
+    }
+    Ok(Side::new(name, move |series| {
+        for (patch, after) in &patches {
+            series.push(run(&file, patch).context("it does not start")?.seconds()?);
+            check_file(&file, after)?;
+        }
+        Ok(())
+    }))
 }
 
 #[cfg(test)]
