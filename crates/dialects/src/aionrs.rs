@@ -12,12 +12,12 @@ use sinew_tool::{
 };
 
 /// The dialect of aionrs.
-pub const AIONRS: Dialect = Dialect {
-    name: "aionrs",
-    tools,
-    settings: FileSettings::default,
-    approval_timeout_ms: 300_000,
-};
+pub const AIONRS: Dialect =
+    Dialect { name: "aionrs", tools, settings, approval_timeout_ms: 300_000 };
+
+fn settings() -> FileSettings {
+    FileSettings { track_reads: true, must_read_before_write: true, ..FileSettings::default() }
+}
 
 fn tools() -> Vec<Arc<dyn Tool>> {
     vec![BASH.tool()]

@@ -323,6 +323,11 @@ fn shape_text(path: &str, lines: &sinew_ops::Text) -> Reply {
         let hint = format!("read on with offset {next}");
         object.insert(String::from("continuation_hint"), Value::from(hint));
     }
+    if let (true, Some(object)) = (read::MANY_TIMES <= lines.n_times, payload.as_object_mut()) {
+        let n = lines.n_times;
+        let warning = format!("identical read {n} times in a row; nothing changed in between");
+        object.insert(String::from("loop_warning"), Value::from(warning));
+    }
     let mut reply = Reply::json(payload);
     reply.meta.truncated = lines.truncated;
     reply.bounded = true;
@@ -470,6 +475,8 @@ fn fail(error: &ToolError, path: Option<&str>, reads: bool) -> Reply {
         Kind::NotRegularFile => "not_regular_file",
         Kind::TooLarge => "too_large",
         Kind::Binary => "binary",
+        Kind::MustReadFirst => "must_read_before_write",
+        Kind::Stale => "file_modified_since_read",
         _ if message.len() == error.message.len() => return Reply::failure(error),
         _ => {
             let plain = ToolError::new(error.kind, message.to_owned());

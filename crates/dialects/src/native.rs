@@ -3,9 +3,9 @@
 use sinew_tool::{Dialect, FileSettings};
 
 /// The native dialect.
-pub const NATIVE: Dialect = Dialect {
-    name: "native",
-    tools: sinew_ops::native,
-    settings: FileSettings::default,
-    approval_timeout_ms: 300_000,
-};
+pub const NATIVE: Dialect =
+    Dialect { name: "native", tools: sinew_ops::native, settings, approval_timeout_ms: 300_000 };
+
+fn settings() -> FileSettings {
+    FileSettings { track_reads: true, ..FileSettings::default() }
+}

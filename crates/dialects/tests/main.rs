@@ -3,5 +3,6 @@
 
 mod calls;
 mod commands;
+mod knowledge;
 mod scoreboard;
 mod table;

@@ -17,6 +17,7 @@ use rustix::fs::fsync;
 use rustix::io::Errno;
 use sinew_tool::{Expect, FileError, FileSettings, Identity, Stamp};
 
+use crate::knowledge::OfCall;
 use crate::resolve::Place;
 use crate::roots::{DIRECTORY_READ, Dir, open_name};
 use crate::stat::{error_of, identity_of};
@@ -54,6 +55,8 @@ pub(crate) struct Terms<'a> {
     pub(crate) locks: &'a Locks,
     /// Keeps changes of one file by several processes apart.
     pub(crate) turns: Turns,
+    /// What the caller knows of the old file by earlier calls.
+    pub(crate) knowledge: &'a OfCall,
     /// When the caller could read the old file first.
     pub(crate) since: Stamp,
 }
@@ -110,14 +113,20 @@ impl Job<'_> {
         }
     }
 
-    /// Takes down what the change takes away: the hash of its content.
+    /// Takes down what the change takes away: the hash of its content. What the caller knows otherwise
+    /// is not taken away.
     ///
     /// Every change passes here while the old thing is open and still has its name, which is
     /// `job.place.real`; `None` means that nothing is there. The change goes ahead only if the thing
     /// is still in this state when its name is taken, so whatever is read of it here is what was
     /// there.
     pub(crate) fn take_down(&self, old: Option<&Old>) -> Result<Option<String>, FileError> {
-        old.map_or(Ok(None), |old| old.hash(self.expect, self.terms.since))
+        let Some(old) = old else { return Ok(None) };
+        let (path, knowledge) = (&self.place.real, self.terms.knowledge);
+        let is_needed = || knowledge.minds_path(path);
+        let before = old.hash(self.expect, self.terms.since, is_needed)?;
+        knowledge.check_path(path, &identity_of(&old.stat), before.as_deref())?;
+        Ok(before)
     }
 }
 

@@ -47,11 +47,13 @@ use sinew_tool::{
     ToolError, Verdict, World,
 };
 
+use crate::caller::Caller;
 use crate::clock::SystemClock;
 use crate::files::{Armed, GuardedFiles};
 use crate::guard::Guard;
 use crate::judge::{Case, Rules, judge};
-use crate::process::{Caller, run};
+use crate::knowledge::OfCall;
+use crate::process::run;
 use crate::resolve::Place;
 
 /// A call whose paths are resolved to open handles that nobody can use yet.
@@ -61,8 +63,8 @@ pub struct Contained {
     cwd: Arc<Path>,
     targets: Arc<Targets>,
     places: Arc<[Place]>,
-    /// The call that its command belongs to.
-    caller: Option<Caller>,
+    /// Who makes the call, where it is known.
+    caller: Option<Arc<Caller>>,
 }
 
 /// A contained call with what the rules say of it.
@@ -100,12 +102,18 @@ impl Contained {
         Self { guard, cwd, targets: Arc::new(targets), places: places.into(), caller: None }
     }
 
+    /// Adds who makes the call. Without a caller no command runs, and nothing is known of files.
+    #[must_use]
+    pub fn by(mut self, caller: Caller) -> Self {
+        self.caller = Some(Arc::new(caller));
+        self
+    }
+
     /// Adds the command that the call names, to start in the first of its paths.
-    pub fn with_command(mut self, command: Command, caller: Caller) -> Result<Self, ToolError> {
+    pub fn with_command(mut self, command: Command) -> Result<Self, ToolError> {
         let place = self.targets.files.first().zip(self.places.first());
         let target = run::contain(&self.guard, command, place, &self.cwd)?;
         Arc::make_mut(&mut self.targets).command = Some(target);
-        self.caller = Some(caller);
         Ok(self)
     }
 
@@ -132,13 +140,20 @@ impl Contained {
     }
 
     fn world(&self, armed: Vec<Option<Armed>>, processes: Arc<dyn Processes>) -> World {
+        let knowledge = Arc::new(OfCall::new(
+            Arc::clone(&self.guard.knowledge),
+            self.caller.clone(),
+            Arc::clone(&self.targets),
+            Arc::clone(&self.guard.files),
+        ));
         let files = GuardedFiles::new(
             Arc::clone(&self.guard),
             Arc::clone(&self.targets),
             Arc::clone(&self.places),
             armed,
+            Arc::clone(&knowledge),
         );
-        World { files: Arc::new(files), processes, clock: Arc::new(SystemClock) }
+        World { files: Arc::new(files), processes, knowledge, clock: Arc::new(SystemClock) }
     }
 }
 
@@ -205,7 +220,7 @@ impl Guard {
             armed.push(arm);
         }
         let processes =
-            run::processes(&contained.guard, &contained.targets, contained.caller.as_ref())?;
+            run::processes(&contained.guard, &contained.targets, contained.caller.as_deref())?;
         Ok(Cleared { world: contained.world(armed, processes), temporaries })
     }
 }

@@ -2,6 +2,7 @@
 
 use std::ffi::CString;
 use std::fs::File;
+use std::io::Read;
 use std::os::fd::AsFd;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,6 +17,7 @@ use sinew_tool::{
 use crate::change::{Job, Terms};
 use crate::commit::{self, Part};
 use crate::guard::Guard;
+use crate::knowledge::OfCall;
 use crate::list;
 use crate::replace;
 use crate::resolve::{Place, Spot};
@@ -43,6 +45,9 @@ impl Armed {
     }
 }
 
+/// So much of a file is hashed to find out who wrote it.
+const MAX_TOLD: u64 = 64 * 1024 * 1024;
+
 /// The files of a call.
 #[derive(Debug)]
 pub(crate) struct GuardedFiles {
@@ -52,6 +57,8 @@ pub(crate) struct GuardedFiles {
     /// What each target needs to be changed; `None` where it may not be.
     armed: Vec<Option<Armed>>,
     changes: Mutex<Vec<Change>>,
+    /// What the caller knows of them.
+    knowledge: Arc<OfCall>,
     /// When the call could read its first file.
     since: Stamp,
 }
@@ -62,8 +69,10 @@ impl GuardedFiles {
         targets: Arc<Targets>,
         places: Arc<[Place]>,
         armed: Vec<Option<Armed>>,
+        knowledge: Arc<OfCall>,
     ) -> Self {
-        Self { guard, targets, places, armed, changes: Mutex::new(Vec::new()), since: now() }
+        let changes = Mutex::new(Vec::new());
+        Self { guard, targets, places, armed, changes, knowledge, since: now() }
     }
 
     fn at(&self, slot: Slot) -> Result<(&FileTarget, &Place), FileError> {
@@ -95,11 +104,25 @@ impl GuardedFiles {
         Ok((place, armed))
     }
 
+    /// Returns why a change was refused, with who made the other one where that is known.
+    fn told(&self, slot: Slot, error: FileError) -> FileError {
+        let (FileError::Changed, Ok((target, _))) = (&error, self.at(slot)) else { return error };
+        let hash = || {
+            let file = self.open(slot).ok()?.file.take(MAX_TOLD);
+            Some(blake3::Hasher::new().update_reader(file).ok()?.finalize().into())
+        };
+        match self.knowledge.writer(&target.path, hash) {
+            Some(writer) => FileError::Stale(Some(writer)),
+            None => error,
+        }
+    }
+
     fn terms(&self) -> Terms<'_> {
         Terms {
             settings: &self.guard.files,
             locks: &self.guard.locks,
             turns: self.guard.turns,
+            knowledge: &self.knowledge,
             since: self.since,
         }
     }
@@ -179,11 +202,13 @@ impl Files for GuardedFiles {
             self.armed(slot, &Becomes::File { pieces, mode: FileMode::Kept, like: None })?;
         let terms = self.terms();
         let mut bound = armed.lock();
-        let done = replace::replace(&self.job(slot, armed, *bound, expect, &terms)?, pieces)?;
+        let job = self.job(slot, armed, *bound, expect, &terms)?;
+        let done = replace::replace(&job, pieces).map_err(|error| self.told(slot, error))?;
         if let Some(before) = bound.as_mut() {
             *before = place.meta_now().ok().map(|meta| meta.identity);
         }
         drop(bound);
+        self.knowledge.changed(&done.change);
         self.changes.lock().unwrap_or_else(PoisonError::into_inner).push(done.change);
         done.late.map_or(Ok(done.written), Err)
     }
@@ -219,7 +244,11 @@ impl Files for GuardedFiles {
             .iter()
             .map(|(slot, job, becomes, like, ..)| Part { slot: *slot, job, becomes, like: *like })
             .collect();
-        let done = commit::commit(&parts, self.guard.journals.as_ref(), &terms)?;
+        let done = commit::commit(&parts, self.guard.journals.as_ref(), &terms);
+        let done = done.map_err(|CommitError { slot, error }| {
+            let error = self.told(slot, error);
+            CommitError { slot, error }
+        })?;
         drop(parts);
         for (.., place, bound) in &mut held {
             if let Some(before) = bound.as_mut() {
@@ -228,6 +257,7 @@ impl Files for GuardedFiles {
         }
         let mut written: Vec<(Slot, Written)> =
             held.iter().map(|(slot, ..)| *slot).zip(done.written).collect();
+        done.changes.iter().for_each(|change| self.knowledge.changed(change));
         self.changes.lock().unwrap_or_else(PoisonError::into_inner).extend(done.changes);
         if let Some(late) = done.late {
             return Err(late);

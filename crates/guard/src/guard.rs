@@ -20,6 +20,7 @@ use crate::change::locks::Locks;
 use crate::clear::Contained;
 use crate::commit::{self, JournalSettings};
 use crate::ignore_rules::IgnoreCache;
+use crate::knowledge::KnowledgeBase;
 use crate::process::{CommandSettings, Commands, Rung, Shortfall, real_or_same};
 use crate::resolve::{self, Place, Resolver, Spot};
 use crate::roots::{DIRECTORY_PATH, Root, RootError, Roots};
@@ -55,6 +56,8 @@ pub struct GuardSettings {
     pub turns: Turns,
     /// How commands are run; without it none is.
     pub commands: Option<CommandSettings>,
+    /// What callers know of files.
+    pub knowledge: Arc<KnowledgeBase>,
     /// Where the journals of changes that happen together are kept. Without it a death of the
     /// process in the middle leaves some of them made.
     pub journals: Option<JournalSettings>,
@@ -71,6 +74,7 @@ impl GuardSettings {
             global_ignore: GlobalIgnore::None,
             turns: Turns::Auto,
             commands: None,
+            knowledge: Arc::default(),
             journals: None,
         }
     }
@@ -106,6 +110,7 @@ pub struct Guard {
     pub(crate) ignores: Arc<IgnoreCache>,
     pub(crate) turns: Turns,
     pub(crate) commands: Option<Arc<Commands>>,
+    pub(crate) knowledge: Arc<KnowledgeBase>,
     pub(crate) journals: Option<JournalSettings>,
     /// The globs of the rules, for commands.
     pub(crate) globs: Arc<PathGlobs>,
@@ -137,6 +142,7 @@ impl Guard {
             ignores: Arc::new(IgnoreCache::new(settings.global_ignore)),
             turns: settings.turns,
             commands,
+            knowledge: settings.knowledge,
             journals: settings.journals,
             globs: Arc::new(globs),
             denied: settings.denied,
@@ -158,6 +164,7 @@ impl Guard {
             ignores: Arc::clone(&self.ignores),
             turns: self.turns,
             commands: self.commands.clone(),
+            knowledge: Arc::clone(&self.knowledge),
             journals: self.journals.clone(),
             globs: Arc::new(globs),
             denied: self.denied.clone(),

@@ -13,6 +13,7 @@
 //! The next opener of the database removes the temporary files that changes of dead processes left
 //! behind: their intent records name them.
 
+mod known;
 mod leftovers;
 mod row;
 mod waiting;
@@ -27,9 +28,12 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use sinew_tool::{BoxFuture, Closing, Effects, Kind, Ledger, Opening, Ticket, ToolError};
 
 use crate::StateDir;
+use crate::knowledge::KnowledgeBase;
 use crate::mark::{ProcessMark, os_user};
 use row::{Row, Who};
 use waiting::Promise;
+
+pub(crate) use known::{Deed, KnownRow, Records};
 
 /// The longest that the record of a call that only looked may wait.
 const MAX_WAIT: Duration = Duration::from_millis(50);
@@ -190,6 +194,11 @@ impl SqliteLedger {
     /// Names who is told when records cannot be written any more: once, until they can again.
     pub fn on_failure(&self, tell: impl Fn(&str) + Send + Sync + 'static) {
         let _ = self.shared.on_failure.set(Box::new(tell));
+    }
+
+    /// Returns what callers know of files, kept in the database of this ledger.
+    pub fn knowledge(&self) -> Arc<KnowledgeBase> {
+        Arc::new(KnowledgeBase::over(Records::new(Arc::clone(&self.shared))))
     }
 
     /// Opens the database now, for `doctor`.
@@ -371,11 +380,15 @@ impl Shared {
 
     /// The helper thread: waits for records, writes them in batches, keeps the log short.
     fn write_batches(&self) {
+        let mut is_first = true;
         loop {
             let closed = self.wait_for_batch();
             // What could not be written waits for the next batch; changes are refused meanwhile.
             if self.write_patiently().is_err() && !closed {
                 std::thread::sleep(RETRY);
+            }
+            if std::mem::take(&mut is_first) {
+                self.prune();
             }
             self.shorten_log();
             if closed {
@@ -401,6 +414,16 @@ impl Shared {
                 .map_or_else(|error| error.into_inner().0, |(queue, _)| queue);
         }
         queue.closed
+    }
+
+    /// Forgets what callers knew long ago.
+    fn prune(&self) {
+        if let Database::Open(Open { connection, process: Some((number, _)) }) =
+            &*lock(&self.database)
+        {
+            // What could not be removed is removed another time.
+            let _ = known::prune(connection, *number);
+        }
     }
 
     fn shorten_log(&self) {

@@ -5,6 +5,7 @@
 //! keeps everything else away from files, processes and the network.
 
 mod attributes;
+mod caller;
 mod change;
 mod clear;
 mod clock;
@@ -14,6 +15,7 @@ mod files;
 mod guard;
 mod ignore_rules;
 mod judge;
+mod knowledge;
 mod ledger;
 mod list;
 mod mark;
@@ -31,15 +33,17 @@ mod turn;
 mod walk;
 mod worktree;
 
+pub use caller::Caller;
 pub use clear::{Clearance, Cleared, Contained, Judged};
 pub use clock::SystemClock;
 pub use commit::JournalSettings;
 pub use guard::{GlobalIgnore, Guard, GuardError, GuardSettings};
 pub use judge::{Case, Profile, Rules, judge, name_matches};
+pub use knowledge::KnowledgeBase;
 pub use ledger::{LedgerSync, Recorded, SqliteLedger};
 pub use process::{
-    Activate, Caller, CommandSettings, Commands, Helper, ProcessLimits, Rung, Shortfall,
-    close_process, environment, helper_main,
+    Activate, CommandSettings, Commands, Helper, ProcessLimits, Rung, Shortfall, close_process,
+    environment, helper_main,
 };
 pub use resolve::Resolver;
 pub use roots::{RootError, Roots};

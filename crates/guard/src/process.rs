@@ -53,7 +53,6 @@ use wire::{Order, Policy};
 
 pub use activate::Activate;
 pub use environment::environment;
-pub use run::Caller;
 pub use rung::{Rung, Shortfall};
 pub use settings::{CommandSettings, ProcessLimits};
 

@@ -135,9 +135,9 @@ pub enum Out {
 /// The native row.
 pub const NATIVE: Row<Bash> = Row {
     name: "Bash",
-    description: "Runs a command in a sandboxed shell: only the roots can be written, and the network is \
-                  closed. The working directory stays from call to call. What a command starts ends \
-                  with it, unless it runs in the background.",
+    description: "Runs a command in a sandboxed shell: only roots can be written, the network is \
+                  closed, the working directory stays from call to call. What it starts ends with it, \
+                  unless in background.",
     params: &[
         Param::required("command", "command", ParamKind::String, ""),
         Param::optional(

@@ -18,6 +18,7 @@ use sinew_tool::{
 use crate::diff::{self, DiffLimits};
 use crate::lines::n_line_ends;
 use crate::nearest;
+use crate::omission;
 use crate::replace::{self, Change, Miss, Needle, Stage};
 use crate::source::{self, Loaded};
 
@@ -53,6 +54,9 @@ pub struct Args {
     /// Whether the change is only shown.
     #[serde(default)]
     pub dry_run: bool,
+    /// The SHA-256 that the whole file must have, in hex.
+    #[serde(default)]
+    pub expected_sha256: Option<String>,
     /// Whether the target of a symbolic link is changed; else a link is refused.
     #[serde(default)]
     pub follow_links: bool,
@@ -82,19 +86,15 @@ pub struct Out {
 /// The native row.
 pub const NATIVE: Row<Edit> = Row {
     name: "Edit",
-    description: "Replaces old_string, which must occur exactly once, by new_string.",
+    description: "Replaces old_string, found exactly once, by new_string.",
     params: &[
         Param::required("file_path", "path", ParamKind::String, "").also(&["path"]),
-        Param::required("old_string", "old_string", ParamKind::String, "Text without line numbers"),
+        Param::required("old_string", "old_string", ParamKind::String, "Without line numbers"),
         Param::required("new_string", "new_string", ParamKind::String, ""),
         Param::optional("replace_all", "replace_all", ParamKind::Boolean, "Replace every place"),
-        Param::optional(
-            "loose",
-            "loose",
-            ParamKind::Boolean,
-            "Forgive other blanks, indents, quotes",
-        ),
-        Param::optional("dry_run", "dry_run", ParamKind::Boolean, "Only show the diff"),
+        Param::optional("loose", "loose", ParamKind::Boolean, "Forgive blanks, indents, quotes"),
+        Param::optional("dry_run", "dry_run", ParamKind::Boolean, "Only the diff"),
+        Param::optional("expected_sha256", "expected_sha256", ParamKind::String, ""),
     ],
     presets: &[("follow_links", Preset::Bool(true)), ("offers_loose", Preset::Bool(true))],
     absolute_paths: false,
@@ -111,7 +111,8 @@ impl Operation for Edit {
     type Out = Out;
 
     fn check(args: &Args) -> Result<(), ToolError> {
-        check_texts("", &args.old_string, &args.new_string)
+        source::check_digits(args.expected_sha256.as_deref())?;
+        check_texts("", &args.path, &args.old_string, &args.new_string)
     }
 
     fn effects(args: &Args) -> Effects {
@@ -129,7 +130,8 @@ impl Operation for Edit {
     fn preview(args: &Args, cx: &Context) -> Preview {
         let Ok(target) = cx.target(0) else { return Preview::Nothing };
         let needle = Needle::new(&args.old_string, &args.new_string, args.loose);
-        let diff = source::load(cx, target).and_then(|loaded| {
+        let expected = args.expected_sha256.as_deref();
+        let diff = source::load(cx, target, expected).and_then(|loaded| {
             let plan = plan(args, cx, target, &needle, loaded.text())?;
             loaded.encoded(cx, target, loaded.text(), &plan.changes)?;
             Ok(diff::of_changes(loaded.text(), &plan.changes, preview_limits(cx)))
@@ -139,7 +141,7 @@ impl Operation for Edit {
 
     async fn run(args: &Args, cx: &Context) -> Result<Out, ToolError> {
         let target = cx.target(0)?;
-        let loaded = source::load(cx, target)?;
+        let loaded = source::load(cx, target, args.expected_sha256.as_deref())?;
         let needle = Needle::new(&args.old_string, &args.new_string, args.loose);
         let text = loaded.text();
         let plan = plan(args, cx, target, &needle, text)?;
@@ -245,7 +247,7 @@ pub(crate) fn missed(
 }
 
 /// Refuses texts that can never be replaced. `prefix` is how messages name the edit.
-pub(crate) fn check_texts(prefix: &str, old: &str, new: &str) -> Result<(), ToolError> {
+pub(crate) fn check_texts(prefix: &str, path: &str, old: &str, new: &str) -> Result<(), ToolError> {
     if old.is_empty() {
         let name = format!("{prefix}old_string");
         return Err(ToolError::argument(&name, "is empty").hint("use Write to create a file"));
@@ -256,7 +258,7 @@ pub(crate) fn check_texts(prefix: &str, old: &str, new: &str) -> Result<(), Tool
             "is the same as old_string: nothing would change",
         ));
     }
-    Ok(())
+    omission::check(&format!("{prefix}new_string"), path, new, old)
 }
 
 pub(crate) fn effects(dry_run: bool) -> Effects {

@@ -27,6 +27,7 @@ mod loose;
 mod marks;
 mod names;
 mod nearest;
+mod omission;
 mod pattern;
 mod replace;
 mod scan;

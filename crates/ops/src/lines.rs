@@ -59,6 +59,8 @@ pub struct Text {
     pub next_offset: Option<u64>,
     /// The size of the file in bytes, as the system tells it.
     pub bytes: u64,
+    /// How often in a row the caller has now read just this, where reads are remembered; else 1.
+    pub n_times: u32,
     text: String,
     spans: Vec<Span>,
 }
@@ -245,6 +247,7 @@ impl Collector {
             truncated: self.more,
             next_offset: self.more.then_some(next),
             bytes,
+            n_times: 1,
             text: self.text,
             spans: self.spans,
         }

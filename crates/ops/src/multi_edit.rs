@@ -39,6 +39,9 @@ pub struct Args {
     /// Whether the change is only shown.
     #[serde(default)]
     pub dry_run: bool,
+    /// The SHA-256 that the whole file must have, in hex.
+    #[serde(default)]
+    pub expected_sha256: Option<String>,
     /// Whether the target of a symbolic link is changed; else a link is refused.
     #[serde(default)]
     pub follow_links: bool,
@@ -97,13 +100,13 @@ const EDITS: &[Param] = &[
 /// The native row.
 pub const NATIVE: Row<MultiEdit> = Row {
     name: "MultiEdit",
-    description: "Applies several Edits to one file in order, each on the result of the one \
-                  before: all or none.",
+    description: "Applies several Edits to one file in order: all or none.",
     params: &[
         Param::required("file_path", "path", ParamKind::String, "").also(&["path"]),
         Param::required("edits", "edits", ParamKind::Objects(EDITS), ""),
         Param::optional("loose", "loose", ParamKind::Boolean, ""),
         Param::optional("dry_run", "dry_run", ParamKind::Boolean, ""),
+        Param::optional("expected_sha256", "expected_sha256", ParamKind::String, ""),
     ],
     presets: &[("follow_links", Preset::Bool(true)), ("offers_loose", Preset::Bool(true))],
     absolute_paths: false,
@@ -123,8 +126,10 @@ impl Operation for MultiEdit {
         if args.edits.is_empty() {
             return Err(ToolError::argument("edits", "must hold at least one item"));
         }
+        source::check_digits(args.expected_sha256.as_deref())?;
         args.edits.iter().enumerate().try_for_each(|(at, edit)| {
-            edit::check_texts(&format!("edits[{at}]."), &edit.old_string, &edit.new_string)
+            let prefix = format!("edits[{at}].");
+            edit::check_texts(&prefix, &args.path, &edit.old_string, &edit.new_string)
         })
     }
 
@@ -143,7 +148,8 @@ impl Operation for MultiEdit {
     fn preview(args: &Args, cx: &Context) -> Preview {
         let Ok(target) = cx.target(0) else { return Preview::Nothing };
         let edits = edits(args);
-        let diff = source::load(cx, target).and_then(|loaded| {
+        let expected = args.expected_sha256.as_deref();
+        let diff = source::load(cx, target, expected).and_then(|loaded| {
             let edited = apply(args, cx, target, loaded.text(), &edits)?;
             loaded.encoded(cx, target, &edited.base, &edited.changes)?;
             Ok(diff(loaded.text(), &edited, edit::preview_limits(cx)))
@@ -154,7 +160,7 @@ impl Operation for MultiEdit {
     async fn run(args: &Args, cx: &Context) -> Result<Out, ToolError> {
         let target = cx.target(0)?;
         let edits = edits(args);
-        let loaded = source::load(cx, target)?;
+        let loaded = source::load(cx, target, args.expected_sha256.as_deref())?;
         let edited = apply(args, cx, target, loaded.text(), &edits)?;
         let limits = if args.dry_run { edit::preview_limits(cx) } else { DiffLimits::reply() };
         let diff = diff(loaded.text(), &edited, limits);

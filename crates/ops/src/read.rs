@@ -10,8 +10,8 @@ use base64::prelude::*;
 use serde::Deserialize;
 use sinew_tool::{
     Access, BinaryPolicy, Bound, Claim, Context, Cost, Facts, FileError, FileKind, FileSettings,
-    FileTarget, Kind, Opened, Operation, Param, ParamKind, Preset, Reply, Row, Shaping, Targets,
-    ToolError,
+    FileTarget, Kind, Opened, Operation, Param, ParamKind, Preset, Reply, Row, Shaping, Sight,
+    Targets, ToolError,
 };
 
 use crate::encoding::{self, Encoding};
@@ -19,6 +19,9 @@ use crate::lines::{self, Collector, Text, WindowLimits};
 use crate::marks::{BLOCK, MarkStore, Marks};
 use crate::scan::Scan;
 use crate::source::{self, Content};
+
+/// So often in a row the same read is likely a mistake.
+pub const MANY_TIMES: u32 = 3;
 
 /// The most lines that a Read shows when it does not say.
 pub const DEFAULT_LIMIT: u64 = 2_000;
@@ -167,6 +170,34 @@ fn read(args: &Args, cx: &Context, target: &FileTarget, opened: &Opened) -> Resu
         return Ok(Out::TooLarge { bytes: size, max_bytes });
     }
     let mut scan = Scan::new(cx, target, opened);
+    if !cx.settings.track_reads {
+        return content(args, cx, opened, &mut scan);
+    }
+    if size <= SMALL {
+        scan.hash();
+    }
+    let mut out = content(args, cx, opened, &mut scan)?;
+    let part = (args.offset.max(1), args.limit.max(1));
+    let sight = Sight { state: opened.meta.identity, content: scan.content(), part };
+    match &mut out {
+        Out::Text(text) => text.n_times = cx.world.knowledge.saw(target.slot, &sight),
+        // What is said of it is all that can be read.
+        Out::Binary { .. } => drop(cx.world.knowledge.saw(target.slot, &sight)),
+        Out::NotFound
+        | Out::PermissionDenied
+        | Out::TooLarge { .. }
+        | Out::NotRegularFile { .. } => {}
+    }
+    Ok(out)
+}
+
+fn content(
+    args: &Args,
+    cx: &Context,
+    opened: &Opened,
+    scan: &mut Scan<'_>,
+) -> Result<Out, ToolError> {
+    let size = opened.meta.size();
     let head = match usize::try_from(size) {
         Ok(n) if 0 < n && n < BLOCK => scan.block(n + 1)?,
         _ => scan.block(BLOCK)?,
@@ -178,7 +209,7 @@ fn read(args: &Args, cx: &Context, target: &FileTarget, opened: &Opened) -> Resu
         ));
     }
     let encoding = match source::sniff(head) {
-        Content::Text => return window(args, cx, opened, &mut scan),
+        Content::Text => return window(args, cx, opened, scan),
         Content::Binary => None,
         Content::Encoded(encoding) => Some(encoding),
     };
@@ -187,8 +218,8 @@ fn read(args: &Args, cx: &Context, target: &FileTarget, opened: &Opened) -> Resu
         None => encoding::unmarked(bytes).map(|(_, text)| text),
     });
     match found {
-        Some(text) => decoded(args, cx, &mut scan, &text, size),
-        None => binary(cx, &mut scan, size, encoding.map(Encoding::name)),
+        Some(text) => decoded(args, cx, scan, &text, size),
+        None => binary(cx, scan, size, encoding.map(Encoding::name)),
     }
 }
 
@@ -431,6 +462,11 @@ fn shape_text(args: &Args, text: &Text) -> Reply {
                 ));
             }
         }
+    }
+    if MANY_TIMES <= text.n_times {
+        let gap = if shown.ends_with('\n') { "" } else { "\n" };
+        let n = text.n_times;
+        shown.push_str(&format!("{gap}[read {n} times in a row; nothing changed in between]"));
     }
     let mut reply = Reply::text(shown);
     reply.bounded = true;

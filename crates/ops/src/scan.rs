@@ -22,12 +22,45 @@ pub(crate) struct Scan<'a> {
     read: u64,
     at: u64,
     ended: bool,
+    content: Option<Content>,
+}
+
+/// The content of a file as it comes by.
+struct Content {
+    hasher: blake3::Hasher,
+    /// How far it came without a gap.
+    until: u64,
+    is_whole: bool,
+}
+
+impl Content {
+    fn take(&mut self, at: u64, bytes: &[u8], ended: bool) {
+        let known = self.until.checked_sub(at).and_then(|n| usize::try_from(n).ok());
+        if let Some(new) = known.and_then(|n| bytes.get(n..)) {
+            self.hasher.update(new);
+            self.until += new.len() as u64;
+            self.is_whole |= ended;
+        }
+    }
 }
 
 impl<'a> Scan<'a> {
     pub(crate) fn new(cx: &'a Context, target: &'a FileTarget, opened: &'a Opened) -> Self {
         let (file, size) = (&opened.file, opened.meta.size());
-        Self { cx, target, file, size, buffer: Vec::new(), read: 0, at: 0, ended: false }
+        let buffer = Vec::new();
+        Self { cx, target, file, size, buffer, read: 0, at: 0, ended: false, content: None }
+    }
+
+    /// Hashes the content as far as it comes by from the start.
+    pub(crate) fn hash(&mut self) {
+        let hasher = blake3::Hasher::new();
+        self.content = Some(Content { hasher, until: 0, is_whole: false });
+    }
+
+    /// Returns the hash of the content, where all of it came by.
+    pub(crate) fn content(&self) -> Option<[u8; 32]> {
+        let whole = self.content.as_ref().filter(|content| content.is_whole);
+        whole.map(|content| content.hasher.finalize().into())
     }
 
     /// Returns the next `size` bytes, or fewer where the file ends before.
@@ -45,6 +78,9 @@ impl<'a> Scan<'a> {
             .map_err(|error| self.cx.about(self.target, FileError::Io(error)))?;
         self.buffer.truncate(n);
         self.ended = n < size;
+        if let Some(content) = &mut self.content {
+            content.take(self.at, &self.buffer, self.ended);
+        }
         self.read += n as u64;
         self.at += n as u64;
         Ok(&self.buffer)

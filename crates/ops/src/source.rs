@@ -4,6 +4,7 @@
 use std::io::Read;
 
 use memchr::memchr;
+use sha2::{Digest, Sha256};
 use sinew_tool::{Context, FileError, FileMeta, FileTarget, Identity, Kind, ToolError};
 
 use crate::encoding::{self, Encoding, MAX_DECODED};
@@ -136,12 +137,64 @@ fn is_certain(base: &[u8], change: &Change<'_>) -> bool {
     !is_cut && old.is_ascii() && change.new.is_ascii()
 }
 
-/// Reads a whole file that is to be changed. Content that is not text is refused; single bytes that
-/// are not UTF-8 are not.
-pub(crate) fn load(cx: &Context, target: &FileTarget) -> Result<Loaded, ToolError> {
-    let (meta, bytes) = whole(cx, target)?;
+/// Reads a whole file that is to be changed. Content that is not text is refused, and so is content
+/// that the caller knows otherwise; single bytes that are not UTF-8 are not.
+pub(crate) fn load(
+    cx: &Context,
+    target: &FileTarget,
+    expected_sha256: Option<&str>,
+) -> Result<Loaded, ToolError> {
+    let (meta, bytes) = whole_if_known(cx, target)?;
+    check_sha256(cx, target, expected_sha256, &bytes)?;
     let form = form(cx, target, &bytes)?;
     Ok(Loaded { identity: meta.identity, bytes, form })
+}
+
+/// Refuses what cannot be a SHA-256.
+pub(crate) fn check_digits(expected_sha256: Option<&str>) -> Result<(), ToolError> {
+    let is_hash = |hex: &str| hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_hexdigit());
+    match expected_sha256.filter(|hex| !is_hash(hex)) {
+        Some(_) => Err(ToolError::argument("expected_sha256", "must be 64 hexadecimal digits")
+            .hint("leave it out, or send the SHA-256 of the whole file")),
+        None => Ok(()),
+    }
+}
+
+/// Refuses a content that is not the expected one.
+pub(crate) fn check_sha256(
+    cx: &Context,
+    target: &FileTarget,
+    expected: Option<&str>,
+    bytes: &[u8],
+) -> Result<(), ToolError> {
+    let Some(expected) = expected else { return Ok(()) };
+    let found: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    if found.eq_ignore_ascii_case(expected) {
+        return Ok(());
+    }
+    let begin = |hex: &str| hex.get(..12).unwrap_or_default().to_ascii_lowercase();
+    Err(ToolError::new(
+        Kind::Stale,
+        format!(
+            "the content of {} has the SHA-256 {}…, and expected_sha256 is {}…",
+            cx.shown(&target.path),
+            begin(&found),
+            begin(expected)
+        ),
+    )
+    .hint("read it again, and make the change on what is there now"))
+}
+
+/// Reads a whole file that is to be changed, whatever it holds. What the caller knows otherwise is
+/// refused.
+pub(crate) fn whole_if_known(
+    cx: &Context,
+    target: &FileTarget,
+) -> Result<(FileMeta, Vec<u8>), ToolError> {
+    let (meta, bytes) = whole(cx, target)?;
+    let known = cx.world.knowledge.check(target.slot, &meta.identity, &bytes);
+    known.map_err(|error| cx.about(target, error))?;
+    Ok((meta, bytes))
 }
 
 /// Reads a whole file that is to be changed, whatever it holds.

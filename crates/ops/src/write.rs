@@ -1,20 +1,22 @@
 //! Write: a file gets a new content.
 //!
 //! The replacement is atomic: whoever reads the file sees the old content or the new one. What the
-//! content was before does not matter here; whether it should have been read first is a rule of the
-//! runtime.
+//! content was before matters where the caller knows another one, says which it must be, or leaves
+//! some of it out; then the change is bound to the content that was looked at.
 
 use std::io::Read;
 use std::path::PathBuf;
 
 use serde::Deserialize;
 use sinew_tool::{
-    Access, Bound, Claim, Context, Cost, Expect, Facts, FileError, FileSettings, Kind, Links,
-    Operation, Param, ParamKind, Preset, Preview, Reply, Row, Shaping, Targets, ToolError,
+    Access, Bound, Claim, Context, Cost, Expect, Facts, FileError, FileMeta, FileSettings,
+    FileState, FileTarget, Kind, Links, Operation, Param, ParamKind, Preset, Preview, Reply, Row,
+    Shaping, Targets, ToolError,
 };
 
 use crate::diff;
 use crate::edit;
+use crate::omission;
 use crate::source::{self, Content};
 
 /// The largest old or new content that a preview compares.
@@ -38,6 +40,9 @@ pub struct Args {
     /// Whether missing parent directories are created.
     #[serde(default)]
     pub parents: bool,
+    /// The SHA-256 that the whole file must have, in hex.
+    #[serde(default)]
+    pub expected_sha256: Option<String>,
     /// Whether the target of a symbolic link is changed; else a link is refused.
     #[serde(default)]
     pub follow_links: bool,
@@ -57,10 +62,11 @@ pub struct Out {
 /// The native row.
 pub const NATIVE: Row<Write> = Row {
     name: "Write",
-    description: "Creates or replaces a file; parent directories are created.",
+    description: "Creates or replaces a file, with its directories.",
     params: &[
         Param::required("file_path", "path", ParamKind::String, "").also(&["path"]),
         Param::required("content", "content", ParamKind::String, ""),
+        Param::optional("expected_sha256", "expected_sha256", ParamKind::String, ""),
     ],
     presets: &[("parents", Preset::Bool(true)), ("follow_links", Preset::Bool(true))],
     absolute_paths: false,
@@ -84,7 +90,7 @@ impl Operation for Write {
                  missing ones above a file are created",
             ));
         }
-        Ok(())
+        source::check_digits(args.expected_sha256.as_deref())
     }
 
     fn claims(args: &Args, _settings: &FileSettings) -> Vec<Claim> {
@@ -100,6 +106,9 @@ impl Operation for Write {
 
     fn preview(args: &Args, cx: &Context) -> Preview {
         let Ok(target) = cx.target(0) else { return Preview::Nothing };
+        if old(args, cx, target).is_err() {
+            return Preview::Nothing;
+        }
         let shown = cx.shown(&target.path);
         let new = args.content.as_bytes();
         let (created, old) = match cx.world.files.open(target.slot) {
@@ -127,13 +136,48 @@ impl Operation for Write {
 
     async fn run(args: &Args, cx: &Context) -> Result<Out, ToolError> {
         let target = cx.target(0)?;
-        let written = cx.replace(target, &[args.content.as_bytes()], Expect::Any).await?;
+        let old = old(args, cx, target)?;
+        let expect = match &old {
+            Some((meta, bytes)) => Expect::Same(meta.identity, bytes),
+            None => Expect::Any,
+        };
+        let written = cx.replace(target, &[args.content.as_bytes()], expect).await?;
         Ok(Out {
             path: target.path.clone(),
             bytes_written: written.bytes,
             created: written.created,
         })
     }
+}
+
+/// Returns the old content where it decides whether the file may be written, and refuses where it may
+/// not. A large file that the caller knows is left to the change itself.
+fn old(
+    args: &Args,
+    cx: &Context,
+    target: &FileTarget,
+) -> Result<Option<(FileMeta, Vec<u8>)>, ToolError> {
+    let leaves_out = omission::find(&args.path, &args.content).next().is_some();
+    let expected = args.expected_sha256.as_deref();
+    let is_small = match &target.state {
+        FileState::Found(meta) => meta.size() <= MAX_COMPARED,
+        FileState::Missing => false,
+    };
+    let is_known = is_small && cx.world.knowledge.minds(target.slot);
+    if !leaves_out && expected.is_none() && !is_known {
+        return Ok(None);
+    }
+    let (meta, bytes) = match source::whole_if_known(cx, target) {
+        // Whatever was there is gone, and nothing is lost.
+        Err(error) if error.kind == Kind::FileNotFound && expected.is_none() => {
+            omission::check("content", &args.path, &args.content, "")?;
+            return Ok(None);
+        }
+        whole => whole?,
+    };
+    source::check_sha256(cx, target, expected, &bytes)?;
+    omission::check("content", &args.path, &args.content, &String::from_utf8_lossy(&bytes))?;
+    Ok(Some((meta, bytes)))
 }
 
 fn shape(_args: &Args, out: Out, shaping: &Shaping<'_>) -> Reply {
@@ -166,7 +210,8 @@ mod tests {
             ("large", 1, Cost::Long),
         ] {
             let (path, content) = (path.to_owned(), "y".repeat(n_bytes));
-            let args = Args { path, content, parents: false, follow_links: false };
+            let expected_sha256 = None;
+            let args = Args { path, content, parents: false, expected_sha256, follow_links: false };
             let claims = Write::claims(&args, &world.settings);
             let targets = world.contain(claims).expect("the path is in the root");
             assert_eq!(Write::cost(&args, &targets), expected, "{}: {n_bytes}", args.path);

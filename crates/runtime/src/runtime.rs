@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use sinew_guard::{
-    CommandSettings, GlobalIgnore, Guard, GuardError, GuardSettings, JournalSettings, Profile,
-    Resolver, Rules, Rung, Shortfall, Store, SystemClock,
+    CommandSettings, GlobalIgnore, Guard, GuardError, GuardSettings, JournalSettings,
+    KnowledgeBase, Profile, Resolver, Rules, Rung, Shortfall, Store, SystemClock,
 };
 use sinew_tool::{
     Cancel, Clock, Dialect, FileSettings, Hook, Ledger, Memo, Progress, Recorder, Reply, Request,
@@ -169,6 +169,7 @@ pub struct Builder {
     asking: Asking,
     hooks: Vec<Arc<dyn Hook>>,
     ledger: Arc<dyn Ledger>,
+    knowledge: Arc<KnowledgeBase>,
     recorder: Option<Arc<dyn Recorder>>,
     tools: Vec<Arc<dyn Tool>>,
     shown: Box<Shown>,
@@ -189,6 +190,7 @@ impl Builder {
             asking: Asking::default(),
             hooks: Vec::new(),
             ledger: Arc::new(NoLedger),
+            knowledge: Arc::default(),
             recorder: None,
             tools: Vec::new(),
             shown: Box::new(|_| true),
@@ -282,6 +284,13 @@ impl Builder {
         self
     }
 
+    /// Sets where it is kept what callers know of files; without it that ends with the process.
+    #[must_use]
+    pub fn knowledge(mut self, knowledge: Arc<KnowledgeBase>) -> Self {
+        self.knowledge = knowledge;
+        self
+    }
+
     /// Sets where calls are counted and timed.
     #[must_use]
     pub fn recorder(mut self, recorder: Arc<dyn Recorder>) -> Self {
@@ -325,6 +334,7 @@ impl Builder {
             resolver: self.resolver,
             global_ignore: self.global_ignore,
             commands: self.commands,
+            knowledge: self.knowledge,
             ..GuardSettings::new(self.roots)
         })?;
         let mut catalogs = Vec::with_capacity(self.dialects.len());

@@ -52,9 +52,9 @@ pub mod dialects {
 }
 
 pub use sinew_guard::{
-    CommandSettings, GlobalIgnore, Helper, JournalSettings, LedgerSync, ProcessLimits, Profile,
-    Recorded, Resolver, Rules, Rung, Shortfall, SqliteLedger, StateDir, close_process, environment,
-    helper_main,
+    CommandSettings, GlobalIgnore, Helper, JournalSettings, KnowledgeBase, LedgerSync,
+    ProcessLimits, Profile, Recorded, Resolver, Rules, Rung, Shortfall, SqliteLedger, StateDir,
+    close_process, environment, helper_main,
 };
 pub use sinew_runtime::{
     Approvals, Asking, BuildError, Builder, CallOptions, Catalog, MemoryLedger, NoLedger, Runtime,

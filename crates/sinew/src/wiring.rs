@@ -321,7 +321,8 @@ fn with_ledger(
                 eprintln!("sinew: calls cannot be recorded: {problem}; run `sinew doctor`");
             });
             let recorded: Arc<dyn Ledger> = Arc::clone(&ledger) as Arc<dyn Ledger>;
-            Ok((builder.deny(state.path()).ledger(recorded), Some(ledger)))
+            let builder = builder.knowledge(ledger.knowledge()).ledger(recorded);
+            Ok((builder.deny(state.path()), Some(ledger)))
         }
     }
 }

@@ -506,6 +506,12 @@ enum Seen {
 type Row = (&'static str, &'static str, &'static [&'static str], &'static str, Seen);
 
 const READ: &[&str] = &["call", "Read", r#"{"file_path": "a.txt"}"#];
+const BATCH: &[&str] = &["call", "--batch"];
+const READ_OFTEN: &str = concat!(
+    "{\"name\": \"Read\", \"arguments\": {\"file_path\": \"a.txt\"}}\n",
+    "{\"name\": \"Read\", \"arguments\": {\"file_path\": \"a.txt\"}}\n",
+    "{\"name\": \"Read\", \"arguments\": {\"file_path\": \"a.txt\"}}\n",
+);
 const READ_BINARY: &[&str] = &["call", "Read", r#"{"file_path": "binary.bin"}"#];
 const READ_LARGE: &[&str] = &["call", "Read", r#"{"file_path": "large.txt"}"#];
 const READ_DEEP: &[&str] = &["call", "Read", r#"{"file_path": "dir/c.txt"}"#];
@@ -586,8 +592,14 @@ const KEYS: &[Row] = &[
     ("tools.fs.workspace_root", "{other}", LIST, "", Seen::Shows("elsewhere.txt", "a.txt")),
     ("tools.fs.allow_paths", r#"["{root}/dir/**"]"#, READ, "", Seen::Shows("allow_paths", "two")),
     ("tools.fs.deny_paths", r#"["**/a.txt"]"#, READ, "", Seen::Shows("deny_paths", "two")),
-    ("tools.fs.track_reads", "true", READ, "", Seen::Shows(REFUSED, "two")),
-    ("tools.fs.must_read_before_write", "true", READ, "", Seen::Shows(REFUSED, "two")),
+    ("tools.fs.track_reads", "false", BATCH, READ_OFTEN, Seen::Shows("exit 0", "3 times in a row")),
+    (
+        "tools.fs.must_read_before_write",
+        "true",
+        WRITE,
+        "",
+        Seen::Shows("not read yet, so it is not changed: b.txt", "wrote b.txt"),
+    ),
     // Changes ask anyway, as long as nothing else can be configured.
     (
         "tools.fs.require_approval",

@@ -21,3 +21,4 @@ mod served;
 mod shell;
 mod signals;
 mod snapshot;
+mod writers;

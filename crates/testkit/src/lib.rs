@@ -7,6 +7,7 @@
 mod commands;
 mod golden;
 mod ignore_rules;
+mod knowledge;
 mod memory;
 mod shared;
 mod tree;

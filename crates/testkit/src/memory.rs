@@ -40,6 +40,7 @@ use sinew_tool::{
 };
 
 use crate::ignore_rules::IgnoreRules;
+use crate::knowledge::{MemoryKnowledge, OfCall};
 use crate::tree::{Node, Place, Tree, What, check_spelling};
 
 /// The root and working directory of every memory world.
@@ -57,6 +58,7 @@ pub struct MemoryWorld {
     tree: Arc<Mutex<Tree>>,
     clock: Arc<MemoryClock>,
     memo: Arc<Memo>,
+    knowledge: MemoryKnowledge,
     n_made: Arc<AtomicU64>,
     /// Settings of the file tools.
     pub settings: Arc<FileSettings>,
@@ -86,6 +88,7 @@ impl MemoryWorld {
             tree: Arc::new(Mutex::new(Tree::new(Path::new(ROOT)))),
             clock: Arc::new(MemoryClock::new()),
             memo: Arc::default(),
+            knowledge: MemoryKnowledge::default(),
             n_made: Arc::default(),
             settings: Arc::new(settings),
             processes: Arc::new(NoProcesses),
@@ -205,9 +208,19 @@ impl MemoryWorld {
             may_change,
             changes: Mutex::new(Vec::new()),
         };
+        let knowledge = OfCall {
+            knowledge: self.knowledge.clone(),
+            settings: Arc::clone(&self.settings),
+            targets: Arc::clone(&targets),
+        };
         let clock: Arc<dyn Clock> = Arc::clone(&self.clock) as Arc<dyn Clock>;
         Ok(Context {
-            world: World { files: Arc::new(files), processes: Arc::clone(&self.processes), clock },
+            world: World {
+                files: Arc::new(files),
+                processes: Arc::clone(&self.processes),
+                knowledge: Arc::new(knowledge),
+                clock,
+            },
             targets,
             cwd: Arc::from(Path::new(ROOT)),
             settings: Arc::clone(&self.settings),
@@ -374,6 +387,10 @@ impl MemoryFiles {
         if !is_expected {
             return Err(FileError::Changed);
         }
+        if let (Some(identity), Some(content)) = (&identity, &before) {
+            let settings = &self.world.settings;
+            self.world.knowledge.check(settings, &target.path, identity, content)?;
+        }
         let replaced = old.as_ref().filter(|node| node.kind() == FileKind::File);
         let bits = replaced.map_or(0o644, |node| node.mode);
         if bits & 0o200 == 0 {
@@ -476,6 +493,7 @@ impl Files for MemoryFiles {
         }
         let becomes = Becomes::File { pieces, mode: FileMode::Kept, like: None };
         let (written, change) = self.change(&mut tree, &Deed { slot, expect, becomes }, None)?;
+        self.world.knowledge.changed(&change);
         self.changes.lock().unwrap_or_else(PoisonError::into_inner).push(change);
         Ok(written)
     }
@@ -503,6 +521,7 @@ impl Files for MemoryFiles {
             changes.push(change);
         }
         *tree = draft;
+        changes.iter().for_each(|change| self.world.knowledge.changed(change));
         self.changes.lock().unwrap_or_else(PoisonError::into_inner).extend(changes);
         Ok(written)
     }

@@ -42,6 +42,10 @@ pub struct FileSettings {
     pub allow_paths: Vec<String>,
     /// Absolute path globs that file tools may not touch; stronger than `allow_paths`.
     pub deny_paths: Vec<String>,
+    /// Whether reads are remembered, and changes of what changed since are refused.
+    pub track_reads: bool,
+    /// Whether a file that is there must be read before it is changed.
+    pub must_read_before_write: bool,
     /// Whether each change must be approved, whatever the rules say.
     pub require_approval: bool,
     /// Read answers `too_large` for files above this many bytes; `None` windows any size.
@@ -72,6 +76,8 @@ impl Default for FileSettings {
             workspace_root: None,
             allow_paths: Vec::new(),
             deny_paths: Vec::new(),
+            track_reads: false,
+            must_read_before_write: false,
             require_approval: false,
             max_read_bytes: None,
             read_reply_bytes: 256 * 1024,

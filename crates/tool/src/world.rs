@@ -14,7 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use crate::{Kind, Processes, Skipped, ToolError};
+use crate::knowledge;
+use crate::{Kind, Knowledge, Processes, Skipped, ToolError, Writer};
 
 /// The place of a target in the World of its call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -27,6 +28,8 @@ pub struct World {
     pub files: Arc<dyn Files>,
     /// The command among the targets.
     pub processes: Arc<dyn Processes>,
+    /// What the caller knows of the files.
+    pub knowledge: Arc<dyn Knowledge>,
     /// Time.
     pub clock: Arc<dyn Clock>,
 }
@@ -394,6 +397,10 @@ pub enum FileError {
     LinksInPlace(u64),
     /// The file changed meanwhile.
     Changed,
+    /// The caller knows another content than the file has; says who wrote that, where it is known.
+    Stale(Option<Writer>),
+    /// The caller must know the content first, and does not.
+    Unread,
     /// Others were changing the same directory for too long.
     Busy,
     /// No space, a quota or a size limit.
@@ -450,10 +457,7 @@ impl FileError {
                 Kind::PermissionDenied,
                 format!("the owner or group of the file could not be kept, so it stays: {shown}"),
             )
-            .hint(
-                "its owner must make the change, or give the file to the user who runs sinew with \
-                 `chown`",
-            ),
+            .hint("its owner must make the change, or give it to who runs sinew with `chown`"),
             Self::ManyLinks(n) => error(
                 Kind::ExecutionFailed,
                 format!("the file has {n} hard links and a replacement would part them: {shown}"),
@@ -469,6 +473,8 @@ impl FileError {
             .hint("set `files.hard_links` to \"break\", or change this file with Edit"),
             Self::Changed => error(Kind::Stale, format!("the file changed meanwhile: {shown}"))
                 .hint("read it again and repeat the call"),
+            Self::Stale(writer) => knowledge::stale(writer.as_ref(), shown),
+            Self::Unread => knowledge::unread(shown),
             Self::Busy => error(
                 Kind::Timeout,
                 format!("another process keeps changes away, so nothing was changed: {shown}"),

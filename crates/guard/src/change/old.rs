@@ -86,11 +86,13 @@ impl Old {
         if same { Ok(self) } else { Err(Failure::Raced) }
     }
 
-    /// Returns the hash of the content, from what the caller has of it or by reading it.
+    /// Returns the hash of the content, from what the caller has of it or by reading it. What is large is
+    /// read only where the hash is needed.
     pub(super) fn hash(
         &self,
         expect: Expect<'_>,
         since: Stamp,
+        is_needed: impl FnOnce() -> bool,
     ) -> Result<Option<String>, FileError> {
         let hash = |content: &[u8]| Some(blake3::hash(content).to_hex().to_string());
         match (&self.content, expect) {
@@ -104,12 +106,15 @@ impl Old {
                 }
                 Ok(hash(content))
             }
-            (Content::File(file), _) if identity_of(&self.stat).size <= MAX_HASHED => {
+            (Content::File(file), _) => {
+                let size = identity_of(&self.stat).size;
+                if MAX_HASHED < size && !is_needed() {
+                    return Ok(None);
+                }
                 let mut hasher = blake3::Hasher::new();
-                hasher.update_reader(file.take(MAX_HASHED)).map_err(FileError::Io)?;
+                hasher.update_reader(file.take(MAX_HASHED.max(size))).map_err(FileError::Io)?;
                 Ok(Some(hasher.finalize().to_hex().to_string()))
             }
-            (Content::File(_), _) => Ok(None),
         }
     }
 

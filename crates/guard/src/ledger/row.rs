@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use rusqlite::{Connection, params};
 use sinew_tool::{Change, Clock, Closing, Effects, Opening, Ticket};
 
+use super::known::KnownRow;
 use crate::clock::SystemClock;
 use crate::mark::ProcessMark;
 
@@ -15,7 +16,8 @@ pub(super) const VERSION: i64 = 3;
 /// The tables, made at once with their [`VERSION`]. A call that changes nothing has one record, its
 /// outcome; a change has its intent first. The outcome of a call that changed several files holds the
 /// first of them, and `further_change` the others. What every record of a process would repeat stands once
-/// in `process`; the view `entry` shows both together.
+/// in `process`; the view `entry` shows both together. What callers know of files has one row for each
+/// file and caller, whose `agent` is empty where there is one alone.
 pub(super) const SCHEMA: &str = "
     BEGIN IMMEDIATE;
     CREATE TABLE IF NOT EXISTS process (
@@ -58,6 +60,18 @@ pub(super) const SCHEMA: &str = "
     ) STRICT;
     CREATE INDEX IF NOT EXISTS unsettled ON record (settled)
         WHERE phase = 'intent' AND settled = 0;
+    CREATE TABLE IF NOT EXISTS known (
+        path         BLOB NOT NULL,
+        session      TEXT NOT NULL,
+        agent        TEXT NOT NULL,
+        deed         TEXT NOT NULL CHECK (deed IN ('read', 'wrote')),
+        content_hash BLOB,
+        state        BLOB,
+        tool         TEXT NOT NULL,
+        at_ms        INTEGER NOT NULL,
+        process      INTEGER NOT NULL REFERENCES process (process),
+        PRIMARY KEY (path, session, agent)
+    ) STRICT, WITHOUT ROWID;
     CREATE VIEW IF NOT EXISTS entry AS SELECT * FROM record JOIN process USING (process);
     CREATE TABLE IF NOT EXISTS further_change (
         seq         INTEGER NOT NULL REFERENCES record (seq),
@@ -120,6 +134,8 @@ pub(super) enum Row {
         intent: Option<Ticket>,
         closing: Box<Closing>,
     },
+    /// What a caller knows of a file.
+    Known(Box<KnownRow>),
     /// An intent came to nothing, because the call was taken back while it was written.
     Withdrawn(Ticket),
 }
@@ -180,6 +196,7 @@ impl Row {
                 insert_outcome(transaction, process, closing)?;
                 intent.map_or(Ok(()), |ticket| settle(transaction, who, ticket))
             }
+            Self::Known(row) => row.insert(transaction, process),
             Self::Withdrawn(ticket) => settle(transaction, who, *ticket),
         }
     }

@@ -22,26 +22,15 @@ use super::kept::Kept;
 use super::spool::ToStore;
 use super::wire::{self, End, Refusal};
 use super::{AtOnce, Commands, Job, Running, activate, broken, environment, quoted};
+use crate::caller::Caller;
 use crate::guard::Guard;
 use crate::resolve::Place;
 use crate::rules::PathGlobs;
-use crate::store::Store;
 
 /// The longest text that the system takes as one argument of a program, with its end.
 const MAX_ARGUMENT: usize = 128 * 1024;
 /// What is kept in memory of an output. Dialects show up to 200 KiB of the beginning of a stream.
 const KEEP: Keep = Keep { merged: (64 << 10, 64 << 10), stream: (400 << 10, 64 << 10) };
-
-/// The call that a command belongs to.
-#[derive(Debug, Clone)]
-pub struct Caller {
-    /// The session, whose commands see one another.
-    pub session: String,
-    /// The call, which names the stored output.
-    pub call_id: String,
-    /// Where the whole output is stored, if it is.
-    pub store: Option<Store>,
-}
 
 /// Finds out what a command would execute.
 pub(crate) fn contain(

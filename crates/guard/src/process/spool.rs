@@ -4,7 +4,7 @@ use rustix::io::Errno;
 use sinew_tool::MAX_STORED_OUTPUT;
 
 use super::capture::Spool;
-use super::run::Caller;
+use crate::caller::Caller;
 use crate::store::Spooled;
 
 /// The whole output on its way to the store, once it is more than a reply shows.

@@ -149,10 +149,14 @@ impl Place {
         };
         let caller = Caller {
             session: String::from("test"),
+            agent: None,
             call_id: String::from("call"),
+            tool: String::from("Bash"),
+            dialect: "native".into(),
             store: Some(sinew_guard::Store::new(Arc::clone(&self.guard))),
         };
-        let contained = self.guard.contain(&[claim], None, None)?.with_command(command, caller)?;
+        let contained =
+            self.guard.contain(&[claim], None, None)?.by(caller).with_command(command)?;
         let facts = Facts { effects: Effects::EXECUTE, ..Facts::UNKNOWN };
         let case =
             Case { tool: "Bash", operation: "Bash", facts: &facts, effects: Effects::EXECUTE };

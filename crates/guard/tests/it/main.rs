@@ -10,6 +10,7 @@ mod escape;
 mod ignore_files;
 mod judge;
 mod kill;
+mod knowledge;
 mod leftover;
 mod list;
 mod memory;

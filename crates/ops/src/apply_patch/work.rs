@@ -207,7 +207,11 @@ impl<'w> Work<'w> {
         };
         match meta.kind {
             FileKind::File => {
-                let (meta, bytes) = source::whole(self.cx, target)?;
+                // What is only copied from may be what it likes.
+                let (meta, bytes) = match target.claim.access.changes() {
+                    true => source::whole_if_known(self.cx, target)?,
+                    false => source::whole(self.cx, target)?,
+                };
                 self.hold(bytes.len())?;
                 let (bytes, origin) = (Arc::new(bytes), Some(at));
                 let file = File { bytes, executable: None, origin };

@@ -34,16 +34,20 @@ pub(super) fn contain(
 fn contained(runtime: &Runtime, decoded: &Decoded, open: &Open) -> Result<Contained, ToolError> {
     let request = &open.request;
     let roots = request.roots.as_deref();
+    let caller = Caller {
+        session: request.session.clone(),
+        agent: request.agent.clone(),
+        call_id: request.call_id.clone(),
+        tool: request.name.clone(),
+        dialect: open.entry.dialect(),
+        store: runtime.store.clone(),
+    };
     let Some(command) = decoded.prepared.command() else {
-        return decoded.guard.contain(&decoded.claims, request.cwd.as_deref(), roots);
+        let contained = decoded.guard.contain(&decoded.claims, request.cwd.as_deref(), roots)?;
+        return Ok(contained.by(caller));
     };
     let last = command.keeps_cwd.then(|| decoded.guard.cwd_of(&request.session)).flatten();
     let cwd = last.as_deref().or(request.cwd.as_deref());
     let contained = decoded.guard.contain(&decoded.claims, cwd, roots)?;
-    let caller = Caller {
-        session: request.session.clone(),
-        call_id: request.call_id.clone(),
-        store: runtime.store.clone(),
-    };
-    contained.with_command(command, caller)
+    contained.by(caller).with_command(command)
 }

@@ -1,5 +1,6 @@
 //! open: a call gets its entry in the ledger before anything happens.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
@@ -90,6 +91,11 @@ impl Entry {
         if let Some(closing) = &mut self.closing {
             note(closing);
         }
+    }
+
+    /// Returns the dialect whose name was used.
+    pub(super) fn dialect(&self) -> Cow<'static, str> {
+        self.closing.as_ref().map(|closing| closing.opening.dialect.clone()).unwrap_or_default()
     }
 
     pub(super) fn effects(&mut self, effects: Effects) {

@@ -261,7 +261,10 @@ fn tightened(key: &str, old: Option<&Value>, new: Value) -> Option<Value> {
             all.extend(new.as_array().cloned().unwrap_or_default());
             Some(Value::Array(all))
         }
-        "read_only" | "tools.fs.require_approval" => (new == Value::Bool(true)).then_some(new),
+        "read_only"
+        | "tools.fs.require_approval"
+        | "tools.fs.track_reads"
+        | "tools.fs.must_read_before_write" => (new == Value::Bool(true)).then_some(new),
         "approvals" => {
             let strength = |value: &Value| {
                 let words = ["allow", "trust-client", "auto", "ask", "deny"];
@@ -613,6 +616,8 @@ mod tests {
         "tools.fs.allow_paths = [\"/**\"]",
         "ledger.mode = \"off\"",
         "tools.fs.require_approval = false",
+        "tools.fs.track_reads = false",
+        "tools.fs.must_read_before_write = false",
         "tools.policy.deny = []",
         "mcp.max_line_bytes = 1",
         "[files]",
@@ -643,6 +648,7 @@ mod tests {
                 "read_only = true", "approvals = \"ask\"", "roots = [\"/a\"]", "files.glob_limit = 7",
                 "files.sync = \"full\"", "tools.fs.deny_paths = [\"/d\"]",
                 "tools.fs.allow_paths = [\"/a/**\"]", "tools.policy.deny = [\"Write\"]",
+                "tools.fs.track_reads = true", "tools.fs.must_read_before_write = true",
                 "tools.fs.require_approval = true", "tools.policy.allow = [\"Read\"]",
                 "files.resolver = \"walk\"", "ledger.sync = \"full\"", "log = \"warn\"",
             ] {
@@ -667,6 +673,8 @@ mod tests {
             prop_assert_eq!(at("/tools/fs/deny_paths/0"), json!("/d"));
             prop_assert_eq!(at("/tools/fs/allow_paths"), json!(["/a/**"]));
             prop_assert_eq!(at("/tools/fs/require_approval"), json!(true));
+            prop_assert_eq!(at("/tools/fs/track_reads"), json!(true));
+            prop_assert_eq!(at("/tools/fs/must_read_before_write"), json!(true));
             prop_assert_eq!(at("/tools/policy/deny/0"), json!("Write"));
             prop_assert_eq!(at("/ledger/mode"), json!("sqlite"));
             prop_assert_eq!(at("/ledger/sync"), json!("full"));

@@ -163,10 +163,12 @@ pub struct FsOptions {
     /// Absolute path globs that file tools may not touch; stronger than `allow_paths`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deny_paths: Option<Vec<String>>,
-    /// Whether reads are remembered for each session. Only `false` works in this version.
+    /// Whether each session's reads are remembered, so that changes of a file that somebody else
+    /// changed since are refused. Default: false, in native and aionrs true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub track_reads: Option<bool>,
-    /// Whether a file must be read before it is changed. Only `false` works in this version.
+    /// Whether a file must be read before it is changed; needs `track_reads`. Default: false, in
+    /// aionrs true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub must_read_before_write: Option<bool>,
     /// Whether each change must be approved, whatever the rules say. Default: false, in moltis true.
@@ -207,7 +209,7 @@ pub struct PolicyOptions {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LedgerOptions {
-    /// `sqlite` or `off`.
+    /// `sqlite` or `off`, where what a session has seen of files ends with its process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
     /// What a committed intent survives: `normal` (any death of the process) or `full` (power loss).

@@ -287,8 +287,6 @@ fn rules(options: &Options) -> Rules {
 fn files(options: &Options, dialect: &Dialect) -> Result<FileSettings, ConfigError> {
     let files = options.files.clone().unwrap_or_default();
     let fs = options.tools.as_ref().and_then(|tools| tools.fs.clone()).unwrap_or_default();
-    only_default("tools.fs.track_reads", fs.track_reads)?;
-    only_default("tools.fs.must_read_before_write", fs.must_read_before_write)?;
     only_default("tools.fs.checkpoint_before_mutation", fs.checkpoint_before_mutation)?;
     if fs.workspace_root.as_ref().is_some_and(|root| !root.is_absolute()) {
         return Err(ConfigError(String::from("`tools.fs.workspace_root` must be absolute")));
@@ -316,7 +314,17 @@ fn files(options: &Options, dialect: &Dialect) -> Result<FileSettings, ConfigErr
         return Err(ConfigError(format!("`files.{key}` must be at least 1, not `0`")));
     }
     let base = (dialect.settings)();
+    let track_reads = fs.track_reads.unwrap_or(base.track_reads);
+    let must_read_before_write = fs.must_read_before_write.unwrap_or(base.must_read_before_write);
+    if must_read_before_write && !track_reads {
+        return Err(ConfigError(String::from(
+            "`tools.fs.must_read_before_write = true` needs `tools.fs.track_reads = true`, because \
+             what was read is only known where reads are remembered; set both, or neither",
+        )));
+    }
     Ok(FileSettings {
+        track_reads,
+        must_read_before_write,
         workspace_root: fs.workspace_root.or(base.workspace_root),
         allow_paths: fs.allow_paths.unwrap_or(base.allow_paths),
         deny_paths: fs.deny_paths.unwrap_or(base.deny_paths),
@@ -381,7 +389,19 @@ mod tests {
             ("[files]\nresolver = \"guess\"", "`files.resolver`"),
             ("[ledger]\nmode = \"paper\"", "`ledger.mode`"),
             ("[ledger]\nsync = \"half\"", "`ledger.sync`"),
-            ("[tools.fs]\ntrack_reads = true", "`tools.fs.track_reads = true`"),
+            (
+                "[tools.fs]\ncheckpoint_before_mutation = true",
+                "`tools.fs.checkpoint_before_mutation",
+            ),
+            (
+                "[tools.fs]\ntrack_reads = false\nmust_read_before_write = true",
+                "`tools.fs.track_reads",
+            ),
+            (
+                "dialect = \"moltis\"\n[tools.fs]\nmust_read_before_write = true",
+                "`tools.fs.track_reads",
+            ),
+            ("dialect = \"aionrs\"\n[tools.fs]\ntrack_reads = false", "must_read_before_write"),
             ("[tools.fs]\nbinary_policy = \"hex\"", "`tools.fs.binary_policy`"),
             ("[tools.fs]\nworkspace_root = \"here\"", "`tools.fs.workspace_root`"),
             ("[tools.fs]\ndeny_paths = [\"x/**\"]", "`tools.fs.deny_paths`"),
@@ -404,13 +424,35 @@ mod tests {
     }
 
     #[test]
+    fn what_callers_know_counts_as_the_dialect_or_the_configuration_says() {
+        for (toml, expected) in [
+            ("", (true, false)),
+            ("dialect = \"aionrs\"", (true, true)),
+            ("dialect = \"moltis\"", (false, false)),
+            ("dialect = \"molf\"", (false, false)),
+            ("dialect = \"agentos\"", (false, false)),
+            ("dialect = \"clawft\"", (false, false)),
+            ("[tools.fs]\ntrack_reads = false", (false, false)),
+            ("[tools.fs]\nmust_read_before_write = true", (true, true)),
+            ("dialect = \"aionrs\"\n[tools.fs]\nmust_read_before_write = false", (true, false)),
+            (
+                "dialect = \"moltis\"\n[tools.fs]\ntrack_reads = true\nmust_read_before_write = true",
+                (true, true),
+            ),
+        ] {
+            let files = resolve(toml).expect(toml).files;
+            assert_eq!((files.track_reads, files.must_read_before_write), expected, "{toml}");
+        }
+    }
+
+    #[test]
     fn dialects_bring_their_defaults() {
         let moltis = resolve("dialect = \"moltis\"").expect("settings");
         assert!(moltis.files.require_approval);
         assert_eq!(moltis.files.max_read_bytes, Some(10 * 1024 * 1024));
         assert_eq!(moltis.approval_timeout, Duration::from_secs(120));
         let native = resolve("").expect("settings");
-        assert_eq!(native.files, FileSettings::default());
+        assert_eq!(native.files, FileSettings { track_reads: true, ..FileSettings::default() });
         assert_eq!(native.approval_timeout, Duration::from_secs(300));
     }
 }

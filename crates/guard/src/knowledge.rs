@@ -1,0 +1,385 @@
+//! What the callers of a process know of files, and who wrote them.
+//!
+//! A caller is a session, or one agent of it. It knows the content of a file that it read whole or
+//! wrote itself, by its hash; of a file that it read in part it knows the state. A change is refused
+//! where the caller knows something else than what is there, which is asked of the very content that
+//! the change replaces. What a file has become by nobody's knowing counts as changed by another
+//! program.
+//!
+//! The memory is that of the process and bounded. With a ledger, what is new in it goes to the
+//! database with the records of calls; there it is looked for where the memory has nothing, and
+//! before anything is refused, so that a session may span processes. Without one, or where the
+//! database cannot be read, the memory is all there is.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sinew_tool::{
+    Change, Clock, FileError, FileSettings, Identity, Knowledge, Sight, Slot, Targets, Writer,
+};
+
+use crate::caller::Caller;
+use crate::clock::SystemClock;
+use crate::ledger::{Deed, KnownRow, Records};
+
+/// The most files that are remembered of one caller, and the most of which the writer is.
+const MAX_FILES: usize = 4_096;
+/// The most callers that are remembered.
+const MAX_CALLERS: usize = 256;
+
+/// What the callers of a process know of files.
+#[derive(Debug, Default)]
+pub struct KnowledgeBase {
+    memory: Mutex<Memory>,
+    records: Option<Records>,
+}
+
+/// What one caller knows of one file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Known {
+    /// The hash of the whole content, where it is known.
+    pub(crate) content: Option<[u8; 32]>,
+    /// The state in which the file was read.
+    pub(crate) state: Option<Identity>,
+}
+
+impl Known {
+    /// Returns whether this is the file as it is now. The content decides; where it is not known, the
+    /// state does.
+    fn holds(&self, state: Option<&Identity>, content: Option<[u8; 32]>) -> bool {
+        match (self.content, content) {
+            (Some(known), Some(now)) => known == now,
+            _ => self.state.is_some() && self.state.as_ref() == state,
+        }
+    }
+
+    /// Returns what is known after another look. A part of what was already known whole adds nothing.
+    fn and(self, sight: &Sight) -> Self {
+        let content = match sight.content {
+            None if self.state == Some(sight.state) => self.content,
+            content => content,
+        };
+        Self { content, state: Some(sight.state) }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Memory {
+    callers: HashMap<(String, String), OfCaller>,
+    /// Who wrote the content that a file has, as far as this process knows.
+    writers: HashMap<PathBuf, Wrote>,
+    /// Counts what is used, so that the oldest can go.
+    now: u64,
+}
+
+#[derive(Debug, Default)]
+struct OfCaller {
+    files: HashMap<PathBuf, Remembered>,
+    last: Option<LastRead>,
+    used: u64,
+}
+
+#[derive(Debug)]
+struct Remembered {
+    /// Nothing where the database was asked and has nothing.
+    known: Option<Known>,
+    used: u64,
+}
+
+/// The last read of a caller, and how often in a row it has made it.
+#[derive(Debug)]
+struct LastRead {
+    path: PathBuf,
+    sight: Sight,
+    n_times: u32,
+}
+
+impl LastRead {
+    fn is(&self, path: &Path, sight: &Sight) -> bool {
+        let same_content = match (self.sight.content, sight.content) {
+            (Some(then), Some(now)) => then == now,
+            _ => self.sight.state == sight.state,
+        };
+        same_content && self.sight.part == sight.part && self.path == path
+    }
+}
+
+#[derive(Debug)]
+struct Wrote {
+    content: [u8; 32],
+    session: String,
+    agent: Option<String>,
+    tool: String,
+    at_ms: u64,
+    used: u64,
+}
+
+/// Makes room in a full table: a quarter of it goes, what was used longest ago.
+fn make_room<K: Eq + Hash, V>(table: &mut HashMap<K, V>, max: usize, used: impl Fn(&V) -> u64) {
+    if table.len() < max {
+        return;
+    }
+    let mut times: Vec<u64> = table.values().map(&used).collect();
+    let (_, oldest_kept, _) = times.select_nth_unstable(max / 4);
+    let oldest_kept = *oldest_kept;
+    table.retain(|_, value| oldest_kept <= used(value));
+}
+
+impl Memory {
+    fn caller(&mut self, caller: &Caller) -> &mut OfCaller {
+        self.now += 1;
+        let key = (caller.session.clone(), caller.agent.clone().unwrap_or_default());
+        if !self.callers.contains_key(&key) {
+            make_room(&mut self.callers, MAX_CALLERS, |of| of.used);
+        }
+        let of = self.callers.entry(key).or_default();
+        of.used = self.now;
+        of
+    }
+}
+
+impl OfCaller {
+    fn remember(&mut self, path: &Path, known: Option<Known>) {
+        let used = self.used;
+        match self.files.get_mut(path) {
+            Some(remembered) => *remembered = Remembered { known, used },
+            None => {
+                make_room(&mut self.files, MAX_FILES, |remembered| remembered.used);
+                self.files.insert(path.to_owned(), Remembered { known, used });
+            }
+        }
+    }
+}
+
+impl KnowledgeBase {
+    /// Returns what is known over the database of a ledger.
+    pub(crate) fn over(records: Records) -> Self {
+        Self { memory: Mutex::default(), records: Some(records) }
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns what a caller knows of a file.
+    fn known(&self, caller: &Caller, path: &Path) -> Option<Known> {
+        if let Some(remembered) = self.memory().caller(caller).files.get(path) {
+            return remembered.known;
+        }
+        // A caller of no other process is most likely, and asked for once.
+        let known = self.recorded(caller, path);
+        let mut memory = self.memory();
+        let of = memory.caller(caller);
+        // What was learnt meanwhile is newer.
+        if let Some(remembered) = of.files.get(path) {
+            return remembered.known;
+        }
+        of.remember(path, known);
+        known
+    }
+
+    /// Returns what the database says that a caller knows of a file.
+    fn recorded(&self, caller: &Caller, path: &Path) -> Option<Known> {
+        self.records.as_ref()?.known(caller, path)
+    }
+
+    /// Refuses where a caller knows something else of a file than what is there, or nothing where it
+    /// must know.
+    fn check(
+        &self,
+        caller: &Caller,
+        path: &Path,
+        must_know: bool,
+        state: &Identity,
+        content: Option<[u8; 32]>,
+    ) -> Result<(), FileError> {
+        let known = match self.known(caller, path) {
+            None if !must_know => return Ok(()),
+            known => known,
+        };
+        let is_right =
+            |known: Option<Known>| known.is_some_and(|known| known.holds(Some(state), content));
+        if is_right(known) {
+            return Ok(());
+        }
+        // The same caller may have seen or written it in another process meanwhile.
+        let recorded = self.recorded(caller, path);
+        if is_right(recorded) {
+            self.memory().caller(caller).remember(path, recorded);
+            return Ok(());
+        }
+        match known.or(recorded) {
+            None => Err(FileError::Unread),
+            Some(_) => Err(FileError::Stale(self.writer(caller, path, content))),
+        }
+    }
+
+    /// Returns who wrote the content that a file has, if one of sinew's calls did.
+    fn writer(&self, caller: &Caller, path: &Path, content: Option<[u8; 32]>) -> Option<Writer> {
+        let now = SystemClock.wall_ms();
+        let here =
+            self.memory().writers.get(path).filter(|wrote| Some(wrote.content) == content).map(
+                |wrote| Writer {
+                    session: wrote.session.clone(),
+                    agent: wrote.agent.clone(),
+                    tool: wrote.tool.clone(),
+                    ago: Duration::from_millis(now.saturating_sub(wrote.at_ms)),
+                    is_done: true,
+                },
+            );
+        here.or_else(|| self.records.as_ref()?.writer(caller, path, content, now))
+    }
+
+    /// Notes what a caller saw; returns how often in a row it has seen it.
+    fn saw(&self, caller: &Caller, path: &Path, sight: &Sight) -> u32 {
+        let mut memory = self.memory();
+        let of = memory.caller(caller);
+        let before = of.files.get(path).and_then(|remembered| remembered.known);
+        let known = before
+            .map_or(Known { content: sight.content, state: Some(sight.state) }, |before| {
+                before.and(sight)
+            });
+        if before != Some(known) {
+            of.remember(path, Some(known));
+        }
+        let n_times = match &mut of.last {
+            Some(last) if last.is(path, sight) => {
+                last.n_times = last.n_times.saturating_add(1);
+                last.n_times
+            }
+            last => {
+                *last = Some(LastRead { path: path.to_owned(), sight: *sight, n_times: 1 });
+                1
+            }
+        };
+        drop(memory);
+        let is_news = match (before, known.content) {
+            (Some(before), Some(_)) => before.content != known.content,
+            (Some(before), None) => before != known,
+            (None, _) => true,
+        };
+        if let (true, Some(records)) = (is_news, &self.records) {
+            records.note(KnownRow::new(caller, path, Deed::Read, known));
+        }
+        n_times
+    }
+
+    /// Notes that a caller wrote the content that a file now has.
+    fn wrote(&self, caller: &Caller, path: &Path, content: [u8; 32]) {
+        let known = Known { content: Some(content), state: None };
+        let row = KnownRow::new(caller, path, Deed::Wrote, known);
+        let mut memory = self.memory();
+        let of = memory.caller(caller);
+        of.last = None;
+        of.remember(path, Some(known));
+        let used = memory.now;
+        let wrote = Wrote {
+            content,
+            session: caller.session.clone(),
+            agent: caller.agent.clone(),
+            tool: caller.tool.clone(),
+            at_ms: row.at_ms,
+            used,
+        };
+        if !memory.writers.contains_key(path) {
+            make_room(&mut memory.writers, MAX_FILES, |wrote| wrote.used);
+        }
+        memory.writers.insert(path.to_owned(), wrote);
+        drop(memory);
+        if let Some(records) = &self.records {
+            records.note(row);
+        }
+    }
+}
+
+/// What the caller of one call knows of its files.
+#[derive(Debug)]
+pub(crate) struct OfCall {
+    base: Arc<KnowledgeBase>,
+    caller: Option<Arc<Caller>>,
+    targets: Arc<Targets>,
+    settings: Arc<FileSettings>,
+}
+
+impl OfCall {
+    pub(crate) fn new(
+        base: Arc<KnowledgeBase>,
+        caller: Option<Arc<Caller>>,
+        targets: Arc<Targets>,
+        settings: Arc<FileSettings>,
+    ) -> Self {
+        Self { base, caller, targets, settings }
+    }
+
+    /// Returns the caller where what it knows counts.
+    fn tracked(&self) -> Option<&Caller> {
+        self.caller.as_deref().filter(|_| self.settings.track_reads)
+    }
+
+    fn path(&self, slot: Slot) -> Option<&Path> {
+        self.targets.files.get(slot.0).map(|target| target.path.as_path())
+    }
+
+    /// Returns whether a change of a file can be refused.
+    pub(crate) fn minds_path(&self, path: &Path) -> bool {
+        let must_know = self.settings.must_read_before_write;
+        self.tracked().is_some_and(|caller| must_know || self.base.known(caller, path).is_some())
+    }
+
+    /// Refuses a change of what the caller knows otherwise, or not at all where it must. The content
+    /// that is there now comes as its hash in hex.
+    pub(crate) fn check_path(
+        &self,
+        path: &Path,
+        state: &Identity,
+        content: Option<&str>,
+    ) -> Result<(), FileError> {
+        let Some(caller) = self.tracked() else { return Ok(()) };
+        let must_know = self.settings.must_read_before_write;
+        self.base.check(caller, path, must_know, state, content.and_then(hash_of))
+    }
+
+    /// Returns who wrote the content that a file has, where what the caller knows counts.
+    pub(crate) fn writer(
+        &self,
+        path: &Path,
+        content: impl FnOnce() -> Option<[u8; 32]>,
+    ) -> Option<Writer> {
+        self.tracked().and_then(|caller| self.base.writer(caller, path, Some(content()?)))
+    }
+
+    /// Notes a change that the caller made. What is gone, or was only half written, is not known: the
+    /// caller still knows what was there before.
+    pub(crate) fn changed(&self, change: &Change) {
+        let after = change.after.as_deref().and_then(hash_of);
+        if let (Some(caller), Some(after)) = (&self.caller, after) {
+            self.base.wrote(caller, &change.path, after);
+        }
+    }
+}
+
+fn hash_of(hex: &str) -> Option<[u8; 32]> {
+    blake3::Hash::from_hex(hex).ok().map(blake3::Hash::into)
+}
+
+impl Knowledge for OfCall {
+    fn minds(&self, slot: Slot) -> bool {
+        self.path(slot).is_some_and(|path| self.minds_path(path))
+    }
+
+    fn check(&self, slot: Slot, state: &Identity, content: &[u8]) -> Result<(), FileError> {
+        match self.path(slot).filter(|path| self.minds_path(path)) {
+            Some(path) => self.check_path(path, state, Some(&blake3::hash(content).to_hex())),
+            None => Ok(()),
+        }
+    }
+
+    fn saw(&self, slot: Slot, sight: &Sight) -> u32 {
+        self.tracked()
+            .zip(self.path(slot))
+            .map_or(1, |(caller, path)| self.base.saw(caller, path, sight))
+    }
+}

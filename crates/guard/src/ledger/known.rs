@@ -1,0 +1,263 @@
+//! What callers know of files, as rows of a table: one for each file and caller.
+//!
+//! Rows are written with the records of calls, never while a read waits, and read on a connection of
+//! their own, so that nobody waits for a writer either. What cannot be read counts as not known.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
+use sinew_tool::{Clock, Identity, Stamp, Writer};
+
+use super::{Row, Shared, lock};
+use crate::caller::Caller;
+use crate::clock::SystemClock;
+use crate::knowledge::Known;
+
+/// How long a row is kept that nothing was added to.
+const MAX_AGE_MS: u64 = 30 * 24 * 60 * 60 * 1_000;
+/// One process of so many looks for older ones.
+const PRUNED_EVERY: i64 = 64;
+/// How long ago the intent of a change may have been that explains a content nobody recorded yet.
+const MAX_INTENT_MS: u64 = 5_000;
+/// How long a look waits for whoever has the database for itself.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// How a caller came to know a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Deed {
+    Read,
+    Wrote,
+}
+
+impl Deed {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Wrote => "wrote",
+        }
+    }
+}
+
+/// One row.
+#[derive(Debug)]
+pub(crate) struct KnownRow {
+    path: PathBuf,
+    session: String,
+    agent: String,
+    tool: String,
+    deed: Deed,
+    known: Known,
+    pub(crate) at_ms: u64,
+}
+
+impl KnownRow {
+    pub(crate) fn new(caller: &Caller, path: &Path, deed: Deed, known: Known) -> Self {
+        Self {
+            path: path.to_owned(),
+            session: caller.session.clone(),
+            agent: caller.agent.clone().unwrap_or_default(),
+            tool: caller.tool.clone(),
+            deed,
+            known,
+            at_ms: SystemClock.wall_ms(),
+        }
+    }
+
+    /// Writes the row in the place of an older one. Whoever wrote a content stays its writer when it
+    /// reads it.
+    pub(super) fn insert(&self, transaction: &Connection, process: i64) -> rusqlite::Result<()> {
+        transaction
+            .prepare_cached(
+                "INSERT INTO known (path, session, agent, deed, content_hash, state, tool, at_ms,
+                    process) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+                 ON CONFLICT (path, session, agent) DO UPDATE SET
+                    deed = excluded.deed, content_hash = excluded.content_hash,
+                    state = excluded.state, tool = excluded.tool, at_ms = excluded.at_ms,
+                    process = excluded.process
+                 WHERE at_ms <= excluded.at_ms
+                    AND (excluded.deed = 'wrote' OR content_hash IS NULL
+                        OR content_hash IS NOT excluded.content_hash)",
+            )?
+            .execute(params![
+                self.path.as_os_str().as_bytes(),
+                self.session,
+                self.agent,
+                self.deed.as_str(),
+                self.known.content,
+                self.known.state.as_ref().map(bytes_of),
+                self.tool,
+                self.at_ms as i64,
+                process,
+            ])
+            .map(|_| ())
+    }
+}
+
+/// Removes rows that are too old, in one process of many; returns how many there were.
+pub(super) fn prune(connection: &Connection, process: i64) -> rusqlite::Result<usize> {
+    if process % PRUNED_EVERY != 0 {
+        return Ok(0);
+    }
+    let oldest = SystemClock.wall_ms().saturating_sub(MAX_AGE_MS);
+    connection.execute("DELETE FROM known WHERE at_ms < ?1", [oldest as i64])
+}
+
+/// What the database of a ledger says of files.
+pub(crate) struct Records {
+    shared: Arc<Shared>,
+    reader: Mutex<Option<Connection>>,
+}
+
+impl std::fmt::Debug for Records {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Records").field("path", &self.shared.path).finish_non_exhaustive()
+    }
+}
+
+impl Records {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, reader: Mutex::new(None) }
+    }
+
+    /// Adds a row to what waits to be written. The record of the call that follows wakes the writer.
+    pub(crate) fn note(&self, row: KnownRow) {
+        let mut queue = lock(&self.shared.queue);
+        // What cannot be written for long must not keep records out.
+        if queue.rows.len() < super::MAX_KEPT / 2 {
+            queue.rows.push(Row::Known(Box::new(row)));
+        }
+    }
+
+    /// Returns what a caller knows of a file.
+    pub(crate) fn known(&self, caller: &Caller, path: &Path) -> Option<Known> {
+        self.ask(|connection| {
+            connection
+                .prepare_cached(
+                    "SELECT content_hash, state FROM known
+                     WHERE path = ?1 AND session = ?2 AND agent = ?3",
+                )?
+                .query_row(
+                    params![path.as_os_str().as_bytes(), caller.session, agent(caller)],
+                    |row| {
+                        let state: Option<Vec<u8>> = row.get(1)?;
+                        let state = state.and_then(|bytes| identity_of(&bytes));
+                        Ok(Known { content: row.get(0)?, state })
+                    },
+                )
+                .optional()
+        })
+    }
+
+    /// Returns who wrote a content, or else who is changing the file: what was written last is
+    /// recorded a moment later, and its intent before.
+    pub(crate) fn writer(
+        &self,
+        caller: &Caller,
+        path: &Path,
+        content: Option<[u8; 32]>,
+        now_ms: u64,
+    ) -> Option<Writer> {
+        let writer = |is_done| {
+            move |row: &rusqlite::Row<'_>| {
+                let agent: Option<String> = row.get(1)?;
+                let at_ms = row.get::<_, i64>(3)?.cast_unsigned();
+                Ok(Writer {
+                    session: row.get(0)?,
+                    agent: agent.filter(|agent| !agent.is_empty()),
+                    tool: row.get(2)?,
+                    ago: Duration::from_millis(now_ms.saturating_sub(at_ms)),
+                    is_done,
+                })
+            }
+        };
+        let wrote = self.ask(|connection| {
+            connection
+                .prepare_cached(
+                    "SELECT session, agent, tool, at_ms FROM known
+                     WHERE path = ?1 AND deed = 'wrote' AND content_hash = ?2
+                     ORDER BY at_ms DESC LIMIT 1",
+                )?
+                .query_row(params![path.as_os_str().as_bytes(), content], writer(true))
+                .optional()
+        });
+        let oldest = now_ms.saturating_sub(MAX_INTENT_MS);
+        wrote.or_else(|| {
+            self.ask(|connection| {
+                connection
+                    .prepare_cached(
+                        "SELECT session, agent, tool, at_ms FROM record
+                         WHERE phase = 'intent' AND settled = 0 AND file_path = ?1 AND ?2 <= at_ms
+                            AND NOT (session = ?3 AND call_id = ?4)
+                         ORDER BY seq DESC LIMIT 1",
+                    )?
+                    .query_row(
+                        params![
+                            path.to_string_lossy(),
+                            oldest as i64,
+                            caller.session,
+                            caller.call_id
+                        ],
+                        writer(false),
+                    )
+                    .optional()
+            })
+        })
+    }
+
+    /// Asks the database. What goes wrong leaves the question open, and the next one opens it again.
+    fn ask<T>(
+        &self,
+        question: impl FnOnce(&Connection) -> rusqlite::Result<Option<T>>,
+    ) -> Option<T> {
+        let mut reader = lock(&self.reader);
+        let answer = match &*reader {
+            Some(connection) => question(connection),
+            None => {
+                open(&self.shared.path).and_then(|connection| question(reader.insert(connection)))
+            }
+        };
+        answer.unwrap_or_else(|_| {
+            *reader = None;
+            None
+        })
+    }
+}
+
+fn agent(caller: &Caller) -> &str {
+    caller.agent.as_deref().unwrap_or_default()
+}
+
+fn open(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(PATIENCE)?;
+    Ok(connection)
+}
+
+/// Returns a state as bytes, the least of a number first.
+fn bytes_of(state: &Identity) -> Vec<u8> {
+    let Identity { device, inode, size, modified, changed } = state;
+    let times = [modified, changed]
+        .into_iter()
+        .flat_map(|stamp| [stamp.seconds.cast_unsigned(), u64::from(stamp.nanos)]);
+    let numbers = [*device, *inode, *size].into_iter().chain(times);
+    numbers.flat_map(u64::to_le_bytes).collect()
+}
+
+/// Returns the state that [`bytes_of`] wrote.
+fn identity_of(bytes: &[u8]) -> Option<Identity> {
+    let numbers: Vec<u64> = bytes.as_chunks().0.iter().map(|n| u64::from_le_bytes(*n)).collect();
+    let [device, inode, size, m_seconds, m_nanos, c_seconds, c_nanos] = *numbers.as_slice() else {
+        return None;
+    };
+    let stamp = |seconds: u64, nanos: u64| {
+        Some(Stamp { seconds: seconds.cast_signed(), nanos: u32::try_from(nanos).ok()? })
+    };
+    let (modified, changed) = (stamp(m_seconds, m_nanos)?, stamp(c_seconds, c_nanos)?);
+    Some(Identity { device, inode, size, modified, changed })
+}

@@ -1,0 +1,113 @@
+//! What the one caller of a World in memory knows of its files.
+//!
+//! It answers as the knowledge of the guard does: the content decides where it is known, else the
+//! state; own writes are known; what is gone may be written anew. Nobody else has a name here, so
+//! whoever else changed a file is another program.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use sinew_tool::{Change, FileError, FileSettings, Identity, Knowledge, Sight, Slot, Targets};
+
+/// What the caller knows, over all its calls.
+#[derive(Clone, Default)]
+pub(crate) struct MemoryKnowledge(Arc<Mutex<Known>>);
+
+#[derive(Default)]
+struct Known {
+    files: HashMap<PathBuf, OfFile>,
+    last: Option<(PathBuf, Sight, u32)>,
+}
+
+#[derive(Clone, Copy)]
+struct OfFile {
+    content: Option<[u8; 32]>,
+    state: Option<Identity>,
+}
+
+impl MemoryKnowledge {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Refuses a change of what the caller knows otherwise, or not at all where it must.
+    pub(crate) fn check(
+        &self,
+        settings: &FileSettings,
+        path: &Path,
+        state: &Identity,
+        content: &[u8],
+    ) -> Result<(), FileError> {
+        let now: [u8; 32] = blake3::hash(content).into();
+        match self.known().files.get(path).filter(|_| settings.track_reads) {
+            None if settings.must_read_before_write => Err(FileError::Unread),
+            None => Ok(()),
+            Some(OfFile { content: Some(known), .. }) if *known == now => Ok(()),
+            Some(OfFile { content: None, state: known }) if *known == Some(*state) => Ok(()),
+            Some(_) => Err(FileError::Stale(None)),
+        }
+    }
+
+    /// Notes a change that the caller made.
+    pub(crate) fn changed(&self, change: &Change) {
+        let after = change.after.as_ref().and_then(|hex| blake3::Hash::from_hex(hex).ok());
+        if let Some(after) = after {
+            let mut known = self.known();
+            let content = Some(after.into());
+            known.last = None;
+            known.files.insert(change.path.clone(), OfFile { content, state: None });
+        }
+    }
+}
+
+/// What the caller knows, for one call.
+pub(crate) struct OfCall {
+    pub(crate) knowledge: MemoryKnowledge,
+    pub(crate) settings: Arc<FileSettings>,
+    pub(crate) targets: Arc<Targets>,
+}
+
+impl OfCall {
+    fn path(&self, slot: Slot) -> Option<&Path> {
+        self.targets.files.get(slot.0).map(|target| target.path.as_path())
+    }
+}
+
+impl Knowledge for OfCall {
+    fn minds(&self, slot: Slot) -> bool {
+        let is_known = |path| self.knowledge.known().files.contains_key(path);
+        let must_know = self.settings.must_read_before_write;
+        self.settings.track_reads && (must_know || self.path(slot).is_some_and(is_known))
+    }
+
+    fn check(&self, slot: Slot, state: &Identity, content: &[u8]) -> Result<(), FileError> {
+        let checked = |path| self.knowledge.check(&self.settings, path, state, content);
+        self.path(slot).map_or(Ok(()), checked)
+    }
+
+    fn saw(&self, slot: Slot, sight: &Sight) -> u32 {
+        let Some(path) = self.path(slot) else { return 1 };
+        let mut known = self.knowledge.known();
+        let of = known.files.get(path).copied();
+        let content = match (sight.content, of) {
+            (None, Some(of)) if of.state == Some(sight.state) => of.content,
+            (content, _) => content,
+        };
+        known.files.insert(path.to_owned(), OfFile { content, state: Some(sight.state) });
+        let n_before = match &known.last {
+            Some((last, seen, n)) if last == path && is_same(seen, sight) => *n,
+            _ => 0,
+        };
+        known.last = Some((path.to_owned(), *sight, n_before + 1));
+        n_before + 1
+    }
+}
+
+fn is_same(one: &Sight, other: &Sight) -> bool {
+    let is_same_content = match (one.content, other.content) {
+        (Some(one), Some(other)) => one == other,
+        _ => one.state == other.state,
+    };
+    is_same_content && one.part == other.part
+}
