@@ -67,18 +67,23 @@ class Server:
             self.process = subprocess.Popen(
                 args, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
             )
-            self.input, self.output = self.process.stdin, io.BufferedReader(self.process.stdout)
+            ends = self.process.stdin, self.process.stdout
         elif kind == "socketpair":
             ours, theirs = zip(socket.socketpair(), socket.socketpair())
             self.process = subprocess.Popen(args, cwd=root, stdin=theirs[0], stdout=theirs[1])
             for end in theirs:
                 end.close()
-            self.input = ours[0].makefile("wb", buffering=0)
-            self.output = ours[1].makefile("rb")
+            ends = ours[0].makefile("wb", buffering=0), ours[1].makefile("rb")
             for end in ours:
                 end.close()
         else:
             raise ValueError(kind)
+        self.follow(*ends, read)
+
+    def follow(self, input, output, read=True):
+        """Takes the streams of the process."""
+        self.input = input
+        self.output = io.BufferedReader(output) if isinstance(output, io.RawIOBase) else output
         self.lines = queue.Queue()
         self.asides = []
         self.next_id = 1000

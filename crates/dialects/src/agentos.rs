@@ -1,31 +1,162 @@
-//! The dialect of agentos: so far `tool::shell_exec`.
+//! The dialect of agentos: `tool::file_read`, `tool::file_write`, `tool::file_list` and
+//! `tool::shell_exec`.
 //!
 //! A program runs without a shell, if its name is one of forty. Whatever becomes of it is a result with
 //! a whole number as exit code: 127 where there is no such program or directory, 126 where it cannot be executed,
 //! 124 where its time ran out, 128 and the number of a signal that ended it; `stderr` then ends with
-//! the reason. What differs from the program: limits count bytes, a program that is named by its path
-//! must be the one that its bare name means, a flood of output is cut and not killed, what was written
-//! before the time ran out is shown, and failures are recorded as successes are.
+//! the reason. Results of the file tools name the real path.
+//!
+//! What differs from the program: limits and sizes count bytes, as its page says; a program that is named
+//! by its path must be the one that its bare name means, a flood of output is cut and not killed, what
+//! was written before the time ran out is shown, and failures are recorded as successes are. Binary
+//! content is refused, and a file that is larger than a reply is cut: `size` tells how much there is.
+//! Writing is atomic. `recursive` works; names are then paths, and what ignore files name is passed over.
+//! A link is neither followed nor a directory. A name may begin with two dots.
 
 use std::sync::Arc;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use sinew_ops::bash::{self, end};
+use sinew_ops::{iso_millis, list, read, write};
 use sinew_tool::{
-    Bound, Dialect, Exit, FileSettings, Finished, Kind, Param, ParamKind, Preset, Reply, Row, Tool,
-    ToolError,
+    Bound, Dialect, Exit, FileError, FileKind, FileSettings, Finished, Kind, Param, ParamKind,
+    Preset, Reply, Row, Shaping, Tool, ToolError,
 };
+
+use crate::words::{hint, said, text, without_argument};
 
 /// The dialect of agentos.
-pub const AGENTOS: Dialect = Dialect {
-    name: "agentos",
-    tools,
-    settings: FileSettings::default,
-    approval_timeout_ms: 300_000,
-};
+pub const AGENTOS: Dialect =
+    Dialect { name: "agentos", tools, settings, approval_timeout_ms: 300_000 };
 
 fn tools() -> Vec<Arc<dyn Tool>> {
-    vec![SHELL_EXEC.tool()]
+    vec![FILE_READ.tool(), FILE_WRITE.tool(), FILE_LIST.tool(), SHELL_EXEC.tool()]
+}
+
+fn settings() -> FileSettings {
+    FileSettings {
+        // The lines are counted with room for numbers, which are not shown here.
+        read_reply_bytes: 4 << 20,
+        list_limit: 10_000,
+        ..FileSettings::default()
+    }
+}
+
+const FILE_READ: Row<read::Read> = Row {
+    name: "tool::file_read",
+    description: "Read file contents.",
+    params: &[
+        Param::required("path", "path", ParamKind::String, "File path relative to the root"),
+        Param::optional(
+            "maxBytes",
+            "max_bytes",
+            ParamKind::Number { min: 0, cap: None },
+            "Maximum bytes to read",
+        ),
+    ],
+    presets: &[("limit", Preset::Int(i64::MAX)), ("media", Preset::Str("plain"))],
+    absolute_paths: false,
+    bound: Bound::HARD,
+    core: true,
+    shape: file_read,
+    fail: fail_file,
+};
+
+const FILE_WRITE: Row<write::Write> = Row {
+    name: "tool::file_write",
+    description: "Write content to a file. Its directory must exist.",
+    params: &[
+        Param::required("path", "path", ParamKind::String, "File path relative to the root"),
+        Param::required("content", "content", ParamKind::String, "Content to write"),
+    ],
+    presets: &[("follow_links", Preset::Bool(true))],
+    absolute_paths: false,
+    bound: Bound::HARD,
+    core: true,
+    shape: |_, out, _| {
+        Reply::json(json!({ "written": true, "path": text(&out.path), "size": out.bytes_written }))
+    },
+    fail: fail_file,
+};
+
+const FILE_LIST: Row<list::List> = Row {
+    name: "tool::file_list",
+    description: "List directory contents: name, type, size and time of each entry.",
+    params: &[
+        Param::required("path", "path", ParamKind::String, "Directory path relative to the root"),
+        Param::optional("recursive", "recursive", ParamKind::Boolean, "List subdirectories too")
+            .or(Preset::Bool(false)),
+    ],
+    presets: &[],
+    absolute_paths: false,
+    bound: Bound::HARD,
+    core: true,
+    shape: |_, out, _| file_list(&out),
+    fail: fail_file,
+};
+
+fn file_read(args: &read::Args, out: read::Out, shaping: &Shaping<'_>) -> Reply {
+    let path = text(shaping.path(0));
+    let failed = |error: ToolError| fail_file(&error, Some(&args.path));
+    match out {
+        read::Out::Text(lines) => {
+            let content = lines.plain();
+            let size = lines.bytes;
+            let result = |content: &str| json!({ "content": content, "path": path, "size": size });
+            let most = args.max_bytes.and_then(|max| usize::try_from(max).ok());
+            let most = most.unwrap_or(usize::MAX).min(content.len());
+            let asked = content.get(..content.floor_char_boundary(most)).unwrap_or_default();
+            let room = Bound::HARD.max_bytes.saturating_sub(result("").to_string().len());
+            let shown = end::within_json(asked, room);
+            let mut reply = Reply::json(result(shown));
+            reply.meta.truncated =
+                shown.len() < content.len() || lines.truncated || lines.cuts_lines();
+            reply.bounded = true;
+            reply
+        }
+        read::Out::Binary { bytes, .. } | read::Out::Media { bytes, .. } => failed(ToolError::new(
+            Kind::Binary,
+            format!("binary content of {bytes} bytes: {}", args.path),
+        )),
+        read::Out::NotFound => failed(shaping.about(0, FileError::Missing)),
+        read::Out::PermissionDenied => failed(shaping.about(0, FileError::Permission)),
+        read::Out::NotRegularFile { kind } => failed(shaping.about(0, FileError::NotRegular(kind))),
+        read::Out::TooLarge { bytes, max_bytes } => failed(ToolError::new(
+            Kind::TooLarge,
+            format!("the file has {bytes} bytes, more than {max_bytes}: {}", args.path),
+        )),
+    }
+}
+
+fn file_list(out: &list::Out) -> Reply {
+    let entries: Vec<Value> = out
+        .rows
+        .iter()
+        .map(|row| {
+            let kind = if row.kind == FileKind::Directory { "directory" } else { "file" };
+            json!({
+                "name": text(&row.path),
+                "type": kind,
+                "size": row.size.unwrap_or(0),
+                "modified": row.modified.map(iso_millis),
+            })
+        })
+        .collect();
+    let is_cut = (entries.len() as u64) < out.total || out.timed_out;
+    let mut reply = Reply::json(json!({ "path": text(&out.root), "entries": entries }));
+    reply.meta.truncated = is_cut;
+    reply.meta.skipped = (!out.skipped.is_empty()).then_some(out.skipped);
+    reply
+}
+
+/// Shapes the refusal of a file.
+fn fail_file(error: &ToolError, path: Option<&str>) -> Reply {
+    match (error.kind, path) {
+        (Kind::PathDenied, Some(path)) => {
+            said(error, format!("path traversal denied: {path}"), hint(error))
+        }
+        _ => said(error, without_argument(&error.message).to_owned(), hint(error)),
+    }
 }
 
 /// The programs that may be run.

@@ -1,26 +1,297 @@
-//! The dialect of aionrs: so far `Bash`.
+//! The dialect of aionrs: `Read`, `Write`, `Edit`, `Bash`, `Grep` and `Glob`.
 //!
 //! A command runs with `sh`, and one that does not return 0 is an error, as are its words to the model
-//! then. What differs from the program: output of a command whose time ran out is shown, and everything
+//! then. `Read` counts its offset from 0 and its lines from 1. Replies that are too long lose their
+//! middle.
+//!
+//! What differs from the program: output of a command whose time ran out is shown, and everything
 //! it started is ended; colours are left out; what a reply has no room for is named and stored whole.
+//! `Read` shows a file again that did not change, since the caller may have forgotten it, and of a file
+//! the first 4 MiB at most, with how to go on. `Edit`
+//! is as atomic as `Write`, refuses an empty text to find, looks for other line endings where it finds
+//! nothing, and says then what is most like it. `Grep` runs no program, whatever its pattern begins with:
+//! it sorts its lines by path, shows a long one around its match, and says where more lines match. `Glob`
+//! answers the newest of all files and not of the first hundred, and an error where its directory is
+//! missing; it passes over `.git`.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use sinew_ops::bash::{self, end};
+use sinew_ops::{edit, glob, grep, read, row_name, write};
 use sinew_tool::{
-    Bound, Dialect, Exit, FileSettings, Finished, Param, ParamKind, Preset, Reply, Row, Tool,
+    Bound, Dialect, Exit, FileKind, FileSettings, Finished, Kind, Param, ParamKind, Preset, Reply,
+    Row, Scale, Shaping, Skipped, Tool, ToolError,
 };
+
+use crate::words::{hint, occurrences, said, without_argument};
 
 /// The dialect of aionrs.
 pub const AIONRS: Dialect =
     Dialect { name: "aionrs", tools, settings, approval_timeout_ms: 300_000 };
 
-fn settings() -> FileSettings {
-    FileSettings { track_reads: true, must_read_before_write: true, ..FileSettings::default() }
+fn tools() -> Vec<Arc<dyn Tool>> {
+    vec![READ.tool(), WRITE.tool(), EDIT.tool(), BASH.tool(), GREP.tool(), GLOB.tool()]
 }
 
-fn tools() -> Vec<Arc<dyn Tool>> {
-    vec![BASH.tool()]
+fn settings() -> FileSettings {
+    FileSettings {
+        read_reply_bytes: 4 << 20,
+        glob_limit: 100,
+        grep_limit: 250,
+        track_reads: true,
+        must_read_before_write: true,
+        ..FileSettings::default()
+    }
+}
+
+/// The most bytes of a Read and of a Grep.
+const MAX_READ: usize = 100_000;
+const MAX_GREP: usize = 20_000;
+
+const FILE_PATH: Param =
+    Param::required("file_path", "path", ParamKind::String, "Absolute path of the file");
+
+const READ: Row<read::Read> = Row {
+    name: "Read",
+    description: "Reads a file from the local filesystem, with line numbers.",
+    params: &[
+        FILE_PATH,
+        Param::optional(
+            "offset",
+            "offset",
+            ParamKind::Integer { min: 0, cap: None },
+            "First line, counted from 0",
+        )
+        .scaled(Scale::FromZero),
+        Param::optional("limit", "limit", ParamKind::Integer { min: 1, cap: None }, "Most lines"),
+    ],
+    presets: &[("limit", Preset::Int(i64::MAX)), ("media", Preset::Str("plain"))],
+    absolute_paths: false,
+    bound: Bound::HARD,
+    core: true,
+    shape: |args, out, _| read(args, out),
+    fail: |error, path| fail(error, path, "Failed to read file"),
+};
+
+const WRITE: Row<write::Write> = Row {
+    name: "Write",
+    description: "Writes a file atomically, and its parent directories where they are missing.",
+    params: &[
+        FILE_PATH,
+        Param::required("content", "content", ParamKind::String, "The whole new content"),
+    ],
+    presets: &[("parents", Preset::Bool(true)), ("follow_links", Preset::Bool(true))],
+    absolute_paths: false,
+    bound: Bound::DEFAULT,
+    core: true,
+    shape: |args, out, _| {
+        let deed = if out.created { "Created" } else { "Updated" };
+        Reply::text(format!("{deed} {} ({} lines)", args.path, args.content.lines().count()))
+    },
+    fail: |error, _| match error.kind {
+        Kind::InvalidArgs | Kind::PathDenied => Reply::failure(error),
+        _ => fail(error, None, "Failed to write file"),
+    },
+};
+
+const EDIT: Row<edit::Edit> = Row {
+    name: "Edit",
+    description: "Replaces an exact text, which must be unique unless replace_all is set.",
+    params: &[
+        FILE_PATH,
+        Param::required("old_string", "old_string", ParamKind::String, "The text to replace"),
+        Param::required("new_string", "new_string", ParamKind::String, "The replacement"),
+        Param::optional(
+            "replace_all",
+            "replace_all",
+            ParamKind::Boolean,
+            "Replace every occurrence",
+        )
+        .or(Preset::Bool(false)),
+    ],
+    presets: &[("follow_links", Preset::Bool(true))],
+    absolute_paths: false,
+    bound: Bound::DEFAULT,
+    core: true,
+    shape: |args, out, _| {
+        Reply::text(format!("Edited {}: replaced {} occurrence(s)", args.path, out.replacements))
+    },
+    fail: fail_edit,
+};
+
+const GREP: Row<grep::Grep> = Row {
+    name: "Grep",
+    description: "Searches file contents with a regular expression; 250 lines at most.",
+    params: &[
+        Param::required("pattern", "pattern", ParamKind::String, "Regular expression"),
+        Param::optional("path", "path", ParamKind::String, "Where to search"),
+        Param::optional("glob", "glob", ParamKind::String, "Only files of this glob: *.rs"),
+        Param::optional("case_insensitive", "ignore_case", ParamKind::Boolean, "Ignore case"),
+    ],
+    presets: &[
+        ("mode", Preset::Str("content")),
+        ("order", Preset::Str("path")),
+        ("skip_hidden", Preset::Bool(true)),
+    ],
+    absolute_paths: false,
+    bound: Bound::HARD,
+    core: true,
+    shape: grep,
+    fail: |error, path| match (error.kind, path) {
+        (Kind::FileNotFound, Some(path)) => {
+            let words = format!("rg error: {path}: No such file or directory (os error 2)");
+            said(error, words, None)
+        }
+        (Kind::InvalidArgs, _) if error.message.contains("` is not a valid ") => {
+            said(error, format!("rg error: {}", error.message), hint(error))
+        }
+        _ => Reply::failure(error),
+    },
+};
+
+const GLOB: Row<glob::Glob> = Row {
+    name: "Glob",
+    description: "Finds files matching a glob pattern, newest first; 100 at most.",
+    params: &[
+        Param::required("pattern", "pattern", ParamKind::String, "Such as **/*.rs"),
+        Param::optional("path", "path", ParamKind::String, "Root directory"),
+    ],
+    presets: &[("all_files", Preset::Bool(true))],
+    absolute_paths: false,
+    bound: Bound::DEFAULT,
+    core: true,
+    shape: |_, out, _| {
+        let rows: Vec<String> =
+            out.files.iter().map(|file| row_name(&out.root, &file.path)).collect();
+        let text = match rows.is_empty() {
+            true => String::from("No files matched the pattern"),
+            false => rows.join("\n"),
+        };
+        searched(text, out.truncated(), out.skipped)
+    },
+    fail: |error, _| match error.message.strip_prefix("argument `pattern` is not a valid glob") {
+        Some(why) => said(error, format!("Invalid glob pattern{why}"), None),
+        None => said(error, without_argument(&error.message).to_owned(), hint(error)),
+    },
+};
+
+fn read(args: &read::Args, out: read::Out) -> Reply {
+    let path = &args.path;
+    let failed = |kind, why: &str| {
+        Reply::failure(&ToolError::new(kind, format!("Failed to read file {path}: {why}")))
+    };
+    match out {
+        read::Out::Text(lines) => read_text(args, &lines),
+        read::Out::Binary { bytes, .. } | read::Out::Media { bytes, .. } => {
+            let mut reply = Reply::text(format!("(binary file, {bytes} bytes)"));
+            reply.outcome = Some(Kind::Binary);
+            reply
+        }
+        read::Out::NotFound => failed(Kind::FileNotFound, "No such file or directory (os error 2)"),
+        read::Out::PermissionDenied => {
+            failed(Kind::PermissionDenied, "Permission denied (os error 13)")
+        }
+        read::Out::NotRegularFile { kind: FileKind::Directory } => {
+            failed(Kind::NotRegularFile, "Is a directory (os error 21)")
+        }
+        read::Out::NotRegularFile { kind } => {
+            failed(Kind::NotRegularFile, &format!("it is no file but {}", kind.words()))
+        }
+        read::Out::TooLarge { bytes, max_bytes } => {
+            failed(Kind::TooLarge, &format!("it has {bytes} bytes, more than {max_bytes}"))
+        }
+    }
+}
+
+fn read_text(args: &read::Args, lines: &sinew_ops::Text) -> Reply {
+    let mut shown = lines.numbered("\t", |n| format!("… [{n} more characters]"));
+    if shown.ends_with('\n') {
+        shown.pop();
+    }
+    let (mut text, is_cut) = without_middle(shown, MAX_READ);
+    let goes_on = lines.next_offset.filter(|_| lines.rendered_lines < args.limit);
+    if let Some(next) = goes_on {
+        text.push_str(&format!("\n\n... [the file goes on: read it from offset {}]", next - 1));
+    }
+    let mut reply = Reply::text(text);
+    reply.meta.truncated = is_cut || goes_on.is_some() || lines.cuts_lines();
+    reply.bounded = true;
+    reply
+}
+
+fn grep(args: &grep::Args, out: grep::Out, _: &Shaping<'_>) -> Reply {
+    let start = Path::new(args.path.as_deref().unwrap_or("."));
+    let mut rows = Vec::new();
+    for file in &out.files {
+        let below = file.path.strip_prefix(&out.root).unwrap_or(&file.path);
+        // A file that was named itself is not named again.
+        let name = match below.as_os_str().is_empty() {
+            true => String::new(),
+            false => format!("{}:", row_name(Path::new(""), &start.join(below))),
+        };
+        rows.extend(file.hits.iter().map(|hit| format!("{name}{}:{}", hit.number, hit.text)));
+    }
+    let (mut text, is_cut) = match rows.is_empty() {
+        true => (String::from("No matches found"), false),
+        false => without_middle(rows.join("\n"), MAX_GREP),
+    };
+    if out.truncated {
+        text.push_str("\n\n... [more lines match: narrow the search]");
+    }
+    let mut reply = searched(text, out.truncated || is_cut, out.skipped);
+    reply.bounded = true;
+    reply
+}
+
+/// Returns a text whose middle gave way to how much it was, where it is too long.
+fn without_middle(text: String, max_bytes: usize) -> (String, bool) {
+    if text.len() <= max_bytes {
+        return (text, false);
+    }
+    let head = text.get(..text.floor_char_boundary(max_bytes / 2)).unwrap_or_default();
+    let tail = text.get(text.ceil_char_boundary(text.len() - max_bytes / 2)..).unwrap_or_default();
+    let n_left_out = text.len() - head.len() - tail.len();
+    (format!("{head}\n\n... [truncated {n_left_out} chars] ...\n\n{tail}"), true)
+}
+
+/// Returns the reply of a search, and what was passed over.
+fn searched(text: String, truncated: bool, skipped: Skipped) -> Reply {
+    let mut reply = Reply::text(text);
+    reply.meta.truncated = truncated;
+    reply.meta.skipped = (!skipped.is_empty()).then_some(skipped);
+    reply
+}
+
+/// Shapes the refusal of an edit, with what the engine found beside it.
+fn fail_edit(error: &ToolError, path: Option<&str>) -> Reply {
+    match (error.kind, occurrences(&error.message)) {
+        (Kind::NoMatch, _) => {
+            said(error, String::from("old_string not found in file"), hint(error))
+        }
+        (Kind::NotUnique, Some((n, lines))) => {
+            let words =
+                format!("Multiple matches found ({n}). Use replace_all or provide more context.");
+            said(error, words, Some(lines))
+        }
+        (Kind::FileNotFound, _) => fail(error, path, "Failed to read file"),
+        _ => said(error, error.message.to_string(), hint(error)),
+    }
+}
+
+/// Shapes a refusal: what was being done, and why it was not.
+fn fail(error: &ToolError, path: Option<&str>, what: &str) -> Reply {
+    let message = match (error.kind, path) {
+        (Kind::FileNotFound, Some(path)) => {
+            format!("{what} {path}: No such file or directory (os error 2)")
+        }
+        (Kind::FileNotFound | Kind::NotRegularFile | Kind::PermissionDenied, _)
+        | (Kind::ExecutionFailed | Kind::LimitReached, _) => {
+            format!("{what}: {}", without_argument(&error.message))
+        }
+        _ => error.message.to_string(),
+    };
+    said(error, message, hint(error))
 }
 
 /// The most that both streams show together.

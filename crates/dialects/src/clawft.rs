@@ -1,30 +1,46 @@
-//! The dialect of clawft: so far `exec_shell` and `spawn`.
+//! The dialect of clawft: its four file tools, `exec_shell` and `spawn`.
 //!
 //! Results are JSON objects of at most 64 KiB, and errors are an object with `error` alone, which
-//! begins with what kind of error it is. A code that is not 0 is a result. What differs from the
-//! program: commands start in the root and nothing that they started outlives them; output of a command
-//! whose time ran out stands beside its error; `spawn` is counted in one step, so that there are never
-//! six, and takes a longest time. Which commands may run at all is asked of a person.
+//! begins with what kind of error it is. A code that is not 0 is a result.
+//!
+//! What differs from the program: commands start in the root and nothing that they started outlives
+//! them; output of a command whose time ran out stands beside its error; `spawn` is counted in one step,
+//! so that there are never six, and takes a longest time. Which commands may run at all is asked of a
+//! person. A result that is too long keeps its names: a text or a list loses its end, and `truncated` and
+//! the number of all bytes or entries stand beside it. Files in other encodings than UTF-8 are read and
+//! edited in theirs. An edit refuses an empty text, looks for other line endings where it finds
+//! nothing, and says then what is most like it. Changes are atomic, and no path leads out, whether or not
+//! what it names is there. An entry that is a link is not followed.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 use sinew_ops::bash::{self, end};
+use sinew_ops::{edit, list, read, write};
 use sinew_tool::{
-    Bound, Dialect, Exit, FileSettings, Finished, Kind, Param, ParamKind, Preset, Reply, Row,
-    Scale, Tool, ToolError,
+    Bound, Dialect, Exit, FileKind, FileSettings, Finished, Kind, Param, ParamKind, Preset, Reply,
+    Row, Scale, Tool, ToolError,
 };
+
+use crate::words::{occurrences, renamed, text, without_argument};
 
 /// The dialect of clawft.
-pub const CLAWFT: Dialect = Dialect {
-    name: "clawft",
-    tools,
-    settings: FileSettings::default,
-    approval_timeout_ms: 300_000,
-};
+pub const CLAWFT: Dialect =
+    Dialect { name: "clawft", tools, settings, approval_timeout_ms: 300_000 };
 
 fn tools() -> Vec<Arc<dyn Tool>> {
-    vec![EXEC_SHELL.tool(), SPAWN.tool()]
+    vec![
+        READ_FILE.tool(),
+        WRITE_FILE.tool(),
+        EDIT_FILE.tool(),
+        LIST_DIRECTORY.tool(),
+        EXEC_SHELL.tool(),
+        SPAWN.tool(),
+    ]
+}
+
+fn settings() -> FileSettings {
+    FileSettings { list_limit: MAX_ENTRIES, ..FileSettings::default() }
 }
 
 /// The most that a result holds.
@@ -33,6 +49,151 @@ const BOUND: Bound = Bound { max_lines: None, max_bytes: 64 * 1024 };
 const MAX_REPEATED: usize = 512;
 /// An output that is surely shown whole: each of its bytes takes up to six in JSON.
 const STORE_ABOVE: (&str, Preset) = ("store_above_bytes", Preset::Int(9 * 1024));
+
+/// More entries than a result has room for.
+const MAX_ENTRIES: usize = 2_000;
+
+const PATH: Param = Param::required(
+    "path",
+    "path",
+    ParamKind::String,
+    "Path of the file, relative to the workspace",
+);
+
+const READ_FILE: Row<read::Read> = Row {
+    name: "read_file",
+    description: "Read the contents of a file in the workspace.",
+    params: &[PATH],
+    presets: &[("limit", Preset::Int(i64::MAX)), ("media", Preset::Str("plain"))],
+    absolute_paths: false,
+    bound: BOUND,
+    core: true,
+    shape: |args, out, _| read_file(args, out),
+    fail: fail_at,
+};
+
+const WRITE_FILE: Row<write::Write> = Row {
+    name: "write_file",
+    description: "Write content to a file, which is created with its parent directories if needed.",
+    params: &[
+        PATH,
+        Param::required("content", "content", ParamKind::String, "The content to write"),
+    ],
+    presets: &[("parents", Preset::Bool(true)), ("follow_links", Preset::Bool(true))],
+    absolute_paths: false,
+    bound: BOUND,
+    core: true,
+    shape: |args, out, _| {
+        let n = out.bytes_written;
+        message(format!("Successfully wrote {n} bytes to {}", args.path))
+    },
+    fail: fail_at,
+};
+
+const EDIT_FILE: Row<edit::Edit> = Row {
+    name: "edit_file",
+    description: "Replace old_text, which must be in the file exactly once, by new_text.",
+    params: &[
+        PATH,
+        Param::required("old_text", "old_string", ParamKind::String, "The exact text to find"),
+        Param::required("new_text", "new_string", ParamKind::String, "The text to replace it with"),
+    ],
+    presets: &[("follow_links", Preset::Bool(true))],
+    absolute_paths: false,
+    bound: BOUND,
+    core: true,
+    shape: |args, _, _| message(format!("Successfully edited {}", args.path)),
+    fail: fail_edit,
+};
+
+const LIST_DIRECTORY: Row<list::List> = Row {
+    name: "list_directory",
+    description: "List the contents of a directory: name, is_dir and size of each entry.",
+    params: &[Param::required(
+        "path",
+        "path",
+        ParamKind::String,
+        "Path of the directory, relative to the workspace",
+    )],
+    presets: &[],
+    absolute_paths: false,
+    bound: BOUND,
+    core: true,
+    shape: |_, out, _| list_directory(&out),
+    fail: fail_at,
+};
+
+fn message(words: String) -> Reply {
+    Reply::json(json!({ "message": words }))
+}
+
+fn read_file(args: &read::Args, out: read::Out) -> Reply {
+    let path = &args.path;
+    let failed = |kind, words: String| fail(&ToolError::new(kind, words));
+    match out {
+        read::Out::Text(lines) => read_text(&lines),
+        read::Out::Binary { .. } | read::Out::Media { .. } => {
+            let words = "read failed: stream did not contain valid UTF-8";
+            failed(Kind::Binary, String::from(words))
+        }
+        read::Out::NotFound => failed(Kind::FileNotFound, path.clone()),
+        read::Out::PermissionDenied => failed(
+            Kind::ExecutionFailed,
+            String::from("read failed: Permission denied (os error 13)"),
+        ),
+        read::Out::NotRegularFile { kind: FileKind::Directory } => {
+            failed(Kind::NotRegularFile, String::from("read failed: Is a directory (os error 21)"))
+        }
+        read::Out::NotRegularFile { kind } => {
+            failed(Kind::NotRegularFile, format!("read failed: it is no file but {}", kind.words()))
+        }
+        read::Out::TooLarge { bytes, max_bytes } => {
+            failed(Kind::TooLarge, format!("the file has {bytes} bytes, more than {max_bytes}"))
+        }
+    }
+}
+
+fn read_text(lines: &sinew_ops::Text) -> Reply {
+    let content = lines.plain();
+    let whole = json!({ "content": content });
+    if !lines.truncated && !lines.cuts_lines() && whole.to_string().len() <= BOUND.max_bytes {
+        return Reply::json(whole);
+    }
+    let cut = |content: &str| json!({ "content": content, "truncated": true, "original_bytes": lines.bytes });
+    let room = BOUND.max_bytes.saturating_sub(cut("").to_string().len());
+    let mut reply = Reply::json(cut(end::within_json(&content, room)));
+    reply.meta.truncated = true;
+    reply
+}
+
+fn list_directory(out: &list::Out) -> Reply {
+    let entry = |row: &list::Item| {
+        json!({
+            "name": text(&row.path),
+            "is_dir": row.kind == FileKind::Directory,
+            "size": row.size.unwrap_or(0),
+        })
+    };
+    // Room for the names beside the entries is left aside.
+    let mut left = BOUND.max_bytes - 128;
+    let mut entries: Vec<Value> = Vec::new();
+    for entry in out.rows.iter().map(entry) {
+        match left.checked_sub(entry.to_string().len() + 1) {
+            Some(rest) => left = rest,
+            None => break,
+        }
+        entries.push(entry);
+    }
+    let is_cut = (entries.len() as u64) < out.total;
+    let mut result = json!({ "entries": entries });
+    if let (true, Some(fields)) = (is_cut, result.as_object_mut()) {
+        fields.insert(String::from("truncated"), Value::Bool(true));
+        fields.insert(String::from("total"), Value::from(out.total));
+    }
+    let mut reply = Reply::json(result);
+    reply.meta.truncated = is_cut;
+    reply
+}
 
 const EXEC_SHELL: Row<bash::Bash> = Row {
     name: "exec_shell",
@@ -167,4 +328,51 @@ fn fail(error: &ToolError) -> Reply {
     let text = format!("{kind}: {}{hint}", error.message);
     let shaped = Reply::json(json!({ "error": text }));
     Reply { content: shaped.content, structured: shaped.structured, ..Reply::failure(error) }
+}
+
+/// Shapes the refusal of a path as it was written.
+fn fail_at(error: &ToolError, path: Option<&str>) -> Reply {
+    let path = path.unwrap_or_default();
+    let words = match error.kind {
+        Kind::FileNotFound => path.to_owned(),
+        Kind::PathDenied => format!("path escapes workspace: {path}"),
+        _ => return fail(&plain(error)),
+    };
+    fail(&ToolError::new(error.kind, words))
+}
+
+/// Shapes the refusal of an edit, with what the engine found beside it.
+fn fail_edit(error: &ToolError, path: Option<&str>) -> Reply {
+    let hint = renamed(error.hint.as_ref().map(ToString::to_string), "old_text", "new_text");
+    let (words, hint) = match (error.kind, occurrences(&error.message)) {
+        (Kind::NoMatch, _) => (String::from("old_text not found in file"), hint),
+        (Kind::NotUnique, Some((n, lines))) => {
+            let words = format!(
+                "old_text appears {n} times; provide more context to make it unique ({lines})"
+            );
+            (words, None)
+        }
+        (Kind::InvalidArgs, _) => {
+            let words = error.message.replace("old_string", "old_text");
+            let is_empty = words.ends_with("is empty");
+            (words.replace("new_string", "new_text"), hint.filter(|_| !is_empty))
+        }
+        _ => return fail_at(error, path),
+    };
+    let refused = ToolError::new(Kind::InvalidArgs, words);
+    let reply = fail(&match hint {
+        Some(hint) => refused.hint(hint),
+        None => refused,
+    });
+    // Programs and the ledger learn what it really was.
+    Reply { error: Reply::failure(error).error, ..reply }
+}
+
+/// Returns a refusal without the name of its argument, and without a hint that speaks of native tools.
+fn plain(error: &ToolError) -> ToolError {
+    let plain = ToolError::new(error.kind, without_argument(&error.message).to_owned());
+    match crate::words::hint(error) {
+        Some(hint) => plain.hint(hint),
+        None => plain,
+    }
 }

@@ -7,23 +7,26 @@
 mod agentos;
 mod aionrs;
 mod clawft;
+mod mcp_filesystem;
 mod molf;
 mod moltis;
 mod native;
 mod rules;
+mod words;
 
 use sinew_tool::Dialect;
 
 pub use agentos::AGENTOS;
 pub use aionrs::AIONRS;
 pub use clawft::CLAWFT;
+pub use mcp_filesystem::MCP_FILESYSTEM;
 pub use molf::MOLF;
 pub use moltis::MOLTIS;
 pub use native::NATIVE;
 pub use rules::{forbidden, names, operations};
 
 /// Every dialect, in the order of the help.
-pub const ALL: &[Dialect] = &[NATIVE, MOLTIS, MOLF, AGENTOS, AIONRS, CLAWFT];
+pub const ALL: &[Dialect] = &[NATIVE, MOLTIS, MOLF, AGENTOS, AIONRS, CLAWFT, MCP_FILESYSTEM];
 
 /// Returns the dialect of a name.
 pub fn dialect(name: &str) -> Option<&'static Dialect> {

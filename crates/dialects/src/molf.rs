@@ -1,31 +1,58 @@
-//! The dialect of molf: so far `shell_exec`.
+//! The dialect of molf: the six tools of its worker.
 //!
-//! The command runs in the user's shell, and a code that is not 0 is a result. Where the published
-//! page and the program differ, the page is followed for names, defaults and limits, but the exit code
-//! stands after a blank line, as the program writes it. What else differs from the program: output of
-//! a command whose time ran out is shown; a time above the longest is cut and the reply says so; the
-//! directory lies beneath a root; the environment is the filtered one of every command; colours are
-//! left out; the whole of a long output lies in the store of sinew, and the way to the rest of it is
-//! told in the parameters that `read_file` has.
+//! A command runs in the user's shell, and a code that is not 0 is a result. Where the published page
+//! and the program differ, the page is followed for names, defaults and limits, but the exit code stands
+//! after a blank line, as the program writes it.
+//!
+//! What differs from the program: output of a command whose time ran out is shown; a time above the
+//! longest is cut and the reply says so; every path lies beneath a root; the environment is the filtered
+//! one of every command; colours are left out; the whole of a long output lies in the store of sinew,
+//! and the way to the rest of it is told in the parameters that `read_file` has. A long file is no
+//! output to be stored: the reply names the file. Files of 700 KiB are the largest that are attached. What is
+//! binary is told by its content, and by its name only where that says picture, sound or PDF. Text that
+//! replaces is literal, so `$&` means itself; an edit that finds nothing looks for other line endings,
+//! and says what is most like it. Changes are atomic. `glob` and `grep` answer the newest of all matches and
+//! not of the first; a pattern that cannot be understood is an error; `.git` is not searched; of a long
+//! line the part around the match is shown. Errors name paths as they were written.
 
 use std::sync::Arc;
 
 use sinew_ops::bash::{self, end};
+use sinew_ops::{edit, glob, grep, read, row_name, write};
 use sinew_tool::{
-    Bound, Dialect, Exit, FileSettings, Finished, Kind, Param, ParamKind, Preset, Reply, Row, Tool,
+    Block, Bound, Dialect, Exit, FileKind, FileSettings, Finished, Kind, Param, ParamKind, Preset,
+    Reply, Row, Shaping, Tool, ToolError,
 };
 
+use crate::words::{hint, occurrences, renamed, said, text, without_argument};
+
 /// The dialect of molf.
-pub const MOLF: Dialect =
-    Dialect { name: "molf", tools, settings: FileSettings::default, approval_timeout_ms: 300_000 };
+pub const MOLF: Dialect = Dialect { name: "molf", tools, settings, approval_timeout_ms: 300_000 };
 
 fn tools() -> Vec<Arc<dyn Tool>> {
-    vec![SHELL_EXEC.tool()]
+    vec![
+        SHELL_EXEC.tool(),
+        READ_FILE.tool(),
+        WRITE_FILE.tool(),
+        EDIT_FILE.tool(),
+        GLOB.tool(),
+        GREP.tool(),
+    ]
+}
+
+/// The most files of glob and lines of grep.
+const MAX_FOUND: usize = 100;
+
+fn settings() -> FileSettings {
+    FileSettings { glob_limit: MAX_FOUND, grep_limit: MAX_FOUND, ..FileSettings::default() }
 }
 
 /// The most that an output shows.
 const MAX_BYTES: usize = 50 * 1024;
 const MAX_LINES: usize = 2_000;
+/// How to go on after an output that was cut.
+const GO_ON: &str =
+    "Use read_file with startLine and endLine to view a section of it, or grep to search it.";
 
 const SHELL_EXEC: Row<bash::Bash> = Row {
     name: "shell_exec",
@@ -49,6 +76,276 @@ const SHELL_EXEC: Row<bash::Bash> = Row {
     fail: |error, _| Reply::failure(error),
 };
 
+const PATH: Param =
+    Param::required("path", "path", ParamKind::String, "Absolute or relative path to the file");
+const LINE: ParamKind = ParamKind::Number { min: 1, cap: None };
+
+const READ_FILE: Row<read::Read> = Row {
+    name: "read_file",
+    description: "Read the contents of a file: text, or a picture, sound or PDF as attachment.",
+    params: &[
+        PATH,
+        Param::optional("startLine", "offset", LINE, "First line, from 1"),
+        Param::optional("endLine", "last", LINE, "Last line, from 1, inclusive"),
+    ],
+    presets: &[
+        ("limit", Preset::Int(MAX_LINES as i64)),
+        ("counts_lines", Preset::Bool(true)),
+        ("media", Preset::Str("known")),
+    ],
+    absolute_paths: false,
+    bound: Bound::HARD,
+    core: true,
+    shape: read_file,
+    fail: |error, path| fail(error, path, "Failed to read file"),
+};
+
+const WRITE_FILE: Row<write::Write> = Row {
+    name: "write_file",
+    description: "Write content to a file, which is created or overwritten.",
+    params: &[
+        PATH,
+        Param::required("content", "content", ParamKind::String, "Content to write"),
+        Param::optional(
+            "createDirectories",
+            "parents",
+            ParamKind::Boolean,
+            "Create parent directories if they do not exist",
+        )
+        .or(Preset::Bool(false)),
+    ],
+    presets: &[("follow_links", Preset::Bool(true))],
+    absolute_paths: false,
+    bound: Bound::DEFAULT,
+    core: true,
+    shape: |_, out, _| {
+        Reply::text(format!("Wrote {} bytes to {}", out.bytes_written, text(&out.path)))
+    },
+    fail: |error, _| match error.kind {
+        Kind::FileNotFound => said(
+            error,
+            format!("Failed to write file: {}", without_argument(&error.message)),
+            Some(String::from("createDirectories creates it")),
+        ),
+        _ => fail(error, None, "Failed to write file"),
+    },
+};
+
+const EDIT_FILE: Row<edit::Edit> = Row {
+    name: "edit_file",
+    description: "Replace an exact text in a file; it must be there once unless replaceAll is set.",
+    params: &[
+        PATH,
+        Param::required("oldString", "old_string", ParamKind::String, "Exact text to find"),
+        Param::required("newString", "new_string", ParamKind::String, "Replacement text"),
+        Param::optional("replaceAll", "replace_all", ParamKind::Boolean, "Replace all occurrences")
+            .or(Preset::Bool(false)),
+    ],
+    presets: &[("follow_links", Preset::Bool(true))],
+    absolute_paths: false,
+    bound: Bound::DEFAULT,
+    core: true,
+    shape: |_, out, _| {
+        let (n, path) = (out.replacements, text(&out.path));
+        Reply::text(format!("Replaced {n} occurrence(s) in {path}"))
+    },
+    fail: fail_edit,
+};
+
+const GLOB: Row<glob::Glob> = Row {
+    name: "glob",
+    description: "Find files matching a glob pattern, newest first.",
+    params: &[
+        Param::required("pattern", "pattern", ParamKind::String, "Such as **/*.ts, src/**/*.js"),
+        Param::optional("path", "path", ParamKind::String, "Directory to search in"),
+    ],
+    presets: &[("all_files", Preset::Bool(true)), ("skip_hidden", Preset::Bool(true))],
+    absolute_paths: false,
+    bound: Bound::DEFAULT,
+    core: true,
+    shape: |_, out, _| {
+        let rows = out.files.iter().map(|file| row_name(&out.root, &file.path));
+        let mut reply = found(rows.collect(), "No files found");
+        reply.meta.truncated = out.truncated();
+        reply.meta.skipped = (!out.skipped.is_empty()).then_some(out.skipped);
+        reply
+    },
+    fail: |error, path| match (error.kind, path) {
+        (Kind::FileNotFound, Some(path)) => {
+            said(error, format!("Directory not found: {path}"), None)
+        }
+        (Kind::NotRegularFile, Some(path)) => said(error, format!("Not a directory: {path}"), None),
+        _ => fail(error, path, "Glob search failed"),
+    },
+};
+
+const GREP: Row<grep::Grep> = Row {
+    name: "grep",
+    description: "Search file contents with a regular expression, newest file first.",
+    params: &[
+        Param::required("pattern", "pattern", ParamKind::String, "Regex pattern to search for"),
+        Param::optional("path", "path", ParamKind::String, "File or directory to search in"),
+        Param::optional("include", "glob", ParamKind::String, "Such as *.ts, *.{js,jsx}"),
+    ],
+    presets: &[("mode", Preset::Str("content")), ("order", Preset::Str("newest"))],
+    absolute_paths: false,
+    bound: Bound::DEFAULT,
+    core: true,
+    shape: |_, out, _| {
+        let rows = out.files.iter().flat_map(|file| {
+            let path = row_name(std::path::Path::new(""), &file.path);
+            file.hits.iter().map(move |hit| format!("{path}:{}: {}", hit.number, hit.text))
+        });
+        let mut reply = found(rows.collect(), "No matches found");
+        reply.meta.truncated = out.truncated;
+        reply.meta.skipped = (!out.skipped.is_empty()).then_some(out.skipped);
+        reply
+    },
+    fail: |error, path| match (error.kind, path) {
+        (Kind::FileNotFound, Some(path)) => said(error, format!("Path not found: {path}"), None),
+        _ => fail(error, path, "Grep search failed"),
+    },
+};
+
+fn read_file(args: &read::Args, out: read::Out, shaping: &Shaping<'_>) -> Reply {
+    let path = text(shaping.path(0));
+    let failed = |kind, message: String| Reply::failure(&ToolError::new(kind, message));
+    match out {
+        read::Out::Text(lines) => read_text(args, &lines, &path),
+        read::Out::Media { bytes, mime, base64 } => {
+            let mime_type = mime.unwrap_or("application/octet-stream").to_owned();
+            let mut reply =
+                Reply::text(format!("[Binary file: {path}, {mime_type}, {bytes} bytes]"));
+            reply.content.push(Block::of_file(shaping.path(0), mime_type, base64));
+            reply
+        }
+        read::Out::Binary { bytes, .. } => {
+            let ending = shaping.path(0).extension();
+            let ending = ending
+                .map_or(String::from("unknown"), |ending| format!(".{}", ending.to_string_lossy()));
+            let message = format!("Cannot read binary file: {path} ({ending}, {bytes} bytes)");
+            failed(Kind::Binary, message)
+        }
+        read::Out::NotFound => failed(Kind::FileNotFound, format!("File not found: {path}")),
+        read::Out::PermissionDenied => failed(
+            Kind::PermissionDenied,
+            format!("Failed to read file: the system denies access: {path}"),
+        ),
+        read::Out::TooLarge { bytes, max_bytes } => failed(
+            Kind::TooLarge,
+            format!("File too large for binary read: {bytes} bytes (max {max_bytes})"),
+        ),
+        read::Out::NotRegularFile { kind } => {
+            let hint = match kind {
+                FileKind::Directory => "glob shows what is in it",
+                FileKind::File | FileKind::Symlink | FileKind::Special => {
+                    "only regular files are read"
+                }
+            };
+            let message = format!("Failed to read file: not a file but {}: {path}", kind.words());
+            Reply::failure(&ToolError::new(Kind::NotRegularFile, message).hint(hint))
+        }
+    }
+}
+
+/// Returns the content of a file with the number of its lines, cut to what an output may hold. What
+/// follows the last line end counts as a line, also where it is empty.
+fn read_text(args: &read::Args, lines: &sinew_ops::Text, path: &str) -> Reply {
+    let known = lines.total_lines.unwrap_or(lines.start_line + lines.rendered_lines - 1);
+    let n_all = known + u64::from(lines.ends_line == Some(true) || known == 0);
+    let last = args.last.unwrap_or(n_all).min(n_all);
+    let mut content = lines.plain();
+    if lines.start_line + lines.rendered_lines == last + 1 && content.ends_with('\n') {
+        content.pop();
+    }
+    let mut output = format!("Content of {path} ({n_all} lines):\n{content}");
+    let n_wanted = 1 + (last + 1).saturating_sub(lines.start_line);
+    let is_cut = lines.start_line + lines.rendered_lines <= last.min(known) || lines.cuts_lines();
+    let kept = first_lines(&output);
+    let mut reply = Reply::text("");
+    if is_cut || kept.0 < output.len() {
+        let n_left_out = n_wanted.saturating_sub(kept.1);
+        output.truncate(kept.0);
+        output.push_str(&format!(
+            "\n\n...{n_left_out} lines truncated...\n\nOutput was truncated. The full text is in the \
+             file itself: {path}\n{GO_ON}"
+        ));
+        reply.meta.truncated = true;
+    }
+    reply.content = vec![Block::Text { text: output }];
+    reply.bounded = true;
+    reply
+}
+
+/// Returns how many bytes and how many lines of an output fit, without the end of the last line. A
+/// line that alone is too long is cut inside.
+fn first_lines(output: &str) -> (usize, u64) {
+    let (mut n_bytes, mut n_lines) = (0, 0);
+    for line in output.split_inclusive('\n').take(MAX_LINES) {
+        if MAX_BYTES < n_bytes + line.len() {
+            break;
+        }
+        n_bytes += line.len();
+        n_lines += 1;
+    }
+    // Below the line that names the file there is always something of it.
+    if n_lines <= 1 && n_bytes < output.len() {
+        n_bytes = output.floor_char_boundary(MAX_BYTES);
+    }
+    match output.get(..n_bytes) {
+        Some(kept) if n_bytes < output.len() => {
+            (kept.strip_suffix('\n').unwrap_or(kept).len(), n_lines)
+        }
+        _ => (output.len(), n_lines),
+    }
+}
+
+/// Returns the reply of a search: its rows, or that there are none.
+fn found(rows: Vec<String>, without: &str) -> Reply {
+    match rows.is_empty() {
+        true => Reply::text(without),
+        false => Reply::text(rows.join("\n")),
+    }
+}
+
+/// Shapes the refusal of an edit in the words of molf, with what the engine found beside it.
+fn fail_edit(error: &ToolError, path: Option<&str>) -> Reply {
+    let hint = renamed(error.hint.as_ref().map(ToString::to_string), "oldString", "newString");
+    let words = match error.kind {
+        Kind::NoMatch => String::from("oldString not found in file"),
+        Kind::NotUnique => match occurrences(&error.message) {
+            Some((n, lines)) => {
+                let words = format!(
+                    "oldString found {n} times in file. Use replaceAll to replace all occurrences, or \
+                     provide more context to match a unique location."
+                );
+                return said(error, words, Some(lines));
+            }
+            None => return Reply::failure(error),
+        },
+        Kind::InvalidArgs if error.message.contains("`old_string` is empty") => {
+            return said(error, String::from("oldString must not be empty"), None);
+        }
+        Kind::InvalidArgs if error.message.contains("`new_string` is the same") => {
+            String::from("oldString and newString are identical; no change needed")
+        }
+        _ => return fail(error, path, "Failed to edit file"),
+    };
+    said(error, words, hint)
+}
+
+/// Shapes a refusal: what was being done, and why it was not.
+fn fail(error: &ToolError, path: Option<&str>, what: &str) -> Reply {
+    let message = match (error.kind, path) {
+        (Kind::FileNotFound, Some(path)) => format!("File not found: {path}"),
+        (Kind::FileNotFound | Kind::NotRegularFile | Kind::ExecutionFailed | Kind::Binary, _)
+        | (Kind::TooLarge | Kind::PermissionDenied | Kind::Stale | Kind::LimitReached, _)
+        | (Kind::InvalidPath, _) => format!("{what}: {}", without_argument(&error.message)),
+        _ => error.message.to_string(),
+    };
+    said(error, message, hint(error))
+}
+
 fn shell_exec(args: &bash::Args, finished: &Finished) -> Reply {
     let first = end::first_lines(finished, MAX_BYTES, MAX_LINES);
     let mut text = first.text;
@@ -56,8 +353,7 @@ fn shell_exec(args: &bash::Args, finished: &Finished) -> Reply {
         text.push_str(&format!("\n\n...{n_lines} lines truncated..."));
         if let Some(path) = &finished.stored {
             text.push_str(&format!(
-                "\n\nOutput was truncated. Full output saved to: {path}\nUse read_file with \
-                 startLine and endLine to view a section of it, or grep to search it."
+                "\n\nOutput was truncated. Full output saved to: {path}\n{GO_ON}"
             ));
         }
     }

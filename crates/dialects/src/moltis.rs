@@ -9,7 +9,6 @@
 //! working directory that is missing or outside the roots is an error and never another one, and what
 //! was written before the time ran out stands beside the error.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
@@ -19,6 +18,8 @@ use sinew_tool::{
     Bound, Dialect, Exit, FileSettings, Finished, Kind, Param, ParamKind, Preset, Reply, Row,
     Scale, Shaping, Skipped, Tool, ToolError,
 };
+
+use crate::words::{text, without_argument};
 
 /// The dialect of Moltis.
 pub const MOLTIS: Dialect =
@@ -247,10 +248,6 @@ const EXEC: Row<bash::Bash> = Row {
 
 const COUNT: ParamKind = ParamKind::Integer { min: 0, cap: Some(1_000_000) };
 
-fn text(path: &Path) -> String {
-    path.to_string_lossy().into_owned()
-}
-
 fn shape_read(_: &read::Args, out: read::Out, shaping: &Shaping<'_>) -> Reply {
     let path = text(shaping.path(0));
     match out {
@@ -268,6 +265,10 @@ fn shape_read(_: &read::Args, out: read::Out, shaping: &Shaping<'_>) -> Reply {
             }
             typed(payload, Kind::Binary)
         }
+        read::Out::Media { bytes, base64, .. } => typed(
+            json!({ "kind": "binary", "file_path": path, "bytes": bytes, "base64": base64 }),
+            Kind::Binary,
+        ),
         read::Out::NotFound => {
             refused("not_found", Some(&path), "file does not exist", None, Kind::FileNotFound)
         }
@@ -484,12 +485,4 @@ fn fail(error: &ToolError, path: Option<&str>, reads: bool) -> Reply {
         }
     };
     refused(kind, path, message, error.hint.as_deref(), error.kind)
-}
-
-/// Returns what a message says of a path without the name of its argument before it.
-fn without_argument(message: &str) -> &str {
-    match message.strip_prefix("argument `").and_then(|rest| rest.split_once('`')) {
-        Some((_, rest)) => rest.strip_prefix(": ").unwrap_or(message),
-        None => message,
-    }
 }

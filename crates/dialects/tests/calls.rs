@@ -48,8 +48,23 @@ fn world(dialect: &Dialect) -> MemoryWorld {
     world
 }
 
-/// The deeds: what is shown, and the call with paths beneath the root.
-fn deeds() -> Vec<(&'static str, &'static str, Value)> {
+/// What is shown, and the call with paths beneath the root.
+type Deed = (&'static str, &'static str, Value);
+
+fn deeds() -> Vec<Deed> {
+    let all = [
+        native(),
+        on_files(),
+        on_directories(),
+        on_files_of_mcp(),
+        on_directories_of_mcp(),
+        commands(),
+    ];
+    all.concat()
+}
+
+/// Deeds in native words, which several vocabularies have.
+fn native() -> Vec<Deed> {
     let read = |path: &str| json!({ "file_path": path });
     let edit = |path: &str, old: &str, new: &str| json!({ "file_path": path, "old_string": old, "new_string": new });
     vec![
@@ -147,6 +162,187 @@ fn deeds() -> Vec<(&'static str, &'static str, Value)> {
         ("a directory", "List", json!({ "path": "." })),
         ("beneath it too", "List", json!({ "path": ".", "recursive": true })),
         ("a missing directory", "List", json!({ "path": "nope" })),
+    ]
+}
+
+/// Deeds on files, in words that are not native.
+fn on_files() -> Vec<Deed> {
+    vec![
+        ("case", "Grep", json!({ "pattern": "SAME", "path": ".", "case_insensitive": true })),
+        ("nothing found", "Grep", json!({ "pattern": "zzz", "path": "." })),
+        ("some files", "Grep", json!({ "pattern": "one", "path": ".", "glob": "*.rs" })),
+        ("a text", "read_file", json!({ "path": "a.rs" })),
+        ("some lines", "read_file", json!({ "path": "a.rs", "startLine": 2, "endLine": 2 })),
+        ("from a line", "read_file", json!({ "path": "a.rs", "startLine": 3 })),
+        ("past the end", "read_file", json!({ "path": "a.rs", "startLine": 9 })),
+        (
+            "the wrong way round",
+            "read_file",
+            json!({ "path": "a.rs", "startLine": 3, "endLine": 2 }),
+        ),
+        ("CRLF", "read_file", json!({ "path": "b/dos.txt" })),
+        ("an empty file", "read_file", json!({ "path": "b/empty" })),
+        ("binary", "read_file", json!({ "path": "b/bytes.bin" })),
+        ("a picture", "read_file", json!({ "path": "b/picture.png" })),
+        ("nothing there", "read_file", json!({ "path": "nope" })),
+        ("a directory", "read_file", json!({ "path": "b" })),
+        ("a pipe", "read_file", json!({ "path": "pipe" })),
+        ("a new file", "write_file", json!({ "path": "b/new.txt", "content": "new\n" })),
+        ("a missing parent", "write_file", json!({ "path": "no/where.txt", "content": "x" })),
+        (
+            "a missing parent that is wanted",
+            "write_file",
+            json!({ "path": "no/where.txt", "content": "x", "createDirectories": true }),
+        ),
+        ("through a link", "write_file", json!({ "path": "link.rs", "content": "x" })),
+        (
+            "one place",
+            "edit_file",
+            json!({ "path": "a.rs", "oldString": "one", "newString": "$&" }),
+        ),
+        (
+            "no such text",
+            "edit_file",
+            json!({ "path": "a.rs", "oldString": "onx", "newString": "" }),
+        ),
+        (
+            "two places",
+            "edit_file",
+            json!({ "path": "b/twice.txt", "oldString": "same", "newString": "x" }),
+        ),
+        (
+            "every place",
+            "edit_file",
+            json!({ "path": "b/twice.txt", "oldString": "same", "newString": "x",
+                "replaceAll": true }),
+        ),
+        ("no text", "edit_file", json!({ "path": "a.rs", "oldString": "", "newString": "x" })),
+        ("the same", "edit_file", json!({ "path": "a.rs", "oldString": "a", "newString": "a" })),
+        (
+            "a missing file",
+            "edit_file",
+            json!({ "path": "no", "oldString": "a", "newString": "b" }),
+        ),
+        ("one place", "edit_file", json!({ "path": "a.rs", "old_text": "one", "new_text": "two" })),
+        ("no such text", "edit_file", json!({ "path": "a.rs", "old_text": "onx", "new_text": "" })),
+        (
+            "two places",
+            "edit_file",
+            json!({ "path": "b/twice.txt", "old_text": "same", "new_text": "x" }),
+        ),
+        ("no text", "edit_file", json!({ "path": "a.rs", "old_text": "", "new_text": "x" })),
+        ("a missing file", "edit_file", json!({ "path": "no", "old_text": "a", "new_text": "b" })),
+    ]
+}
+
+/// Deeds on directories, in words that are not native.
+fn on_directories() -> Vec<Deed> {
+    vec![
+        ("newest first", "glob", json!({ "pattern": "**/*", "path": "." })),
+        ("nothing found", "glob", json!({ "pattern": "*.zig", "path": "." })),
+        ("no directory", "glob", json!({ "pattern": "*", "path": "a.rs" })),
+        ("a missing directory", "glob", json!({ "pattern": "*", "path": "nope" })),
+        ("lines", "grep", json!({ "pattern": "one", "path": "." })),
+        ("some files", "grep", json!({ "pattern": "one", "path": ".", "include": "*.txt" })),
+        ("nothing found", "grep", json!({ "pattern": "zzz" , "path": "." })),
+        ("a missing directory", "grep", json!({ "pattern": "a", "path": "nope" })),
+        ("a pattern that is none", "grep", json!({ "pattern": "a(b", "path": "." })),
+        ("a directory", "list_directory", json!({ "path": "." })),
+        ("no directory", "list_directory", json!({ "path": "a.rs" })),
+        ("a missing directory", "list_directory", json!({ "path": "nope" })),
+        ("a text", "tool::file_read", json!({ "path": "a.rs" })),
+        ("some bytes", "tool::file_read", json!({ "path": "a.rs", "maxBytes": 4 })),
+        ("binary", "tool::file_read", json!({ "path": "b/bytes.bin" })),
+        ("nothing there", "tool::file_read", json!({ "path": "nope" })),
+        ("outside", "tool::file_read", json!({ "path": "../../etc/passwd" })),
+        ("a file", "tool::file_write", json!({ "path": "b/new.txt", "content": "é" })),
+        ("a missing parent", "tool::file_write", json!({ "path": "no/x", "content": "x" })),
+        ("a directory", "tool::file_list", json!({ "path": "b" })),
+        ("beneath it too", "tool::file_list", json!({ "path": ".", "recursive": true })),
+    ]
+}
+
+/// Deeds on files in the words of the filesystem server.
+fn on_files_of_mcp() -> Vec<Deed> {
+    vec![
+        ("a text", "read_text_file", json!({ "path": "a.rs" })),
+        ("its head", "read_text_file", json!({ "path": "a.rs", "head": 2 })),
+        ("more than its head", "read_text_file", json!({ "path": "a.rs", "head": 9 })),
+        ("its tail", "read_text_file", json!({ "path": "b/dos.txt", "tail": 2 })),
+        ("more than its tail", "read_text_file", json!({ "path": "a.rs", "tail": 9 })),
+        ("head and tail", "read_text_file", json!({ "path": "a.rs", "head": 1, "tail": 1 })),
+        ("a picture", "read_media_file", json!({ "path": "b/picture.png" })),
+        ("another file", "read_media_file", json!({ "path": "b/bytes.bin" })),
+        ("a directory", "read_media_file", json!({ "path": "b" })),
+        (
+            "several",
+            "read_multiple_files",
+            json!({ "paths": ["a.rs", "nope", "b", "b/twice.txt"] }),
+        ),
+        ("none", "read_multiple_files", json!({ "paths": [] })),
+        (
+            "in order",
+            "edit_file",
+            json!({ "path": "a.rs", "edits": [
+                { "oldText": "one", "newText": "two" },
+                { "oldText": "two();", "newText": "three();" } ] }),
+        ),
+        (
+            "other blanks, only shown",
+            "edit_file",
+            json!({ "path": "a.rs", "dryRun": true, "edits": [
+                { "oldText": "one();\n  }", "newText": "two();\n  }" } ] }),
+        ),
+        (
+            "no such text",
+            "edit_file",
+            json!({ "path": "a.rs", "edits": [{ "oldText": "nothing\nlike it", "newText": "" }] }),
+        ),
+        (
+            "two places",
+            "edit_file",
+            json!({ "path": "b/twice.txt", "edits": [{ "oldText": "same", "newText": "x" }] }),
+        ),
+    ]
+}
+
+/// Deeds on directories in the words of the filesystem server.
+fn on_directories_of_mcp() -> Vec<Deed> {
+    vec![
+        ("a new one", "create_directory", json!({ "path": "x/y" })),
+        ("one that is there", "create_directory", json!({ "path": "b" })),
+        ("a file that is there", "create_directory", json!({ "path": "a.rs" })),
+        ("a directory", "list_directory_with_sizes", json!({ "path": "b" })),
+        ("by size", "list_directory_with_sizes", json!({ "path": "b", "sortBy": "size" })),
+        (
+            "all but some",
+            "directory_tree",
+            json!({ "path": ".", "excludePatterns": ["b", "*.rs", ".git"] }),
+        ),
+        ("a file", "directory_tree", json!({ "path": "a.rs" })),
+        ("a file", "move_file", json!({ "source": "a.rs", "destination": "b/a.rs" })),
+        ("over a file", "move_file", json!({ "source": "a.rs", "destination": "b/dos.txt" })),
+        ("nothing", "move_file", json!({ "source": "nope", "destination": "x" })),
+        ("nowhere", "move_file", json!({ "source": "a.rs", "destination": "no/a.rs" })),
+        ("into itself", "move_file", json!({ "source": "b", "destination": "b/b" })),
+        ("outside", "move_file", json!({ "source": "a.rs", "destination": "../a.rs" })),
+        ("by a glob", "search_files", json!({ "path": ".", "pattern": "**/*.rs" })),
+        (
+            "without some",
+            "search_files",
+            json!({ "path": ".", "pattern": "**/*.rs", "excludePatterns": ["ignored"] }),
+        ),
+        ("nothing", "search_files", json!({ "path": ".", "pattern": "*.zig" })),
+        ("a file", "get_file_info", json!({ "path": "a.rs" })),
+        ("a directory", "get_file_info", json!({ "path": "b" })),
+        ("nothing there", "get_file_info", json!({ "path": "nope" })),
+        ("the root", "list_allowed_directories", json!({})),
+    ]
+}
+
+/// Commands.
+fn commands() -> Vec<Deed> {
+    vec![
         ("a command", "Bash", json!({ "command": "make" })),
         ("a command", "shell_exec", json!({ "command": "make", "cwd": "b" })),
         ("a program", "tool::shell_exec", json!({ "argv": ["make", "all"], "cwd": "b" })),
@@ -164,11 +360,15 @@ fn deeds() -> Vec<(&'static str, &'static str, Value)> {
 
 /// Makes the paths of a call absolute.
 fn absolute(mut args: Value) -> Value {
-    for name in ["file_path", "path"] {
-        if let Some(Value::String(path)) = args.get_mut(name) {
+    let make = |path: &mut Value| {
+        if let Value::String(path) = path {
             *path = if path == "." { ROOT.to_owned() } else { format!("{ROOT}/{path}") };
         }
+    };
+    for name in ["file_path", "path", "source", "destination"] {
+        args.get_mut(name).into_iter().for_each(make);
     }
+    args.get_mut("paths").and_then(Value::as_array_mut).into_iter().flatten().for_each(make);
     args
 }
 
@@ -179,6 +379,13 @@ fn replies_are_as_they_were() {
         let mut page = format!("Replies of the dialect {}.\n", dialect.name);
         for (what, name, args) in deeds() {
             let Some(tool) = tools.iter().find(|tool| tool.name() == name) else { continue };
+            // Several vocabularies have these names, each with arguments of its own.
+            let known = tool.parameters()["properties"].clone();
+            let fits =
+                args.as_object().is_some_and(|args| args.keys().all(|k| known.get(k).is_some()));
+            if name.ends_with("_file") && !fits {
+                continue;
+            }
             let args = absolute(args);
             let reply = call(&world(dialect), tool, args.clone());
             let _ = writeln!(page, "\n== {name}: {what}\n{args}");
@@ -189,6 +396,9 @@ fn replies_are_as_they_were() {
             };
             let _ = writeln!(page, "-- {end}");
             for block in &reply.content {
+                if let Some((base64, mime_type)) = block.media() {
+                    let _ = writeln!(page, "[{mime_type}] {base64}");
+                }
                 if let Block::Text { text } = block {
                     // Nothing in a golden text may depend on an editor that strips blanks.
                     let shown: Vec<String> =

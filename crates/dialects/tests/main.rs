@@ -4,5 +4,7 @@
 mod calls;
 mod commands;
 mod knowledge;
+mod limits;
+mod published;
 mod scoreboard;
 mod table;

@@ -16,11 +16,11 @@ const PAGES: &[(&str, &str)] = &[
 
 /// What is exact now. Raise it with every tool that becomes exact; never lower it.
 const EXACT: &[(&str, &[&str])] = &[
-    ("molf", &["shell_exec"]),
+    ("molf", &["shell_exec", "read_file", "write_file", "edit_file", "glob", "grep"]),
     ("moltis", &["Read", "Write", "Edit", "MultiEdit", "Glob", "Grep"]),
-    ("agentos", &["tool::shell_exec"]),
-    ("aionrs", &["Bash"]),
-    ("clawft", &["exec_shell", "spawn"]),
+    ("agentos", &["tool::file_read", "tool::file_write", "tool::file_list", "tool::shell_exec"]),
+    ("aionrs", &["Read", "Write", "Edit", "Bash", "Grep", "Glob"]),
+    ("clawft", &["read_file", "write_file", "edit_file", "list_directory", "exec_shell", "spawn"]),
 ];
 
 /// Returns a tool's schema in the form of the catalogs.

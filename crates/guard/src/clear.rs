@@ -55,11 +55,14 @@ use crate::judge::{Case, Rules, judge};
 use crate::knowledge::OfCall;
 use crate::process::run;
 use crate::resolve::Place;
+use crate::roots::Roots;
 
 /// A call whose paths are resolved to open handles that nobody can use yet.
 #[derive(Debug)]
 pub struct Contained {
     guard: Arc<Guard>,
+    /// The roots of the call.
+    roots: Arc<Roots>,
     cwd: Arc<Path>,
     targets: Arc<Targets>,
     places: Arc<[Place]>,
@@ -95,11 +98,12 @@ pub struct Cleared {
 impl Contained {
     pub(crate) fn new(
         guard: Arc<Guard>,
+        roots: Arc<Roots>,
         cwd: Arc<Path>,
         targets: Targets,
         places: Vec<Place>,
     ) -> Self {
-        Self { guard, cwd, targets: Arc::new(targets), places: places.into(), caller: None }
+        Self { guard, roots, cwd, targets: Arc::new(targets), places: places.into(), caller: None }
     }
 
     /// Adds who makes the call. Without a caller no command runs, and nothing is known of files.
@@ -148,6 +152,7 @@ impl Contained {
         ));
         let files = GuardedFiles::new(
             Arc::clone(&self.guard),
+            Arc::clone(&self.roots),
             Arc::clone(&self.targets),
             Arc::clone(&self.places),
             armed,

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustix::fs::{fstat, readlinkat};
 use sinew_tool::{
     Access, Becomes, Change, CommitError, Deed, Expect, FileError, FileKind, FileMeta, FileMode,
-    FileState, FileTarget, Files, Identity, Listing, Opened, Slot, Stamp, Targets, Visitors,
+    FileState, FileTarget, Files, Identity, Info, Listing, Opened, Slot, Stamp, Targets, Visitors,
     WalkOptions, WalkReport, Written,
 };
 
@@ -19,10 +19,11 @@ use crate::commit::{self, Part};
 use crate::guard::Guard;
 use crate::knowledge::OfCall;
 use crate::list;
+use crate::moving;
 use crate::replace;
 use crate::resolve::{Place, Spot};
-use crate::roots::{DIRECTORY_READ, FILE_READ, open_name};
-use crate::stat::{error_of, meta_of, now};
+use crate::roots::{DIRECTORY_READ, FILE_READ, Roots, open_name};
+use crate::stat::{error_of, info_of, meta_of, now};
 use crate::walk;
 
 /// What a target needs to be changed.
@@ -52,6 +53,8 @@ const MAX_TOLD: u64 = 64 * 1024 * 1024;
 #[derive(Debug)]
 pub(crate) struct GuardedFiles {
     guard: Arc<Guard>,
+    /// The roots of the call, which may be fewer than those of the guard.
+    roots: Arc<Roots>,
     targets: Arc<Targets>,
     places: Arc<[Place]>,
     /// What each target needs to be changed; `None` where it may not be.
@@ -66,13 +69,14 @@ pub(crate) struct GuardedFiles {
 impl GuardedFiles {
     pub(crate) fn new(
         guard: Arc<Guard>,
+        roots: Arc<Roots>,
         targets: Arc<Targets>,
         places: Arc<[Place]>,
         armed: Vec<Option<Armed>>,
         knowledge: Arc<OfCall>,
     ) -> Self {
         let changes = Mutex::new(Vec::new());
-        Self { guard, targets, places, armed, changes, knowledge, since: now() }
+        Self { guard, roots, targets, places, armed, changes, knowledge, since: now() }
     }
 
     fn at(&self, slot: Slot) -> Result<(&FileTarget, &Place), FileError> {
@@ -96,7 +100,9 @@ impl GuardedFiles {
         };
         let covers = match becomes {
             Becomes::Nothing => target.claim.access == Access::Remove,
-            Becomes::File { .. } | Becomes::Link(_) => target.claim.access != Access::Remove,
+            Becomes::File { .. } | Becomes::Link(_) => {
+                matches!(target.claim.access, Access::Write { .. } | Access::Edit { .. })
+            }
         };
         if !covers {
             return Err(FileError::Denied(String::from("the call did not ask for this change")));
@@ -114,6 +120,20 @@ impl GuardedFiles {
         match self.knowledge.writer(&target.path, hash) {
             Some(writer) => FileError::Stale(Some(writer)),
             None => error,
+        }
+    }
+
+    /// Returns what a target needs to be changed as its claim says.
+    fn asked(
+        &self,
+        slot: Slot,
+        access: Access,
+    ) -> Result<(&FileTarget, &Place, &Armed), FileError> {
+        let (target, place) = self.at(slot)?;
+        match self.armed.get(slot.0).and_then(Option::as_ref) {
+            Some(armed) if target.claim.access == access => Ok((target, place, armed)),
+            Some(_) => Err(FileError::Denied(String::from("the call did not ask for this change"))),
+            None => Err(FileError::Denied(String::from("the call was cleared to look only"))),
         }
     }
 
@@ -155,6 +175,14 @@ impl GuardedFiles {
 impl Files for GuardedFiles {
     fn meta(&self, slot: Slot) -> Result<FileMeta, FileError> {
         self.at(slot)?.1.meta_now()
+    }
+
+    fn info(&self, slot: Slot) -> Result<Info, FileError> {
+        info_of(self.at(slot)?.1)
+    }
+
+    fn roots(&self) -> Vec<std::path::PathBuf> {
+        self.roots.paths().map(std::path::Path::to_owned).collect()
     }
 
     fn open(&self, slot: Slot) -> Result<Opened, FileError> {
@@ -265,6 +293,41 @@ impl Files for GuardedFiles {
         let place_of = |slot: Slot| deeds.iter().position(|deed| deed.slot == slot);
         written.sort_by_key(|(slot, _)| place_of(*slot));
         Ok(written.into_iter().map(|(_, written)| written).collect())
+    }
+
+    fn make_directory(&self, slot: Slot) -> Result<bool, FileError> {
+        let (target, place, armed) = self.asked(slot, Access::Make)?;
+        let mut bound = armed.lock();
+        if bound.is_some_and(|bound| bound.is_some() != place.meta_now().is_ok()) {
+            return Err(FileError::Changed);
+        }
+        let made = moving::make_directory(place, self.guard.files.sync)?;
+        if made {
+            let path = target.path.clone();
+            let change = Change { path, before: None, after: None, bytes: 0 };
+            self.changes.lock().unwrap_or_else(PoisonError::into_inner).push(change);
+        }
+        if let Some(before) = bound.as_mut() {
+            *before = place.meta_now().ok().map(|meta| meta.identity);
+        }
+        Ok(made)
+    }
+
+    fn rename(&self, from: Slot) -> Result<(), FileError> {
+        let (target, place, armed) = self.asked(from, Access::Move)?;
+        if !matches!(place.spot, Spot::Found(_)) {
+            return Err(FileError::Missing);
+        }
+        let (next, to) = self.at(Slot(from.0 + 1))?;
+        if !matches!(next.claim.access, Access::Write { .. }) {
+            return Err(FileError::Denied(String::from("the call did not ask for this change")));
+        }
+        let terms = self.terms();
+        let bound = armed.lock();
+        let job = self.job(from, armed, *bound, Expect::Any, &terms)?;
+        let changes = moving::rename(&self.guard, &job, to, target.protected)?;
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner).extend(changes);
+        Ok(())
     }
 
     fn walk(

@@ -21,6 +21,7 @@ use crate::clear::Contained;
 use crate::commit::{self, JournalSettings};
 use crate::ignore_rules::IgnoreCache;
 use crate::knowledge::KnowledgeBase;
+use crate::moving;
 use crate::process::{CommandSettings, Commands, Rung, Shortfall, real_or_same};
 use crate::resolve::{self, Place, Resolver, Spot};
 use crate::roots::{DIRECTORY_PATH, Root, RootError, Roots};
@@ -237,7 +238,31 @@ impl Guard {
             targets.files.push(target);
             places.push(place);
         }
-        Ok(Contained::new(Arc::clone(self), cwd, targets, places))
+        self.judge_moves(&mut targets, &places).map_err(|(at, error)| match claims.get(at) {
+            Some(claim) => about(claim, &cwd, error),
+            None => error.about(""),
+        })?;
+        Ok(Contained::new(Arc::clone(self), roots, cwd, targets, places))
+    }
+
+    /// Judges what directories take along that are to be moved, each to the place after it.
+    fn judge_moves(
+        &self,
+        targets: &mut Targets,
+        places: &[Place],
+    ) -> Result<(), (usize, FileError)> {
+        for (at, (target, pair)) in targets.files.iter_mut().zip(places.windows(2)).enumerate() {
+            let moves = target.claim.access == Access::Move;
+            if let [from, to] = pair
+                && moves
+                && from.is_directory()
+            {
+                let found =
+                    moving::taken_along(self, from, &to.real).map_err(|error| (at, error))?;
+                target.protected = target.protected.or(found);
+            }
+        }
+        Ok(())
     }
 
     /// Resolves and judges one path.
@@ -265,7 +290,7 @@ impl Guard {
             true => rules::protected(&Names::new(&place.real, named)),
             false => None,
         };
-        let may_create = matches!(claim.access, Access::Write { parents: true, .. });
+        let may_create = matches!(claim.access, Access::Write { parents: true, .. } | Access::Make);
         let state = match &place.spot {
             Spot::Found(meta) => FileState::Found(meta.clone()),
             Spot::Missing | Spot::MissingParents(_) | Spot::Gone => FileState::Missing,

@@ -19,6 +19,7 @@ mod knowledge;
 mod ledger;
 mod list;
 mod mark;
+mod moving;
 mod process;
 mod replace;
 mod resolve;

@@ -4,10 +4,12 @@
 
 use std::io;
 
-use rustix::fs::{FileType, Stat};
+use rustix::fs::{AtFlags, FileType, Stat, StatxFlags, StatxTimestamp, statx};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
-use sinew_tool::{FileError, FileKind, FileMeta, Identity, Stamp};
+use sinew_tool::{FileError, FileKind, FileMeta, Identity, Info, Stamp};
+
+use crate::resolve::Place;
 
 /// Returns what is known of a file from its status.
 pub(crate) fn meta_of(stat: &Stat) -> FileMeta {
@@ -27,6 +29,27 @@ pub(crate) fn identity_of(stat: &Stat) -> Identity {
         size: u64::try_from(stat.st_size).unwrap_or(0),
         modified: Stamp { seconds: stat.st_mtime as i64, nanos: stat.st_mtime_nsec as u32 },
         changed: Stamp { seconds: stat.st_ctime as i64, nanos: stat.st_ctime_nsec as u32 },
+    }
+}
+
+/// Returns what is at a place now, with all its times.
+pub(crate) fn info_of(place: &Place) -> Result<Info, FileError> {
+    let meta = place.meta_now()?;
+    let wanted = StatxFlags::ATIME | StatxFlags::BTIME;
+    let all = match &place.name {
+        Some(name) => statx(&*place.parent()?, name, AtFlags::SYMLINK_NOFOLLOW, wanted),
+        None => statx(&*place.dir, c"", AtFlags::EMPTY_PATH, wanted),
+    };
+    let stamp = |time: StatxTimestamp| Stamp { seconds: time.tv_sec, nanos: time.tv_nsec };
+    match all {
+        Ok(all) => {
+            let has_created = all.stx_mask & StatxFlags::BTIME.bits() != 0;
+            let created = has_created.then(|| stamp(all.stx_btime));
+            Ok(Info { meta, created, accessed: stamp(all.stx_atime) })
+        }
+        // A system without this call tells no more.
+        Err(Errno::NOSYS) => Ok(Info { created: None, accessed: meta.modified(), meta }),
+        Err(errno) => Err(error_of(errno)),
     }
 }
 

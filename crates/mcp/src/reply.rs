@@ -1,6 +1,6 @@
 //! A reply as a result of MCP.
 
-use rmcp::model::{CallToolResult, ContentBlock, MetaObject, ServerResult};
+use rmcp::model::{CallToolResult, ContentBlock, MetaObject, ResourceContents, ServerResult};
 use sinew_tool::{Block, Meta, Reply};
 
 use crate::frame;
@@ -14,6 +14,11 @@ pub(crate) fn result(reply: Reply) -> CallToolResult {
         .map(|block| match block {
             Block::Text { text } => ContentBlock::text(text),
             Block::Image { data, mime_type } => ContentBlock::image(data, mime_type),
+            Block::Audio { data, mime_type } => ContentBlock::audio(data, mime_type),
+            Block::Resource { resource } => ContentBlock::resource(
+                ResourceContents::blob(resource.blob, resource.uri)
+                    .with_mime_type(resource.mime_type),
+            ),
         })
         .collect();
     let mut result =

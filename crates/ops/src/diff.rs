@@ -36,6 +36,11 @@ impl DiffLimits {
         Self { context: 2, max_lines: 20, until: None }
     }
 
+    /// For callers who get nothing else of the change.
+    pub(crate) fn in_full() -> Self {
+        Self { context: 4, max_lines: 20_000, until: None }
+    }
+
     /// For somebody who decides about the change.
     pub(crate) fn preview(until: Option<Instant>) -> Self {
         Self { context: 3, max_lines: 2_000, until }

@@ -42,6 +42,12 @@ pub struct Args {
     /// Whether `*` and `?` match `/` too.
     #[serde(default)]
     pub star_crosses: bool,
+    /// Whether files are found that ignore files name.
+    #[serde(default)]
+    pub all_files: bool,
+    /// Whether names that begin with a dot are found only where the pattern says them.
+    #[serde(default)]
+    pub skip_hidden: bool,
 }
 
 /// What Glob found.
@@ -129,6 +135,7 @@ impl Operation for Glob {
         let search = Search {
             glob: pattern::glob(&pattern, args.star_crosses)?,
             prefix: literal_prefix(&pattern),
+            skip_hidden: args.skip_hidden && !pattern::names_hidden(&pattern),
             root: &target.path,
             limit: limit.unwrap_or(cx.settings.glob_limit),
             watch: &watch,
@@ -136,7 +143,7 @@ impl Operation for Glob {
         };
         let crosses = args.star_crosses || pattern.contains("**");
         let options = WalkOptions {
-            heed_ignore: cx.settings.respect_gitignore,
+            heed_ignore: cx.settings.respect_gitignore && !args.all_files,
             enter_state: pattern::names_state(&pattern),
             max_depth: (!crosses).then(|| pattern.matches('/').count()),
             directories: false,
@@ -209,6 +216,7 @@ fn literal_prefix(pattern: &str) -> Vec<OsString> {
 struct Search<'a> {
     glob: GlobSet,
     prefix: Vec<OsString>,
+    skip_hidden: bool,
     root: &'a Path,
     limit: usize,
     watch: &'a Watch<'a>,
@@ -247,6 +255,9 @@ impl Visitor for Finder<'_> {
         if !wanted || !self.search.glob.is_match(entry.path()) {
             return Flow::Continue;
         }
+        if self.search.skip_hidden && pattern::is_hidden(entry.path()) {
+            return Flow::Continue;
+        }
         let Ok(meta) = entry.meta() else {
             self.unreadable += 1;
             return Flow::Continue;
@@ -262,6 +273,9 @@ impl Visitor for Finder<'_> {
     }
 
     fn enter(&mut self, path: &Path) -> bool {
+        if self.search.skip_hidden && pattern::is_hidden(path) {
+            return false;
+        }
         path.iter().zip(&self.search.prefix).all(|(part, wanted)| part == wanted)
     }
 }

@@ -80,6 +80,9 @@ pub struct Args {
     /// The order of files.
     #[serde(default)]
     pub order: Order,
+    /// Whether names that begin with a dot are searched only where `path` or `glob` says them.
+    #[serde(default)]
+    pub skip_hidden: bool,
 }
 
 fn yes() -> bool {
@@ -263,6 +266,8 @@ impl Operation for Grep {
         let search = Search {
             plan: plan(args, cx, max_rows, meta.kind == FileKind::File)?,
             filter: Filter::new(&target.path, args.glob.as_deref(), args.file_type.as_deref())?,
+            skip_hidden: args.skip_hidden
+                && !args.glob.as_deref().is_some_and(pattern::names_hidden),
             root: &target.path,
             watch: &watch,
             kept: Mutex::new(Kept::new(args.order, max_rows)),
@@ -300,6 +305,7 @@ fn plan(args: &Args, cx: &Context, max_rows: u64, named: bool) -> Result<Plan, T
 struct Search<'a> {
     plan: Plan,
     filter: Filter,
+    skip_hidden: bool,
     root: &'a Path,
     watch: &'a Watch<'a>,
     kept: Mutex<Kept>,
@@ -491,6 +497,9 @@ impl Visitor for Searcher<'_> {
         if entry.kind() != FileKind::File || !self.search.filter.passes(entry.path()) {
             return Flow::Continue;
         }
+        if self.search.skip_hidden && pattern::is_hidden(entry.path()) {
+            return Flow::Continue;
+        }
         match self.search(entry) {
             Ok(()) => {}
             Err(FileError::Denied(_)) => self.skipped.denied += 1,
@@ -500,7 +509,8 @@ impl Visitor for Searcher<'_> {
     }
 
     fn enter(&mut self, path: &Path) -> bool {
-        self.search.filter.enters(path)
+        let hidden = self.search.skip_hidden && pattern::is_hidden(path);
+        !hidden && self.search.filter.enters(path)
     }
 }
 

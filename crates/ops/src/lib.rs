@@ -9,12 +9,18 @@
 pub mod apply_patch;
 pub mod bash;
 pub mod edit;
+pub mod find;
 pub mod glob;
 pub mod grep;
+pub mod info;
 pub mod list;
+pub mod make_directory;
+pub mod move_path;
 pub mod multi_edit;
 pub mod patch;
 pub mod read;
+pub mod read_many;
+pub mod roots;
 pub mod write;
 
 mod batch;
@@ -25,6 +31,7 @@ mod kept;
 mod lines;
 mod loose;
 mod marks;
+mod media;
 mod names;
 mod nearest;
 mod omission;
@@ -42,8 +49,10 @@ use std::sync::Arc;
 use sinew_tool::Tool;
 
 pub use lines::{Ending, Line, Text};
+pub use names::row_name;
 pub use nearest::{Difference, Region};
 pub use replace::{Change, Stage};
+pub use time::{iso_millis, long_time};
 
 /// Returns the native tools, in the order of the catalog.
 pub fn native() -> Vec<Arc<dyn Tool>> {

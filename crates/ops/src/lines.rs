@@ -61,6 +61,8 @@ pub struct Text {
     pub bytes: u64,
     /// How often in a row the caller has now read just this, where reads are remembered; else 1.
     pub n_times: u32,
+    /// Whether the last byte of the file ends a line, where that was looked at.
+    pub ends_line: Option<bool>,
     text: String,
     spans: Vec<Span>,
 }
@@ -248,6 +250,7 @@ impl Collector {
             next_offset: self.more.then_some(next),
             bytes,
             n_times: 1,
+            ends_line: None,
             text: self.text,
             spans: self.spans,
         }

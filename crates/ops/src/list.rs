@@ -45,6 +45,20 @@ pub struct Args {
     /// The most rows; `None` is the configured limit.
     #[serde(default)]
     pub limit: Option<u64>,
+    /// The order in which a vocabulary shows the rows, where it lets callers choose.
+    #[serde(default)]
+    pub sort_by: SortBy,
+}
+
+/// The order of the rows that are shown. The rows that are kept are the first by path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SortBy {
+    /// By name.
+    #[default]
+    Name,
+    /// The largest first.
+    Size,
 }
 
 /// What List found.

@@ -45,6 +45,10 @@ pub struct Args {
     /// Whether the target of a symbolic link is changed; else a link is refused.
     #[serde(default)]
     pub follow_links: bool,
+    /// Whether the whole change is shown, with four lines around it, and what was not found is told
+    /// with its text.
+    #[serde(default)]
+    pub in_full: bool,
 }
 
 /// One edit.
@@ -162,7 +166,11 @@ impl Operation for MultiEdit {
         let edits = edits(args);
         let loaded = source::load(cx, target, args.expected_sha256.as_deref())?;
         let edited = apply(args, cx, target, loaded.text(), &edits)?;
-        let limits = if args.dry_run { edit::preview_limits(cx) } else { DiffLimits::reply() };
+        let limits = match (args.in_full, args.dry_run) {
+            (true, _) => DiffLimits::in_full(),
+            (false, true) => edit::preview_limits(cx),
+            (false, false) => DiffLimits::reply(),
+        };
         let diff = diff(loaded.text(), &edited, limits);
         let mixes_endings = edit::mixes_endings(&edited.base, &edited.changes);
         let bytes =
@@ -201,7 +209,14 @@ fn apply<'a>(
                 let place = Place::At(failed.at);
                 let offers_loose = args.offers_loose && !edit.all;
                 let Failed { miss, text, .. } = &failed;
-                edit::missed(miss, &edit.needle, text, &shown, &place, offers_loose)
+                let error = edit::missed(miss, &edit.needle, text, &shown, &place, offers_loose);
+                match args.in_full {
+                    true => {
+                        let message = format!("{}\n{}", error.message, edit.needle.old);
+                        ToolError { message: message.into(), ..error }
+                    }
+                    false => error,
+                }
             }
             None => ToolError::new(sinew_tool::Kind::ExecutionFailed, "an edit was lost"),
         }

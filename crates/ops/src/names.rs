@@ -46,6 +46,12 @@ impl Names {
     }
 }
 
+/// Returns a path as it stands in a row: relative where it lies beneath the directory, in quotes where
+/// it would break the row.
+pub fn row_name(directory: &Path, path: &Path) -> String {
+    Names::default().row(directory, path)
+}
+
 /// Returns whether a character ends a row, or moves about in it.
 fn breaks_rows(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}' | '\u{2029}')

@@ -266,3 +266,13 @@ fn distance(a: &str, b: &str) -> usize {
 pub(crate) fn names_state(text: &str) -> bool {
     text.split('/').any(|part| matches!(part, ".git" | ".sinew" | ".molf"))
 }
+
+/// Returns whether a pattern names something that begins with a dot.
+pub(crate) fn names_hidden(pattern: &str) -> bool {
+    pattern.split('/').any(|part| part.starts_with('.') && !matches!(part, "." | ".."))
+}
+
+/// Returns whether a part of a path begins with a dot.
+pub(crate) fn is_hidden(path: &Path) -> bool {
+    path.iter().any(|part| part.as_encoded_bytes().starts_with(b"."))
+}

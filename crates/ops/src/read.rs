@@ -17,8 +17,11 @@ use sinew_tool::{
 use crate::encoding::{self, Encoding};
 use crate::lines::{self, Collector, Text, WindowLimits};
 use crate::marks::{BLOCK, MarkStore, Marks};
+use crate::media;
 use crate::scan::Scan;
 use crate::source::{self, Content};
+
+pub use crate::media::Media;
 
 /// So often in a row the same read is likely a mistake.
 pub const MANY_TIMES: u32 = 3;
@@ -54,6 +57,24 @@ pub struct Args {
     /// The most lines.
     #[serde(default = "default_limit")]
     pub limit: u64,
+    /// Only so many of the first lines; 0 is all.
+    #[serde(default)]
+    pub head: Option<u64>,
+    /// Only so many of the last lines, where what follows the last line end counts as one; 0 is all.
+    #[serde(default)]
+    pub tail: Option<u64>,
+    /// The last line, counted from 1; `limit` holds all the same.
+    #[serde(default)]
+    pub last: Option<u64>,
+    /// The most bytes of text that the row shows; it may cut inside a line.
+    #[serde(default)]
+    pub max_bytes: Option<u64>,
+    /// Whether the lines of a file of any size are counted, and its last byte is looked at.
+    #[serde(default)]
+    pub counts_lines: bool,
+    /// What is to be done with a file that is no text.
+    #[serde(default)]
+    pub media: Media,
     /// The most characters of a line; `None` cuts no line but one larger than a whole reply.
     #[serde(default)]
     pub max_line_chars: Option<u64>,
@@ -70,6 +91,33 @@ fn default_limit() -> u64 {
     DEFAULT_LIMIT
 }
 
+impl Args {
+    /// Returns how many lines are asked for at most.
+    fn max_lines(&self) -> u64 {
+        let until_last = |last: u64| (last + 1).saturating_sub(self.offset.max(1));
+        let head = self.head.filter(|head| 0 < *head).unwrap_or(u64::MAX);
+        self.last.map_or(u64::MAX, until_last).min(self.limit.max(1)).min(head)
+    }
+}
+
+/// Returns the whole of a file that the call names at a place.
+pub(crate) fn whole(path: &str, cx: &Context, at: usize) -> Result<Out, ToolError> {
+    let args = Args {
+        path: path.to_owned(),
+        offset: 1,
+        limit: u64::MAX,
+        head: None,
+        tail: None,
+        last: None,
+        max_bytes: None,
+        counts_lines: false,
+        media: Media::Plain,
+        max_line_chars: None,
+        pages: None,
+    };
+    found(&args, cx, at)
+}
+
 /// What Read found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Out {
@@ -83,6 +131,15 @@ pub enum Out {
         encoding: Option<&'static str>,
         /// The content, where settings ask for it and it is not too large.
         base64: Option<String>,
+    },
+    /// Content that is handed over as it is.
+    Media {
+        /// The size of the file.
+        bytes: u64,
+        /// What its name says it is.
+        mime: Option<&'static str>,
+        /// The content.
+        base64: String,
     },
     /// There is no such file.
     NotFound,
@@ -132,6 +189,14 @@ impl Operation for Read {
     type Args = Args;
     type Out = Out;
 
+    fn check(args: &Args) -> Result<(), ToolError> {
+        let asked = |lines: Option<u64>| lines.is_some_and(|lines| 0 < lines);
+        if asked(args.head) && asked(args.tail) {
+            return Err(ToolError::argument("head", "and `tail` cannot both be given"));
+        }
+        Ok(())
+    }
+
     fn claims(args: &Args, _settings: &FileSettings) -> Vec<Claim> {
         vec![Claim { argument: "path", path: Some(args.path.clone()), access: Access::Read }]
     }
@@ -141,8 +206,9 @@ impl Operation for Read {
             Some(sinew_tool::FileState::Found(meta)) => meta.size(),
             _ => 0,
         };
-        let near = args.offset <= DEFAULT_LIMIT && args.limit <= DEFAULT_LIMIT;
-        if size <= SMALL || near { Cost::Cheap } else { Cost::Long }
+        let near = args.offset <= DEFAULT_LIMIT && args.max_lines() <= DEFAULT_LIMIT;
+        let is_cheap = size <= SMALL || (near && !args.counts_lines);
+        if is_cheap { Cost::Cheap } else { Cost::Long }
     }
 
     async fn run(args: &Args, cx: &Context) -> Result<Out, ToolError> {
@@ -152,14 +218,18 @@ impl Operation for Read {
                 "`pages` needs PDF support, which this build does not have",
             ));
         }
-        let target = cx.target(0)?;
-        match cx.world.files.open(target.slot) {
-            Ok(opened) => read(args, cx, target, &opened),
-            Err(FileError::Missing) => Ok(Out::NotFound),
-            Err(FileError::Permission) => Ok(Out::PermissionDenied),
-            Err(FileError::NotRegular(kind)) => Ok(Out::NotRegularFile { kind }),
-            Err(error) => Err(cx.about(target, error)),
-        }
+        found(args, cx, 0)
+    }
+}
+
+fn found(args: &Args, cx: &Context, at: usize) -> Result<Out, ToolError> {
+    let target = cx.target(at)?;
+    match cx.world.files.open(target.slot) {
+        Ok(opened) => read(args, cx, target, &opened),
+        Err(FileError::Missing) => Ok(Out::NotFound),
+        Err(FileError::Permission) => Ok(Out::PermissionDenied),
+        Err(FileError::NotRegular(kind)) => Ok(Out::NotRegularFile { kind }),
+        Err(error) => Err(cx.about(target, error)),
     }
 }
 
@@ -171,18 +241,20 @@ fn read(args: &Args, cx: &Context, target: &FileTarget, opened: &Opened) -> Resu
     }
     let mut scan = Scan::new(cx, target, opened);
     if !cx.settings.track_reads {
-        return content(args, cx, opened, &mut scan);
+        return content(args, cx, target, opened, &mut scan);
     }
     if size <= SMALL {
         scan.hash();
     }
-    let mut out = content(args, cx, opened, &mut scan)?;
-    let part = (args.offset.max(1), args.limit.max(1));
+    let mut out = content(args, cx, target, opened, &mut scan)?;
+    // Lines from the end are counted down from the other end of the numbers.
+    let first = args.tail.map_or(args.offset.max(1), |tail| u64::MAX - tail);
+    let part = (first, args.limit.max(1));
     let sight = Sight { state: opened.meta.identity, content: scan.content(), part };
     match &mut out {
         Out::Text(text) => text.n_times = cx.world.knowledge.saw(target.slot, &sight),
         // What is said of it is all that can be read.
-        Out::Binary { .. } => drop(cx.world.knowledge.saw(target.slot, &sight)),
+        Out::Binary { .. } | Out::Media { .. } => drop(cx.world.knowledge.saw(target.slot, &sight)),
         Out::NotFound
         | Out::PermissionDenied
         | Out::TooLarge { .. }
@@ -194,22 +266,33 @@ fn read(args: &Args, cx: &Context, target: &FileTarget, opened: &Opened) -> Resu
 fn content(
     args: &Args,
     cx: &Context,
+    target: &FileTarget,
     opened: &Opened,
     scan: &mut Scan<'_>,
 ) -> Result<Out, ToolError> {
     let size = opened.meta.size();
+    let mime = media::by_name(&target.path);
+    if args.media == Media::Every || (args.media == Media::Known && mime.is_some()) {
+        return media(cx, scan, size, mime);
+    }
     let head = match usize::try_from(size) {
         Ok(n) if 0 < n && n < BLOCK => scan.block(n + 1)?,
         _ => scan.block(BLOCK)?,
     };
-    if let Some(what) = source::media(head) {
+    if let Some(what) = source::media(head).filter(|_| args.media != Media::Plain) {
         return Err(ToolError::new(
             Kind::Unavailable,
             format!("{what} cannot be shown: this build has no support for it"),
         ));
     }
     let encoding = match source::sniff(head) {
-        Content::Text => return window(args, cx, opened, scan),
+        Content::Text if args.tail.is_some_and(|tail| 0 < tail) => {
+            return tail(args, cx, scan, size);
+        }
+        Content::Text => {
+            let out = window(args, cx, opened, scan)?;
+            return if args.counts_lines { with_end(out, scan) } else { Ok(out) };
+        }
         Content::Binary => None,
         Content::Encoded(encoding) => Some(encoding),
     };
@@ -221,6 +304,18 @@ fn content(
         Some(text) => decoded(args, cx, scan, &text, size),
         None => binary(cx, scan, size, encoding.map(Encoding::name)),
     }
+}
+
+/// Adds to a window how its file ends, where that is not known yet.
+fn with_end(out: Out, scan: &mut Scan<'_>) -> Result<Out, ToolError> {
+    let Out::Text(mut text) = out else { return Ok(out) };
+    if text.ends_line.is_none()
+        && let Some(last) = text.bytes.checked_sub(1)
+    {
+        scan.seek(last)?;
+        text.ends_line = scan.block(1)?.first().map(|byte| *byte == b'\n');
+    }
+    Ok(Out::Text(text))
 }
 
 /// Returns the window of a text that was decoded whole.
@@ -241,14 +336,16 @@ fn decoded(
     if collector.nul() {
         return binary(cx, scan, size, None);
     }
-    Ok(Out::Text(collector.into_text(Some(total), true, size)))
+    let mut window = collector.into_text(Some(total), true, size);
+    window.ends_line = Some(text.last() == Some(&b'\n'));
+    Ok(Out::Text(window))
 }
 
 fn collector(args: &Args, cx: &Context) -> Collector {
     Collector::new(
         args.offset.max(1),
         WindowLimits {
-            max_lines: args.limit.max(1),
+            max_lines: args.max_lines(),
             max_bytes: cx.settings.read_reply_bytes,
             max_chars: args.max_line_chars.and_then(|max| usize::try_from(max).ok()),
         },
@@ -273,6 +370,53 @@ fn binary(
     Ok(Out::Binary { bytes: size, encoding, base64 })
 }
 
+/// Returns the last lines of a file, which is read from its end until they are there or a reply is
+/// full.
+fn tail(args: &Args, cx: &Context, scan: &mut Scan<'_>, size: u64) -> Result<Out, ToolError> {
+    let n_ends = args.tail.unwrap_or(0);
+    let most = (cx.settings.read_reply_bytes as u64).min(size);
+    let mut length = (BLOCK as u64).min(most);
+    loop {
+        scan.seek(size - length)?;
+        let block = scan.block(usize::try_from(length).unwrap_or(0))?;
+        if n_ends <= lines::n_line_ends(block) || length == most {
+            let start = lines::line_start(
+                block,
+                (lines::n_line_ends(block) + 2).saturating_sub(n_ends).max(1),
+            );
+            let text = block.get(start.unwrap_or(0)..).unwrap_or_default();
+            // What was read is the limit.
+            let max_bytes = usize::MAX / 2;
+            let limits = WindowLimits { max_lines: u64::MAX, max_bytes, max_chars: None };
+            let mut collector = Collector::new(1, limits);
+            collector.feed(text);
+            collector.finish();
+            if collector.nul() {
+                return binary(cx, scan, size, None);
+            }
+            return Ok(Out::Text(collector.into_text(None, true, size)));
+        }
+        length = (length * 4).min(most);
+    }
+}
+
+/// Returns the whole content of a file in base64.
+fn media(
+    cx: &Context,
+    scan: &mut Scan<'_>,
+    size: u64,
+    mime: Option<&'static str>,
+) -> Result<Out, ToolError> {
+    let max_bytes = cx.settings.max_read_bytes.unwrap_or(MAX_BASE64).min(MAX_BASE64);
+    match scan.all(max_bytes)? {
+        Some(bytes) => {
+            let base64 = BASE64_STANDARD.encode(bytes);
+            Ok(Out::Media { bytes: bytes.len() as u64, mime, base64 })
+        }
+        None => Ok(Out::TooLarge { bytes: size, max_bytes }),
+    }
+}
+
 /// Where a window begins.
 enum Start {
     /// At this byte of the block read last.
@@ -289,7 +433,8 @@ fn window(
 ) -> Result<Out, ToolError> {
     let size = opened.meta.size();
     let max_bytes = cx.settings.max_read_bytes;
-    let counted = max_bytes.is_some() || size <= SMALL;
+    let bounded = max_bytes.is_some() || args.counts_lines;
+    let counted = bounded || size <= SMALL;
     let mut collector = collector(args, cx).with_room(size);
     let (start, known) = find_start(args.offset, cx, opened, scan)?;
     let start = match start {
@@ -308,7 +453,7 @@ fn window(
             line_ends += lines::n_line_ends(block);
             last_byte = block.last().copied().or(last_byte);
         }
-        let counting = counted && (max_bytes.is_some() || scan.at() <= SMALL);
+        let counting = counted && (bounded || scan.at() <= SMALL);
         if scan.ended() || (collector.settled() && !counting) {
             break;
         }
@@ -409,7 +554,7 @@ fn shape(args: &Args, out: Out, shaping: &Shaping<'_>) -> Reply {
     let path = &args.path;
     let error = match out {
         Out::Text(text) => return shape_text(args, &text),
-        Out::Binary { base64: Some(base64), bytes, .. } => {
+        Out::Binary { base64: Some(base64), bytes, .. } | Out::Media { base64, bytes, .. } => {
             let mut reply = Reply::text(base64);
             reply.meta.more.insert("encoding", "base64");
             reply.meta.more.insert("bytes", bytes);

@@ -10,3 +10,24 @@ pub(crate) fn iso(stamp: Stamp) -> String {
         Err(_) => String::from("unknown"),
     }
 }
+
+/// Returns a time in words, in UTC: `Sun Sep 09 2001 01:46:40 GMT+0000 (Coordinated Universal Time)`.
+pub fn long_time(stamp: Stamp) -> String {
+    match Timestamp::from_second(stamp.seconds) {
+        Ok(time) => {
+            let shown = time.strftime("%a %b %d %Y %H:%M:%S");
+            format!("{shown} GMT+0000 (Coordinated Universal Time)")
+        }
+        Err(_) => String::from("unknown"),
+    }
+}
+
+/// Returns a time in ISO 8601, in UTC and to the thousandth of a second.
+pub fn iso_millis(stamp: Stamp) -> String {
+    match Timestamp::from_millisecond(stamp.seconds.saturating_mul(1_000)) {
+        Ok(time) => {
+            format!("{}.{:03}Z", time.strftime("%Y-%m-%dT%H:%M:%S"), stamp.nanos / 1_000_000)
+        }
+        Err(_) => String::from("unknown"),
+    }
+}

@@ -210,7 +210,7 @@ pub(crate) fn text(reply: &Reply) -> String {
         .iter()
         .map(|block| match block {
             sinew_tool::Block::Text { text } => text.as_str(),
-            sinew_tool::Block::Image { .. } => "",
+            _ => "",
         })
         .collect::<Vec<_>>()
         .join("\n")

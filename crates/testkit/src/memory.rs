@@ -34,8 +34,8 @@ use serde_json::Value;
 use sinew_tool::{
     Access, Arguments, Becomes, Cancel, Change, Claim, Clock, CommitError, Context, Deed, Entry,
     Expect, FileError, FileKind, FileMeta, FileMode, FileSettings, FileState, FileTarget, Files,
-    Flow, Kind, Links, Listed, Listing, Memo, NoProcesses, Opened, Prepared, Preview, Processes,
-    Progress, Reply, Shaping, Slot, Stamp, Targets, Tool, ToolError, Visitor, Visitors,
+    Flow, Info, Kind, Links, Listed, Listing, Memo, NoProcesses, Opened, Prepared, Preview,
+    Processes, Progress, Reply, Shaping, Slot, Stamp, Targets, Tool, ToolError, Visitor, Visitors,
     WalkOptions, WalkReport, World, Written,
 };
 
@@ -325,6 +325,19 @@ impl MemoryFiles {
         self.targets.files.get(slot.0).ok_or(FileError::Missing)
     }
 
+    /// Returns the target at a slot, where its claim asks for just this change.
+    fn asked(&self, slot: Slot, access: Access) -> Result<&FileTarget, FileError> {
+        let target = self.at(slot)?;
+        match self.may_change && target.claim.access == access {
+            true => Ok(target),
+            false => Err(FileError::Denied(String::from("the call did not ask for this change"))),
+        }
+    }
+
+    fn note(&self, changes: impl IntoIterator<Item = Change>) {
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner).extend(changes);
+    }
+
     /// Returns the directory at a slot that may be looked into.
     fn directory(&self, tree: &Tree, slot: Slot) -> Result<PathBuf, FileError> {
         let target = self.at(slot)?;
@@ -351,8 +364,11 @@ impl MemoryFiles {
     ) -> Result<(Written, Change), FileError> {
         let target = self.at(deed.slot)?;
         let access = target.claim.access;
-        let covers = (access == Access::Remove) == matches!(deed.becomes, Becomes::Nothing);
-        if !self.may_change || !access.changes() || !covers {
+        let covers = match deed.becomes {
+            Becomes::Nothing => access == Access::Remove,
+            _ => matches!(access, Access::Write { .. } | Access::Edit { .. }),
+        };
+        if !self.may_change || !covers {
             return Err(FileError::Denied(String::from("the call did not ask for this change")));
         }
         let place = self.world.place(tree, &target.claim)?;
@@ -462,6 +478,45 @@ impl Files for MemoryFiles {
     fn meta(&self, slot: Slot) -> Result<FileMeta, FileError> {
         let tree = self.world.tree();
         tree.get(&self.at(slot)?.path).map(Node::meta).ok_or(FileError::Missing)
+    }
+
+    fn info(&self, slot: Slot) -> Result<Info, FileError> {
+        let meta = self.meta(slot)?;
+        Ok(Info { created: Some(meta.modified()), accessed: meta.modified(), meta })
+    }
+
+    fn roots(&self) -> Vec<PathBuf> {
+        vec![PathBuf::from(ROOT)]
+    }
+
+    fn make_directory(&self, slot: Slot) -> Result<bool, FileError> {
+        let target = self.asked(slot, Access::Make)?;
+        let mut tree = self.world.tree();
+        let place = self.world.place(&tree, &target.claim)?;
+        let made = tree.make_directory(&target.path, place.gone, self.now())?;
+        if made {
+            let path = target.path.clone();
+            self.note([Change { path, before: None, after: None, bytes: 0 }]);
+        }
+        Ok(made)
+    }
+
+    fn rename(&self, from: Slot) -> Result<(), FileError> {
+        let (old, new) = (self.asked(from, Access::Move)?, self.at(Slot(from.0 + 1))?);
+        let mut tree = self.world.tree();
+        let place = self.world.place(&tree, &new.claim)?;
+        let node = tree.rename(&old.path, &new.path, place.orphan || place.gone)?;
+        let (hash, bytes) = match &node.what {
+            What::File(content) => (Some(hash(content)), content.len() as u64),
+            What::Link(to) => (Some(hash(to.as_os_str().as_bytes())), node.meta().size()),
+            What::Directory | What::Special => (None, 0),
+        };
+        let (path, before) = (old.path.clone(), hash.clone());
+        self.note([
+            Change { path, before, after: None, bytes: 0 },
+            Change { path: new.path.clone(), before: None, after: hash, bytes },
+        ]);
+        Ok(())
     }
 
     fn open(&self, slot: Slot) -> Result<Opened, FileError> {

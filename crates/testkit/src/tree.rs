@@ -114,6 +114,59 @@ impl Tree {
         self.nodes.insert(path.to_owned(), node);
     }
 
+    /// Makes a directory with its parents; returns whether it was not there before. `gone` says that
+    /// nothing can be made at the path.
+    pub(crate) fn make_directory(
+        &mut self,
+        path: &Path,
+        gone: bool,
+        time: Stamp,
+    ) -> Result<bool, FileError> {
+        match self.nodes.get(path).map(Node::kind) {
+            Some(FileKind::Directory) => return Ok(false),
+            Some(_) => return Err(FileError::Exists),
+            None if gone => return Err(FileError::Missing),
+            None => {}
+        }
+        self.put(path, What::Directory, 0o755, time);
+        Ok(true)
+    }
+
+    /// Gives what is at a path, with all beneath it, another path. `no_parent` says that nothing can
+    /// be made there.
+    pub(crate) fn rename(
+        &mut self,
+        from: &Path,
+        to: &Path,
+        no_parent: bool,
+    ) -> Result<Node, FileError> {
+        let node = self.nodes.get(from).cloned();
+        let is_directory = node.as_ref().is_some_and(|node| node.kind() == FileKind::Directory);
+        if is_directory && to.starts_with(from) {
+            return Err(FileError::Invalid("is to be moved into itself"));
+        }
+        if self.nodes.contains_key(to) {
+            return Err(FileError::Exists);
+        }
+        if no_parent {
+            return Err(FileError::NoParent);
+        }
+        let Some(node) = node else { return Err(FileError::Missing) };
+        if node.kind() == FileKind::Special {
+            return Err(FileError::NotRegular(FileKind::Special));
+        }
+        let taken: Vec<PathBuf> =
+            self.nodes.keys().filter(|path| path.starts_with(from)).cloned().collect();
+        for path in taken {
+            let beneath = path.strip_prefix(from).unwrap_or(&path);
+            let new = if beneath.as_os_str().is_empty() { to.to_owned() } else { to.join(beneath) };
+            if let Some(node) = self.nodes.remove(&path) {
+                self.nodes.insert(new, node);
+            }
+        }
+        Ok(node)
+    }
+
     fn node(&mut self, what: What, mode: u32, time: Stamp) -> Node {
         self.n_made += 1;
         Node { what, inode: self.n_made, mode, modified: time, changed: time }

@@ -28,20 +28,25 @@ pub enum Access {
     },
     /// Remove a file or a symbolic link, never what a link points to.
     Remove,
+    /// Make a directory, and those above it that are missing.
+    Make,
+    /// Give a file, a directory or a symbolic link itself another name: that of the next claim, which
+    /// is one to write there.
+    Move,
 }
 
 impl Access {
     /// Returns whether the access can change something.
     pub fn changes(self) -> bool {
-        matches!(self, Self::Write { .. } | Self::Edit { .. } | Self::Remove)
+        !matches!(self, Self::Read | Self::Search | Self::Inspect)
     }
 
     /// Returns what a symbolic link as last component means.
     pub fn links(self) -> Links {
         match self {
             Self::Write { links, .. } | Self::Edit { links } => links,
-            Self::Read | Self::Search => Links::Follow,
-            Self::Inspect | Self::Remove => Links::Itself,
+            Self::Read | Self::Search | Self::Make => Links::Follow,
+            Self::Inspect | Self::Remove | Self::Move => Links::Itself,
         }
     }
 }

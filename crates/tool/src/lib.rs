@@ -42,7 +42,7 @@ pub use process::{
     Background, Command, CommandLine, CommandTarget, Contained, Exit, Finished, MAX_STORED_OUTPUT,
     Moved, NoProcesses, Output, Processes, Refused, RunOptions, Shell,
 };
-pub use reply::{Block, ErrorBody, Meta, More, Reply, Skipped};
+pub use reply::{Block, ErrorBody, Meta, More, Reply, Resource, Skipped};
 pub use request::{Arguments, Request, call_id};
 pub use row::{Bound, Row, Shaping};
 pub use ruling::{Ruled, Ruling, Verdict};
@@ -50,6 +50,6 @@ pub use settings::{BinaryPolicy, FileSettings, HardLinks, Sync};
 pub use tools::{BoxFuture, Prepared, Ran, Tool};
 pub use world::{
     Becomes, Change, Clock, CommitError, Deed, Entry, Expect, FileError, FileKind, FileMode, Files,
-    Flow, Identity, Listed, Listing, Meta as FileMeta, Opened, Slot, Stamp, Visitor, Visitors,
-    WalkOptions, WalkReport, World, Written,
+    Flow, Identity, Info, Listed, Listing, Meta as FileMeta, Opened, Slot, Stamp, Visitor,
+    Visitors, WalkOptions, WalkReport, World, Written,
 };

@@ -122,6 +122,23 @@ impl Context {
         self.patiently(|| self.world.files.commit(deeds)).await
     }
 
+    /// Gives what is at a target the name of the next one as [`Files::rename`](crate::Files::rename)
+    /// does, and waits for others as [`Context::replace`] does.
+    pub async fn rename(&self, target: &FileTarget) -> Result<(), ToolError> {
+        let change = || {
+            let done = self.world.files.rename(target.slot);
+            // What is in the way at the new name is told of that name.
+            let next = Slot(target.slot.0 + 1);
+            done.map_err(|error| match error {
+                FileError::Exists | FileError::NoParent | FileError::OtherFileSystem => {
+                    CommitError { slot: next, error }
+                }
+                error => CommitError { slot: target.slot, error },
+            })
+        };
+        self.patiently(change).await
+    }
+
     /// Asks for a change again where others keep it away.
     async fn patiently<T>(
         &self,

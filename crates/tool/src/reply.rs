@@ -1,6 +1,7 @@
 //! What leaves to a surface.
 
 use std::borrow::Cow;
+use std::path::Path;
 
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -24,6 +25,70 @@ pub enum Block {
         #[serde(rename = "mimeType")]
         mime_type: String,
     },
+    /// A sound, in base64.
+    Audio {
+        /// The bytes in base64.
+        data: String,
+        /// The media type, such as `audio/mpeg`.
+        #[serde(rename = "mimeType")]
+        mime_type: String,
+    },
+    /// Any other file, in base64.
+    Resource {
+        /// The file.
+        resource: Resource,
+    },
+}
+
+/// A file that stands in a reply.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Resource {
+    /// Where it lies.
+    pub uri: String,
+    /// The media type, such as `application/pdf`.
+    #[serde(rename = "mimeType")]
+    pub mime_type: String,
+    /// The bytes in base64.
+    pub blob: String,
+}
+
+impl Block {
+    /// Returns the block of a file that is handed over as it is, by its media type.
+    pub fn of_file(path: &Path, mime_type: String, base64: String) -> Self {
+        match mime_type.split('/').next() {
+            Some("image") => Self::Image { data: base64, mime_type },
+            Some("audio") => Self::Audio { data: base64, mime_type },
+            _ => Self::Resource {
+                resource: Resource { uri: file_uri(path), mime_type, blob: base64 },
+            },
+        }
+    }
+
+    /// Returns the base64 and the media type of what is no text.
+    pub fn media(&self) -> Option<(&str, &str)> {
+        match self {
+            Self::Text { .. } => None,
+            Self::Image { data, mime_type } | Self::Audio { data, mime_type } => {
+                Some((data, mime_type))
+            }
+            Self::Resource { resource } => Some((&resource.blob, &resource.mime_type)),
+        }
+    }
+}
+
+/// Returns the address of a file, with what has a meaning there escaped.
+fn file_uri(path: &Path) -> String {
+    let mut uri = String::from("file://");
+    for byte in path.as_os_str().as_encoded_bytes() {
+        match byte {
+            b'"' | b'#' | b'<' | b'>' | b'?' | b'`' | b'{' | b'}' | b'%' | b'\\' | b'^' => {
+                uri.push_str(&format!("%{byte:02X}"));
+            }
+            b'!'..=b'~' => uri.push(char::from(*byte)),
+            _ => uri.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    uri
 }
 
 /// The error of a reply, as programs see it.
@@ -223,7 +288,7 @@ impl Reply {
             .iter()
             .map(|block| match block {
                 Block::Text { text } => text.len(),
-                Block::Image { data, .. } => data.len(),
+                other => other.media().map_or(0, |(data, _)| data.len()),
             })
             .sum()
     }
@@ -236,5 +301,42 @@ impl From<&ToolError> for ErrorBody {
             message: error.message.to_string(),
             hint: error.hint.as_ref().map(ToString::to_string),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(path: &str, mime_type: &str, expected: Value) {
+        let block = Block::of_file(Path::new(path), mime_type.to_owned(), String::from("eA=="));
+        assert_eq!(json!(block), expected);
+        assert_eq!(block.media(), Some(("eA==", mime_type)));
+    }
+
+    #[test]
+    fn a_file_becomes_the_block_of_its_type() {
+        check(
+            "/r/a.png",
+            "image/png",
+            json!({ "type": "image", "data": "eA==", "mimeType": "image/png" }),
+        );
+        check(
+            "/r/a.mp3",
+            "audio/mpeg",
+            json!({ "type": "audio", "data": "eA==", "mimeType": "audio/mpeg" }),
+        );
+        check(
+            "/r/50% é #1.bin",
+            "application/octet-stream",
+            json!({ "type": "resource", "resource": {
+                "uri": "file:///r/50%25%20%C3%A9%20%231.bin",
+                "mimeType": "application/octet-stream",
+                "blob": "eA==",
+            } }),
+        );
     }
 }

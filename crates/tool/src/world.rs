@@ -149,6 +149,17 @@ pub struct Opened {
     pub meta: Meta,
 }
 
+/// What is known of a file for somebody who asks about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Info {
+    /// What every call knows.
+    pub meta: Meta,
+    /// When it was made, where the file system keeps that.
+    pub created: Option<Stamp>,
+    /// When it was read last, as far as the file system keeps that.
+    pub accessed: Stamp,
+}
+
 /// What must be true of the old file for a replacement to go ahead.
 #[derive(Debug, Clone, Copy)]
 pub enum Expect<'a> {
@@ -328,6 +339,12 @@ pub trait Files: Send + std::marker::Sync {
     /// Returns what is at a slot now.
     fn meta(&self, slot: Slot) -> Result<Meta, FileError>;
 
+    /// Returns what is at a slot now, with all its times.
+    fn info(&self, slot: Slot) -> Result<Info, FileError>;
+
+    /// Returns the directories that the call may touch; the first is where relative paths start.
+    fn roots(&self) -> Vec<PathBuf>;
+
     /// Opens the regular file at a slot for reading.
     fn open(&self, slot: Slot) -> Result<Opened, FileError>;
 
@@ -352,6 +369,15 @@ pub trait Files: Send + std::marker::Sync {
     /// refused, because writing into them cannot be taken back. Readers may see some of the changes
     /// before the others.
     fn commit(&self, deeds: &[Deed<'_>]) -> Result<Vec<Written>, CommitError>;
+
+    /// Makes the directory at a slot, and those above it that are missing. Returns whether it was not
+    /// there before.
+    fn make_directory(&self, slot: Slot) -> Result<bool, FileError>;
+
+    /// Gives what is at a slot the name at the slot after it, where nothing is, in one step. A
+    /// directory takes along what lies beneath it: what may not be touched there or where it goes is
+    /// refused. As with [`Files::replace`], [`FileError::Busy`] says that it can be asked again.
+    fn rename(&self, from: Slot) -> Result<(), FileError>;
 
     /// Walks the directory at a slot on several threads, in no particular order. `stop` ends it
     /// within milliseconds.
@@ -387,6 +413,10 @@ pub enum FileError {
     Invalid(&'static str),
     /// The parent directory does not exist.
     NoParent,
+    /// Something has the name already.
+    Exists,
+    /// The names lie on two file systems.
+    OtherFileSystem,
     /// A symbolic link where none is followed.
     Link,
     /// A file of another user or group, which a replacement would not keep.
@@ -444,10 +474,9 @@ impl FileError {
             Self::Invalid(problem) => {
                 error(Kind::InvalidPath, format!("the path {problem}: {shown}"))
             }
-            Self::NoParent => {
-                error(Kind::FileNotFound, format!("the parent directory does not exist: {shown}"))
-                    .hint("create the directory first")
-            }
+            Self::NoParent => no_parent(shown),
+            Self::Exists => exists(shown),
+            Self::OtherFileSystem => other_file_system(shown),
             Self::Link => error(
                 Kind::NotRegularFile,
                 format!("a symbolic link, which this tool does not follow: {shown}"),
@@ -498,6 +527,24 @@ impl FileError {
             }
         }
     }
+}
+
+fn no_parent(shown: &str) -> ToolError {
+    ToolError::new(Kind::FileNotFound, format!("the parent directory does not exist: {shown}"))
+        .hint("create the directory first")
+}
+
+fn exists(shown: &str) -> ToolError {
+    ToolError::new(Kind::ExecutionFailed, format!("something is there already: {shown}"))
+        .hint("choose another name, or move away first what is there")
+}
+
+fn other_file_system(shown: &str) -> ToolError {
+    ToolError::new(
+        Kind::ExecutionFailed,
+        format!("it lies on another file system, where nothing can be moved: {shown}"),
+    )
+    .hint("read the files and write them there")
 }
 
 /// Returns a path that is too long to be one with its middle left out.

@@ -14,6 +14,7 @@ mod knowledge;
 mod leftover;
 mod list;
 mod memory;
+mod moving;
 mod protect;
 mod race;
 mod special;

@@ -141,6 +141,19 @@ fn answers(
             Ok(target) => String::from_utf8_lossy(&target).replace(root, "ROOT"),
             Err(error) => word(error),
         }),
+        Access::Make => {
+            said.push(match world.files.make_directory(Slot(0)) {
+                Ok(made) => format!("made {made}"),
+                Err(error) => word(error),
+            });
+            let changes = world.files.changes().into_iter();
+            said.extend(changes.map(|change| format!("{change:?}").replace(root, "ROOT")));
+        }
+        // There is no name to move to.
+        Access::Move => said.push(match world.files.rename(Slot(0)) {
+            Ok(()) => String::from("moved"),
+            Err(error) => word(error),
+        }),
         Access::Remove => {
             let deed = Deed { slot: Slot(0), expect: Expect::Any, becomes: Becomes::Nothing };
             said.push(match world.files.commit(&[deed]) {
@@ -212,6 +225,8 @@ proptest! {
             Access::Edit { links: Links::Itself },
             Access::Inspect,
             Access::Remove,
+            Access::Make,
+            Access::Move,
         ]),
     ) {
         for resolver in RESOLVERS {
@@ -291,6 +306,53 @@ proptest! {
                 if real.is_some_and(|meta| meta.is_file()) {
                     let content = fs::read(tree.root.join(path)).ok();
                     prop_assert_eq!(content, memory.content(path), "{}", path);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn both_worlds_move_the_same(
+        things in things(),
+        from in prop::sample::select(ASKED),
+        to in prop::sample::select(ASKED),
+    ) {
+        for resolver in RESOLVERS {
+            let (tree, memory) = lay_out(&things);
+            let guard = tree.guard(resolver);
+            let real_root = tree.root.display().to_string();
+            let claims = |root: &str| -> Vec<Claim> {
+                let write = Access::Write { parents: false, links: Links::Itself };
+                [(from, Access::Move), (to, write)]
+                    .map(|(path, access)| Claim {
+                        argument: "path",
+                        path: Some(path.replace("ROOT", root)),
+                        access,
+                    })
+                    .to_vec()
+            };
+            let real = guard.contain(&claims(&real_root), None, None).map(|contained| {
+                allow(contained).world
+            });
+            let imagined = memory.context(claims(ROOT), true).map(|cx| cx.world);
+            let moved = |world: Result<World, ToolError>| {
+                let Ok(world) = world else { return String::from("refused") };
+                match world.files.rename(Slot(0)) {
+                    Ok(()) => format!("{:?}", world.files.changes()),
+                    // Which of several faults is told is nobody's to rely on.
+                    Err(_) => String::from("refused"),
+                }
+            };
+            let told = |said: String| said.replace(&real_root, "ROOT").replace(ROOT, "ROOT");
+            prop_assert_eq!(told(moved(real)), told(moved(imagined)), "{:?}", resolver);
+            let is_name = |path: &&&str| {
+                let parts = || path.split('/');
+                !path.contains("ROOT") && parts().all(|part| !matches!(part, "" | "." | ".."))
+            };
+            for path in PATHS.iter().chain(ASKED).filter(is_name) {
+                if is_plain(&tree, path) {
+                    let real = fs::symlink_metadata(tree.root.join(path)).is_ok();
+                    prop_assert_eq!(real, memory.meta(path).is_some(), "{}", path);
                 }
             }
         }

@@ -66,7 +66,7 @@ fn json_bytes_of(c: char) -> usize {
 }
 
 /// Returns the beginning of a text that takes no more than so many bytes in JSON.
-fn within_json(text: &str, max_bytes: usize) -> &str {
+pub fn within_json(text: &str, max_bytes: usize) -> &str {
     let mut left = max_bytes;
     let end = text.char_indices().find_map(|(at, c)| match left.checked_sub(json_bytes_of(c)) {
         Some(rest) => {

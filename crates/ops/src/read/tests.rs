@@ -306,3 +306,100 @@ fn a_read_ends_when_nobody_waits() {
     world.cancel.cancel();
     assert_eq!(read(&world, far).error.expect("an error").kind, Kind::Cancelled);
 }
+
+/// A row with arguments that no native one has.
+const OTHER: Row<Read> = Row {
+    params: &[
+        Param::required("path", "path", ParamKind::String, ""),
+        Param::optional("head", "head", ParamKind::Integer { min: 0, cap: None }, ""),
+        Param::optional("tail", "tail", ParamKind::Integer { min: 0, cap: None }, ""),
+        Param::optional("from", "offset", ParamKind::Integer { min: 1, cap: None }, ""),
+        Param::optional("to", "last", ParamKind::Integer { min: 1, cap: None }, ""),
+    ],
+    presets: &[("limit", Preset::Int(i64::MAX)), ("counts_lines", Preset::Bool(true))],
+    shape: |_, out, _| match out {
+        Out::Text(text) => {
+            let mut reply = Reply::text(text.plain());
+            reply.meta.more.insert("ends_line", text.ends_line);
+            reply
+        }
+        other => Reply::text(format!("{other:?}")),
+    },
+    ..NATIVE
+};
+
+/// Returns what a row without numbers shows of a file.
+fn plain(content: &str, mut args: Value) -> Reply {
+    let world = MemoryWorld::new();
+    world.file("a.txt", content);
+    args["path"] = json!("a.txt");
+    call(&world, &OTHER.tool(), args)
+}
+
+#[test]
+fn the_last_lines_are_those_of_a_naive_split() {
+    let long = "0123456789\n".repeat(10_000);
+    let one = "x".repeat(200_000);
+    for content in ["", "\n", "a", "a\nb", "a\nb\n", "a\r\nb\r\n", "\n\n\n", &long, &one] {
+        for n in [1, 2, 3, 7, 9_000, 30_000] {
+            let lines: Vec<&str> = content.split('\n').collect();
+            let expected = lines[lines.len().saturating_sub(n)..].join("\n");
+            let shown = plain(content, json!({ "tail": n }));
+            assert_eq!(text(&shown), expected, "{n} of {} bytes", content.len());
+        }
+        assert_eq!(text(&plain(content, json!({ "tail": 0, "head": 0 }))), content);
+    }
+}
+
+#[test]
+fn a_range_ends_at_its_last_line() {
+    for (args, expected) in [
+        (json!({}), "a\nb\nc\n"),
+        (json!({ "head": 2 }), "a\nb\n"),
+        (json!({ "from": 2, "to": 2 }), "b\n"),
+        (json!({ "from": 2, "to": 9 }), "b\nc\n"),
+        (json!({ "from": 3, "to": 2 }), ""),
+        (json!({ "from": 9 }), ""),
+    ] {
+        let reply = plain("a\nb\nc\n", args.clone());
+        assert_eq!(text(&reply), expected, "{args}");
+        assert_eq!(reply.meta.more.get("ends_line"), Some(&json!(true)), "{args}");
+    }
+    let open = plain("a\nb", json!({ "to": 1 }));
+    assert_eq!(open.meta.more.get("ends_line"), Some(&json!(false)));
+    let both = plain("a\nb", json!({ "head": 1, "tail": 1 }));
+    assert_eq!(both.error.map(|error| error.kind), Some(Kind::InvalidArgs));
+}
+
+#[test]
+fn media_come_undecoded_where_they_are_asked_for() {
+    let world = MemoryWorld::new();
+    world.file("a.png", "x").file("b.svg", "<svg/>").file("c.txt", "text");
+    let base64 = |content: &str| BASE64_STANDARD.encode(content);
+    for (media, path, expected) in [
+        ("known", "a.png", format!("image/png {}", base64("x"))),
+        ("known", "b.svg", format!("image/svg+xml {}", base64("<svg/>"))),
+        ("known", "c.txt", String::from("text")),
+        ("plain", "b.svg", String::from("<svg/>")),
+        ("every", "c.txt", format!("- {}", base64("text"))),
+    ] {
+        let presets: &'static [(&'static str, Preset)] = match media {
+            "known" => &[("media", Preset::Str("known"))],
+            "plain" => &[("media", Preset::Str("plain"))],
+            _ => &[("media", Preset::Str("every"))],
+        };
+        let row = Row {
+            presets,
+            shape: |_, out, _| match out {
+                Out::Media { mime, base64, .. } => {
+                    Reply::text(format!("{} {base64}", mime.unwrap_or("-")))
+                }
+                Out::Text(text) => Reply::text(text.plain()),
+                other => Reply::text(format!("{other:?}")),
+            },
+            ..OTHER
+        };
+        let reply = call(&world, &row.tool(), json!({ "path": path }));
+        assert_eq!(text(&reply), expected, "{media} {path}");
+    }
+}

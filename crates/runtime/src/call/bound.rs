@@ -70,12 +70,12 @@ fn fits(content: &[Block], limit: Bound) -> bool {
                 n_bytes += text.len();
                 n_bytes_in_all += text.len();
             }
-            Block::Image { data, .. } => n_bytes_in_all += data.len(),
+            other => n_bytes_in_all += other.media().map_or(0, |(data, _)| data.len()),
         }
     }
     let texts = content.iter().filter_map(|block| match block {
         Block::Text { text } => Some(text),
-        Block::Image { .. } => None,
+        _ => None,
     });
     n_bytes <= limit.max_bytes
         && n_bytes_in_all <= Bound::HARD.max_bytes
@@ -107,7 +107,7 @@ struct CutBlocks {
 }
 
 /// Cuts the blocks of a reply, or returns nothing where all of them fit. Texts share one limit.
-/// Pictures cannot be cut: one that takes the reply over the hard cap gives way to a line about it.
+/// Pictures and other files cannot be cut: one that takes the reply over the hard cap gives way to a line about it.
 fn cut_blocks(content: &[Block], limit: Bound) -> Option<CutBlocks> {
     let mut left = limit;
     let mut left_in_all = Bound::HARD.max_bytes;
@@ -136,14 +136,16 @@ fn cut_blocks(content: &[Block], limit: Bound) -> Option<CutBlocks> {
                     kept.push(Block::Text { text });
                 }
             }
-            Block::Image { data, mime_type } if left_in_all < data.len() => {
-                is_cut = true;
-                let text = format!("[{mime_type} left out: {} bytes]", data.len());
-                kept.push(Block::Text { text });
-            }
-            Block::Image { data, .. } => {
-                left_in_all -= data.len();
-                kept.push(block.clone());
+            other => {
+                let (data, mime_type) = other.media().unwrap_or_default();
+                if left_in_all < data.len() {
+                    is_cut = true;
+                    let text = format!("[{mime_type} left out: {} bytes]", data.len());
+                    kept.push(Block::Text { text });
+                } else {
+                    left_in_all -= data.len();
+                    kept.push(block.clone());
+                }
             }
         }
     }
@@ -261,7 +263,7 @@ mod tests {
         for block in content {
             texts.push(match block {
                 Block::Text { text } => text.as_str(),
-                Block::Image { .. } => "",
+                _ => "",
             });
         }
         texts

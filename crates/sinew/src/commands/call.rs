@@ -99,11 +99,10 @@ fn print(
         writeln!(out, "{}", result(Value::from(id), tool, reply))?;
     } else if reply.ok {
         for block in &reply.content {
-            match block {
-                Block::Text { text } => writeln!(out, "{}", text.trim_end_matches('\n'))?,
-                Block::Image { mime_type, data } => {
-                    writeln!(out, "[{mime_type}, {} bytes of base64]", data.len())?;
-                }
+            if let Block::Text { text } = block {
+                writeln!(out, "{}", text.trim_end_matches('\n'))?;
+            } else if let Some((data, mime_type)) = block.media() {
+                writeln!(out, "[{mime_type}, {} bytes of base64]", data.len())?;
             }
         }
     } else {

@@ -16,7 +16,8 @@ pub struct Options {
     /// current directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub roots: Option<Vec<PathBuf>>,
-    /// The tool vocabulary to serve: `native`, `moltis`, `molf`, `agentos`, `aionrs` or `clawft`.
+    /// The tool vocabulary to serve: `native`, `moltis`, `molf`, `agentos`, `aionrs`, `clawft` or
+    /// `mcp-filesystem`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dialect: Option<String>,
     /// The tools to serve: `core`, `all`, `read`, `edit`, `run`, or names with `*`. Default: `core` over

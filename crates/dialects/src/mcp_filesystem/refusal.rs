@@ -1,0 +1,140 @@
+//! Refusals in the words of the filesystem server, which are those of the system it runs on.
+
+use std::path::{Component, Path, PathBuf};
+
+use sinew_ops::read;
+use sinew_tool::{FileKind, Kind, Reply, ToolError};
+
+use crate::words::{hint, said, text, without_argument};
+
+/// What a tool asks of the system, as errors name it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Deed {
+    /// The name of the call.
+    call: &'static str,
+    /// Whether it is about a directory.
+    of_directory: bool,
+}
+
+pub(super) const OPEN: Deed = Deed { call: "open", of_directory: false };
+pub(super) const EDIT: Deed = Deed { call: "open", of_directory: false };
+pub(super) const LIST: Deed = Deed { call: "scandir", of_directory: true };
+pub(super) const MKDIR: Deed = Deed { call: "mkdir", of_directory: true };
+pub(super) const RENAME: Deed = Deed { call: "rename", of_directory: false };
+pub(super) const STAT: Deed = Deed { call: "stat", of_directory: false };
+
+impl Deed {
+    /// Shapes a refusal; the path is as it was written.
+    pub(super) fn fail(self, error: &ToolError, path: Option<&str>) -> Reply {
+        let words = self.words(error, path.unwrap_or_default());
+        // What is most like a text that was not found is told beside the words, not in them.
+        let told = match error.kind {
+            Kind::NoMatch | Kind::NotUnique => Reply::failure(error).error,
+            _ => None,
+        };
+        let hint = match error.kind {
+            Kind::PathDenied | Kind::NoMatch | Kind::ExecutionFailed | Kind::PermissionDenied => {
+                None
+            }
+            Kind::NotUnique => Some(String::from("add surrounding lines until it is unique")),
+            _ => hint(error),
+        };
+        let reply = said(error, words, hint);
+        Reply { error: told.or(reply.error), ..reply }
+    }
+
+    /// Returns a refusal in words.
+    pub(super) fn words(self, error: &ToolError, path: &str) -> String {
+        let call = self.call;
+        let plain = || plain(path);
+        match error.kind {
+            Kind::PathDenied => denied(error, &plain()),
+            Kind::FileNotFound => {
+                format!("ENOENT: no such file or directory, {call} '{}'", plain())
+            }
+            Kind::PermissionDenied => format!("EACCES: permission denied, {call} '{}'", plain()),
+            Kind::NotRegularFile if self.of_directory => {
+                format!("ENOTDIR: not a directory, {call} '{}'", plain())
+            }
+            Kind::NotRegularFile if error.message.contains("but a directory") => {
+                String::from("EISDIR: illegal operation on a directory, read")
+            }
+            Kind::ExecutionFailed if error.message.contains("something is there already") => {
+                format!("EEXIST: file already exists, {call} '{}'", plain())
+            }
+            Kind::NoMatch => {
+                let old = error.message.split_once('\n').map_or("", |(_, old)| old);
+                format!("Could not find exact match for edit:\n{old}")
+            }
+            Kind::NotUnique => {
+                let words = error.message.split_once('\n').map_or(&*error.message, |(w, _)| w);
+                words.replace("old_string", "oldText")
+            }
+            Kind::InvalidArgs if error.message.contains("`tail` cannot both be given") => {
+                String::from("Cannot specify both head and tail parameters simultaneously")
+            }
+            _ => {
+                let words = without_argument(&error.message);
+                words.replace("old_string", "oldText").replace("new_string", "newText")
+            }
+        }
+    }
+}
+
+/// Returns the words for a path that may not be touched: outside the roots, or by a rule.
+fn denied(error: &ToolError, path: &str) -> String {
+    let hint = error.hint.as_deref().unwrap_or_default();
+    // A call may name several paths, and the error tells which.
+    let told = error.message.split_once("path denied: ").map(|(_, path)| plain(path));
+    let path = told.as_deref().unwrap_or(path);
+    match hint.strip_prefix("it lies outside the roots: ") {
+        Some(rest) => {
+            let roots = rest.split_once(';').map_or(rest, |(roots, _)| roots);
+            format!("Access denied - path outside allowed directories: {path} not in {roots}")
+        }
+        None => format!("Access denied - {path}: {hint}"),
+    }
+}
+
+/// Returns a path without `.`, `..`, doubled slashes and slashes at its end.
+fn plain(path: &str) -> String {
+    let mut plain = PathBuf::new();
+    for part in Path::new(path).components() {
+        match part {
+            Component::ParentDir => drop(plain.pop()),
+            Component::CurDir => {}
+            part => plain.push(part),
+        }
+    }
+    text(&plain)
+}
+
+/// Returns the kind of a refusal to show a file.
+pub(super) fn kind(found: &read::Out) -> Kind {
+    match found {
+        read::Out::NotFound => Kind::FileNotFound,
+        read::Out::PermissionDenied => Kind::PermissionDenied,
+        read::Out::NotRegularFile { .. } => Kind::NotRegularFile,
+        read::Out::TooLarge { .. } => Kind::TooLarge,
+        read::Out::Text(_) | read::Out::Media { .. } | read::Out::Binary { .. } => Kind::Binary,
+    }
+}
+
+/// Returns why a file is not shown.
+pub(super) fn of_read(found: &read::Out, path: &str) -> String {
+    match found {
+        read::Out::Text(_) => String::new(),
+        read::Out::NotFound => format!("ENOENT: no such file or directory, open '{path}'"),
+        read::Out::PermissionDenied => format!("EACCES: permission denied, open '{path}'"),
+        read::Out::NotRegularFile { kind: FileKind::Directory } => {
+            String::from("EISDIR: illegal operation on a directory, read")
+        }
+        read::Out::NotRegularFile { kind } => format!("not a file but {}: {path}", kind.words()),
+        read::Out::TooLarge { bytes, max_bytes } => {
+            format!("the file has {bytes} bytes, more than {max_bytes}: {path}")
+        }
+        read::Out::Binary { bytes, .. } | read::Out::Media { bytes, .. } => {
+            format!("binary content of {bytes} bytes, which read_media_file hands over: {path}")
+        }
+    }
+}

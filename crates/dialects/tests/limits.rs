@@ -1,0 +1,120 @@
+//! What a reply leaves out of files that are larger than it, and of names that begin with a dot.
+
+use serde_json::{Value, json};
+use sinew_testkit::{MemoryWorld, ROOT, call};
+use sinew_tool::{Block, Reply};
+
+/// Calls a tool on a tree with one large file, a directory of many names and hidden ones.
+fn reply(dialect: &str, tool: &str, args: Value) -> Option<Reply> {
+    let dialect = sinew_dialects::dialect(dialect)?;
+    let world = MemoryWorld::with_settings((dialect.settings)());
+    world
+        .file("lines", "x\n".repeat(3_000))
+        .file("wide", format!("{}\nend\n", "y".repeat(60_000)))
+        .file("large", "0123456789\"\n".repeat(100_000))
+        .file(".env", "secret = 1\n")
+        .file(".hidden/a.txt", "secret = 2\n")
+        .file("shown.txt", "secret = 3\n");
+    for n in 0..2_500 {
+        world.file(&format!("many/{n:04}-{}", "n".repeat(40)), "");
+    }
+    let tools = (dialect.tools)();
+    let tool = tools.iter().find(|known| known.name() == tool)?;
+    Some(call(&world, tool, args))
+}
+
+fn text(reply: &Reply) -> &str {
+    match reply.content.first() {
+        Some(Block::Text { text }) => text,
+        _ => "",
+    }
+}
+
+const GO_ON: &str = "Use read_file with startLine and endLine to view a section of it, or grep to \
+                     search it.";
+
+#[test]
+fn molf_cuts_at_lines_and_bytes_and_says_how_many_lines_follow() {
+    let tail = |n: u64, name: &str| {
+        format!(
+            "\n\n...{n} lines truncated...\n\nOutput was truncated. The full text is in the file \
+             itself: {ROOT}/{name}\n{GO_ON}"
+        )
+    };
+    let read = |args| reply("molf", "read_file", args).expect("a tool");
+    let whole = read(json!({ "path": "lines" }));
+    let head = format!("Content of {ROOT}/lines (3001 lines):\n{}x", "x\n".repeat(1_998));
+    assert_eq!(text(&whole), format!("{head}{}", tail(1_002, "lines")));
+    assert!(whole.meta.truncated);
+
+    let part = read(json!({ "path": "lines", "startLine": 2_900, "endLine": 3_000 }));
+    let lines = "x\n".repeat(101);
+    assert_eq!(
+        text(&part),
+        format!("Content of {ROOT}/lines (3001 lines):\n{}", lines.trim_end_matches('\n'))
+    );
+    assert!(!part.meta.truncated);
+
+    let wide = read(json!({ "path": "wide" }));
+    let head = format!("Content of {ROOT}/wide (3 lines):\n");
+    let kept = 50 * 1024 - head.len();
+    assert_eq!(text(&wide), format!("{head}{}{}", "y".repeat(kept), tail(3, "wide")));
+}
+
+#[test]
+fn aionrs_leaves_out_the_middle() {
+    let large = reply("aionrs", "Read", json!({ "file_path": "large" })).expect("a tool");
+    let (head, rest) = text(&large).split_once("\n\n... [truncated ").expect("a mark");
+    let (n, tail) = rest.split_once(" chars] ...\n\n").expect("the end of the mark");
+    let n: usize = n.parse().expect("a number");
+    assert_eq!((head.len(), head.starts_with("     1\t0123456789\"\n")), (50_000, true));
+    assert_eq!(head.len() + tail.len() + n, 100_000 * 19 - 1);
+    assert!(tail.ends_with("\n100000\t0123456789\""), "{}", &tail[tail.len() - 40..]);
+    assert!(large.meta.truncated);
+}
+
+#[test]
+fn results_in_json_keep_their_names_and_their_size() {
+    let large = reply("clawft", "read_file", json!({ "path": "large" })).expect("a tool");
+    let result = large.structured.clone().expect("a result");
+    assert_eq!(result["truncated"], true);
+    assert_eq!(result["original_bytes"], 1_200_000);
+    assert!(result["content"].as_str().is_some_and(|text| text.starts_with("0123456789\"\n")));
+    assert!((65_000..=65_536).contains(&text(&large).len()), "{}", text(&large).len());
+
+    let many = reply("clawft", "list_directory", json!({ "path": "many" })).expect("a tool");
+    let result = many.structured.clone().expect("a result");
+    assert_eq!((&result["truncated"], &result["total"]), (&json!(true), &json!(2_500)));
+    assert!((60_000..=65_536).contains(&text(&many).len()), "{}", text(&many).len());
+
+    let large = reply("agentos", "tool::file_read", json!({ "path": "large" })).expect("a tool");
+    let result = large.structured.clone().expect("a result");
+    assert_eq!(result["size"], 1_200_000);
+    assert!((900_000..=1_048_576).contains(&text(&large).len()), "{}", text(&large).len());
+    assert!(large.meta.truncated);
+}
+
+#[test]
+fn names_with_a_dot_are_found_where_they_are_named() {
+    for (dialect, tool, args, expected) in [
+        ("molf", "glob", json!({ "pattern": "*" }), "wide\nlines\nlarge\nshown.txt"),
+        ("molf", "glob", json!({ "pattern": ".e*" }), ".env"),
+        ("molf", "glob", json!({ "pattern": ".hidden/*" }), ".hidden/a.txt"),
+        ("aionrs", "Grep", json!({ "pattern": "secret" }), "./shown.txt:1:secret = 3"),
+        ("aionrs", "Grep", json!({ "pattern": "secret", "glob": ".env" }), "./.env:1:secret = 1"),
+        ("aionrs", "Grep", json!({ "pattern": "secret", "path": ".env" }), "1:secret = 1"),
+        (
+            "aionrs",
+            "Grep",
+            json!({ "pattern": "secret", "path": ".hidden" }),
+            ".hidden/a.txt:1:secret = 2",
+        ),
+    ] {
+        let reply = reply(dialect, tool, args.clone()).expect("a tool");
+        let mut rows: Vec<&str> = text(&reply).lines().collect();
+        let mut expected: Vec<&str> = expected.lines().collect();
+        rows.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(rows, expected, "{dialect} {tool} {args}");
+    }
+}

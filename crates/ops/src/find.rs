@@ -1,0 +1,273 @@
+//! Find: every name beneath a directory that matches a glob, and none that others exclude.
+//!
+//! It differs from Glob in what it answers: directories and links too, by path, whatever ignore files
+//! say. What is excluded is not looked beneath.
+
+use std::cmp::Ordering;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use globset::GlobSet;
+use serde::Deserialize;
+use sinew_tool::{
+    Access, Claim, Context, Cost, Entry, Facts, FileKind, FileSettings, Flow, Operation, Skipped,
+    Targets, ToolError, Visitor, Visitors, WalkOptions,
+};
+
+use crate::best::Best;
+use crate::pattern;
+use crate::watch::Watch;
+
+/// The most names that are kept.
+const MAX_FOUND: usize = 20_000;
+
+/// Finds names.
+#[derive(Debug)]
+pub struct Find;
+
+/// What Find is asked.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Args {
+    /// The directory.
+    pub path: String,
+    /// What is found: a glob of paths relative to the directory; `None` is everything.
+    #[serde(default)]
+    pub pattern: Option<String>,
+    /// What is left out, with all beneath it.
+    #[serde(default)]
+    pub exclude: Vec<String>,
+    /// Whether a pattern without `*` leaves out what has that name at any depth.
+    #[serde(default)]
+    pub exclude_anywhere: bool,
+}
+
+/// What Find found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Out {
+    /// The directory searched.
+    pub root: PathBuf,
+    /// The names, by path.
+    pub names: Vec<Found>,
+    /// How many there are in all.
+    pub total: u64,
+    /// What was passed over.
+    pub skipped: Skipped,
+    /// Whether the time ran out before everything was seen.
+    pub timed_out: bool,
+}
+
+impl Out {
+    /// Returns whether names are missing from the answer.
+    pub fn truncated(&self) -> bool {
+        self.timed_out || (self.names.len() as u64) < self.total
+    }
+}
+
+/// One name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// The path relative to the directory.
+    pub path: PathBuf,
+    /// What it is; links are not followed.
+    pub kind: FileKind,
+}
+
+impl PartialOrd for Found {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Found {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.path.cmp(&other.path)
+    }
+}
+
+impl Operation for Find {
+    const NAME: &'static str = "Find";
+    const FACTS: Facts = Facts::OBSERVES;
+    type Args = Args;
+    type Out = Out;
+
+    fn check(args: &Args) -> Result<(), ToolError> {
+        globs(args).map(drop)
+    }
+
+    fn claims(args: &Args, _settings: &FileSettings) -> Vec<Claim> {
+        vec![Claim { argument: "path", path: Some(args.path.clone()), access: Access::Search }]
+    }
+
+    fn cost(_args: &Args, _targets: &Targets) -> Cost {
+        Cost::Long
+    }
+
+    async fn run(args: &Args, cx: &Context) -> Result<Out, ToolError> {
+        let target = cx.target(0)?;
+        let watch = Watch::new(cx);
+        let (wanted, excluded) = globs(args)?;
+        let gathered = Mutex::new((Best::new(MAX_FOUND), 0));
+        let search = Search { wanted, excluded, watch: &watch, gathered };
+        let options = WalkOptions {
+            heed_ignore: false,
+            enter_state: true,
+            max_depth: None,
+            directories: true,
+        };
+        let report = cx
+            .world
+            .files
+            .walk(target.slot, &options, &search, cx.cancel.flag())
+            .map_err(|error| cx.about(target, error))?;
+        watch.not_cancelled()?;
+        let (best, total) = search.gathered.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ok(Out {
+            root: target.path.clone(),
+            names: best.into_sorted(),
+            total,
+            skipped: report.skipped,
+            timed_out: watch.out_of_time(),
+        })
+    }
+}
+
+/// Returns what is wanted and what is excluded, compiled.
+fn globs(args: &Args) -> Result<(Option<GlobSet>, Vec<GlobSet>), ToolError> {
+    let wanted = args.pattern.as_deref().map(|one| pattern::glob(one, false)).transpose()?;
+    let mut excluded = Vec::new();
+    for one in &args.exclude {
+        excluded.push(pattern::glob(one, false)?);
+        if args.exclude_anywhere && !one.contains('*') {
+            excluded.push(pattern::glob(&format!("**/{one}"), false)?);
+        }
+    }
+    Ok((wanted, excluded))
+}
+
+struct Search<'a> {
+    wanted: Option<GlobSet>,
+    excluded: Vec<GlobSet>,
+    watch: &'a Watch<'a>,
+    gathered: Mutex<(Best<Found>, u64)>,
+}
+
+impl Search<'_> {
+    /// Returns whether a path or a directory above it is excluded: a walk need not ask which
+    /// directories to enter.
+    fn excludes(&self, path: &Path) -> bool {
+        !self.excluded.is_empty()
+            && path
+                .ancestors()
+                .take_while(|path| !path.as_os_str().is_empty())
+                .any(|path| self.excluded.iter().any(|glob| glob.is_match(path)))
+    }
+}
+
+impl Visitors for Search<'_> {
+    fn visitor(&self) -> Box<dyn Visitor + '_> {
+        Box::new(Finder { search: self, best: Best::new(MAX_FOUND), total: 0, n_seen: 0 })
+    }
+}
+
+struct Finder<'a> {
+    search: &'a Search<'a>,
+    best: Best<Found>,
+    total: u64,
+    n_seen: u32,
+}
+
+impl Visitor for Finder<'_> {
+    fn visit(&mut self, entry: &dyn Entry) -> Flow {
+        if self.search.watch.over_sometimes(&mut self.n_seen) {
+            return Flow::Stop;
+        }
+        let path = entry.path();
+        let wanted = self.search.wanted.as_ref().is_none_or(|glob| glob.is_match(path));
+        if !wanted || self.search.excludes(path) {
+            return Flow::Continue;
+        }
+        self.total += 1;
+        if self.best.wants(|last| path < last.path.as_path()) {
+            self.best.push(Found { path: path.to_path_buf(), kind: entry.kind() });
+        }
+        Flow::Continue
+    }
+
+    fn enter(&mut self, path: &Path) -> bool {
+        !self.search.excludes(path)
+    }
+}
+
+impl Drop for Finder<'_> {
+    fn drop(&mut self) {
+        let mut gathered = self.search.gathered.lock().unwrap_or_else(PoisonError::into_inner);
+        gathered.0.merge(std::mem::replace(&mut self.best, Best::new(0)));
+        gathered.1 += self.total;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use sinew_testkit::{MemoryWorld, call};
+    use sinew_tool::{Bound, Param, ParamKind, Preset, Reply, Row};
+
+    use super::*;
+
+    const PARAMS: &[Param] = &[
+        Param::required("path", "path", ParamKind::String, ""),
+        Param::optional("pattern", "pattern", ParamKind::String, ""),
+        Param::optional("exclude", "exclude", ParamKind::Strings, ""),
+    ];
+
+    const fn row(presets: &'static [(&'static str, Preset)]) -> Row<Find> {
+        Row {
+            name: "find",
+            description: "",
+            params: PARAMS,
+            presets,
+            absolute_paths: false,
+            bound: Bound::DEFAULT,
+            core: true,
+            shape: |_, out, _| {
+                let rows: Vec<_> = out.names.iter().map(|name| name.path.display()).collect();
+                Reply::json(json!(rows.iter().map(ToString::to_string).collect::<Vec<_>>()))
+            },
+            fail: |error, _| Reply::failure(error),
+        }
+    }
+
+    const ROW: Row<Find> = row(&[]);
+    const ANYWHERE: Row<Find> = row(&[("exclude_anywhere", Preset::Bool(true))]);
+
+    #[track_caller]
+    fn check(row: Row<Find>, mut args: Value, expected: &[&str]) {
+        let world = MemoryWorld::new();
+        world.file("a.rs", "").file("d/b.rs", "").file("d/e/c.rs", "").file("d/e/c.txt", "");
+        world.file(".git/HEAD", "").file(".gitignore", "d\n").link("link", "a.rs");
+        args["path"] = json!(".");
+        let reply = call(&world, &row.tool(), args.clone());
+        assert_eq!(reply.structured, Some(json!(expected)), "{args}");
+    }
+
+    #[test]
+    fn names_are_found_whatever_is_ignored() {
+        check(ROW, json!({ "pattern": "*.rs" }), &["a.rs"]);
+        check(ROW, json!({ "pattern": "**/*.rs" }), &["a.rs", "d/b.rs", "d/e/c.rs"]);
+        check(ROW, json!({ "pattern": "d/*" }), &["d/b.rs", "d/e"]);
+        check(ROW, json!({ "pattern": "{link,.git}" }), &[".git", "link"]);
+        check(ROW, json!({ "pattern": "**/*.rs", "exclude": ["d/e"] }), &["a.rs", "d/b.rs"]);
+        check(
+            ROW,
+            json!({ "pattern": "**/*.rs", "exclude": ["e"] }),
+            &["a.rs", "d/b.rs", "d/e/c.rs"],
+        );
+        check(ROW, json!({ "pattern": "**/*.rs", "exclude": ["**/e/**", "a*"] }), &["d/b.rs"]);
+        check(
+            ANYWHERE,
+            json!({ "exclude": ["e", ".git", "*.rs"] }),
+            &[".gitignore", "d", "d/b.rs", "link"],
+        );
+    }
+}

@@ -1,0 +1,86 @@
+//! ReadMany: several files, each as Read shows it.
+//!
+//! A file that cannot be read is told in its place and does not keep the others away. A path that leads
+//! out of the roots or is denied refuses the whole call, as everywhere.
+
+use serde::Deserialize;
+use sinew_tool::{
+    Access, Claim, Context, Cost, Facts, FileSettings, Kind, Operation, Targets, ToolError,
+};
+
+use crate::read;
+
+/// The most files of one call.
+const MAX_FILES: usize = 1_000;
+
+/// Reads several files.
+#[derive(Debug)]
+pub struct ReadMany;
+
+/// What ReadMany is asked.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Args {
+    /// The files.
+    pub paths: Vec<String>,
+}
+
+/// What became of one file.
+#[derive(Debug)]
+pub struct One {
+    /// The path as it was written.
+    pub path: String,
+    /// What was found, or why nothing was.
+    pub found: Result<read::Out, ToolError>,
+}
+
+impl Operation for ReadMany {
+    const NAME: &'static str = "ReadMany";
+    const FACTS: Facts = Facts::OBSERVES;
+    type Args = Args;
+    type Out = Vec<One>;
+
+    fn check(args: &Args) -> Result<(), ToolError> {
+        match args.paths.len() {
+            0 => Err(ToolError::argument("paths", "must hold at least one path")),
+            n if MAX_FILES < n => {
+                let problem = format!("holds {n} paths, more than {MAX_FILES}");
+                Err(ToolError::argument("paths", problem))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn claims(args: &Args, _settings: &FileSettings) -> Vec<Claim> {
+        let claim = |path: &String| Claim {
+            argument: "paths",
+            path: Some(path.clone()),
+            access: Access::Read,
+        };
+        args.paths.iter().map(claim).collect()
+    }
+
+    fn cost(_args: &Args, _targets: &Targets) -> Cost {
+        Cost::Long
+    }
+
+    async fn run(args: &Args, cx: &Context) -> Result<Vec<One>, ToolError> {
+        let mut all = Vec::with_capacity(args.paths.len());
+        let mut left = cx.settings.read_reply_bytes;
+        for (at, path) in args.paths.iter().enumerate() {
+            cx.still_wanted()?;
+            let found = match left {
+                0 => Err(ToolError::new(
+                    Kind::LimitReached,
+                    "the files before it filled the reply; read it by itself",
+                )),
+                _ => read::whole(path, cx, at),
+            };
+            if let Ok(read::Out::Text(text)) = &found {
+                left = left.saturating_sub(usize::try_from(text.bytes).unwrap_or(usize::MAX));
+            }
+            all.push(One { path: path.clone(), found });
+        }
+        Ok(all)
+    }
+}

@@ -1,0 +1,34 @@
+//! Roots: the directories that the call may touch.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use sinew_tool::{Claim, Context, Cost, Facts, FileSettings, Operation, Targets, ToolError};
+
+/// Tells the roots.
+#[derive(Debug)]
+pub struct Roots;
+
+/// What Roots is asked: nothing.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Args {}
+
+impl Operation for Roots {
+    const NAME: &'static str = "Roots";
+    const FACTS: Facts = Facts::OBSERVES;
+    type Args = Args;
+    type Out = Vec<PathBuf>;
+
+    fn claims(_args: &Args, _settings: &FileSettings) -> Vec<Claim> {
+        Vec::new()
+    }
+
+    fn cost(_args: &Args, _targets: &Targets) -> Cost {
+        Cost::Cheap
+    }
+
+    async fn run(_args: &Args, cx: &Context) -> Result<Vec<PathBuf>, ToolError> {
+        Ok(cx.world.files.roots())
+    }
+}
