@@ -45,7 +45,20 @@ fn world(dialect: &Dialect) -> MemoryWorld {
     {
         world.modified(path, 1_000 + seconds as i64);
     }
+    if world.settings.must_read_before_write {
+        read_some(dialect, &world);
+    }
     world
+}
+
+/// Reads what later deeds change, where they may change nothing else; one file is left unread.
+fn read_some(dialect: &Dialect, world: &MemoryWorld) {
+    let tools = (dialect.tools)();
+    let read = tools.iter().find(|tool| tool.name() == "Read").expect("a dialect that reads");
+    for path in ["a.rs", "b/dos.txt", "b/twice.txt"] {
+        let reply = call(world, read, absolute(json!({ "file_path": path })));
+        assert!(reply.ok, "{path}");
+    }
 }
 
 /// What is shown, and the call with paths beneath the root.
@@ -83,6 +96,7 @@ fn native() -> Vec<Deed> {
         ("a missing argument", "Read", json!({})),
         ("a new file", "Write", json!({ "file_path": "b/new.txt", "content": "new\n" })),
         ("a file that was there", "Write", json!({ "file_path": "a.rs", "content": "" })),
+        ("a file that nobody read", "Write", json!({ "file_path": "b/empty", "content": "x" })),
         ("a missing parent", "Write", json!({ "file_path": "no/where.txt", "content": "x" })),
         ("through a link", "Write", json!({ "file_path": "link.rs", "content": "x" })),
         ("one place", "Edit", edit("a.rs", "one", "two")),
