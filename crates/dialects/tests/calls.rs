@@ -53,11 +53,11 @@ fn world(dialect: &Dialect) -> MemoryWorld {
 
 /// Reads what later deeds change, where they may change nothing else; one file is left unread.
 fn read_some(dialect: &Dialect, world: &MemoryWorld) {
-    let tools = (dialect.tools)();
-    let read = tools.iter().find(|tool| tool.name() == "Read").expect("a dialect that reads");
-    for path in ["a.rs", "b/dos.txt", "b/twice.txt"] {
-        let reply = call(world, read, absolute(json!({ "file_path": path })));
-        assert!(reply.ok, "{path}");
+    for read in (dialect.tools)().iter().filter(|tool| tool.name() == "Read") {
+        for path in ["a.rs", "b/dos.txt", "b/twice.txt"] {
+            let reply = call(world, read, absolute(json!({ "file_path": path })));
+            assert!(reply.ok, "{path}");
+        }
     }
 }
 
