@@ -6,11 +6,19 @@ use crate::ALL;
 
 /// Operations that a rule about another one means too: who may not edit may not edit many places
 /// either.
-const FAMILIES: &[(&str, &[&str])] = &[("Edit", &["Edit", "MultiEdit"])];
+const FAMILIES: &[(&str, &[&str])] =
+    &[("Edit", &["Edit", "MultiEdit"]), ("Read", &["Read", "ReadMany"])];
 
 /// Operations that can do what another one does and more: whoever is denied the one would do it with
 /// the other, and whoever is allowed it is not allowed the other.
-const STRONGER: &[(&str, &[&str])] = &[("Edit", &["ApplyPatch"]), ("Write", &["ApplyPatch"])];
+///
+/// Names are written by what moves or makes them, too, and every name that Glob and List tell Find tells.
+const STRONGER: &[(&str, &[&str])] = &[
+    ("Edit", &["ApplyPatch"]),
+    ("Write", &["ApplyPatch", "MakeDirectory", "Move"]),
+    ("Glob", &["Find"]),
+    ("List", &["Find"]),
+];
 
 /// Turns the tool names of a rule that denies into names of operations, as [`operations`] does, and
 /// adds those that can do the same.
@@ -74,9 +82,11 @@ mod tests {
     #[test]
     fn what_is_denied_is_denied_by_other_names_too() {
         for (names, expected) in [
-            (vec!["Write"], vec!["ApplyPatch", "Write"]),
+            (vec!["Write"], vec!["ApplyPatch", "MakeDirectory", "Move", "Write"]),
+            (vec!["write_file"], vec!["ApplyPatch", "MakeDirectory", "Move", "Write"]),
+            (vec!["List"], vec!["Find", "List"]),
             (vec!["Edit"], vec!["ApplyPatch", "Edit", "MultiEdit"]),
-            (vec!["Read", "ApplyPatch"], vec!["ApplyPatch", "Read"]),
+            (vec!["Read", "ApplyPatch"], vec!["ApplyPatch", "Read", "ReadMany"]),
         ] {
             let names: Vec<String> = names.iter().map(ToString::to_string).collect();
             assert_eq!(forbidden(&names), expected);

@@ -374,8 +374,8 @@ pub trait Files: Send + std::marker::Sync {
     /// there before.
     fn make_directory(&self, slot: Slot) -> Result<bool, FileError>;
 
-    /// Gives what is at a slot the name at the slot after it, where nothing is, in one step. A
-    /// directory takes along what lies beneath it: what may not be touched there or where it goes is
+    /// Gives what is at a slot the name at the slot after it, where nothing is, in one step. Neither
+    /// claim may end in a slash, which means what a directory holds and not its name. A directory takes along what lies beneath it: what may not be touched there or where it goes is
     /// refused. As with [`Files::replace`], [`FileError::Busy`] says that it can be asked again.
     fn rename(&self, from: Slot) -> Result<(), FileError>;
 
