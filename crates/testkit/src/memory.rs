@@ -558,6 +558,19 @@ impl Files for MemoryFiles {
         // What cannot be done as a whole is done on a copy that nobody sees.
         let mut draft = tree.clone();
         let (mut written, mut changes) = (Vec::new(), Vec::new());
+        // What is there for one of them is what was there before all of them.
+        for deed in deeds {
+            let about = |error| CommitError { slot: deed.slot, error };
+            self.change(&mut tree.clone(), deed, None).map_err(about)?;
+            let path = &self.at(deed.slot).map_err(about)?.path;
+            let above = |other: &&Deed<'_>| {
+                let target = self.at(other.slot);
+                target.is_ok_and(|target| target.path != *path && path.starts_with(&target.path))
+            };
+            if deeds.iter().any(|other| above(&other)) {
+                return Err(about(FileError::NotDirectory));
+            }
+        }
         for deed in deeds {
             let about = |error| CommitError { slot: deed.slot, error };
             let path = &self.at(deed.slot).map_err(about)?.path;

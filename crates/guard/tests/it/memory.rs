@@ -289,8 +289,18 @@ proptest! {
                 }
             };
             let (real, imagined) = (set(&real, &asked), set(&imagined, &asked));
-            let told = |said: String| said.replace(&real_root, "ROOT").replace(ROOT, "ROOT");
-            prop_assert_eq!(told(real), told(imagined), "{:?}", resolver);
+            let told = |said: String, root: &str| {
+                let said = said.replace(root, "ROOT");
+                // The content of a link is its target, which the hash of an absolute one hides.
+                things.iter().fold(said, |said, thing| match thing {
+                    Thing::Link(_, target) => {
+                        let hash = blake3::hash(target.replace("ROOT", root).as_bytes());
+                        said.replace(hash.to_hex().as_str(), &format!("hash of {target}"))
+                    }
+                    _ => said,
+                })
+            };
+            prop_assert_eq!(told(real, &real_root), told(imagined, ROOT), "{:?}", resolver);
             for path in PATHS.iter().filter(|path| is_plain(&tree, path)) {
                 let real = fs::symlink_metadata(tree.root.join(path)).ok();
                 let imagined = memory.meta(path);
