@@ -10,7 +10,9 @@
 //! holds something else, a file that is missing. Contents are bytes; what a patch does not speak of
 //! stays as it is, also in other encodings. A file that gets another name keeps its attributes.
 //!
-//! Deliberately absent: directories. Missing ones are made, empty ones stay.
+//! Deliberately absent: directories. Missing ones are made, empty ones stay, and a patch that makes a
+//! directory of a file, or a file of a directory, is refused. So is a rename of what an earlier one
+//! of the same diff made, as by git.
 
 mod names;
 mod shown;

@@ -4,7 +4,7 @@
 //! copied from is read, one that is gone at the end is removed, one whose content changes must be
 //! there.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use sinew_tool::{Access, Claim, Kind, Links, ToolError};
 
@@ -88,8 +88,25 @@ impl Names {
             let message = format!("the patch names {n} files, and at most {MAX_NAMES} are changed");
             return Err(ToolError::new(Kind::LimitReached, message).hint("send it in parts"));
         }
+        names.check_kinds()?;
         names.settle(patch);
         Ok(names)
+    }
+
+    /// Refuses a name beneath another one: what has the other would be a file and a directory.
+    fn check_kinds(&self) -> Result<(), ToolError> {
+        let known: HashSet<&str> = self.names.iter().map(|name| name.path.as_str()).collect();
+        for Name { path, .. } in &self.names {
+            let slashes = path.match_indices('/').filter_map(|(at, _)| path.get(..at));
+            if let Some(file) = slashes.into_iter().find(|above| known.contains(above)) {
+                let message =
+                    format!("the patch names {file} as a file and, in {path}, as a directory");
+                return Err(ToolError::new(Kind::InvalidArgs, message).hint(
+                    "send two patches: one that takes the one away, and then one that makes the other",
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// Returns the place of a name among the names.
@@ -153,7 +170,8 @@ impl Names {
             }
             if let Some((at, new)) = entry.new.and_then(|at| Some((at, self.names.get_mut(at)?))) {
                 let moves = matches!(file.deed, Deed::Rename | Deed::Copy);
-                if moves && 0 < new.n_takers && new.there != Some(false) {
+                // Only what was there before the patch is pushed aside, and so only once.
+                if moves && 0 < new.n_takers && new.there.is_none() {
                     entry.pushes_aside = true;
                     aside.get_mut(at).into_iter().for_each(|aside| *aside = true);
                 }

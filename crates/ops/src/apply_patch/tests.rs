@@ -1,5 +1,6 @@
 use std::time::{Duration, Instant};
 
+use proptest::prelude::*;
 use serde_json::{Value, json};
 use sinew_testkit::{MemoryWorld, ROOT, call};
 use sinew_tool::{Block, Claim};
@@ -226,6 +227,71 @@ fn renames_of_a_git_diff_do_not_depend_on_their_order() {
         &["M a", "C a -> c"],
         &[("a", "one\n2\n"), ("c", "1\ntwo\n")],
     );
+}
+
+/// A second name moved onto one that was pushed aside took the place of what waited there.
+#[test]
+fn only_one_content_is_pushed_aside() {
+    let before: Files<'_> = &[("a", "AAA\n"), ("b", "BBB\n"), ("c", "CCC\n")];
+    let renamed = |from: &str, to: &str| {
+        format!("diff --git a/{from} b/{to}\nrename from {from}\nrename to {to}\n")
+    };
+    let copied = |from: &str, to: &str| renamed(from, to).replace("rename", "copy");
+    let change = "--- a/b\n+++ b/b\n@@ -1 +1 @@\n-BBB\n+bbb\n";
+    for first in [renamed("a", "b"), copied("a", "b"), change.to_owned()] {
+        for second in [renamed("c", "b"), copied("c", "b")] {
+            let patch = format!("{first}{second}{}", renamed("b", "d"));
+            refuses(before, &patch, Kind::NoMatch, "creates a file that is there already: b");
+        }
+    }
+}
+
+#[test]
+fn what_a_diff_cannot_do_is_told() {
+    let renamed = |from: &str, to: &str| {
+        format!("diff --git a/{from} b/{to}\nrename from {from}\nrename to {to}\n")
+    };
+    let words = "no such file: b\nrenames and copies of a diff start from what is there before it";
+    refuses(&[("a", "1\n")], &(renamed("a", "b") + &renamed("b", "c")), Kind::FileNotFound, words);
+    let words = "the patch names a as a file and, in a/x, as a directory";
+    for body in [
+        "*** Delete File: a\n*** Add File: a/x\n+1\n",
+        "*** Add File: a/x\n+1\n*** Delete File: ./a\n",
+    ] {
+        let patch = format!("*** Begin Patch\n{body}*** End Patch\n");
+        refuses(AB, &patch, Kind::InvalidArgs, words);
+    }
+}
+
+proptest! {
+    /// Whatever a patch does that deletes nothing: the content of each file is still somewhere.
+    #[test]
+    fn no_content_vanishes_without_a_delete(
+        deeds in prop::collection::vec((0..4_u8, 0..5_usize, 0..5_usize), 1..6),
+        n_there in 1..5_usize,
+    ) {
+        let names = ["a", "b", "c", "d", "e"];
+        let world = MemoryWorld::new();
+        for name in names.iter().take(n_there) {
+            world.file(name, format!("first of {name}\nlast\n"));
+        }
+        let mut patch = String::new();
+        for (deed, old, new) in deeds {
+            let (old, new) = (names[old], names[new]);
+            let header = format!("diff --git a/{old} b/{new}\n");
+            patch.push_str(&match deed {
+                0 if old != new => format!("{header}rename from {old}\nrename to {new}\n"),
+                1 if old != new => format!("{header}copy from {old}\ncopy to {new}\n"),
+                2 => format!("--- a/{old}\n+++ b/{old}\n@@ -2 +2 @@\n-last\n+changed\n"),
+                _ => format!("--- /dev/null\n+++ b/{new}\n@@ -0,0 +1 @@\n+made\n"),
+            });
+        }
+        let _ = apply(&world, json!({ "patch": patch }));
+        let all: String = found(&world, &names).into_iter().map(|(_, text)| text).collect();
+        for name in names.iter().take(n_there) {
+            prop_assert!(all.contains(&format!("first of {name}\n")), "{name} is gone:\n{patch}");
+        }
+    }
 }
 
 #[test]

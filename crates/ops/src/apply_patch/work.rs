@@ -282,8 +282,9 @@ impl<'w> Work<'w> {
 
     /// Refuses to make a file where one is and stays.
     fn check_free(&mut self, new: usize, entry: &Entry) -> Result<(), ToolError> {
-        let is_free = matches!(self.state(new)?.now, Thing::Nothing);
-        if is_free || entry.pushes_aside {
+        let state = self.state(new)?;
+        let is_free = matches!(state.now, Thing::Nothing);
+        if is_free || (entry.pushes_aside && state.aside.is_none()) {
             return Ok(());
         }
         Err(Rejected::Exists.to_error(&self.called(new)))
@@ -304,7 +305,12 @@ impl<'w> Work<'w> {
         let tells_link = [file.old_mode, file.new_mode].contains(&Some(Mode::Link));
         let needs_kind = !file.hunks.is_empty() || tells_link;
         match &old {
-            Thing::Nothing if !file.may_create() => Err(self.about(at, FileError::Missing)),
+            Thing::Nothing if !file.may_create() => {
+                let error = self.about(at, FileError::Missing);
+                let hint = "renames and copies of a diff start from what is there before it: \
+                            name the last name at once";
+                Err(if entry.takes_aside { error.hint(hint) } else { error })
+            }
             Thing::Link(_) if needs_kind && !tells_link => Err(self.about(at, FileError::Link)),
             Thing::File(_) if tells_link => {
                 let message = format!(
