@@ -13,19 +13,25 @@ const FAMILIES: &[(&str, &[&str])] =
 /// the other, and whoever is allowed it is not allowed the other.
 ///
 /// Names are written by what moves or makes them, too, and every name that Glob and List tell Find tells.
+/// A patch that does not fit is answered with what the file has, so it reads as well.
 const STRONGER: &[(&str, &[&str])] = &[
     ("Edit", &["ApplyPatch"]),
     ("Write", &["ApplyPatch", "MakeDirectory", "Move"]),
+    ("Read", &["ApplyPatch"]),
     ("Glob", &["Find"]),
     ("List", &["Find"]),
 ];
 
 /// Turns the tool names of a rule that denies into names of operations, as [`operations`] does, and
-/// adds those that can do the same.
-pub fn forbidden(names: &[String]) -> Vec<String> {
+/// adds those that can do the same. `fits` says whether a pattern, as rules have them, covers a name: one
+/// that covers any name of an operation means it.
+pub fn forbidden(names: &[String], fits: fn(pattern: &str, name: &str) -> bool) -> Vec<String> {
     let mut all: BTreeSet<String> = operations(names).into_iter().collect();
+    let tools: Vec<_> = ALL.iter().flat_map(|dialect| (dialect.tools)()).collect();
     for (weaker, stronger) in STRONGER {
-        if all.contains(*weaker) {
+        let of_weaker = tools.iter().filter(|tool| tool.operation() == *weaker);
+        let mut called = of_weaker.flat_map(|tool| [tool.name(), tool.operation()]);
+        if called.any(|name| all.iter().any(|pattern| fits(pattern, name))) {
             all.extend(stronger.iter().map(ToString::to_string));
         }
     }
@@ -86,10 +92,19 @@ mod tests {
             (vec!["write_file"], vec!["ApplyPatch", "MakeDirectory", "Move", "Write"]),
             (vec!["List"], vec!["Find", "List"]),
             (vec!["Edit"], vec!["ApplyPatch", "Edit", "MultiEdit"]),
-            (vec!["Read", "ApplyPatch"], vec!["ApplyPatch", "Read", "ReadMany"]),
+            (vec!["Read"], vec!["ApplyPatch", "Read", "ReadMany"]),
+            (vec!["List", "ApplyPatch"], vec!["ApplyPatch", "Find", "List"]),
+            (vec!["Edit*"], vec!["ApplyPatch", "Edit*"]),
+            (vec!["write_*"], vec!["ApplyPatch", "MakeDirectory", "Move", "write_*"]),
+            (vec!["*"], vec!["*", "ApplyPatch", "Find", "MakeDirectory", "Move"]),
+            (vec!["Gre*"], vec!["Gre*"]),
         ] {
             let names: Vec<String> = names.iter().map(ToString::to_string).collect();
-            assert_eq!(forbidden(&names), expected);
+            let fits = |pattern: &str, name: &str| match pattern.strip_suffix('*') {
+                Some(begin) => name.starts_with(begin),
+                None => pattern == name,
+            };
+            assert_eq!(forbidden(&names, fits), expected);
         }
     }
 }

@@ -278,7 +278,10 @@ fn rules(options: &Options) -> Rules {
     let read_only = options.read_only.unwrap_or(false);
     Rules {
         profile: if read_only { Profile::ReadOnly } else { Profile::Workspace },
-        deny_tools: sinew_dialects::forbidden(&policy.deny.unwrap_or_default()),
+        deny_tools: sinew_dialects::forbidden(
+            &policy.deny.unwrap_or_default(),
+            sinew_guard::name_matches,
+        ),
         allow_tools: sinew_dialects::operations(&policy.allow.unwrap_or_default()),
         ..Rules::default()
     }
