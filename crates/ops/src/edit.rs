@@ -227,6 +227,14 @@ pub(crate) fn missed(
             )
             .hint("add surrounding lines until it is unique, or set replace_all")
         }
+        Miss::Costly => ToolError::new(
+            Kind::LimitReached,
+            format!(
+                "{prefix}{old} is not in {shown} as it is, and looking for it in other forms takes \
+                 too long"
+            ),
+        )
+        .hint("read the lines again and send them as they are, with some that are rare"),
         Miss::Nowhere => {
             let mut hints: Vec<String> =
                 nearest::regions(text, needle.old).iter().map(nearest::Region::words).collect();

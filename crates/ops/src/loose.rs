@@ -15,7 +15,7 @@ use similar::{Algorithm, DiffTag, capture_diff_slices};
 
 use crate::lines::Ending;
 use crate::nearest::lines_back;
-use crate::replace::{self, Change, Found, Line, Miss, Stage};
+use crate::replace::{self, Budget, Change, Found, Line, Miss, Stage};
 
 use shift::{Pair, Shift};
 
@@ -24,13 +24,14 @@ mod shift;
 /// A line of more tokens than this is compared as a whole.
 const MAX_TOKENS: usize = 20_000;
 
-/// Finds the only place of a text whose form differs.
-pub(crate) fn find(text: &[u8], old: &str, new: &str) -> Result<Found, Miss> {
+/// Finds the only place of a text whose form differs, for no more than the work that is left.
+pub(crate) fn find(text: &[u8], old: &str, new: &str, budget: &Budget) -> Result<Found, Miss> {
     for stage in [Stage::TrailingBlanks, Stage::Indentation, Stage::Punctuation] {
         let found = match stage {
-            Stage::Punctuation => replace::gather(stage, Characters::new(text, old), false),
-            _ => replace::gather(stage, WholeLines::new(text, old, stage), false),
+            Stage::Punctuation => replace::gather(stage, Characters::new(text, old, budget), false),
+            _ => replace::gather(stage, WholeLines::new(text, old, stage, budget), false),
         };
+        let found = budget.checked(found);
         let certain = |found: &Found| {
             let range = found.ranges.first().cloned().unwrap_or_default();
             changes(text, range, stage, old, new).is_some()
@@ -109,10 +110,11 @@ struct WholeLines<'t, 'n> {
     /// Where the line ends that was looked at last.
     line_end: usize,
     free_from: usize,
+    budget: &'n Budget,
 }
 
 impl<'t, 'n: 't> WholeLines<'t, 'n> {
-    fn new(text: &'t [u8], old: &'n str, stage: Stage) -> Self {
+    fn new(text: &'t [u8], old: &'n str, stage: Stage, budget: &'n Budget) -> Self {
         let old = replace::lines(old.as_bytes());
         let cores = old.iter().map(|line| without_end(indentation(line.text).1));
         let longest = cores.enumerate().max_by_key(|(_, core)| core.len());
@@ -123,7 +125,7 @@ impl<'t, 'n: 't> WholeLines<'t, 'n> {
         } else {
             Box::new(memmem::find_iter(text, core))
         };
-        Self { text, stage, old, anchor, places, line_end: 0, free_from: 0 }
+        Self { text, stage, old, anchor, places, line_end: 0, free_from: 0, budget }
     }
 
     /// Returns whether the line of a place is the one that is searched for.
@@ -146,6 +148,7 @@ impl<'t, 'n: 't> WholeLines<'t, 'n> {
                 return None;
             }
             let raw = line_at(self.text, at);
+            self.budget.spend(1 + raw.len() / 64).then_some(())?;
             let whole = raw.strip_suffix(b"\n");
             let line = whole.map_or(raw, without_cr);
             let fit = self.fit(number, wanted, line)?;
@@ -188,12 +191,17 @@ impl<'t, 'n: 't> Iterator for WholeLines<'t, 'n> {
 
     fn next(&mut self) -> Option<Range<usize>> {
         loop {
-            let place = self.places.next()?;
+            let place = self.places.next().filter(|_| self.budget.spend(1))?;
             // A line is looked at once, however often it holds the text.
             if place < self.line_end || !self.fits_anchor(place) {
                 continue;
             }
-            let Some(start) = lines_back(self.text, place, self.anchor) else { continue };
+            let start = lines_back(self.text, place, self.anchor);
+            let n_back = place - start.unwrap_or_default().min(place);
+            if !self.budget.spend(self.anchor + n_back / 64) {
+                return None;
+            }
+            let Some(start) = start else { continue };
             if let Some(range) = self.from(start) {
                 self.free_from = range.end;
                 return Some(range);
@@ -209,10 +217,11 @@ struct Characters<'t> {
     after: Vec<char>,
     places: Box<dyn Iterator<Item = usize> + 't>,
     free_from: usize,
+    budget: &'t Budget,
 }
 
 impl<'t> Characters<'t> {
-    fn new(text: &'t [u8], old: &str) -> Self {
+    fn new(text: &'t [u8], old: &str, budget: &'t Budget) -> Self {
         let mut before: Vec<char> = old.replace("\r\n", "\n").chars().collect();
         let has_forms = |c: &char| plain(*c) != *c || matches!(c, '"' | '\'' | '-' | ' ' | '\n');
         let mut longest = 0..0;
@@ -237,16 +246,18 @@ impl<'t> Characters<'t> {
                 Some(place)
             }))
         };
-        Self { text, before, after, places, free_from: 0 }
+        Self { text, before, after, places, free_from: 0, budget }
     }
 
     fn around(&self, place: usize) -> Option<Range<usize>> {
         let mut start = place;
         for wanted in self.before.iter().rev() {
+            self.budget.spend(1).then_some(())?;
             start = back(self.text.get(..start)?, *wanted)?;
         }
         let mut end = place;
         for wanted in &self.after {
+            self.budget.spend(1).then_some(())?;
             end += ahead(self.text.get(end..)?, *wanted)?;
         }
         (self.free_from <= start).then_some(start..end)
@@ -258,7 +269,7 @@ impl Iterator for Characters<'_> {
 
     fn next(&mut self) -> Option<Range<usize>> {
         loop {
-            let place = self.places.next()?;
+            let place = self.places.next().filter(|_| self.budget.spend(1))?;
             if let Some(range) = self.around(place) {
                 self.free_from = range.end;
                 return Some(range);

@@ -11,6 +11,7 @@
 //! The replacement is literal text: `$&` and `\1` mean themselves.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::ops::Range;
 
 use memchr::{memchr_iter, memmem};
@@ -62,6 +63,35 @@ pub(crate) enum Miss {
     Nowhere,
     /// It is there this often, first at these places.
     Often(u64, Vec<usize>),
+    /// It is not there as it is, and looking for other forms of it takes too long.
+    Costly,
+}
+
+/// How much may be compared in search of another form of a text: lines, or single characters. Content
+/// that repeats itself would take hours.
+#[derive(Debug)]
+pub(crate) struct Budget(Cell<Option<usize>>);
+
+impl Budget {
+    /// Returns what a search in a content may cost.
+    pub(crate) fn of(text: &[u8]) -> Self {
+        Self(Cell::new(Some(text.len().saturating_mul(4).saturating_add(MIN_WORK))))
+    }
+
+    /// Takes some work off; returns whether so much was left.
+    pub(crate) fn spend(&self, work: usize) -> bool {
+        self.0.set(self.0.get().and_then(|left| left.checked_sub(work)));
+        !self.is_spent()
+    }
+
+    pub(crate) fn is_spent(&self) -> bool {
+        self.0.get().is_none()
+    }
+
+    /// Returns what a search came to, unless it was given up.
+    pub(crate) fn checked(&self, found: Result<Found, Miss>) -> Result<Found, Miss> {
+        if self.is_spent() { Err(Miss::Costly) } else { found }
+    }
 }
 
 /// How many places of a text that is there too often are named.
@@ -69,6 +99,10 @@ const MAX_NAMED: usize = 10;
 
 /// The largest content in which another form is looked for only to say so.
 const MAX_HINTED: usize = 64 << 20;
+
+/// How much may be compared in any content, and only to say that there is another form.
+const MIN_WORK: usize = 1 << 26;
+const MAX_HINT_WORK: usize = 1 << 24;
 
 /// A text to find and what replaces it.
 #[derive(Debug)]
@@ -107,13 +141,21 @@ impl<'a> Needle<'a> {
         let finder = memmem::Finder::new(self.old);
         let exact = finder.find_iter(text).map(|at| at..at + self.old.len());
         let mut found = gather(Stage::Exact, exact, all);
-        if found == Err(Miss::Nowhere) && self.old.contains('\n') {
-            found = gather(Stage::LineEndings, AnyEnding::new(text, self.old), all);
+        let budget = Budget::of(text);
+        if found == Err(Miss::Nowhere) && self.may_end_otherwise(text) {
+            let places = AnyEnding::new(text, self.old, &budget);
+            found = budget.checked(gather(Stage::LineEndings, places, all));
         }
         if found == Err(Miss::Nowhere) && self.loose && !all {
-            found = loose::find(text, self.old, self.new);
+            found = loose::find(text, self.old, self.new, &budget);
         }
         found
+    }
+
+    /// Returns whether the text could be there with other line endings.
+    fn may_end_otherwise(&self, text: &[u8]) -> bool {
+        let has_crlf = |text: &[u8]| memmem::find(text, b"\r\n").is_some();
+        self.old.contains('\n') && (has_crlf(self.old.as_bytes()) || has_crlf(text))
     }
 
     /// Returns what is worth saying where the text was not found as it is, but would be in another form.
@@ -121,7 +163,8 @@ impl<'a> Needle<'a> {
         if self.loose || MAX_HINTED < text.len() {
             return None;
         }
-        let found = loose::find(text, self.old, self.new).ok()?;
+        let budget = Budget(Cell::new(Some(MAX_HINT_WORK)));
+        let found = loose::find(text, self.old, self.new, &budget).ok()?;
         let start = found.ranges.first()?.start;
         let line = n_line_ends(text.get(..start)?) + 1;
         Some(format!("with `loose` it is found at line {line}: {}", found.stage.as_str()))
@@ -262,10 +305,11 @@ struct AnyEnding<'t, 'n> {
     after: Vec<&'n [u8]>,
     places: Box<dyn Iterator<Item = usize> + 't>,
     free_from: usize,
+    budget: &'n Budget,
 }
 
 impl<'t, 'n: 't> AnyEnding<'t, 'n> {
-    fn new(text: &'t [u8], needle: &'n str) -> Self {
+    fn new(text: &'t [u8], needle: &'n str, budget: &'n Budget) -> Self {
         let mut lines: Vec<&[u8]> = needle.split('\n').map(str::as_bytes).collect();
         let n_ended = lines.len() - 1;
         for line in lines.iter_mut().take(n_ended) {
@@ -283,19 +327,22 @@ impl<'t, 'n: 't> AnyEnding<'t, 'n> {
         } else {
             Box::new(memmem::find_iter(text, anchor))
         };
-        Self { text, before: lines, anchor, after, places, free_from: 0 }
+        Self { text, before: lines, anchor, after, places, free_from: 0, budget }
     }
 
     /// Returns the whole match around a place of the anchor.
     fn around(&self, place: usize) -> Option<Range<usize>> {
         let mut start = place;
+        let is_affordable = |line: &[u8]| self.budget.spend(1 + line.len() / 64);
         for line in self.before.iter().rev() {
+            is_affordable(line).then_some(())?;
             let head = self.text.get(..start)?.strip_suffix(b"\n")?;
             let head = head.strip_suffix(b"\r").unwrap_or(head);
             start = head.strip_suffix(*line)?.len();
         }
         let mut end = place + self.anchor.len();
         for line in &self.after {
+            is_affordable(line).then_some(())?;
             let tail = self.text.get(end..)?;
             let ending = if tail.starts_with(b"\r\n") { 2 } else { 1 };
             if ending == 1 && !tail.starts_with(b"\n") {
@@ -313,7 +360,7 @@ impl Iterator for AnyEnding<'_, '_> {
 
     fn next(&mut self) -> Option<Range<usize>> {
         loop {
-            let place = self.places.next()?;
+            let place = self.places.next().filter(|_| self.budget.spend(1))?;
             if let Some(range) = self.around(place) {
                 self.free_from = range.end;
                 return Some(range);

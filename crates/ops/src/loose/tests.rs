@@ -29,6 +29,29 @@ fn check_miss(content: &str, old: &str, new: &str, expected: Miss) {
     assert_eq!(replaced(content, old, new), Err(expected));
 }
 
+/// A text that almost fits everywhere was compared everywhere, for hours in a large file.
+#[test]
+fn content_that_repeats_itself_is_given_up() {
+    let n = 1 << 14;
+    let lines = "x\n".repeat(n * 8);
+    let blanks = "x \n".repeat(n * 8);
+    let signs = "\u{201c}xx".repeat(n * 8);
+    let crlf = "x\r\n".repeat(n * 8);
+    let after = format!("y\n{}", "x\n".repeat(n));
+    for (content, old, loose) in [
+        (&lines, after.clone(), true),
+        (&blanks, after.clone(), true),
+        (&signs, format!("{}\"y", "\"xx".repeat(n)), true),
+        (&crlf, after, false),
+    ] {
+        let found = Needle::new(&old, "new", loose).find(content.as_bytes(), false);
+        assert_eq!(found, Err(Miss::Costly));
+        // Without leave nothing is said of it either, and in less time.
+        let needle = Needle::new(&old, "new", false);
+        assert_eq!(needle.hint_loose(content.as_bytes()), None);
+    }
+}
+
 #[test]
 fn blanks_at_line_ends_may_differ_and_stay() {
     let check = |content, old, new, expected| {
@@ -132,7 +155,7 @@ fn blanks_and_signs_alone_are_nowhere() {
 fn bytes_that_are_no_text_are_passed_over() {
     let content = b"\xFF\xE2\x80x \n\xE2 y\n";
     for old in ["x\n y", "\"x\"", "‘x", "x\u{a0}\n"] {
-        let _ = find(content, old, "new");
+        let _ = find(content, old, "new", &Budget::of(content));
     }
     let content = b"\xE9 x  \ny \xFF\n";
     let needle = Needle::new("x\ny", "x\nz", true);
@@ -150,7 +173,7 @@ proptest! {
         old in "[ab\" \t\n-]{1,8}",
         new in "[ab\" \t\n-]{0,8}",
     ) {
-        if let Ok(found) = find(content.as_bytes(), &old, &new) {
+        if let Ok(found) = find(content.as_bytes(), &old, &new, &Budget::of(content.as_bytes())) {
             let range = found.ranges[0].clone();
             let changes = changes(content.as_bytes(), range.clone(), found.stage, &old, &new);
             let mut at = range.start;
