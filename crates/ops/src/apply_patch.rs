@@ -7,8 +7,9 @@
 //! is still as it was read.
 //!
 //! What `git apply` refuses is refused here: a file to create that is there, a file to delete that
-//! holds something else, a file that is missing. Contents are bytes; what a patch does not speak of
-//! stays as it is, also in other encodings. A file that gets another name keeps its attributes.
+//! holds something else, a file that is missing. Hunks are fitted to the text of a file, which is
+//! decoded and encoded again as Edit does; what is no text is refused. What a patch does not speak of
+//! stays as it is. A file that gets another name keeps its attributes.
 //!
 //! Deliberately absent: directories. Missing ones are made, empty ones stay, and a patch that makes a
 //! directory of a file, or a file of a directory, is refused. So is a rename of what an earlier one
@@ -120,14 +121,14 @@ pub const NATIVE: Row<ApplyPatch> = Row {
     description: "Applies a unified or git diff, or a *** Begin Patch envelope: to all files or none.",
     params: &[
         Param::required("patch", "patch", ParamKind::String, ""),
-        Param::optional("path", "path", ParamKind::String, "The one file; names in it are ignored"),
+        Param::optional("path", "path", ParamKind::String, "The one file, whatever it names"),
         Param::optional(
             "strip",
             "strip",
             ParamKind::Integer { min: 0, cap: Some(64) },
-            "Leading parts of names to drop",
+            "Name parts to drop",
         ),
-        Param::optional("dry_run", "dry_run", ParamKind::Boolean, "Only show the diff"),
+        Param::optional("dry_run", "dry_run", ParamKind::Boolean, "Only the diff"),
     ],
     presets: &[("follow_links", Preset::Bool(true))],
     absolute_paths: false,

@@ -108,7 +108,7 @@ pub const NATIVE: Row<MultiEdit> = Row {
     params: &[
         Param::required("file_path", "path", ParamKind::String, "").also(&["path"]),
         Param::required("edits", "edits", ParamKind::Objects(EDITS), ""),
-        Param::optional("loose", "loose", ParamKind::Boolean, ""),
+        Param::optional("loose", "loose", ParamKind::Boolean, "As in Edit"),
         Param::optional("dry_run", "dry_run", ParamKind::Boolean, ""),
         Param::optional("expected_sha256", "expected_sha256", ParamKind::String, ""),
     ],

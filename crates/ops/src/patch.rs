@@ -136,6 +136,10 @@ pub fn parse(patch: &[u8], strip: Option<u32>) -> Result<Patch<'_>, PatchError> 
         if envelope::begins(raw) {
             break true;
         }
+        if envelope::asks(raw) {
+            let problem = "has no `*** Begin Patch` before it";
+            return Err(PatchError::Envelope { line: lines.number(), problem });
+        }
         if raw.starts_with(b"diff --git ") || raw.starts_with(b"@@") || section::is_names(lines) {
             break false;
         }

@@ -56,7 +56,7 @@ pub(crate) struct Loaded {
 
 /// What the bytes of a file are.
 #[derive(Debug)]
-enum Form {
+pub(crate) enum Form {
     /// UTF-8, but for single bytes perhaps: they are the text.
     Plain,
     /// The text in another encoding.
@@ -68,10 +68,7 @@ enum Form {
 impl Loaded {
     /// Returns the text in UTF-8.
     pub(crate) fn text(&self) -> &[u8] {
-        match &self.form {
-            Form::Plain | Form::Unknown => &self.bytes,
-            Form::Encoded(_, text) => text.as_bytes(),
-        }
+        self.form.text(&self.bytes)
     }
 
     /// Returns the name of the encoding where it is not UTF-8.
@@ -82,8 +79,7 @@ impl Loaded {
         }
     }
 
-    /// Returns the new content where it must be encoded, and nothing where the pieces of the old text
-    /// and the changes are the content. What cannot be written is refused.
+    /// Returns the new content as [`Form::encoded`] does.
     pub(crate) fn encoded(
         &self,
         cx: &Context,
@@ -91,13 +87,78 @@ impl Loaded {
         base: &[u8],
         changes: &[Change<'_>],
     ) -> Result<Option<Vec<u8>>, ToolError> {
+        self.form.encoded(cx, target, "new_string", base, changes)
+    }
+}
+
+impl Form {
+    /// Finds out what the bytes of a file are that is to be changed. Content that is not text is
+    /// refused. UTF-8 is looked through, and not copied.
+    pub(crate) fn of(cx: &Context, target: &FileTarget, bytes: &[u8]) -> Result<Self, ToolError> {
+        let refused = |why: String| ToolError::new(Kind::Binary, why);
+        match sniff(bytes) {
+            Content::Text if std::str::from_utf8(bytes).is_ok() => Ok(Self::Plain),
+            Content::Text if encoding::is_broken_utf8(bytes) => Ok(Self::Plain),
+            Content::Text => Ok(match encoding::legacy(bytes) {
+                Some((encoding, text)) => Self::Encoded(encoding, text),
+                None => Self::Unknown,
+            }),
+            Content::Encoded(encoding) if MAX_DECODED < bytes.len() => Err(ToolError::new(
+                Kind::TooLarge,
+                format!(
+                    "the file has {} bytes, and at most {MAX_DECODED} of {} can be edited: {}",
+                    bytes.len(),
+                    encoding.name(),
+                    cx.shown(&target.path)
+                ),
+            )),
+            Content::Encoded(encoding) => match encoding.decode(bytes) {
+                Some(text) => Ok(Self::Encoded(encoding, text)),
+                None => Err(refused(format!(
+                    "the mark says {}, but the bytes are no text in it and cannot be edited: {}",
+                    encoding.name(),
+                    cx.shown(&target.path)
+                ))),
+            },
+            Content::Binary => match encoding::unmarked(bytes) {
+                Some((encoding, text)) => Ok(Self::Encoded(encoding, text)),
+                None => Err(refused(format!(
+                    "binary content cannot be edited: {}",
+                    cx.shown(&target.path)
+                ))
+                .hint(
+                    "Write replaces the whole file; a program that knows the format can edit it",
+                )),
+            },
+        }
+    }
+
+    /// Returns the text in UTF-8 of a file with these bytes.
+    pub(crate) fn text<'t>(&'t self, bytes: &'t [u8]) -> &'t [u8] {
+        match self {
+            Self::Plain | Self::Unknown => bytes,
+            Self::Encoded(_, text) => text.as_bytes(),
+        }
+    }
+
+    /// Returns the new content where it must be encoded, and nothing where the pieces of the old text
+    /// and the changes are the content. What cannot be written is refused; `from` is where it comes
+    /// from.
+    pub(crate) fn encoded(
+        &self,
+        cx: &Context,
+        target: &FileTarget,
+        from: &str,
+        base: &[u8],
+        changes: &[Change<'_>],
+    ) -> Result<Option<Vec<u8>>, ToolError> {
         let shown = || cx.shown(&target.path);
-        let (encoding, _) = match &self.form {
-            Form::Plain => return Ok(None),
-            Form::Unknown if changes.iter().all(|change| is_certain(base, change)) => {
+        let encoding = match self {
+            Self::Plain => return Ok(None),
+            Self::Unknown if changes.iter().all(|change| is_certain(base, change)) => {
                 return Ok(None);
             }
-            Form::Unknown => {
+            Self::Unknown => {
                 return Err(ToolError::new(
                     Kind::Binary,
                     format!(
@@ -107,7 +168,7 @@ impl Loaded {
                     ),
                 ));
             }
-            Form::Encoded(encoding, text) => (*encoding, text),
+            Self::Encoded(encoding, _) => *encoding,
         };
         let text = replace::pieces(base, changes).concat();
         let text = String::from_utf8_lossy(&text);
@@ -115,8 +176,7 @@ impl Loaded {
             ToolError::new(
                 Kind::InvalidArgs,
                 format!(
-                    "new_string has a character that {} does not have, the encoding of {}: \
-                     U+{:04X} `{c}`",
+                    "{from} has a character that {} does not have, the encoding of {}: U+{:04X} `{c}`",
                     encoding.name(),
                     shown(),
                     u32::from(c)
@@ -146,7 +206,7 @@ pub(crate) fn load(
 ) -> Result<Loaded, ToolError> {
     let (meta, bytes) = whole_if_known(cx, target)?;
     check_sha256(cx, target, expected_sha256, &bytes)?;
-    let form = form(cx, target, &bytes)?;
+    let form = Form::of(cx, target, &bytes)?;
     Ok(Loaded { identity: meta.identity, bytes, form })
 }
 
@@ -217,44 +277,6 @@ pub(crate) fn whole(cx: &Context, target: &FileTarget) -> Result<(FileMeta, Vec<
         if (n as u64) < STEP {
             return Ok((opened.meta, bytes));
         }
-    }
-}
-
-/// Finds out what the bytes of a file are. Those of UTF-8 are looked through, and not copied.
-fn form(cx: &Context, target: &FileTarget, bytes: &[u8]) -> Result<Form, ToolError> {
-    let refused = |why: String| ToolError::new(Kind::Binary, why);
-    match sniff(bytes) {
-        Content::Text if std::str::from_utf8(bytes).is_ok() => Ok(Form::Plain),
-        Content::Text if encoding::is_broken_utf8(bytes) => Ok(Form::Plain),
-        Content::Text => Ok(match encoding::legacy(bytes) {
-            Some((encoding, text)) => Form::Encoded(encoding, text),
-            None => Form::Unknown,
-        }),
-        Content::Encoded(encoding) if MAX_DECODED < bytes.len() => Err(ToolError::new(
-            Kind::TooLarge,
-            format!(
-                "the file has {} bytes, and at most {MAX_DECODED} of {} can be edited: {}",
-                bytes.len(),
-                encoding.name(),
-                cx.shown(&target.path)
-            ),
-        )),
-        Content::Encoded(encoding) => match encoding.decode(bytes) {
-            Some(text) => Ok(Form::Encoded(encoding, text)),
-            None => Err(refused(format!(
-                "the mark says {}, but the bytes are no text in it and cannot be edited: {}",
-                encoding.name(),
-                cx.shown(&target.path)
-            ))),
-        },
-        Content::Binary => match encoding::unmarked(bytes) {
-            Some((encoding, text)) => Ok(Form::Encoded(encoding, text)),
-            None => Err(refused(format!(
-                "binary content cannot be edited: {}",
-                cx.shown(&target.path)
-            ))
-            .hint("Write replaces the whole file; a program that knows the format can edit it")),
-        },
     }
 }
 

@@ -18,24 +18,26 @@ pub(super) struct Fit {
 pub(super) struct Shown {
     pub(super) before: Option<String>,
     pub(super) after: Option<String>,
+    /// The text before, in UTF-8 where hunks change it.
     pub(super) old: Arc<Vec<u8>>,
     /// Nothing where the content stays.
     pub(super) applied: Option<Fit>,
     pub(super) notes: Vec<&'static str>,
 }
 
-/// Fits an entry to a content. A byte order mark is not shown to models, so a patch without it is
-/// fitted to the text behind it.
-pub(super) fn fit(file: &FilePatch<'_>, content: &[u8]) -> Result<Fit, Rejected> {
-    let rejected = match patch::apply(file, content) {
-        Ok(applied) => return Ok(Fit { applied, n_before: 0 }),
-        Err(rejected) => rejected,
+/// Fits an entry to a text. A byte order mark is not shown to models, so a patch in which no line begins
+/// with one is fitted to the text behind it.
+pub(super) fn fit(
+    file: &FilePatch<'_>,
+    text: &[u8],
+    is_wanted: impl Fn() -> bool,
+) -> Result<Fit, Rejected> {
+    let n_before = match text.strip_prefix(source::BOM) {
+        Some(_) if !file.hunks.iter().any(|hunk| hunk.has_line(source::BOM)) => source::BOM.len(),
+        _ => 0,
     };
-    let text = content.strip_prefix(source::BOM);
-    match text.and_then(|text| patch::apply(file, text).ok()) {
-        Some(applied) => Ok(Fit { applied, n_before: source::BOM.len() }),
-        None => Err(rejected),
-    }
+    let applied = patch::apply(file, text.get(n_before..).unwrap_or_default(), is_wanted)?;
+    Ok(Fit { applied, n_before })
 }
 
 impl Shown {
@@ -49,7 +51,7 @@ impl Shown {
         }
         match &self.applied {
             None => {}
-            Some(_) if source::sniff(&self.old) == Content::Binary => {
+            Some(_) if source::sniff(&self.old) != Content::Text => {
                 out.push_str(&format!("[{} bytes of binary content change]\n", self.old.len()));
             }
             Some(Fit { applied, n_before }) => {

@@ -570,13 +570,57 @@ fn a_dry_run_shows_and_changes_nothing() {
     assert_eq!(apply(&world, fails).expect_err("it does not fit").0, Kind::NoMatch);
 }
 
-#[test]
-fn bytes_that_are_no_text_stay_as_they_are() {
+/// Checks a change of a file that is not in UTF-8: the new content, or a refusal with these words.
+#[track_caller]
+fn check_bytes(old: &[u8], hunk: &str, expected: Result<&[u8], (Kind, &str)>) {
     let world = MemoryWorld::new();
-    world.file("a", b"caf\xe9\r\n\0old\r\n\xff");
-    let patch = "--- a/a\n+++ b/a\n@@ -2 +2 @@\n-\u{0}old\n+new\n";
-    apply(&world, json!({ "patch": patch })).expect("it applies");
-    assert_eq!(world.content("a"), Some(b"caf\xe9\r\nnew\r\n\xff".to_vec()));
+    world.file("a", old);
+    let result = apply(&world, json!({ "patch": format!("--- a/a\n+++ b/a\n{hunk}") }));
+    let after = world.content("a").expect("it is there");
+    match expected {
+        Ok(new) => {
+            result.expect("it applies");
+            assert_eq!(after, new);
+        }
+        Err((kind, words)) => {
+            let (found_kind, message) = result.expect_err("it is refused");
+            assert!(message.contains(words), "{message}");
+            assert_eq!((found_kind, after.as_slice()), (kind, old));
+        }
+    }
+}
+
+/// Lines were added as UTF-8 between halves of characters, because contents were taken as bytes.
+#[test]
+fn other_encodings_are_kept_or_the_patch_is_refused() {
+    let utf16 =
+        |text: &str| -> Vec<u8> { text.encode_utf16().flat_map(u16::to_le_bytes).collect() };
+    let utf32 =
+        |text: &str| -> Vec<u8> { text.chars().flat_map(|c| u32::from(c).to_be_bytes()).collect() };
+    for encode in [&utf16 as &dyn Fn(&str) -> Vec<u8>, &utf32] {
+        let old = encode("\u{feff}one\r\ntwo\r\n");
+        for (hunk, new) in [
+            ("@@ -0,0 +1 @@\n+\u{1f600}\n", "\u{feff}\u{1f600}\none\r\ntwo\r\n"),
+            ("@@ -1,0 +2 @@\n+new\n", "\u{feff}one\r\nnew\ntwo\r\n"),
+            ("@@ -1,2 +1,2 @@\n one\n-two\n+TWO\n", "\u{feff}one\r\nTWO\r\n"),
+        ] {
+            check_bytes(&old, hunk, Ok(&encode(new)));
+        }
+    }
+    let latin = b"caf\xe9 au lait, tr\xe8s bon\nabc\n";
+    let na = b"caf\xe9 au lait, tr\xe8s bon\nna\xefve\n";
+    check_bytes(latin, "@@ -2 +2 @@\n-abc\n+na\u{ef}ve\n", Ok(na));
+    let words = "the patch has a character that windows-1252 does not have";
+    let refused = Err((Kind::InvalidArgs, words));
+    check_bytes(latin, "@@ -2 +2 @@\n-abc\n+\u{1f600}\n", refused);
+    let binary = b"\x7fELF\0\x01\nold\n";
+    let words = "binary content cannot be edited: a";
+    for hunk in ["@@ -2 +2 @@\n-old\n+new\n", "@@ -0,0 +1 @@\n+new\n"] {
+        check_bytes(binary, hunk, Err((Kind::Binary, words)));
+    }
+    // Nothing but the first line has a mark, and lines are added behind it.
+    let marked = "\u{feff}one\n".as_bytes();
+    check_bytes(marked, "@@ -0,0 +1 @@\n+zero\n", Ok("\u{feff}zero\none\n".as_bytes()));
 }
 
 /// Read does not show a byte order mark, so patches of a first line never had one.

@@ -1,6 +1,7 @@
 //! What a patch makes of its files, in memory: one entry after the other, each on what the one before
 //! left.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use sinew_tool::{
@@ -15,7 +16,7 @@ use crate::diff::DiffLimits;
 use crate::edit;
 use crate::patch::{self, FilePatch, Mode, Patch, Rejected};
 use crate::replace;
-use crate::source;
+use crate::source::{self, Form};
 
 /// The most bytes of old and new contents that one patch may need.
 const MAX_HELD: u64 = 1 << 30;
@@ -118,7 +119,9 @@ impl<'w> Work<'w> {
             }
             match self.entry(file, entry) {
                 Ok(one) => patched.push(one),
-                Err(error) if error.kind == Kind::Cancelled => return Err(error),
+                Err(error) if matches!(error.kind, Kind::Cancelled | Kind::Timeout) => {
+                    return Err(error);
+                }
                 Err(error) => {
                     failures.push((about.first().copied().unwrap_or_default(), error));
                     for at in about {
@@ -239,16 +242,38 @@ impl<'w> Work<'w> {
             Thing::File(old) => Arc::clone(&old.bytes),
             Thing::Link(target) => Arc::clone(target),
         };
-        let shown = self.called(entry.old.or(entry.new).unwrap_or_default());
-        let fit = fit(file, &content).map_err(|rejected| rejected.to_error(&shown))?;
-        let bytes = self.applied(&content, &fit)?;
+        let at = entry.old.or(entry.new).unwrap_or_default();
+        let shown = self.called(at);
+        let form = match &old {
+            // What no hunk speaks of may be what it likes.
+            Thing::File(_) if !file.hunks.is_empty() => {
+                Form::of(self.cx, self.target(at)?, &content)?
+            }
+            _ => Form::Plain,
+        };
+        let text = match &form {
+            Form::Plain | Form::Unknown => Arc::clone(&content),
+            Form::Encoded(_, text) => {
+                self.hold(text.len())?;
+                Arc::new(text.clone().into_bytes())
+            }
+        };
+        let is_wanted = || self.cx.still_wanted().is_ok();
+        let fit = fit(file, &text, is_wanted).map_err(|rejected| {
+            let rejected = rejected.to_error(&shown);
+            // What ended the wait is told, not what became of the hunks.
+            self.cx.still_wanted().err().unwrap_or(rejected)
+        })?;
         let thing = match file.deed {
             Delete | Drop => Thing::Nothing,
-            Change | Create | Rename | Copy => made(&old, file, bytes).map_err(|problem| {
-                let line = file.line;
-                let message = format!("line {line} of the patch {problem}: {shown}");
-                ToolError::new(Kind::InvalidArgs, message)
-            })?,
+            Change | Create | Rename | Copy => {
+                let bytes = self.applied(at, &content, (&form, &text), &fit)?;
+                made(&old, file, bytes).map_err(|problem| {
+                    let line = file.line;
+                    let message = format!("line {line} of the patch {problem}: {shown}");
+                    ToolError::new(Kind::InvalidArgs, message)
+                })?
+            }
         };
         let what = match file.deed {
             Change if created => What::Added,
@@ -259,7 +284,7 @@ impl<'w> Work<'w> {
             Rename => What::Renamed,
             Copy => What::Copied,
         };
-        self.show(file, entry, (&old, &thing), what, (content, &fit));
+        self.show(file, entry, (&old, &thing), what, (text, &fit));
         if let (Some(at), Rename, Some(_)) = (entry.old, file.deed, entry.new)
             && !entry.takes_aside
         {
@@ -324,16 +349,24 @@ impl<'w> Work<'w> {
         }
     }
 
-    /// Returns a content with its changes.
-    fn applied(&mut self, old: &Arc<Vec<u8>>, fit: &Fit) -> Result<Arc<Vec<u8>>, ToolError> {
-        let changes = fit.applied.changes();
+    /// Returns a content with the changes of its text.
+    fn applied(
+        &mut self,
+        at: usize,
+        content: &Arc<Vec<u8>>,
+        (form, text): (&Form, &[u8]),
+        fit: &Fit,
+    ) -> Result<Arc<Vec<u8>>, ToolError> {
+        let mut changes = fit.applied.changes();
         if changes.is_empty() {
-            return Ok(Arc::clone(old));
+            return Ok(Arc::clone(content));
         }
-        let (before, text) = old.split_at_checked(fit.n_before).unwrap_or((&[], old));
-        let mut pieces = replace::pieces(text, &changes);
-        pieces.insert(0, before);
-        let new = pieces.concat();
+        for change in &mut changes {
+            let Range { start, end } = change.range;
+            change.range = start + fit.n_before..end + fit.n_before;
+        }
+        let encoded = form.encoded(self.cx, self.target(at)?, "the patch", text, &changes)?;
+        let new = encoded.unwrap_or_else(|| replace::pieces(text, &changes).concat());
         self.hold(new.len())?;
         Ok(Arc::new(new))
     }
@@ -344,7 +377,7 @@ impl<'w> Work<'w> {
         entry: &Entry,
         (old, new): (&Thing, &Thing),
         what: What,
-        (content, fit): (Arc<Vec<u8>>, &Fit),
+        (text, fit): (Arc<Vec<u8>>, &Fit),
     ) {
         let mut notes = Vec::new();
         match what {
@@ -363,7 +396,7 @@ impl<'w> Work<'w> {
         let after = main.filter(|_| what != What::Deleted).map(|at| self.called(at));
         let has_content = file.deed == patch::Deed::Drop || !file.hunks.is_empty();
         let applied = has_content.then(|| fit.clone());
-        self.shown.push(Shown { before, after, old: content, applied, notes });
+        self.shown.push(Shown { before, after, old: text, applied, notes });
     }
 }
 

@@ -20,6 +20,9 @@ use crate::replace::{Change, first_ending};
 /// After this many failures no more hunks are tried.
 const MAX_FAILURES: usize = 1000;
 
+/// After how many hunks it is asked whether anybody still waits.
+const HUNKS_A_LOOK: usize = 256;
+
 /// For how many failures something like the hunk is looked for.
 const MAX_NEAREST: usize = 3;
 
@@ -54,8 +57,12 @@ impl Applied {
 /// Applies the hunks of one file to its content: all of them, or none.
 ///
 /// The content of a file that is made is empty. What else is asked of the file, its name and its mode,
-/// is left to the caller.
-pub fn apply(file: &FilePatch<'_>, old: &[u8]) -> Result<Applied, Rejected> {
+/// is left to the caller. `is_wanted` is asked now and then whether anybody still waits.
+pub fn apply(
+    file: &FilePatch<'_>,
+    old: &[u8],
+    is_wanted: impl Fn() -> bool,
+) -> Result<Applied, Rejected> {
     match file.deed {
         Deed::Create if !old.is_empty() => return Err(Rejected::Exists),
         Deed::Drop => {
@@ -68,14 +75,20 @@ pub fn apply(file: &FilePatch<'_>, old: &[u8]) -> Result<Applied, Rejected> {
     let mut applied = Applied { hunks: Vec::new(), new: Vec::new(), blocks: Vec::new() };
     let mut failures: Vec<Failure> = Vec::new();
     for (at, hunk) in file.hunks.iter().enumerate() {
+        if at % HUNKS_A_LOOK == HUNKS_A_LOOK - 1 && !is_wanted() {
+            return Err(Rejected::Unwanted);
+        }
         let shape = Shape::new(hunk);
-        match finder.locate(&shape) {
-            Ok(placed) => {
-                applied.hunks.push(placed.to_match());
-                if failures.is_empty() {
-                    applied.write(&finder.text, &shape, placed);
-                }
-            }
+        let mut placed = finder.locate(&shape);
+        if failures.is_empty()
+            && let Ok(found) = placed
+        {
+            let n_bytes = applied.write(&finder.text, &shape, found);
+            // Lines that fuzz left out were not compared, and may be long.
+            placed = if finder.spend(n_bytes) { Ok(found) } else { Err(Why::Costly) };
+        }
+        match placed {
+            Ok(placed) => applied.hunks.push(placed.to_match(hunk)),
             Err(why) => {
                 let is_told = failures.len() < MAX_NEAREST
                     && matches!(why, Why::NotFound | Why::NoContext(_) | Why::PastEnd(_));
@@ -118,9 +131,10 @@ impl Applied {
         (end < old.len()).then_some(end)
     }
 
-    /// Writes what a hunk changes.
-    fn write(&mut self, text: &Text<'_>, shape: &Shape<'_, '_>, placed: Placed) {
-        let mut at = text.start(placed.line);
+    /// Writes what a hunk changes; returns how many bytes of the content were looked at.
+    fn write(&mut self, text: &Text<'_>, shape: &Shape<'_, '_>, placed: Placed) -> usize {
+        let begin = text.start(placed.line);
+        let mut at = begin;
         let mut lines = shape.lines.as_slice();
         while let Some(first) = lines.first() {
             let is_kept =
@@ -135,13 +149,14 @@ impl Applied {
                 self.block(text, run, start..at, placed.how);
             }
         }
+        at - begin
     }
 
     fn block(&mut self, text: &Text<'_>, run: &[Line<'_>], old: Range<usize>, how: How) {
         let begin = self.new.len();
         let at_end = old.end == text.bytes.len();
         let follows_open = at_end && old.is_empty() && text.is_open();
-        let ending = ending(text.bytes, &old, run);
+        let ending = ending(text, &old, run);
         let mut added = run.iter().filter(|line| line.mark == Mark::Add).peekable();
         if follows_open && added.peek().is_some() {
             self.new.extend_from_slice(ending);
@@ -164,17 +179,18 @@ impl Applied {
 }
 
 /// Returns the ending of added lines: that of the lines that they replace or follow.
-fn ending(text: &[u8], old: &Range<usize>, run: &[Line<'_>]) -> &'static [u8] {
+fn ending(text: &Text<'_>, old: &Range<usize>, run: &[Line<'_>]) -> &'static [u8] {
+    let first = text.first_ending.filter(|_| old.end == 0);
+    let text = text.bytes;
     let above = || {
         let head = text.get(..old.start).unwrap_or_default();
         let end = memrchr(b'\n', head)?;
         Some(if head.get(..end)?.ends_with(b"\r") { b"\r\n".as_slice() } else { b"\n" })
     };
-    let below = || first_ending(text.get(old.end..).unwrap_or_default());
     let replaced = first_ending(text.get(old.clone()).unwrap_or_default());
     let own = || {
         let crlf = run.iter().any(|line| line.ended && line.text.ends_with(b"\r"));
         if crlf { b"\r\n".as_slice() } else { b"\n" }
     };
-    replaced.or_else(above).or_else(below).unwrap_or_else(own)
+    replaced.or_else(above).or(first).unwrap_or_else(own)
 }

@@ -6,14 +6,27 @@
 
 use super::line::{Lines, bare};
 use super::refusal::PatchError;
-use super::{Deed, FilePatch, MAX_PARTS, hunk, unified};
+use super::{Deed, FilePatch, MAX_PARTS, hunk, section, unified};
 
 /// Returns whether an envelope begins with this line.
 pub(super) fn begins(raw: &[u8]) -> bool {
     raw.trim_ascii() == b"*** Begin Patch"
 }
 
-/// Reads envelopes from a place on at which one begins.
+/// Returns whether a line is one of an envelope that asks for something.
+pub(super) fn asks(raw: &[u8]) -> bool {
+    let words = ["*** Add File:", "*** Delete File:", "*** Update File:", "*** Move to:"];
+    begins(raw) || words.iter().any(|word| raw.starts_with(word.as_bytes()))
+}
+
+/// Returns whether a diff begins outside an envelope.
+fn is_diff(lines: Lines<'_>) -> bool {
+    let begins = |raw: &[u8]| raw.starts_with(b"diff --git ") || raw.starts_with(b"@@");
+    lines.peek().is_some_and(begins) || section::is_names(lines)
+}
+
+/// Reads envelopes from a place on at which one begins. What else asks for a change around them is
+/// refused, not passed over.
 pub(super) fn parse(
     mut lines: Lines<'_>,
     strip: Option<u32>,
@@ -21,10 +34,15 @@ pub(super) fn parse(
     let begin = lines.number();
     let mut files: Vec<FilePatch<'_>> = Vec::new();
     let mut n_parts = 0;
-    while let Some(raw) = lines.next() {
+    while let Some(raw) = lines.peek() {
         if !begins(raw) {
+            if asks(raw) || is_diff(lines) {
+                return Err(PatchError::Outside { line: lines.number() });
+            }
+            lines.next();
             continue;
         }
+        lines.next();
         let end = end(lines)?;
         let mut inner = lines.only_until(&end);
         lines = end;

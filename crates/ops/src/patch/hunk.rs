@@ -4,7 +4,8 @@
 //! patch costs little more than itself. Which lines belong to it is decided here. The counts of its
 //! header decide where they are right, and then any line is content, also one that looks like a
 //! header. Where they are wrong the lines decide: a hunk ends at the first line that cannot be one of
-//! its lines.
+//! its lines. A text that ends within a line, before all the lines that were counted, was cut off and
+//! is refused.
 
 use super::line::{Lines, bare};
 use super::refusal::PatchError;
@@ -20,6 +21,8 @@ pub struct Hunk<'p> {
     pub old_start: Option<u64>,
     /// Whether the counts of its header are those of its lines.
     pub(super) counted: bool,
+    /// Whether its header has counts that are not those of its lines.
+    pub(super) miscounted: bool,
     /// Whether its last line is the last of the file.
     pub(super) at_end: bool,
     pub(super) form: Form,
@@ -72,6 +75,15 @@ impl<'p> Hunk<'p> {
         })
     }
 
+    /// Returns whether it may be the beginning of a hunk: its text ends within a line, and a header
+    /// promises more lines than it has.
+    fn is_cut_off(&self, [(_, n_old), (_, n_new)]: [(u64, u64); 2]) -> bool {
+        let n = |mark: Mark| self.lines().filter(|line| line.mark != mark).count() as u64;
+        self.miscounted
+            && !self.body.ends_with(b"\n")
+            && (n(Mark::Add) < n_old || n(Mark::Remove) < n_new)
+    }
+
     /// Returns whether it has lines of the old content.
     pub(super) fn has_old(&self) -> bool {
         self.lines().any(|line| line.mark != Mark::Add)
@@ -80,6 +92,11 @@ impl<'p> Hunk<'p> {
     /// Returns whether it has lines of the new content.
     pub(super) fn has_new(&self) -> bool {
         self.lines().any(|line| line.mark != Mark::Remove)
+    }
+
+    /// Returns whether one of its lines begins with some bytes.
+    pub fn has_line(&self, begin: &[u8]) -> bool {
+        self.lines().any(|line| line.text.starts_with(begin))
     }
 
     /// Returns the lines that it says are above it, the outermost first.
@@ -154,12 +171,16 @@ pub(super) fn read<'p>(lines: &mut Lines<'p>) -> Result<Hunk<'p>, PatchError> {
         line,
         old_start: header.start,
         counted: counted.is_some(),
+        miscounted: header.numbers.is_some() && counted.is_none(),
         at_end: false,
         form: Form::Diff,
         heads: header.heading,
         body: lines.until(&end),
     };
     *lines = end;
+    if header.numbers.is_some_and(|promised| hunk.is_cut_off(promised)) && lines.peek().is_none() {
+        return Err(PatchError::CutOff { line });
+    }
     checked(hunk)
 }
 
@@ -170,6 +191,7 @@ pub(super) fn read_bare<'p>(lines: &mut Lines<'p>) -> Result<Hunk<'p>, PatchErro
         line: lines.number(),
         old_start: None,
         counted: false,
+        miscounted: false,
         at_end: false,
         form: Form::Diff,
         heads: b"",
@@ -210,6 +232,7 @@ pub(super) fn read_update<'p>(lines: &mut Lines<'p>) -> Result<Hunk<'p>, PatchEr
         line,
         old_start,
         counted: false,
+        miscounted: false,
         at_end,
         form: Form::Update,
         heads: if old_start.is_some() { b"" } else { heads },
@@ -232,6 +255,7 @@ pub(super) fn read_add<'p>(lines: &mut Lines<'p>) -> Option<Hunk<'p>> {
         line: begin.number(),
         old_start: Some(0),
         counted: true,
+        miscounted: false,
         at_end: false,
         form: Form::Add,
         heads: b"",

@@ -24,6 +24,9 @@ const MAX_FUZZ: usize = 2;
 /// How many lines may be compared in search of the hunks of one file.
 const MAX_WORK: usize = 1 << 24;
 
+/// Lines from this many bytes on count when those are looked at that a header may name.
+const LONG_LINE: usize = 1024;
+
 /// How a hunk was compared with the content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum How {
@@ -46,6 +49,8 @@ pub struct Match {
     pub fuzz: u8,
     /// How it was compared.
     pub how: How,
+    /// Whether its header has counts that are not those of its lines.
+    pub miscounted: bool,
 }
 
 impl Match {
@@ -65,6 +70,9 @@ impl Match {
             How::LineEndings => parts.push(String::from("line endings differ")),
             How::Blanks => parts.push(String::from("blanks at line ends differ")),
         }
+        if self.miscounted {
+            parts.push(String::from("its line counts are wrong"));
+        }
         (!parts.is_empty()).then(|| parts.join(", "))
     }
 }
@@ -81,6 +89,8 @@ pub(super) struct Shape<'h, 'p> {
     suffix: usize,
     /// Whether its lines all end in the same way. One that changes endings is held to them.
     is_uniform: bool,
+    /// Whether a line that it adds is the last of the file and lacks its line feed.
+    is_open: bool,
 }
 
 impl<'h, 'p> Shape<'h, 'p> {
@@ -93,7 +103,8 @@ impl<'h, 'p> Shape<'h, 'p> {
         let ended = || lines.iter().filter(|line| line.ended && !line.text.is_empty());
         let n_crlf = ended().filter(|line| line.text.ends_with(b"\r")).count();
         let is_uniform = n_crlf == 0 || n_crlf == ended().count();
-        Self { hunk, lines, old, prefix, suffix, is_uniform }
+        let is_open = lines.iter().any(|line| line.mark == Mark::Add && !line.ended);
+        Self { hunk, lines, old, prefix, suffix, is_uniform, is_open }
     }
 
     /// Returns the old lines as a text.
@@ -103,6 +114,13 @@ impl<'h, 'p> Shape<'h, 'p> {
             String::from_utf8_lossy(text)
         });
         lines.collect::<Vec<_>>().join("\n")
+    }
+
+    /// Returns whether it says of an added line that the file ends there, and goes on behind it.
+    fn goes_on(&self) -> bool {
+        let new = self.lines.iter().filter(|line| line.mark != Mark::Remove);
+        let n_ended = new.clone().take_while(|line| line.ended || line.mark != Mark::Add).count();
+        n_ended + 1 < new.count()
     }
 
     /// Returns how many lines from its place on it changes, up to the last change.
@@ -127,12 +145,13 @@ pub(super) struct Placed {
 }
 
 impl Placed {
-    pub(super) fn to_match(self) -> Match {
+    pub(super) fn to_match(self, hunk: &Hunk<'_>) -> Match {
         Match {
             line: self.line as u64 + 1,
             offset: self.offset,
             fuzz: u8::try_from(self.fuzz).unwrap_or(u8::MAX),
             how: self.how,
+            miscounted: hunk.miscounted,
         }
     }
 }
@@ -163,6 +182,10 @@ impl<'t> Finder<'t> {
             Some(start) => self.by_number(shape, start)?,
             None => self.by_lines(shape)?,
         };
+        let behind = placed.line.saturating_add(shape.old.len());
+        if shape.is_open && (behind < self.text.n_lines() || shape.goes_on()) {
+            return Err(Why::NotEnd(behind as u64));
+        }
         self.frozen = placed.line.saturating_add(shape.n_changed());
         if shape.hunk.old_start.is_some() {
             self.drift = placed.offset;
@@ -177,7 +200,12 @@ impl<'t> Finder<'t> {
         if let Some(start) = shape.hunk.old_start.filter(|_| shape.hunk.counted) {
             let line = as_line(start).saturating_add_signed(self.drift);
             return match as_usize(line) {
-                line if n_lines < line => Err(Why::PastEnd(n_lines as u64)),
+                line if n_lines == 0 && 0 < line => Err(Why::PastEnd(0)),
+                // Behind the end is at the end, as for `git apply --unidiff-zero` and GNU `patch`.
+                line if n_lines < line => {
+                    let offset = (n_lines as i64).saturating_sub_unsigned(as_line(start));
+                    Ok(placed(n_lines, offset))
+                }
                 line if line < self.frozen => Err(Why::Before(line as u64 + 1)),
                 line => Ok(placed(line, self.drift)),
             };
@@ -210,7 +238,7 @@ impl<'t> Finder<'t> {
         for fuzz in 0..=max_fuzz {
             let (front, back) = (fuzz + shape.prefix, fuzz + shape.suffix);
             let only_top = is_diff && start <= 1 && front < context;
-            let only_end = shape.hunk.at_end || (is_diff && back < context);
+            let only_end = shape.hunk.at_end || shape.is_open || (is_diff && back < context);
             let (front, back) = (front.saturating_sub(context), back.saturating_sub(context));
             let n_left = shape.old.len() - back;
             let Some(lines) = shape.old.get(front..n_left) else { continue };
@@ -249,7 +277,7 @@ impl<'t> Finder<'t> {
         let has_contexts = shape.hunk.contexts().next().is_some();
         for how in shape.hows() {
             let core = Core { lines: &shape.old, front: 0, how: *how };
-            let spot = if shape.hunk.at_end {
+            let spot = if shape.hunk.at_end || shape.is_open {
                 self.exactly(core, end)
             } else if is_update && has_contexts {
                 self.behind(shape, core, end)?
@@ -330,6 +358,12 @@ impl<'t> Finder<'t> {
             let n_passed = places.partition_point(|entry| Index::number(*entry) < at);
             let places = places.iter().skip(n_passed).take(MAX_ANCHORS);
             let places: Vec<usize> = places.map(|entry| Index::number(*entry)).collect();
+            let text_at = |line: usize| self.text.line_at(self.text.start(line));
+            let lengths = places.iter().map(|line| text_at(*line).len());
+            let n_bytes = lengths.filter(|length| LONG_LINE < *length).sum();
+            if !self.spend(n_bytes) {
+                return Err(Why::Costly);
+            }
             let is_context = |line: &&usize| {
                 let there = self.text.line_at(self.text.start(**line));
                 there.trim_ascii() == context.trim_ascii()

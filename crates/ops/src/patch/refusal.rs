@@ -26,6 +26,12 @@ pub enum PatchError {
     NoHunk { line: u64 },
     /// A hunk has no line that changes something.
     Hunk { line: u64 },
+    /// The text ends within a hunk, before all the lines that its header counts.
+    CutOff { line: u64 },
+    /// A change is asked for in a second format, or outside the envelope.
+    Outside { line: u64 },
+    /// What is said of a file contradicts itself, for this reason.
+    Contradiction { line: u64, problem: &'static str },
     /// An envelope is not well formed.
     Envelope { line: u64, problem: &'static str },
     /// It has more files and hunks than can be taken.
@@ -69,6 +75,18 @@ impl PatchError {
                 format!("the hunk at line {line} of the patch changes nothing"),
                 "begin removed lines with `-`, added ones with `+` and others with a blank",
             ),
+            Self::CutOff { line } => (
+                format!("the text ends within the hunk at line {line} of the patch"),
+                "send the whole patch, with a line feed at its end",
+            ),
+            Self::Outside { line } => (
+                format!("line {line} of the patch asks for a change that is not part of the rest"),
+                "send one diff, or everything between one `*** Begin Patch` and its `*** End Patch`",
+            ),
+            Self::Contradiction { line, problem } => (
+                format!("what line {line} of the patch and those below say of a file {problem}"),
+                "write the same names in every line about a file, and do one thing with it",
+            ),
             Self::Envelope { line, problem } => (
                 format!("the envelope at line {line} of the patch {problem}"),
                 "write `*** Begin Patch`, then each file after `*** Add File: `, \
@@ -93,6 +111,8 @@ pub enum Rejected {
         /// At least one.
         failures: Vec<Failure>,
     },
+    /// Nobody waits for it any more.
+    Unwanted,
     /// The patch makes a file, and there is content already.
     Exists,
     /// The patch deletes the file, and its hunks leave lines; this is the first one.
@@ -130,6 +150,8 @@ pub enum Why {
     Before(u64),
     /// Its new lines are at this line already.
     Applied(u64),
+    /// It adds a line as the last one without a line feed, and more follow this one.
+    NotEnd(u64),
     /// It only adds lines and does not say where.
     Unplaced,
     /// Looking for it would take too long.
@@ -155,6 +177,9 @@ impl Why {
                 format!("fits only at line {line}, which is before the end of the hunk before it")
             }
             Self::Applied(line) => format!("is applied already: its new lines are at line {line}"),
+            Self::NotEnd(line) => {
+                format!("says that the file ends with it, and lines follow line {line}")
+            }
             Self::Unplaced => String::from("only adds lines and does not say where"),
             Self::Costly => String::from("could not be found in reasonable time"),
         }
@@ -170,6 +195,7 @@ impl Why {
             }
             Self::Before(_) => "put hunks in the order of the file, and join those that overlap",
             Self::Applied(_) => "leave the hunk out",
+            Self::NotEnd(_) => "leave out `\\ No newline at end of file`, or remove what follows",
             Self::Unplaced => "add the unchanged lines before and after the place",
             Self::Costly => "correct the line numbers, or send fewer hunks at a time",
         }
@@ -181,6 +207,7 @@ impl Rejected {
     pub fn to_error(&self, shown: &str) -> ToolError {
         let (n_hunks, failures) = match self {
             Self::Hunks { n_hunks, failures } => (*n_hunks, failures),
+            Self::Unwanted => return ToolError::new(Kind::Cancelled, "the call was cancelled"),
             Self::Exists => {
                 let message = format!("the patch creates a file that is there already: {shown}");
                 return ToolError::new(Kind::NoMatch, message)

@@ -126,6 +126,7 @@ impl<'p> Section<'p> {
         if self.promised && self.hunks.is_empty() {
             return Err(PatchError::NoHunk { line: self.line });
         }
+        self.check_consistent(strip)?;
         let hunks = std::mem::take(&mut self.hunks);
         let deed = self.deed(&hunks);
         let [old, new] = self.names(deed, strip)?;
@@ -141,6 +142,49 @@ impl<'p> Section<'p> {
         let is_idle =
             deed == Deed::Change && file.hunks.is_empty() && file.old_mode == file.new_mode;
         Ok((!is_idle).then_some(file))
+    }
+
+    /// Refuses a git diff that names one file in one line and another one in the next.
+    fn check_consistent(&self, strip: Option<u32>) -> Result<(), PatchError> {
+        let refused = |problem| Err(PatchError::Contradiction { line: self.line, problem });
+        let moved = [&self.renamed, &self.copied].map(|names| names.iter().any(Option::is_some));
+        let deeds = [self.created, self.deleted, moved[0], moved[1]];
+        if 1 < deeds.iter().filter(|asked| **asked).count() {
+            return refused("asks for two things");
+        }
+        if !self.is_git || !self.promised {
+            return Ok(());
+        }
+        let path = |title: &Option<Titled>| match title.as_ref().map(|title| &title.name) {
+            Some(Name::Path(path)) => Some(path.clone()),
+            Some(Name::Null) | None => None,
+        };
+        let bare = |names: [Option<String>; 2]| {
+            let [old, new] = names;
+            let n_prefixes = name::n_prefixes(old.as_deref(), new.as_deref(), true);
+            let n_parts = strip.unwrap_or(n_prefixes);
+            let cut = |name: String| name::stripped(&name, n_parts).unwrap_or_default().to_owned();
+            [old.map(cut), new.map(cut)]
+        };
+        let titled = bare([path(&self.old), path(&self.new)]);
+        let named = match &self.pair {
+            _ if moved[0] || moved[1] => {
+                let n_parts = strip.unwrap_or(1).saturating_sub(1);
+                let names = if moved[0] { &self.renamed } else { &self.copied };
+                let cut = |name: String| name::stripped(&name, n_parts).map(str::to_owned);
+                names.clone().map(|name| name.and_then(cut))
+            }
+            Some((old, new)) => bare([Some(old.clone()), Some(new.clone())]),
+            None => return Ok(()),
+        };
+        let differs = |(titled, named): (&Option<String>, &Option<String>)| {
+            titled.is_some() && titled != named
+        };
+        let is_half = (moved[0] || moved[1]) && titled.contains(&None);
+        if is_half || titled.iter().zip(&named).any(differs) {
+            return refused("names different files");
+        }
+        Ok(())
     }
 
     fn deed(&self, hunks: &[super::Hunk<'p>]) -> Deed {

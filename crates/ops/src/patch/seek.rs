@@ -2,8 +2,8 @@
 //!
 //! The rarest of the lines is looked up in a table, and the others are compared around each of its
 //! places. Comparing costs, and the hunks of one file have a common budget: what would cost more is
-//! not found. Whether lines are at one given place costs nothing, because a hunk is asked so only a
-//! few times.
+//! not found. Whether lines are at one given place costs nothing but for their length, because a hunk is
+//! asked so only a few times.
 
 use super::hunk::Line;
 use super::place::{Finder, How};
@@ -11,6 +11,9 @@ use super::text::{Index, without_blanks};
 
 /// How many compared lines it counts for to look at a place.
 const COST_OF_PLACE: usize = 16;
+
+/// How many bytes of a line count for one more line.
+const BYTES_A_LINE: usize = 64;
 
 /// The most places that are named where there are too many.
 const MAX_NAMED: usize = 10;
@@ -78,11 +81,20 @@ impl Finder<'_> {
     }
 
     /// Compares lines at one place alone.
-    pub(super) fn exactly(&self, core: Core<'_, '_>, at: Option<usize>) -> Spot {
-        match at.filter(|at| self.frozen <= *at && self.is_at(core, *at)) {
-            Some(at) => Spot::At(at),
-            None => Spot::Nowhere,
+    pub(super) fn exactly(&mut self, core: Core<'_, '_>, at: Option<usize>) -> Spot {
+        let Some(at) = at.filter(|at| self.frozen <= *at) else { return Spot::Nowhere };
+        match self.is_at(core, at) {
+            Some(true) => Spot::At(at),
+            Some(false) => Spot::Nowhere,
+            None => Spot::Costly,
         }
+    }
+
+    /// Takes the work of so many bytes off the budget; returns whether so much is left.
+    pub(super) fn spend(&mut self, n_bytes: usize) -> bool {
+        let left = self.work_left.checked_sub(n_bytes / BYTES_A_LINE);
+        self.work_left = left.unwrap_or_default();
+        left.is_some()
     }
 
     /// Finds lines from one place to another.
@@ -97,9 +109,12 @@ impl Finder<'_> {
         if let Pick::Nearest(guess) = pick
             && min <= guess
             && guess <= max
-            && self.is_at(core, guess)
         {
-            return Spot::At(guess);
+            match self.is_at(core, guess) {
+                Some(true) => return Spot::At(guess),
+                Some(false) => {}
+                None => return Spot::Costly,
+            }
         }
         self.index();
         let Some(Some(index)) = &self.index else { return Spot::Costly };
@@ -139,20 +154,33 @@ impl Finder<'_> {
         })
     }
 
-    /// Returns whether lines are at a place.
-    fn is_at(&self, core: Core<'_, '_>, place: usize) -> bool {
-        let mut work_left = usize::MAX;
-        self.fits(core, place, &mut work_left).unwrap_or_default()
+    /// Returns whether lines are at a place, or nothing where they are too long.
+    fn is_at(&mut self, core: Core<'_, '_>, place: usize) -> Option<bool> {
+        let mut work_left = self.work_left;
+        let fits = self.compare(core, place, 0, &mut work_left);
+        self.work_left = work_left;
+        fits
     }
 
     /// Returns whether lines are at a place, or nothing where no work is left.
     fn fits(&self, core: Core<'_, '_>, place: usize, work_left: &mut usize) -> Option<bool> {
         *work_left = work_left.checked_sub(COST_OF_PLACE)?;
+        self.compare(core, place, 1, work_left)
+    }
+
+    /// Compares lines; each costs what is said, and more where it is long.
+    fn compare(
+        &self,
+        core: Core<'_, '_>,
+        place: usize,
+        cost: usize,
+        work_left: &mut usize,
+    ) -> Option<bool> {
         let mut at = self.text.start(place.saturating_add(core.front));
         for line in core.lines {
             let raw = self.text.line_at(at);
             at += raw.len();
-            *work_left = work_left.checked_sub(1 + raw.len() / 64)?;
+            *work_left = work_left.checked_sub(cost + raw.len() / BYTES_A_LINE)?;
             let is_last = at == self.text.bytes.len();
             if raw.is_empty() || !same(line, raw, core.how, is_last) {
                 return Some(false);

@@ -376,7 +376,7 @@ fn made(old: &[u8], applied: &Applied) -> Vec<u8> {
 #[track_caller]
 fn check_apply(patch: &str, old: &str, expected: &str, how: &[&str]) {
     let read = parse(patch.as_bytes(), None).expect("a patch");
-    match apply(&read.files[0], old.as_bytes()) {
+    match apply(&read.files[0], old.as_bytes(), || true) {
         Ok(applied) => {
             assert_eq!(String::from_utf8_lossy(&made(old.as_bytes(), &applied)), expected);
             let words = applied.hunks.iter().map(|hunk| {
@@ -393,7 +393,7 @@ fn check_apply(patch: &str, old: &str, expected: &str, how: &[&str]) {
 #[track_caller]
 fn check_rejected(patch: &str, old: &str, expected: &[Why]) {
     let read = parse(patch.as_bytes(), None).expect("a patch");
-    let whys = match apply(&read.files[0], old.as_bytes()) {
+    let whys = match apply(&read.files[0], old.as_bytes(), || true) {
         Err(Rejected::Hunks { failures, .. }) => {
             failures.into_iter().map(|failure| failure.why).collect::<Vec<_>>()
         }
@@ -430,9 +430,11 @@ fn hunks_are_found_at_their_line_and_near_it() {
     );
     check_rejected("@@ -2 +2 @@\n-a\n+b\n", "a\nx\na\n", &[Why::Ambiguous(vec![1, 3])]);
     check_rejected("@@ -9,2 +9,2 @@\n-p\n+q\n r\n", "a\n", &[Why::PastEnd(1)]);
-    check_rejected("@@ -9,0 +9 @@\n+q\n", "a\n", &[Why::PastEnd(1)]);
+    check_rejected("@@ -9,0 +9 @@\n+q\n", "", &[Why::PastEnd(0)]);
+    // What is added behind the end comes to the end, as with `git apply --unidiff-zero`.
+    check_apply("@@ -9,0 +9 @@\n+q\n", "a\n", "a\nq\n", &["2: offset -8 lines"]);
     check_rejected(
-        "@@ -9,0 +9 @@\n+q\n@@ -1 +1 @@\n-x\n+y\n",
+        "@@ -9 +9 @@\n-p\n+q\n@@ -1 +1 @@\n-x\n+y\n",
         "a\n",
         &[Why::PastEnd(1), Why::NotFound],
     );
@@ -575,7 +577,120 @@ fn the_end_of_the_file_is_as_the_patch_says() {
     check_apply(&format!("@@ -1 +1 @@\n-a\n{open}+b\n{open}"), "a", "b", &["1"]);
     check_apply("@@ -1 +1 @@\n-a\n+b", "a\n", "b\n", &["1"]);
     check_apply(&format!("@@ -1,2 +1,2 @@\n-a\n+b\n c\n{open}"), "a\nc", "b\nc", &["1"]);
-    check_apply(&format!("@@ -1 +1 @@\n-a\n+b\n{open}"), "a\nc\n", "b\nc\n", &["1"]);
+    // The place at the end is meant, and where the file goes on there is none.
+    let last = format!("@@ -1 +1 @@\n-a\n+b\n{open}");
+    check_apply(&last, "a\nc\na\n", "a\nc\nb", &["3: offset 2 lines"]);
+    check_rejected(&last, "a\nc\n", &[Why::NotEnd(1)]);
+    check_rejected(&format!("@@ -1,0 +2 @@\n+b\n{open}"), "a\nc\n", &[Why::NotEnd(1)]);
+    let inside = format!("@@ -1 +1,2 @@\n-a\n+b\n{open}+c\n");
+    check_rejected(&inside, "a\n", &[Why::NotEnd(1)]);
+}
+
+/// The beginning of a patch was applied as if it were the whole.
+#[test]
+fn a_text_that_was_cut_off_is_refused() {
+    for hunk in [
+        "@@ -1,3 +1,4 @@\n a\n+ne",
+        "@@ -1,3 +1,4 @@\n a\n+new\n b",
+        "@@ -1,6 +1,6 @@\n a\n-b\n+c\n-d",
+    ] {
+        check_refused(&format!("{NAMES}{hunk}"), PatchError::CutOff { line: 3 });
+    }
+    let wrong = "its line counts are wrong";
+    check_apply("@@ -1,9 +1,9 @@\n a\n-b\n+c\n", "a\nb\n", "a\nc\n", &[&format!("1: {wrong}")]);
+    check_apply("@@ -1 +1 @@\n a\n-b\n+c", "a\nb\n", "a\nc\n", &[&format!("1: {wrong}")]);
+    check_apply("@@ -1,2 +1,2 @@\n a\n-b\n+c", "a\nb\n", "a\nc\n", &["1"]);
+}
+
+/// What stood behind the first format was dropped, and success was told.
+#[test]
+fn a_second_format_is_refused() {
+    let diff = format!("{NAMES}@@ -1 +1 @@\n-a\n+b\n");
+    let update = "*** Update File: x\n@@\n-a\n+b\n";
+    let envelope = format!("*** Begin Patch\n{update}*** End Patch\n");
+    for (text, line) in [
+        (format!("{diff}{envelope}"), 6),
+        (format!("{diff}{update}"), 6),
+        (format!("{envelope}{diff}"), 7),
+        (format!("{envelope}words\ndiff --git a/x b/x\ndeleted file mode 100644\n"), 8),
+        (format!("{envelope}@@ -1 +1 @@\n-a\n+b\n"), 7),
+        (format!("{envelope}{update}*** End Patch\n"), 7),
+        (format!("*** Begin Patch\n{diff}{update}*** End Patch\n"), 7),
+    ] {
+        check_refused(&text, PatchError::Outside { line });
+    }
+    let problem = "has no `*** Begin Patch` before it";
+    check_refused(&format!("{update}{envelope}"), PatchError::Envelope { line: 1, problem });
+    let two = format!("{envelope}and\n{envelope}");
+    assert_eq!(parse(two.as_bytes(), None).expect("two envelopes").files.len(), 2);
+}
+
+/// The names of the one line were believed, and those of the other were not looked at.
+#[test]
+fn headers_that_contradict_each_other_are_refused() {
+    let hunk = "@@ -1 +1 @@\n-a\n+b\n";
+    let files = "names different files";
+    for (header, problem) in [
+        ("diff --git a/x b/y\nrename from x\nrename to y\n--- a/z\n+++ b/y\n", files),
+        ("diff --git a/x b/y\nrename from x\nrename to y\n--- a/x\n+++ b/z\n", files),
+        ("diff --git a/x b/y\nrename from x\nrename to y\n--- a/x\n+++ /dev/null\n", files),
+        ("diff --git a/x b/y\ncopy from x\ncopy to y\n--- a/z\n+++ b/y\n", files),
+        ("diff --git a/x b/x\ndeleted file mode 100644\n--- a/z\n+++ b/z\n", files),
+        ("diff --git a/x b/x\ndeleted file mode 100644\n--- a/z\n+++ /dev/null\n", files),
+        ("diff --git a/x b/x\nold mode 100644\nnew mode 100755\n--- a/z\n+++ b/z\n", files),
+        ("diff --git a/x b/x\n--- a/z\n+++ b/z\n", files),
+        (
+            "diff --git a/x b/y\ndeleted file mode 100644\nrename from x\nrename to y\n",
+            "asks for two things",
+        ),
+    ] {
+        let text = format!("{header}{hunk}");
+        check_refused(&text, PatchError::Contradiction { line: 1, problem });
+    }
+    for header in [
+        "diff --git x y\nrename from x\nrename to y\n--- x\n+++ y\n",
+        "diff --git a/x b/y\nrename from x\nrename to y\n--- a/x\n+++ b/y\n",
+        "diff --git i/x w/x\n--- i/x\n+++ w/x\n",
+        "diff --git a/x b/x\n--- x\n+++ x\n",
+        "diff --git a/x y b/x y\n--- a/x y\t\n+++ b/x y\t\n",
+    ] {
+        let text = format!("{header}{hunk}");
+        assert!(parse(text.as_bytes(), None).is_ok(), "{text}");
+    }
+}
+
+/// Each look at a line went through the long ones before it.
+#[test]
+fn long_lines_cost_what_they_are_long() {
+    const N_HUNKS: usize = 100_000;
+    let long = "x".repeat(2 << 20);
+    let old = format!("{}end\n", format!("{long}\n").repeat(8));
+    let began = std::time::Instant::now();
+    // At one place among long lines, and at the beginning of a content that is one line.
+    for (old, hunk) in [(&old, "@@ -8,0 +9 @@\n+new\n"), (&long, "@@ -0,0 +1 @@\n+new\n")] {
+        let patch = hunk.repeat(N_HUNKS);
+        let read = parse(patch.as_bytes(), None).expect("a patch");
+        let applied = apply(&read.files[0], old.as_bytes(), || true).expect("changes");
+        assert_eq!(applied.hunks.len(), N_HUNKS);
+    }
+    // Fuzz leaves the long line out, and each hunk passes it.
+    let patch = "@@ -8,3 +8,4 @@\n short\n+new\n end\n no\n".repeat(N_HUNKS);
+    let read = parse(patch.as_bytes(), None).expect("a patch");
+    assert!(apply(&read.files[0], old.as_bytes(), || true).is_err());
+    assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
+}
+
+#[test]
+fn nobody_waits_for_hunks_that_nobody_wants() {
+    let patch = "@@ -1,0 +2 @@\n+new\n".repeat(1000);
+    let read = parse(patch.as_bytes(), None).expect("a patch");
+    let n_asked = std::cell::Cell::new(0);
+    let is_wanted = || {
+        n_asked.set(n_asked.get() + 1);
+        n_asked.get() < 2
+    };
+    assert_eq!(apply(&read.files[0], b"a\n", is_wanted), Err(Rejected::Unwanted));
+    assert_eq!(n_asked.get(), 2);
 }
 
 #[test]
@@ -625,7 +740,7 @@ fn whole_files_are_made_and_removed() {
     check_apply("*** Begin Patch\n*** Add File: x\n+a\n+b\n*** End Patch\n", "", "a\nb\n", &["1"]);
     let rejected = |patch: &str, old: &str| {
         let read = parse(patch.as_bytes(), None).expect("a patch");
-        apply(&read.files[0], old.as_bytes()).expect_err("a refusal")
+        apply(&read.files[0], old.as_bytes(), || true).expect_err("a refusal")
     };
     assert_eq!(rejected(delete, "a\nb\nc\n"), Rejected::Leaves { line: 3 });
     assert_eq!(
@@ -642,7 +757,8 @@ fn refusals_say_what_to_do() {
     let patch = "--- a/x\n+++ b/x\n@@ -1,3 +1,3 @@\n fn a() {\n-    once(first);\n+    more();\n }\n\
                  @@\n-}\n+};\n@@\n-    one(first);\n+    1();\n";
     let read = parse(patch.as_bytes(), None).expect("a patch");
-    let error = apply(&read.files[0], code.as_bytes()).expect_err("a refusal").to_error("x");
+    let error =
+        apply(&read.files[0], code.as_bytes(), || true).expect_err("a refusal").to_error("x");
     assert_eq!(
         error.message,
         "2 of 3 hunks do not fit x: hunk #1 (line 3 of the patch) was not found; \
@@ -680,7 +796,7 @@ fn many_hunks_are_applied_in_little_time() {
         let began = std::time::Instant::now();
         let read = parse(patch.as_bytes(), None).expect("a patch");
         let parsed = began.elapsed();
-        let applied = apply(&read.files[0], old.as_bytes()).expect("changes");
+        let applied = apply(&read.files[0], old.as_bytes(), || true).expect("changes");
         println!(
             "{name}: {N_HUNKS} hunks, read in {parsed:?}, applied in {:?}",
             began.elapsed() - parsed
@@ -693,7 +809,7 @@ fn many_hunks_are_applied_in_little_time() {
     let hostile = "@@ -1,3 +1,3 @@\n a\n-a\n+c\n b\n".repeat(N_HUNKS);
     let began = std::time::Instant::now();
     let read = parse(hostile.as_bytes(), None).expect("a patch");
-    let rejected = apply(&read.files[0], same.as_bytes()).expect_err("a refusal");
+    let rejected = apply(&read.files[0], same.as_bytes(), || true).expect_err("a refusal");
     println!("hostile: refused after {:?}", began.elapsed());
     let Rejected::Hunks { n_hunks, failures } = rejected else { panic!("{rejected:?}") };
     assert!(n_hunks == N_HUNKS && failures.len() < N_HUNKS);
@@ -703,7 +819,7 @@ fn many_hunks_are_applied_in_little_time() {
 fn check_any(patch: &[u8], old: &[u8]) {
     let Ok(read) = parse(patch, None) else { return };
     for file in &read.files {
-        match apply(file, old) {
+        match apply(file, old, || true) {
             Ok(applied) => {
                 let mut end = 0;
                 for change in applied.changes() {
@@ -753,7 +869,7 @@ proptest! {
             prop_assert!(read.is_ok(), "{:?}\n{}", read, patch);
             let read = read.expect("a patch");
             prop_assert_eq!(read.files.len(), 1, "{}", patch);
-            let applied = apply(&read.files[0], old.as_bytes());
+            let applied = apply(&read.files[0], old.as_bytes(), || true);
             prop_assert!(applied.is_ok(), "{:?}\n{}", applied, patch);
             let made = made(old.as_bytes(), &applied.expect("changes"));
             prop_assert_eq!(String::from_utf8_lossy(&made), new, "{}", patch);

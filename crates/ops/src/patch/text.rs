@@ -1,15 +1,18 @@
 //! The content that is patched, by its lines.
 //!
-//! Where a line begins is remembered for every few lines alone, so that a large file costs little. A
-//! table from lines to their places is made when a hunk is not where it should be. It knows lines
+//! Where a line begins is remembered for every few lines or bytes alone, so that a large file costs
+//! little, and a line is found at once also among long ones. A table from lines to their places is made when a hunk is not where it should be. It knows lines
 //! without the blanks around them, and not those that are empty then.
 
 use std::hash::{DefaultHasher, Hasher};
 
 use memchr::{memchr, memchr_iter};
 
-/// How many lines lie between two that are remembered.
-const STEP: usize = 32;
+use crate::replace::first_ending;
+
+/// How many lines, and about how many bytes, lie between two lines that are remembered.
+const STEP: usize = 64;
+const STEP_BYTES: usize = 4096;
 
 /// The most lines of a table.
 const MAX_INDEXED: usize = 32 << 20;
@@ -18,23 +21,34 @@ const MAX_INDEXED: usize = 32 << 20;
 #[derive(Debug)]
 pub(super) struct Text<'t> {
     pub(super) bytes: &'t [u8],
-    marks: Vec<usize>,
+    marks: Vec<Mark>,
     n_lines: usize,
+    /// The ending of the first line.
+    pub(super) first_ending: Option<&'static [u8]>,
+}
+
+/// A line, counted from 0, and where it begins.
+#[derive(Debug, Clone, Copy)]
+struct Mark {
+    line: usize,
+    at: usize,
 }
 
 impl<'t> Text<'t> {
     pub(super) fn new(bytes: &'t [u8]) -> Self {
-        let ends = memchr_iter(b'\n', bytes);
-        let mut marks = vec![0];
+        let mut last = Mark { line: 0, at: 0 };
+        let mut marks = vec![last];
         let mut n_lines = 0;
-        for end in ends {
+        for end in memchr_iter(b'\n', bytes) {
             n_lines += 1;
-            if n_lines % STEP == 0 {
-                marks.push(end + 1);
+            if n_lines - last.line == STEP || STEP_BYTES <= end - last.at {
+                last = Mark { line: n_lines, at: end + 1 };
+                marks.push(last);
             }
         }
         let is_open = bytes.last().is_some_and(|byte| *byte != b'\n');
-        Self { bytes, marks, n_lines: n_lines + usize::from(is_open) }
+        let first_ending = first_ending(bytes);
+        Self { bytes, marks, n_lines: n_lines + usize::from(is_open), first_ending }
     }
 
     pub(super) fn n_lines(&self) -> usize {
@@ -48,9 +62,11 @@ impl<'t> Text<'t> {
 
     /// Returns where a line begins, counted from 0; the end of the content for lines behind it.
     pub(super) fn start(&self, line: usize) -> usize {
-        let Some(mark) = self.marks.get(line / STEP) else { return self.bytes.len() };
-        let mut at = *mark;
-        for _ in 0..line % STEP {
+        let n_before = self.marks.partition_point(|mark| mark.line <= line);
+        let mark = n_before.checked_sub(1).and_then(|nth| self.marks.get(nth));
+        let Some(mark) = mark.filter(|_| line <= self.n_lines) else { return self.bytes.len() };
+        let mut at = mark.at;
+        for _ in mark.line..line {
             at += self.line_at(at).len();
         }
         at
@@ -65,10 +81,11 @@ impl<'t> Text<'t> {
 
     /// Returns the number of the line that begins at a place, counted from 0.
     pub(super) fn line_of(&self, at: usize) -> usize {
-        let mark = self.marks.partition_point(|mark| *mark <= at).saturating_sub(1);
-        let from = self.marks.get(mark).copied().unwrap_or_default();
-        let between = self.bytes.get(from..at).unwrap_or_default();
-        mark * STEP + memchr_iter(b'\n', between).count()
+        let n_before = self.marks.partition_point(|mark| mark.at <= at);
+        let mark = n_before.checked_sub(1).and_then(|nth| self.marks.get(nth));
+        let mark = mark.copied().unwrap_or(Mark { line: 0, at: 0 });
+        let between = self.bytes.get(mark.at..at).unwrap_or_default();
+        mark.line + memchr_iter(b'\n', between).count()
     }
 }
 

@@ -6,7 +6,7 @@
 use super::line::{Lines, bare};
 use super::refusal::PatchError;
 use super::section::{self, Section};
-use super::{FilePatch, MAX_PARTS, hunk};
+use super::{FilePatch, MAX_PARTS, envelope, hunk};
 
 /// Reads all files of a diff.
 pub(super) fn parse(patch: &[u8], strip: Option<u32>) -> Result<Vec<FilePatch<'_>>, PatchError> {
@@ -62,7 +62,7 @@ fn is_bare_hunk(raw: &[u8]) -> bool {
     matches!(raw.first(), Some(b' ' | b'+' | b'-'))
 }
 
-/// Refuses what changes files in a way that is not understood.
+/// Refuses what changes files in a way that is not understood, or in another format.
 fn refuse(raw: &[u8], line: u64) -> Result<(), PatchError> {
     let begins = |word: &str| raw.starts_with(word.as_bytes());
     if begins("GIT binary patch") || (begins("Binary files ") && bare(raw).ends_with(b" differ")) {
@@ -70,6 +70,9 @@ fn refuse(raw: &[u8], line: u64) -> Result<(), PatchError> {
     }
     if begins("@@@") || begins("diff --cc ") || begins("diff --combined ") {
         return Err(PatchError::Combined { line });
+    }
+    if envelope::asks(raw) {
+        return Err(PatchError::Outside { line });
     }
     if begins("***************") {
         return Err(PatchError::Format { line, found: "context diff" });
