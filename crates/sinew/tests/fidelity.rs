@@ -92,7 +92,7 @@ fn check(case: &Case, deed: Deed, maker: Maker) -> Outcome {
     if case.blocks && matches!(maker, Maker::Naive) {
         return Outcome::NotRun;
     }
-    let is_patch = matches!(deed, Deed::ApplyPatch | Deed::Rename);
+    let is_patch = matches!(deed, Deed::ApplyPatch | Deed::Insert | Deed::Rename);
     if is_patch && matches!(maker, Maker::Dialect(dialect) if dialect.name != NATIVE.name) {
         return Outcome::NoTool;
     }
@@ -153,6 +153,7 @@ fn by_runtime(case: &Case, deed: Deed, dialect: Dialect, root: &Path) -> Option<
             ("MultiEdit", json!({ "edits": edits }))
         }
         Deed::ApplyPatch => ("ApplyPatch", json!({ "patch": case.diff() })),
+        Deed::Insert => ("ApplyPatch", json!({ "patch": case.insertion() })),
         Deed::Rename => {
             let (from, to) = (case.path, RENAMED);
             let names = format!("diff --git a/{from} b/{to}\nrename from {from}\nrename to {to}\n");
@@ -185,6 +186,11 @@ fn by_text(case: &Case, deed: Deed, root: &Path) -> Result<(), String> {
         return std::fs::remove_file(path).map_err(failed);
     }
     let mut text = String::from_utf8_lossy(&bytes).into_owned();
+    if deed == Deed::Insert {
+        let at = text.find('\n').map_or(text.len(), |at| at + 1);
+        text.insert_str(at, &format!("{}\n", case.new));
+        return std::fs::write(path, text).map_err(failed);
+    }
     let mut edits = vec![(case.old, case.new)];
     if deed == Deed::MultiEdit {
         edits.extend(case.more);
@@ -257,7 +263,8 @@ directory, and one outside the root, are recorded before and after: names, conte
 links, extended attributes and access lists. *ok*: the named text changed, and nothing else.
 *refused*: nothing changed at all. *DAMAGE*: anything else. Set-id bits and capabilities are dropped
 by a change, as the kernel does when a file is written. Times are not compared. ApplyPatch gets a diff of
-the lines that change, as text in UTF-8, and in the rows *Rename* one that gives the file another name.
+the lines that change, as text in UTF-8, in the rows *Insert* one without context that adds a line,
+and in the rows *Rename* one that gives the file another name.
 
 | file | call | native | moltis | naive |
 |---|---|---|---|---|

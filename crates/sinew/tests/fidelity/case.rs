@@ -17,6 +17,8 @@ pub(super) enum Deed {
     MultiEdit,
     /// ApplyPatch, with a diff of the lines that change.
     ApplyPatch,
+    /// ApplyPatch, with a diff without context that adds the new text behind the first line.
+    Insert,
     /// ApplyPatch, with a diff that gives the file the name [`RENAMED`].
     Rename,
     Write,
@@ -74,10 +76,15 @@ impl Case {
     /// Returns the content that must come out, or nothing where the call must be refused.
     pub(super) fn expected(&self, deed: Deed) -> Option<Vec<u8>> {
         match deed {
-            Deed::Edit | Deed::MultiEdit | Deed::ApplyPatch => self.after.clone(),
+            Deed::Edit | Deed::MultiEdit | Deed::ApplyPatch | Deed::Insert => self.after.clone(),
             Deed::Rename => self.after.as_ref().map(|_| self.content.clone()),
             Deed::Write => self.after.as_ref().map(|_| self.written.as_bytes().to_vec()),
         }
+    }
+
+    /// Returns a diff that adds the new text behind the first line.
+    pub(super) fn insertion(&self) -> String {
+        format!("--- a/{0}\n+++ b/{0}\n@@ -1,0 +2 @@\n+{1}\n", self.path, self.new)
     }
 
     /// Returns a diff of the change as somebody writes it who sees lines without their endings.
@@ -147,6 +154,16 @@ fn lines(
     after: impl Into<Vec<u8>>,
 ) -> Case {
     content(name, before, texts, after).deeds(CHANGES)
+}
+
+/// A line that comes behind the first one of a content.
+fn inserted(
+    name: &'static str,
+    before: impl Into<Vec<u8>>,
+    line: &'static str,
+    after: impl Into<Vec<u8>>,
+) -> Case {
+    content(name, before, ("", line), after).deeds(&[Deed::Insert])
 }
 
 /// A change of a file with something about it that is not its content.
@@ -296,6 +313,7 @@ fn encodings() -> Vec<Case> {
         ),
     ];
     cases.extend(wide_and_legacy());
+    cases.extend(insertions());
     cases
 }
 
@@ -365,6 +383,32 @@ fn wide_and_legacy() -> Vec<Case> {
             ("\\", "/"),
             *b"\x82\xb1\x82\xea\x82\xcd\x95\x5c\x8e\xa6\x82\xc5\x82\xb7\n/\n",
         ),
+    ]
+}
+
+fn insertions() -> Vec<Case> {
+    let wide = |text: &str| -> Vec<u8> { text.encode_utf16().flat_map(u16::to_le_bytes).collect() };
+    let wider =
+        |text: &str| -> Vec<u8> { text.chars().flat_map(|c| u32::from(c).to_be_bytes()).collect() };
+    let (before, after) = ("\u{feff}a\nb\n", "\u{feff}a\nth\u{e9}\nb\n");
+    vec![
+        inserted("UTF-8, a line added", "a\nb\n", "th\u{e9}", "a\nth\u{e9}\nb\n"),
+        inserted("UTF-16LE with a mark, a line added", wide(before), "th\u{e9}", wide(after)),
+        inserted("UTF-32BE with a mark, a line added", wider(before), "th\u{e9}", wider(after)),
+        inserted(
+            "Latin-1, a line added",
+            *b"caf\xe9 au lait, tr\xe8s bon\nb\n",
+            "th\u{e9}",
+            *b"caf\xe9 au lait, tr\xe8s bon\nth\xe9\nb\n",
+        ),
+        inserted(
+            "Latin-1, a line added that it cannot hold",
+            *b"caf\xe9 au lait, tr\xe8s bon\nb\n",
+            "\u{1f600}",
+            "",
+        )
+        .refused(),
+        inserted("binary, a line added", *b"\x7fELF\0\n\xff\n", "x", "").refused(),
     ]
 }
 
