@@ -1,5 +1,5 @@
-//! The dialect of agentos: `tool::file_read`, `tool::file_write`, `tool::file_list` and
-//! `tool::shell_exec`.
+//! The dialect of agentos: `tool::file_read`, `tool::file_write`, `tool::file_list`,
+//! `tool::apply_patch` and `tool::shell_exec`.
 //!
 //! A program runs without a shell, if its name is one of forty. Whatever becomes of it is a result with
 //! a whole number as exit code: 127 where there is no such program or directory, 126 where it cannot be executed,
@@ -11,13 +11,15 @@
 //! was written before the time ran out is shown, and failures are recorded as successes are. Binary
 //! content is refused, and a file that is larger than a reply is cut: `size` tells how much there is.
 //! Writing is atomic. `recursive` works; names are then paths, and what ignore files name is passed over.
-//! A link is neither followed nor a directory. A name may begin with two dots.
+//! A link is neither followed nor a directory. A name may begin with two dots. A patch is for the file
+//! that `path` names, whatever its headers say; one that does not fit, and one of a second file, is
+//! refused.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 use sinew_ops::bash::{self, end};
-use sinew_ops::{iso_millis, list, read, write};
+use sinew_ops::{apply_patch, iso_millis, list, read, write};
 use sinew_tool::{
     Bound, Dialect, Exit, FileError, FileKind, FileSettings, Finished, Kind, Param, ParamKind,
     Preset, Reply, Row, Shaping, Tool, ToolError,
@@ -30,7 +32,13 @@ pub const AGENTOS: Dialect =
     Dialect { name: "agentos", tools, settings, approval_timeout_ms: 300_000 };
 
 fn tools() -> Vec<Arc<dyn Tool>> {
-    vec![FILE_READ.tool(), FILE_WRITE.tool(), FILE_LIST.tool(), SHELL_EXEC.tool()]
+    vec![
+        FILE_READ.tool(),
+        FILE_WRITE.tool(),
+        FILE_LIST.tool(),
+        APPLY_PATCH.tool(),
+        SHELL_EXEC.tool(),
+    ]
 }
 
 fn settings() -> FileSettings {
@@ -95,6 +103,24 @@ const FILE_LIST: Row<list::List> = Row {
     fail: fail_file,
 };
 
+const APPLY_PATCH: Row<apply_patch::ApplyPatch> = Row {
+    name: "tool::apply_patch",
+    description: "Apply a unified diff patch to a file.",
+    params: &[
+        Param::required("path", "path", ParamKind::String, "File path to apply the patch to"),
+        Param::required("patch", "patch", ParamKind::String, "Unified diff format patch content"),
+    ],
+    presets: &[("follow_links", Preset::Bool(true))],
+    absolute_paths: false,
+    bound: Bound::HARD,
+    core: true,
+    shape: |_, out, shaping| {
+        let changed = out.files.last().map_or(shaping.path(0), |file| &file.path);
+        Reply::json(json!({ "patched": true, "path": text(changed) }))
+    },
+    fail: fail_patch,
+};
+
 fn file_read(args: &read::Args, out: read::Out, shaping: &Shaping<'_>) -> Reply {
     let path = text(shaping.path(0));
     let failed = |error: ToolError| fail_file(&error, Some(&args.path));
@@ -156,6 +182,15 @@ fn fail_file(error: &ToolError, path: Option<&str>) -> Reply {
             said(error, format!("path traversal denied: {path}"), hint(error))
         }
         _ => said(error, without_argument(&error.message).to_owned(), hint(error)),
+    }
+}
+
+/// Shapes the refusal of a patch, which is always for the file that `path` names.
+fn fail_patch(error: &ToolError, path: Option<&str>) -> Reply {
+    let is_about_names = error.message.starts_with("argument `path` is ");
+    match is_about_names {
+        true => said(error, error.message.to_string(), Some("send one patch for each file".into())),
+        false => fail_file(error, path),
     }
 }
 

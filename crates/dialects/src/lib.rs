@@ -7,6 +7,7 @@
 mod agentos;
 mod aionrs;
 mod clawft;
+mod codex;
 mod mcp_filesystem;
 mod molf;
 mod moltis;
@@ -19,6 +20,7 @@ use sinew_tool::Dialect;
 pub use agentos::AGENTOS;
 pub use aionrs::AIONRS;
 pub use clawft::CLAWFT;
+pub use codex::CODEX;
 pub use mcp_filesystem::MCP_FILESYSTEM;
 pub use molf::MOLF;
 pub use moltis::MOLTIS;
@@ -26,7 +28,7 @@ pub use native::NATIVE;
 pub use rules::{forbidden, names, operations};
 
 /// Every dialect, in the order of the help.
-pub const ALL: &[Dialect] = &[NATIVE, MOLTIS, MOLF, AGENTOS, AIONRS, CLAWFT, MCP_FILESYSTEM];
+pub const ALL: &[Dialect] = &[NATIVE, MOLTIS, MOLF, AGENTOS, AIONRS, CLAWFT, CODEX, MCP_FILESYSTEM];
 
 /// Returns the dialect of a name.
 pub fn dialect(name: &str) -> Option<&'static Dialect> {

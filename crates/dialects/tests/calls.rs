@@ -269,6 +269,48 @@ fn on_directories() -> Vec<Deed> {
         ("binary", "tool::file_read", json!({ "path": "b/bytes.bin" })),
         ("nothing there", "tool::file_read", json!({ "path": "nope" })),
         ("outside", "tool::file_read", json!({ "path": "../../etc/passwd" })),
+        (
+            "hunks without names",
+            "tool::apply_patch",
+            json!({ "path": "a.rs", "patch": "@@ -1,3 +1,3 @@\n-fn a() {\n+fn b() {\n" }),
+        ),
+        (
+            "other names in the headers",
+            "tool::apply_patch",
+            json!({ "path": "link.rs", "patch": "--- a/x\n+++ b/x\n@@ -2 +2 @@\n-    one();\n\
+                +    two();\n" }),
+        ),
+        (
+            "a second file",
+            "tool::apply_patch",
+            json!({ "path": "a.rs", "patch": "--- a/x\n+++ b/x\n@@ -2 +2 @@\n-    one();\n\
+                +    two();\n--- a/y\n+++ b/y\n@@ -1 +1 @@\n-a\n+b\n" }),
+        ),
+        (
+            "what does not fit",
+            "tool::apply_patch",
+            json!({ "path": "a.rs", "patch": "@@ -2 +2 @@\n-    onx();\n+    two();\n" }),
+        ),
+        (
+            "nothing there",
+            "tool::apply_patch",
+            json!({ "path": "nope", "patch": "@@ -2 +2 @@\n-    onx();\n+    two();\n" }),
+        ),
+        (
+            "every deed",
+            "apply_patch",
+            json!({ "input": "*** Begin Patch\n*** Delete File: b/empty\n*** Update File: a.rs\n\
+                *** Move to: b/a.rs\n@@\n-    one();\n+    two();\n*** Add File: new.rs\n\
+                +fn new() {}\n*** Update File: b/dos.txt\n@@\n-two\n+2\n*** End Patch\n" }),
+        ),
+        (
+            "what does not fit",
+            "apply_patch",
+            json!({ "input": "*** Begin Patch\n*** Update File: a.rs\n@@\n-    onx();\n\
+                +    two();\n*** End Patch\n" }),
+        ),
+        ("no name", "apply_patch", json!({ "input": "@@\n-one\n+two\n" })),
+        ("no patch", "apply_patch", json!({ "input": "one();" })),
         ("a file", "tool::file_write", json!({ "path": "b/new.txt", "content": "é" })),
         ("a missing parent", "tool::file_write", json!({ "path": "no/x", "content": "x" })),
         ("a directory", "tool::file_list", json!({ "path": "b" })),

@@ -18,7 +18,16 @@ const PAGES: &[(&str, &str)] = &[
 const EXACT: &[(&str, &[&str])] = &[
     ("molf", &["shell_exec", "read_file", "write_file", "edit_file", "glob", "grep"]),
     ("moltis", &["Read", "Write", "Edit", "MultiEdit", "Glob", "Grep"]),
-    ("agentos", &["tool::file_read", "tool::file_write", "tool::file_list", "tool::shell_exec"]),
+    (
+        "agentos",
+        &[
+            "tool::file_read",
+            "tool::file_write",
+            "tool::file_list",
+            "tool::apply_patch",
+            "tool::shell_exec",
+        ],
+    ),
     ("aionrs", &["Read", "Write", "Edit", "Bash", "Grep", "Glob"]),
     ("clawft", &["read_file", "write_file", "edit_file", "list_directory", "exec_shell", "spawn"]),
 ];

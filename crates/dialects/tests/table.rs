@@ -23,7 +23,9 @@ fn value(name: &str, property: &Value) -> Value {
         "boolean" => json!(true),
         "array" if property["items"]["type"] == "string" => json!(["cat"]),
         "array" => json!([Value::Object(example(&property["items"]))]),
-        _ if name == "patch" => json!("*** Begin Patch\n*** Delete File: x\n*** End Patch\n"),
+        _ if ["patch", "input"].contains(&name) => {
+            json!("*** Begin Patch\n*** Delete File: x\n*** End Patch\n")
+        }
         _ if name.contains("path") => json!("/somewhere/file"),
         _ if name.ends_with("sha256") => json!("0".repeat(64)),
         _ if name.starts_with("old") => json!("old"),

@@ -39,7 +39,7 @@ pub struct Global {
     /// [default: the current directory].
     #[arg(long, global = true, value_name = "DIR", env = env_vars::ROOT, value_delimiter = ':')]
     pub root: Vec<PathBuf>,
-    /// The tool vocabulary: native, moltis, molf, agentos, aionrs, clawft, mcp-filesystem.
+    /// The tool vocabulary: native, moltis, molf, agentos, aionrs, clawft, codex, mcp-filesystem.
     #[arg(long, global = true, value_name = "NAME", env = env_vars::DIALECT)]
     pub dialect: Option<String>,
     /// The tools to serve: core, all, read, edit, run, or names with `*`; repeatable

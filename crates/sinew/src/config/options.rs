@@ -16,7 +16,7 @@ pub struct Options {
     /// current directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub roots: Option<Vec<PathBuf>>,
-    /// The tool vocabulary to serve: `native`, `moltis`, `molf`, `agentos`, `aionrs`, `clawft` or
+    /// The tool vocabulary to serve: `native`, `moltis`, `molf`, `agentos`, `aionrs`, `clawft`, `codex` or
     /// `mcp-filesystem`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dialect: Option<String>,
