@@ -12,6 +12,7 @@ pub(crate) mod parents;
 pub(crate) mod temporary;
 
 use std::ffi::CStr;
+use std::os::fd::AsFd;
 
 use rustix::fs::fsync;
 use rustix::io::Errno;
@@ -24,7 +25,6 @@ use crate::stat::{error_of, identity_of};
 use crate::turn::Turns;
 use locks::Locks;
 use old::Old;
-use std::os::fd::AsFd;
 
 /// How often a change starts anew when others change the same file.
 pub(crate) const MAX_ATTEMPTS: u32 = 3;

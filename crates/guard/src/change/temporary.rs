@@ -1,9 +1,10 @@
 //! The temporary file beside the old one, which gets the new content and then the name.
 
 use std::cell::Cell;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use rustix::fs::{
     AtFlags, Gid, Mode, OFlags, RenameFlags, Uid, fchmod, fchown, fdatasync, fstat, linkat, openat,
@@ -16,8 +17,6 @@ use super::old::{Content, Old};
 use crate::attributes;
 use crate::roots::Dir;
 use crate::stat::error_of;
-use std::ffi::CStr;
-use std::sync::Arc;
 
 /// The most pieces that one system call takes.
 const MAX_SLICES: usize = 1_024;
