@@ -4,7 +4,8 @@
 //! new one lies complete under a temporary name beside its place. Then the journal is written, the
 //! turns at all directories are taken in one order, everything is looked at again, and only then names
 //! are exchanged, one after the other. What goes wrong in between is taken back by exchanging again.
-//! The old things go once all new ones are in place, and the journal after them.
+//! The old things go once all new ones are in place, and the journal after them. Whatever a journal
+//! needs outlasts it: it is turned away before what was prepared for it goes.
 //!
 //! Readers may see some of the changes before the others; no reader sees a file that is half written.
 //! No handle is held for a file, since a call may change more of them than a process may open.
@@ -14,8 +15,8 @@ mod lay;
 mod recover;
 mod step;
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -32,7 +33,7 @@ use crate::roots::Dir;
 use crate::stat::{error_of, identity_of};
 use crate::turn::Turn;
 use journal::{DirRecord, Journal};
-use step::{Stand, Step, Trace, WAYS};
+use step::{ALONE, Stand, Step, Trace, WAYS, Way};
 
 pub use journal::JournalSettings;
 pub(crate) use recover::{needed, recover};
@@ -217,11 +218,13 @@ fn attempt(
     free?;
     let places: BTreeMap<Key, usize> =
         dirs.0.keys().enumerate().map(|(at, key)| (*key, at)).collect();
+    let moved: HashSet<&Path> =
+        parts.iter().filter_map(|part| part.like).map(|like| &*like.real).collect();
     let mut prepared = Vec::with_capacity(parts.len());
     for (part, key) in parts.iter().zip(keys) {
         let dir = &dirs.get(*key).map_err(|error| part.stopped(error))?.handle;
         let at = places.get(key).copied().unwrap_or_default();
-        prepared.push(prepare(part, dir, at, terms).map_err(|why| part.stopped(why))?);
+        prepared.push(prepare(part, dir, at, &moved).map_err(|why| part.stopped(why))?);
     }
     // One change is made by one rename, and what that leaves behind its intent names.
     let journal = match (journals, prepared.as_slice()) {
@@ -236,46 +239,100 @@ fn attempt(
         .each(|dir| dir.turn.take())
         .and_then(|()| prepared.iter().try_for_each(Prepared::look_again));
     if let Err(stopped) = made {
+        let stopped = give_up(prepared, journal, stopped);
         dirs.give_back();
-        drop(prepared);
-        // What is left of it says that nothing is to be done.
-        let _ = journal.map(Journal::remove);
         return Err(stopped);
     }
     // From here on a temporary name may stand for an old thing.
     prepared.iter().filter_map(|one| one.temporary.as_ref()).for_each(Named::keep);
-    let made = prepared.iter().try_for_each(Prepared::forward);
-    if let Err(stopped) = made {
-        let why = take_back(&prepared, journal, stopped.why);
-        dirs.give_back();
-        return Err(Stopped { slot: stopped.slot, why });
+    let ways = if prepared.len() == 1 { ALONE } else { WAYS };
+    for (n_made, one) in prepared.iter().enumerate() {
+        if let Err(stopped) = one.forward(ways) {
+            let steps: Vec<_> = prepared.iter().map(|one| (&one.step, one.dir)).collect();
+            let why = take_back(&steps, n_made, journal, stopped.why);
+            dirs.give_back();
+            return Err(Stopped { slot: stopped.slot, why });
+        }
     }
     // Syncing and removing is nobody else's time.
     dirs.give_back();
     Ok(finish(prepared, dirs, journal, terms))
 }
 
-/// Takes back what was made; returns why the set did not happen.
-fn take_back(prepared: &[Prepared<'_>], mut journal: Option<Journal>, why: Failure) -> Failure {
-    if let Some(journal) = &mut journal {
-        // Where it cannot be turned, a death in the next moments leads forward, which is whole too.
-        let _ = journal.turn_back();
+/// Removes what was prepared for changes that are not made, and their journal. That is turned first:
+/// whoever followed it without what it needs would make a part of the changes.
+fn give_up(prepared: Vec<Prepared<'_>>, journal: Option<Journal>, stopped: Stopped) -> Stopped {
+    let Some(mut journal) = journal else { return stopped };
+    if let Err(error) = journal.turn_back()
+        && journal.remove().is_err()
+    {
+        prepared.iter().filter_map(|one| one.temporary.as_ref()).for_each(Named::keep);
+        return Stopped { slot: stopped.slot, why: unturned(&error) };
     }
-    let mut failed = None;
-    for one in prepared.iter().rev() {
-        if let Err(errno) = one.step.back(one.dir).and_then(|_| one.step.clean(one.dir)) {
-            failed = Some(errno);
+    drop(prepared);
+    // What is left of it says that nothing is to be done.
+    let _ = journal.remove();
+    stopped
+}
+
+/// Returns the failure of changes that are not made, while their journal says that they are to be.
+fn unturned(error: &std::io::Error) -> Failure {
+    let problem = format!(
+        "a change failed, and its journal can neither be turned nor removed ({error}): the next start \
+         of sinew may make the change after all"
+    );
+    FileError::Io(std::io::Error::other(problem)).into()
+}
+
+/// Takes back what was made, where the first `n_made` changes were; returns why the set did not happen.
+fn take_back(
+    steps: &[(&Step, &Dir)],
+    n_made: usize,
+    mut journal: Option<Journal>,
+    why: Failure,
+) -> Failure {
+    let turned = journal.as_mut().map_or(Ok(()), Journal::turn_back);
+    let mut failed = Vec::new();
+    let mut back = Vec::with_capacity(steps.len());
+    for (at, (step, dir)) in steps.iter().enumerate().rev() {
+        let name = step.name.to_string_lossy();
+        match step.back(dir) {
+            Ok(Stand::Done) => back.push((step, dir)),
+            // What was not made is nothing to take back.
+            Ok(_) if n_made <= at => back.push((step, dir)),
+            Ok(Stand::Changed) if step.old.is_none() => failed.push(format!(
+                "`{name}` was created, then changed by others, and stays"
+            )),
+            Ok(Stand::Changed) => failed.push(format!(
+                "`{name}` was changed by others meanwhile and stays, and its old content lies beside \
+                 it as `{}`",
+                step.temporary.to_string_lossy()
+            )),
+            Ok(_) => failed.push(format!("the old content of `{name}` is not there any more")),
+            Err(errno) => failed.push(format!("`{name}`: {errno}")),
         }
     }
-    let Some(errno) = failed else {
-        let _ = journal.map(Journal::remove);
+    if failed.is_empty()
+        && let (Some(journal), Err(error)) = (&journal, &turned)
+        && journal.remove().is_err()
+    {
+        return unturned(error);
+    }
+    for (step, dir) in back {
+        if let Err(errno) = step.clean(dir) {
+            failed.push(format!("`{}`: {errno}", step.temporary.to_string_lossy()));
+        }
+    }
+    if failed.is_empty() {
+        let _ = journal.map(|journal| journal.remove());
         return why;
-    };
+    }
     let rest = match journal {
         Some(_) => "the next start of sinew goes on with that",
         None => "old contents lie beside the files under names like `.sinew-*.tmp`",
     };
-    let problem = format!("a change failed and others could not be taken back ({errno}); {rest}");
+    let failed = failed.join("; ");
+    let problem = format!("a change failed and others could not be taken back: {failed}; {rest}");
     FileError::Io(std::io::Error::other(problem)).into()
 }
 
@@ -283,7 +340,7 @@ fn take_back(prepared: &[Prepared<'_>], mut journal: Option<Journal>, why: Failu
 fn finish(
     prepared: Vec<Prepared<'_>>,
     dirs: &Directories,
-    journal: Option<Journal>,
+    mut journal: Option<Journal>,
     terms: &Terms<'_>,
 ) -> Done {
     let synced = match terms.settings.sync {
@@ -291,9 +348,10 @@ fn finish(
         Sync::Off | Sync::Data => Ok(()),
     };
     // What cannot be removed now is removed at the next start, as long as the journal names it.
-    let cleaned = prepared.iter().try_for_each(|one| one.step.clean(one.dir));
-    if cleaned.is_ok() {
-        let _ = journal.map(Journal::remove);
+    let turned = journal.as_mut().map_or(Ok(()), Journal::turn_done);
+    let clean = || prepared.iter().try_for_each(|one| one.step.clean(one.dir));
+    if turned.is_ok() && clean().is_ok() {
+        let _ = journal.map(|journal| journal.remove());
     }
     let late = synced.err().map(|stopped| CommitError {
         slot: stopped.slot,
@@ -312,19 +370,21 @@ fn finish(
     done
 }
 
-/// Looks at the old thing and lays the new one beside it.
+/// Looks at the old thing and lays the new one beside it. `moved` are the files that new ones take
+/// after.
 fn prepare<'a>(
     part: &'a Part<'a>,
     dir: &'a Dir,
     place: usize,
-    terms: &Terms<'_>,
+    moved: &HashSet<&Path>,
 ) -> Result<Prepared<'a>, Failure> {
     let job = part.job;
     let old = job.open_old(dir)?;
-    if let Some(old) = &old
-        && !matches!(part.becomes, Becomes::Nothing)
-    {
-        lay::check_links(old, terms)?;
+    // A name that goes leaves the others as they are, unless another new file takes its place: that
+    // would be one of several names no longer.
+    let parts_links = !matches!(part.becomes, Becomes::Nothing) || moved.contains(&*job.place.real);
+    if let Some(old) = old.as_ref().filter(|_| parts_links) {
+        lay::check_links(old, job.terms)?;
     }
     let before = job.take_down(old.as_ref())?;
     let (new, bytes) = match part.becomes {
@@ -365,11 +425,22 @@ impl Prepared<'_> {
         }
     }
 
-    fn forward(&self) -> Result<(), Stopped> {
-        match self.step.forward(self.dir, WAYS) {
+    fn forward(&self, ways: &[Way]) -> Result<(), Stopped> {
+        match self.step.forward(self.dir, ways) {
             Ok(Stand::Done) => Ok(()),
+            Ok(Stand::Displaced) => {
+                let temporary = self.part.job.temporary.to_string_lossy();
+                let problem = format!(
+                    "others changed the file twice at the same moment, and one of their versions lies \
+                     beside it as `{temporary}`; give that another name if it is wanted"
+                );
+                Err(self.part.stopped(FileError::Io(std::io::Error::other(problem))))
+            }
             Ok(Stand::Gone | Stand::Changed) => Err(self.part.stopped(Failure::Raced)),
             Err(errno) => Err(self.part.stopped(errno)),
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -127,7 +127,7 @@ impl Guard {
     pub fn open(settings: GuardSettings) -> Result<Arc<Self>, GuardError> {
         let roots =
             Roots::open_with(&settings.roots, settings.resolver).map_err(GuardError::Root)?;
-        settings.journals.iter().for_each(commit::recover);
+        settings.journals.iter().for_each(|journals| commit::recover(journals, settings.turns));
         let globs = globs(&settings.files, &roots);
         let rules = PathRules::compile(&globs, &settings.denied).map_err(GuardError::Rule)?;
         let hidden = hidden(settings.commands.as_ref(), &roots);

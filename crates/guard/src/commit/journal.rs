@@ -3,9 +3,10 @@
 //!
 //! A journal is a file in the state directory, which holds whether or not calls are recorded. It is
 //! written whole under another name, takes its own before the first change is made, and goes after
-//! the last. Its name says which way to go: `.journal` forward, `.undo` back. It names its maker, so
-//! that nobody goes on with what a living process is at, and its content carries its own hash, so
-//! that a damaged one is never followed.
+//! the last. Its name says which way to go: `.journal` forward, `.undo` back, `.done` nowhere, since
+//! every change is made and only the old things are left to be removed. It names its maker, so that
+//! nobody goes on with what a living process is at, and its content carries its own hash, so that a
+//! damaged one is never followed.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -43,6 +44,8 @@ pub(super) const NEW: &str = ".new";
 pub(super) const FORWARD: &str = ".journal";
 /// The ending of a journal whose changes are to be taken back.
 pub(super) const BACK: &str = ".undo";
+/// The ending of a journal whose changes are made, and whose old things go.
+pub(super) const DONE: &str = ".done";
 /// The ending of a journal that was put aside.
 pub(super) const ASIDE: &str = ".aside";
 
@@ -171,8 +174,14 @@ impl Journal {
         self.rename(BACK)
     }
 
+    /// Says that the changes are made. Old things go after this alone, since without them nobody could
+    /// tell a change that was made from one that lost what it needs.
+    pub(super) fn turn_done(&mut self) -> io::Result<()> {
+        self.rename(DONE)
+    }
+
     /// Removes the journal: whatever it names is settled.
-    pub(super) fn remove(self) -> io::Result<()> {
+    pub(super) fn remove(&self) -> io::Result<()> {
         Ok(unlinkat(&self.dir, self.name(self.ending), AtFlags::empty())?)
     }
 

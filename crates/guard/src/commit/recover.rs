@@ -1,11 +1,13 @@
 //! Going on with changes whose process died: at the next start of any sinew with the same state
 //! directory.
 //!
-//! Whatever a journal names is looked at again. What is not done yet is done, what lies under
+//! Everything that a journal names is looked at before anything is touched. What is not done yet is
+//! done, unless a new thing is missing that a change needs: then all of them are taken back, and where
+//! that cannot be done either, the journal is put aside and what is missing is named. What lies under
 //! temporary names is removed, and a name that somebody else changed since is left as it is. The
-//! directories are resolved from `/` without links and compared by inode before anything is touched.
-//! A journal whose changes cannot be settled stays for the next start; one that cannot be read is put
-//! aside and never followed.
+//! directories are resolved from `/` without links and compared by inode, and each is changed in its
+//! turn. A journal whose changes cannot be settled stays for the next start; one that cannot be read is
+//! put aside and never followed.
 
 use std::collections::HashSet;
 use std::ffi::{CStr, CString};
@@ -13,15 +15,15 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use memchr::memmem;
 use rustix::fs::{AtFlags, FlockOperation, flock, fstat, renameat, statat, unlinkat};
 use rustix::io::Errno;
 use sinew_tool::{Clock, FileError, Links};
 
-use super::journal::{self, ASIDE, BACK, DirRecord, FORWARD, JournalSettings, NEW, Record};
-use super::step::{Stand, WAYS};
+use super::journal::{self, ASIDE, BACK, DONE, DirRecord, FORWARD, JournalSettings, NEW, Record};
+use super::step::{Stand, Step, WAYS};
 use crate::change::sync_directory;
 use crate::clear::{TEMPORARY_PREFIX, TEMPORARY_SUFFIX, is_temporary};
 use crate::clock::SystemClock;
@@ -29,13 +31,14 @@ use crate::mark::{ProcessMark, is_running};
 use crate::resolve;
 use crate::roots::{DIRECTORY_PATH, Dir, FILE_READ, Roots, open_name};
 use crate::stat::{error_of, identity_of};
+use crate::turn::{Turn, Turns};
 
 /// A directory that is missing may be on a disk that comes back; after this time its changes are
 /// given up.
 const GONE_MS: i64 = 30 * 24 * 60 * 60 * 1_000;
 
 /// Settles the journals of dead processes. Costs one failed system call where there never was one.
-pub(crate) fn recover(settings: &JournalSettings) {
+pub(crate) fn recover(settings: &JournalSettings, turns: Turns) {
     let found = journal::open(&settings.state).and_then(|dir| match dir {
         Some(dir) => journal::names(&dir).map(|names| Some((dir, names))),
         None => Ok(None),
@@ -44,7 +47,7 @@ pub(crate) fn recover(settings: &JournalSettings) {
         Ok(Some((dir, names))) => {
             let own = ProcessMark::own();
             for name in names {
-                for note in settle(&dir, &name, &own) {
+                for note in settle(&dir, &name, &own, turns) {
                     (settings.warn)(&note);
                 }
             }
@@ -58,14 +61,19 @@ pub(crate) fn recover(settings: &JournalSettings) {
 }
 
 /// Returns the names of the temporary files that journals still speak of, damaged ones too: the names
-/// are looked for in their bytes.
-pub(crate) fn needed(state: &Path) -> HashSet<Vec<u8>> {
+/// are looked for in their bytes. Fails where a journal may be there and cannot be read.
+pub(crate) fn needed(state: &Path) -> io::Result<HashSet<Vec<u8>>> {
     let mut needed = HashSet::new();
-    let Ok(Some(dir)) = journal::open(state) else { return needed };
+    let Some(dir) = journal::open(state)? else { return Ok(needed) };
     let finder = memmem::Finder::new(TEMPORARY_PREFIX);
-    for name in journal::names(&dir).unwrap_or_default() {
-        let Ok(file) = open_name(dir.as_fd(), &name, FILE_READ) else { continue };
-        let bytes = journal::read(File::from(file)).unwrap_or_default();
+    for name in journal::names(&dir)? {
+        let file = match open_name(dir.as_fd(), &name, FILE_READ) {
+            Ok(file) => file,
+            // Somebody settled it meanwhile.
+            Err(Errno::NOENT) => continue,
+            Err(errno) => return Err(errno.into()),
+        };
+        let bytes = journal::read(File::from(file))?;
         for at in finder.find_iter(&bytes) {
             let tail = bytes.get(at..).unwrap_or_default();
             let tail = tail.get(..255).unwrap_or(tail);
@@ -74,11 +82,11 @@ pub(crate) fn needed(state: &Path) -> HashSet<Vec<u8>> {
             needed.extend(name.filter(|name| is_temporary(name)).map(<[u8]>::to_vec));
         }
     }
-    needed
+    Ok(needed)
 }
 
 /// Deals with one file in the directory of journals; returns what is to be said about it.
-fn settle(dir: &OwnedFd, name: &CStr, own: &ProcessMark) -> Vec<String> {
+fn settle(dir: &OwnedFd, name: &CStr, own: &ProcessMark, turns: Turns) -> Vec<String> {
     let ends = |ending: &str| name.to_bytes().ends_with(ending.as_bytes());
     if ends(NEW) {
         // Nothing is changed before a journal has its name, and whoever misses it refuses.
@@ -87,13 +95,14 @@ fn settle(dir: &OwnedFd, name: &CStr, own: &ProcessMark) -> Vec<String> {
         }
         return Vec::new();
     }
-    if !ends(FORWARD) && !ends(BACK) {
-        return Vec::new();
-    }
+    let Some(course) = Course::of(name) else { return Vec::new() };
     let shown = name.to_string_lossy();
     match locked(dir, name) {
         Ok(None) => Vec::new(),
-        Ok(Some(file)) => follow(dir, name, file, own),
+        Ok(Some(file)) => match read(dir, name, &file) {
+            Ok(record) => follow(dir, name, &record, course, own, turns),
+            Err(note) => vec![note],
+        },
         Err(error) => vec![format!("the journal {shown} of changes cannot be read: {error}")],
     }
 }
@@ -127,39 +136,120 @@ fn locked(dir: &OwnedFd, name: &CStr) -> io::Result<Option<File>> {
     Ok(is_there.then(|| File::from(file)))
 }
 
-fn follow(dir: &OwnedFd, name: &CStr, file: File, own: &ProcessMark) -> Vec<String> {
+/// Reads a journal, and puts it aside where it is damaged; otherwise returns what is to be said.
+fn read(dir: &OwnedFd, name: &CStr, file: &File) -> Result<Record, String> {
     let shown = name.to_string_lossy();
-    let record = match journal::read(&file).map(|bytes| Record::parse(&bytes)) {
-        Ok(Some(record)) => record,
+    match journal::read(file).map(|bytes| Record::parse(&bytes)) {
+        Ok(Some(record)) => Ok(record),
         Ok(None) => {
             put_aside(dir, name);
-            return vec![format!(
+            Err(format!(
                 "the journal {shown} of changes is damaged and was put aside; changes that were \
                  cut off may be half done, with the rest under names like `.sinew-*.tmp`"
-            )];
+            ))
         }
-        Err(error) => {
-            return vec![format!("the journal {shown} of changes cannot be read: {error}")];
-        }
-    };
+        Err(error) => Err(format!("the journal {shown} of changes cannot be read: {error}")),
+    }
+}
+
+fn follow(
+    dir: &OwnedFd,
+    name: &CStr,
+    record: &Record,
+    course: Course,
+    own: &ProcessMark,
+    turns: Turns,
+) -> Vec<String> {
     let age_ms = SystemClock.wall_ms() as i64 - record.at_ms;
     if record.maker.may_be_at_it(own, age_ms) {
         return Vec::new();
     }
-    let is_back = name.to_bytes().ends_with(BACK.as_bytes());
-    let mut settling = Settling { record: &record, is_back, notes: Vec::new(), n_failed: 0 };
-    settling.run(record.maker.is_of_this_boot(own));
+    let same_boot = record.maker.is_of_this_boot(own);
+    let mut settling = Settling { record, same_boot, turns, notes: Vec::new(), n_failed: 0 };
+    let n = record.steps.len();
+    let mut name = name.to_owned();
+    let mut lost = Vec::new();
+    if let Some(course) = settling.choose(course, &mut lost) {
+        // Once something is taken back, nobody may go on again.
+        match turned(dir, &name, course) {
+            Ok(now) => name = now,
+            Err(errno) => {
+                settling.n_failed += n;
+                settling
+                    .notes
+                    .push(format!("the journal of {n} changes cannot be turned: {errno}"));
+            }
+        }
+        if settling.n_failed == 0 {
+            settling.run(course, &mut lost);
+        }
+        if settling.n_failed == 0 && lost.is_empty() {
+            settling.notes.push(match course {
+                Course::Forward | Course::Done => {
+                    format!("finished a change of {n} files that was cut off")
+                }
+                Course::Back => format!("took back a change of {n} files that was cut off"),
+            });
+            let _ = unlinkat(dir, &*name, AtFlags::empty());
+        }
+    }
     let Settling { mut notes, n_failed, .. } = settling;
-    if n_failed == 0 {
-        let n = record.steps.len();
-        let deed = if is_back { "took back" } else { "finished" };
-        notes.push(format!("{deed} a change of {n} files that was cut off"));
-        let _ = unlinkat(dir, name, AtFlags::empty());
-    } else if GONE_MS < age_ms {
+    if n_failed == 0 && !lost.is_empty() {
+        put_aside(dir, &name);
+        let lost: Vec<_> = lost.iter().map(|path| path.display().to_string()).collect();
+        notes.push(format!(
+            "a change of {n} files was cut off and can neither be finished nor taken back whole: what \
+             it needs is missing or changed at {}; its journal was put aside as {}{ASIDE}, and contents \
+             may lie beside the files under names like `.sinew-*.tmp`",
+            lost.join(", "),
+            name.to_string_lossy()
+        ));
+    } else if GONE_MS < age_ms && n_failed != 0 {
         notes.push(format!("{n_failed} changes that were cut off are given up"));
-        put_aside(dir, name);
+        put_aside(dir, &name);
     }
     notes
+}
+
+/// Where a journal leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Course {
+    /// To the new things.
+    Forward,
+    /// To the old ones.
+    Back,
+    /// Nowhere: the new things are in place, and the old ones go.
+    Done,
+}
+
+impl Course {
+    /// Returns the course that the name of a journal says.
+    fn of(name: &CStr) -> Option<Self> {
+        [Self::Forward, Self::Back, Self::Done]
+            .into_iter()
+            .find(|course| name.to_bytes().ends_with(course.ending().as_bytes()))
+    }
+
+    fn ending(self) -> &'static str {
+        match self {
+            Self::Forward => FORWARD,
+            Self::Back => BACK,
+            Self::Done => DONE,
+        }
+    }
+}
+
+/// Gives a journal the name of a course; returns the name.
+fn turned(dir: &OwnedFd, name: &CStr, course: Course) -> Result<CString, Errno> {
+    let bytes = name.to_bytes();
+    if bytes.ends_with(course.ending().as_bytes()) {
+        return Ok(name.to_owned());
+    }
+    let stem = bytes.strip_suffix(FORWARD.as_bytes()).unwrap_or(bytes);
+    let new =
+        CString::new([stem, course.ending().as_bytes()].concat()).map_err(|_| Errno::INVAL)?;
+    renameat(dir, name, dir, &*new)?;
+    Ok(new)
 }
 
 fn put_aside(dir: &OwnedFd, name: &CStr) {
@@ -171,20 +261,99 @@ fn put_aside(dir: &OwnedFd, name: &CStr) {
 /// A journal that is being followed.
 struct Settling<'a> {
     record: &'a Record,
-    is_back: bool,
+    same_boot: bool,
+    turns: Turns,
     notes: Vec<String>,
     n_failed: usize,
 }
 
 impl Settling<'_> {
-    /// Settles every step, one directory after the other, since there may be more of them than this
-    /// process may hold open.
-    fn run(&mut self, same_boot: bool) {
+    /// Looks at every step and returns where to go, or nothing where a step cannot be looked at now or
+    /// no way is open to all of them. Those to which none is are `lost`.
+    fn choose(&mut self, course: Course, lost: &mut Vec<PathBuf>) -> Option<Course> {
+        if course != Course::Forward {
+            return Some(course);
+        }
+        let mut missing = Vec::new();
+        self.each(|_, dir, step, path| {
+            let outlook = step.outlook(dir)?;
+            if !outlook.forward {
+                missing.push(path.clone());
+            }
+            if !outlook.back {
+                lost.push(path);
+            }
+            Ok(())
+        });
+        if self.n_failed != 0 {
+            return None;
+        }
+        let Some(first) = missing.first() else {
+            lost.clear();
+            return Some(Course::Forward);
+        };
+        if lost.is_empty() {
+            self.notes.push(format!(
+                "a change was cut off, and the new content of {} of its files is not there any more, \
+                 such as of {}",
+                missing.len(),
+                first.display()
+            ));
+            return Some(Course::Back);
+        }
+        lost.extend(missing);
+        None
+    }
+
+    /// Settles every step. What cannot be taken back is `lost`.
+    fn run(&mut self, course: Course, lost: &mut Vec<PathBuf>) {
+        self.each(|notes, dir, step, path| {
+            let stand = match course {
+                Course::Forward => step.forward(dir, WAYS)?,
+                Course::Back => step.back(dir)?,
+                Course::Done => Stand::Done,
+            };
+            match stand {
+                Stand::Done => return step.clean(dir),
+                Stand::Gone if course == Course::Back => {
+                    lost.push(path);
+                    return Ok(());
+                }
+                // What it needs went since it was looked for: the next start looks again.
+                Stand::Gone if !step.outlook(dir)?.forward => return Err(Errno::NOENT),
+                // It was a removal, and the name is free.
+                Stand::Gone if step.new.is_none() => return step.clean(dir),
+                Stand::Gone | Stand::Changed | Stand::Displaced => {}
+            }
+            if course == Course::Back && step.keeps_old(dir)? {
+                lost.push(path);
+                return Ok(());
+            }
+            notes.push(format!(
+                "a change of {} was cut off, and somebody else has changed the file since: \
+                 it stays as it is now",
+                path.display()
+            ));
+            step.clean(dir)
+        });
+    }
+
+    /// Does something with every step, one directory after the other, since there may be more of them
+    /// than this process may hold open.
+    fn each(
+        &mut self,
+        mut deed: impl FnMut(&mut Vec<String>, &Dir, &Step, PathBuf) -> Result<(), Errno>,
+    ) {
         let record = self.record;
         for (at, found) in record.dirs.iter().enumerate() {
             let steps: Vec<_> = record.steps.iter().filter(|step| step.dir == at).collect();
-            let dir = match open_recorded(found, same_boot) {
-                Ok(dir) => dir,
+            let opened = open_recorded(found, self.same_boot).and_then(|dir| {
+                let turn = Turn::of(&*dir, self.turns).map_err(words)?;
+                turn.take().map_err(words)?;
+                Ok((dir, turn))
+            });
+            let (dir, turn) = match opened {
+                Ok(opened) => opened,
                 Err(error) => {
                     self.n_failed += steps.len();
                     let path = found.path().display();
@@ -197,35 +366,32 @@ impl Settling<'_> {
             for step in steps {
                 let name = Path::new(std::ffi::OsStr::from_bytes(step.name.to_bytes()));
                 let path = found.path().join(name);
-                let stand = if self.is_back { step.back(&dir) } else { step.forward(&dir, WAYS) };
-                match stand.and_then(|stand| step.clean(&dir).map(|()| stand)) {
-                    Ok(Stand::Done | Stand::Gone) => {}
-                    Ok(Stand::Changed) => self.notes.push(format!(
-                        "a change of {} was cut off, and somebody else has changed the file since: \
-                         it stays as it is now",
+                if let Err(errno) = deed(&mut self.notes, &dir, step, path.clone()) {
+                    self.n_failed += 1;
+                    self.notes.push(format!(
+                        "a change of {} was cut off and cannot be finished now: {errno}",
                         path.display()
-                    )),
-                    Err(errno) => {
-                        self.n_failed += 1;
-                        self.notes.push(format!(
-                            "a change of {} was cut off and cannot be finished now: {errno}",
-                            path.display()
-                        ));
-                    }
+                    ));
                 }
             }
             let _ = sync_directory(&dir);
+            drop(turn);
         }
+    }
+}
+
+/// Says why a directory cannot be changed now.
+fn words(error: FileError) -> String {
+    match error {
+        FileError::Missing | FileError::NotDirectory => String::from("the directory is not there"),
+        FileError::Link => String::from("a symbolic link took the place of the directory"),
+        FileError::Busy => String::from("another process is changing the directory"),
+        other => other.about("it").message.into_owned(),
     }
 }
 
 /// Opens a directory that a journal names, where it is still the same.
 fn open_recorded(found: &DirRecord, same_boot: bool) -> Result<Dir, String> {
-    let words = |error: FileError| match error {
-        FileError::Missing | FileError::NotDirectory => String::from("the directory is not there"),
-        FileError::Link => String::from("a symbolic link took the place of the directory"),
-        other => other.about("it").message.into_owned(),
-    };
     let roots = Roots::system().map_err(|errno| words(error_of(errno)))?;
     let place = resolve::resolve(&roots, found.path(), Links::Refuse).map_err(words)?;
     let dir = place.open_directory(DIRECTORY_PATH).map_err(words)?;

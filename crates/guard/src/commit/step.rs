@@ -53,6 +53,18 @@ pub(crate) enum Stand {
     Gone,
     /// Somebody else has changed the name since, and it was left alone.
     Changed,
+    /// Somebody else changed the name twice in the moment of the exchange, and what they put there
+    /// lies under the temporary name.
+    Displaced,
+}
+
+/// Which ways are open to a step: what it needs for them is there, or it went them already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Outlook {
+    /// It can be done.
+    pub(crate) forward: bool,
+    /// It can be taken back.
+    pub(crate) back: bool,
 }
 
 /// How a new thing takes the place of an old one.
@@ -64,10 +76,16 @@ pub(crate) enum Way {
     Link,
     /// The old thing is moved away first: for a moment nothing has the name.
     Move,
+    /// The new one replaces it, and nothing is left that could be put back.
+    Over,
 }
 
-/// Every way; the later ones are for file systems that do not know the earlier ones.
+/// The ways of a change among several; the later ones are for file systems that do not know the
+/// earlier ones.
 pub(crate) const WAYS: &[Way] = &[Way::Exchange, Way::Link, Way::Move];
+/// The ways of a change that is alone: nothing that fails after it would take it back, and no journal
+/// would help where nothing has its name.
+pub(crate) const ALONE: &[Way] = &[Way::Exchange, Way::Over];
 
 impl Trace {
     /// Returns the trace of a thing with this status.
@@ -112,7 +130,7 @@ impl Step {
         let Some(prepared) = look(dir, &self.temporary)? else { return Ok(Stand::Gone) };
         match there {
             _ if prepared != new => Ok(Stand::Changed),
-            Some(there) if there == old => self.put_over(dir, ways, old),
+            Some(there) if there == old => self.put_over(dir, ways, old, new),
             None if same(look(dir, &self.spare()?)?, old) => {
                 match take_free_name(dir, &self.temporary, &self.name) {
                     Err(Errno::EXIST) => Ok(Stand::Changed),
@@ -123,7 +141,7 @@ impl Step {
         }
     }
 
-    fn put_over(&self, dir: &Dir, ways: &[Way], old: Trace) -> Result<Stand, Errno> {
+    fn put_over(&self, dir: &Dir, ways: &[Way], old: Trace, new: Trace) -> Result<Stand, Errno> {
         let spare = self.spare()?;
         for way in ways {
             match way {
@@ -132,8 +150,12 @@ impl Step {
                     Err(errno) => return Err(errno),
                     Ok(()) if same(look(dir, &self.temporary)?, old) => return Ok(Stand::Done),
                     // Something else took the name between the look and the exchange.
-                    Ok(()) => return self.exchange(dir).map(|()| Stand::Changed),
+                    Ok(()) => return self.exchange_again(dir, new),
                 },
+                Way::Over => {
+                    renameat(&**dir, &*self.temporary, &**dir, &*self.name)?;
+                    return Ok(Stand::Done);
+                }
                 Way::Link | Way::Move if same(look(dir, &spare)?, old) => {
                     renameat(&**dir, &*self.temporary, &**dir, &*self.name)?;
                     return Ok(Stand::Done);
@@ -155,6 +177,16 @@ impl Step {
             }
         }
         Err(Errno::NOTSUP)
+    }
+
+    /// Puts back what an exchange took away from somebody else.
+    fn exchange_again(&self, dir: &Dir, new: Trace) -> Result<Stand, Errno> {
+        self.exchange(dir)?;
+        if same(look(dir, &self.temporary)?, new) {
+            Ok(Stand::Changed)
+        } else {
+            Ok(Stand::Displaced)
+        }
     }
 
     fn create(&self, dir: &Dir, new: Trace) -> Result<Stand, Errno> {
@@ -223,6 +255,33 @@ impl Step {
             _ => return Ok(Stand::Gone),
         }
         Ok(Stand::Done)
+    }
+
+    /// Returns whether the old thing lies under a temporary name.
+    pub(crate) fn keeps_old(&self, dir: &Dir) -> Result<bool, Errno> {
+        let Some(old) = self.old else { return Ok(false) };
+        Ok(same(look(dir, &self.temporary)?, old) || same(look(dir, &self.spare()?)?, old))
+    }
+
+    /// Looks which ways are open. A name that somebody else changed closes none, since it stays.
+    pub(crate) fn outlook(&self, dir: &Dir) -> Result<Outlook, Errno> {
+        let there = look(dir, &self.name)?;
+        let aside = look(dir, &self.temporary)?;
+        let has_old = self.old.is_some_and(|old| same(there, old));
+        let keeps_old = self.keeps_old(dir)?;
+        let forward = match self.new {
+            Some(new) => {
+                let is_new = same(there, new);
+                let is_theirs = there.is_some() && !is_new && !has_old;
+                // Where the old thing is aside and nothing is ready, it was done before.
+                let was_done = self.old.is_some_and(|old| same(aside, old));
+                is_new || is_theirs || was_done || aside == Some(new)
+            }
+            None => true,
+        };
+        let is_theirs = there.is_some() && there != self.new;
+        let back = self.old.is_none() || has_old || keeps_old || is_theirs;
+        Ok(Outlook { forward, back })
     }
 
     /// Removes what lies under the temporary names, once nobody needs it any more.

@@ -69,7 +69,8 @@ pub(super) fn remove(connection: &Connection, state: &Path) -> rusqlite::Result<
     if dead.is_empty() {
         return Ok(());
     }
-    let needed = commit::needed(state);
+    // Where that cannot be told, nothing goes this time.
+    let Ok(needed) = commit::needed(state) else { return Ok(()) };
     for (seq, _, temporaries, at_ms) in dead {
         let stays = |path: &&[u8]| {
             let path = Path::new(OsStr::from_bytes(path));

@@ -178,6 +178,12 @@ fn what_a_journal_needs_is_not_removed() {
     std::fs::write(&journal, format!("damaged {name}\0and so on")).expect("a journal");
     intend(&ledger(&top), "next", &[]);
     assert!(temporary.exists());
+    // Nothing is known of journals that cannot be looked for.
+    let mode = std::os::unix::fs::PermissionsExt::from_mode;
+    std::fs::set_permissions(&journals, mode(0o770)).expect("it is changed");
+    intend(&ledger(&top), "unsafe", &[]);
+    assert!(temporary.exists());
+    std::fs::set_permissions(&journals, mode(0o700)).expect("it is changed");
     std::fs::remove_file(&journal).expect("it is removed");
     intend(&ledger(&top), "later", &[]);
     assert!(!temporary.exists());

@@ -372,6 +372,46 @@ fn hard_links_are_parted_only_where_that_is_set() {
     }
 }
 
+/// The old name had gone and the new one was another file, whatever was set.
+#[test]
+fn a_file_of_several_names_moves_only_where_that_is_set() {
+    for (hard_links, expected) in [
+        (HardLinks::Refuse, Some("ManyLinks(2)")),
+        (HardLinks::InPlace, Some("LinksInPlace(2)")),
+        (HardLinks::Break, None),
+    ] {
+        let tree = layout();
+        let other = tree.outside.join("other");
+        fs::hard_link(tree.root.join("a.txt"), &other).unwrap();
+        let files = FileSettings { hard_links, ..FileSettings::default() };
+        let guard = guard(&tree, with_files(files));
+        let asks = [("a.txt", Nothing), ("moved", Text("a"))];
+        let world = allow(contain(&guard, &asks)).world;
+        let becomes = |like| Becomes::File { pieces: &[b"a"], mode: FileMode::Kept, like };
+        let deed = |slot, becomes| Deed { slot: Slot(slot), expect: Expect::Any, becomes };
+        let moving = [deed(0, Becomes::Nothing), deed(1, becomes(Some(Slot(0))))];
+        let moved = world.files.commit(&moving);
+        match expected {
+            Some(words) => {
+                let error = moved.unwrap_err();
+                assert_eq!((error.slot, format!("{:?}", error.error)), (Slot(0), words.to_owned()));
+                assert_eq!(names(tree.root.clone()), ["a.txt", "b", "link"]);
+            }
+            None => {
+                moved.unwrap();
+                assert_eq!(names(tree.root.clone()), ["b", "link", "moved"]);
+            }
+        }
+        // A copy parts nothing.
+        let asks = [("link", Nothing), ("copied", Text("a")), ("a.txt", Text(""))];
+        if expected.is_some() {
+            let world = allow(contain(&guard, &asks)).world;
+            let copying = [deed(0, Becomes::Nothing), deed(1, becomes(Some(Slot(2))))];
+            world.files.commit(&copying).unwrap();
+        }
+    }
+}
+
 #[test]
 fn what_a_file_had_is_kept() {
     let tree = layout();

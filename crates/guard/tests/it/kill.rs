@@ -12,7 +12,8 @@ use sinew_guard::{
     Guard, GuardSettings, JournalSettings, LedgerSync, Recorded, SqliteLedger, StateDir,
 };
 use sinew_tool::{
-    Access, Becomes, Claim, Deed, Effects, Expect, FileMode, Ledger, Links, Opening, Slot,
+    Access, Becomes, Claim, CommitError, Deed, Effects, Expect, FileError, FileMode, Ledger, Links,
+    Opening, Slot, Written,
 };
 
 use crate::tree::{Tree, WRITE, allow, contain, rounds};
@@ -93,7 +94,12 @@ fn found(tree: &Tree) -> Vec<(String, String)> {
 }
 
 /// Makes the tree of one letter that of another, all at once.
-fn change_set(root: &Path, ledger: &SqliteLedger, guard: &std::sync::Arc<Guard>, turn: [&str; 2]) {
+fn change_set(
+    root: &Path,
+    ledger: &SqliteLedger,
+    guard: &std::sync::Arc<Guard>,
+    turn: [&str; 2],
+) -> Result<Vec<Written>, CommitError> {
     let [from, to] = turn;
     let (old, new) = (set(from), set(to));
     let put = Access::Write { parents: true, links: Links::Itself };
@@ -122,7 +128,7 @@ fn change_set(root: &Path, ledger: &SqliteLedger, guard: &std::sync::Arc<Guard>,
         .collect();
     intend(ledger, &cleared.temporaries);
     println!("\nchanging");
-    cleared.world.files.commit(&deeds).unwrap();
+    cleared.world.files.commit(&deeds)
 }
 
 fn journaling(root: &Path) -> GuardSettings {
@@ -133,15 +139,41 @@ fn journaling(root: &Path) -> GuardSettings {
     }
 }
 
-/// Changes the set again and again, together or one file after the other.
-fn change_sets_for_ever(root: &Path, together: bool) -> ! {
+/// How a set is changed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum How {
+    /// Together.
+    Together,
+    /// Together, while somebody else is at one of the files, so that most attempts are given up once
+    /// everything is prepared.
+    Disturbed,
+    /// One file after the other.
+    Singly,
+}
+
+/// Changes the set again and again.
+fn change_sets_for_ever(root: &Path, how: How) -> ! {
     let ledger = ledger(root);
     let guard = Guard::open(journaling(root)).unwrap();
     let is_first = fs::read_link(root.join("link")).unwrap() == Path::new("b");
     let turns = [["b", "c"], ["c", "b"]];
+    if how == How::Disturbed {
+        let path = root.join("d0/0");
+        // The content and the times of it stay, and so it belongs to the set as before.
+        std::thread::spawn(move || {
+            loop {
+                let mode = fs::metadata(&path).unwrap().permissions();
+                fs::set_permissions(&path, mode).unwrap();
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        });
+    }
     for turn in turns.iter().cycle().skip(usize::from(!is_first)) {
-        if together {
-            change_set(root, &ledger, &guard, *turn);
+        if how != How::Singly {
+            while let Err(error) = change_set(root, &ledger, &guard, *turn) {
+                assert!(how == How::Disturbed, "{error:?}");
+                assert!(matches!(error.error, FileError::Busy), "{error:?}");
+            }
             continue;
         }
         println!("\nchanging");
@@ -170,7 +202,7 @@ fn lay(root: &Path, path: &str, content: &str) {
 
 /// Kills a process in the middle of its changes again and again. Returns how often the next start
 /// found a mixture, and how often a journal.
-fn kill_sets(test: &str, together: bool, n_kills: usize) -> (usize, usize) {
+fn kill_sets(test: &str, how: How, n_kills: usize) -> (usize, usize) {
     let tree = Tree::new();
     for (path, content) in set("b") {
         fs::create_dir_all(tree.root.join(&path).parent().unwrap()).unwrap();
@@ -193,9 +225,10 @@ fn kill_sets(test: &str, together: bool, n_kills: usize) -> (usize, usize) {
         let journals = tree.top.join("state/journals");
         let count = |path: &Path| fs::read_dir(path).map_or(0, |entries| entries.count());
         // At any moment, or at any moment of the shorter time in which names change.
-        if together && n % 4 != 0 {
+        if how != How::Singly && n % 4 != 0 {
             while count(&journals) == 0 {}
-            std::thread::sleep(Duration::from_micros(n as u64 * 37 % 2_000));
+            let most = if how == How::Disturbed { 700 } else { 2_000 };
+            std::thread::sleep(Duration::from_micros(n as u64 * 37 % most));
         } else {
             std::thread::sleep(Duration::from_micros(n as u64 * 7_919 % 60_000));
         }
@@ -227,12 +260,25 @@ fn kill_sets(test: &str, together: bool, n_kills: usize) -> (usize, usize) {
 #[test]
 fn a_killed_set_is_all_old_or_all_new_after_the_next_start() {
     if let Some(root) = std::env::var_os(CHILD) {
-        change_sets_for_ever(Path::new(&root), true);
+        change_sets_for_ever(Path::new(&root), How::Together);
     }
     let test = "kill::a_killed_set_is_all_old_or_all_new_after_the_next_start";
-    let (n_mixed, n_journals) = kill_sets(test, true, rounds(SET_KILLS));
+    let (n_mixed, n_journals) = kill_sets(test, How::Together, rounds(SET_KILLS));
     assert_eq!(n_mixed, 0);
     println!("{n_journals} of {} deaths left a journal", rounds(SET_KILLS));
+    assert!(0 < n_journals, "no death was in the middle of the changes");
+}
+
+/// What was prepared had gone before the journal that spoke of it, and the next start then carried out
+/// the removals alone.
+#[test]
+fn a_killed_set_that_was_given_up_is_whole_after_the_next_start() {
+    if let Some(root) = std::env::var_os(CHILD) {
+        change_sets_for_ever(Path::new(&root), How::Disturbed);
+    }
+    let test = "kill::a_killed_set_that_was_given_up_is_whole_after_the_next_start";
+    let (n_mixed, n_journals) = kill_sets(test, How::Disturbed, rounds(SET_KILLS));
+    assert_eq!(n_mixed, 0);
     assert!(0 < n_journals, "no death was in the middle of the changes");
 }
 
@@ -240,9 +286,9 @@ fn a_killed_set_is_all_old_or_all_new_after_the_next_start() {
 #[test]
 fn a_killed_series_of_writes_is_mixed() {
     if let Some(root) = std::env::var_os(CHILD) {
-        change_sets_for_ever(Path::new(&root), false);
+        change_sets_for_ever(Path::new(&root), How::Singly);
     }
-    let (n_mixed, _) = kill_sets("kill::a_killed_series_of_writes_is_mixed", false, 20);
+    let (n_mixed, _) = kill_sets("kill::a_killed_series_of_writes_is_mixed", How::Singly, 20);
     assert!(0 < n_mixed, "the harness does not see mixtures");
 }
 

@@ -94,7 +94,7 @@ fn a_dead_journal_is_followed_in_its_direction() {
     for (name, text) in [("1-1-0.journal", "new"), ("1-1-0.undo", "old")] {
         let scene = Scene::new();
         scene.write(name, &scene.record().to_bytes().unwrap());
-        recover(&scene.settings);
+        recover(&scene.settings, Turns::Auto);
         assert_eq!(scene.found(), found(text, &["a"], &[]));
     }
     assert!(was_told("finished a change of 1 files that was cut off"));
@@ -115,19 +115,19 @@ fn what_is_not_a_dead_process_s_journal_is_left_alone() {
         let mut record = scene.record();
         change(&mut record);
         scene.write("1-1-0.journal", &record.to_bytes().unwrap());
-        recover(&scene.settings);
+        recover(&scene.settings, Turns::Auto);
         assert_eq!(scene.found(), found("old", &[TEMPORARY, "a"], &["1-1-0.journal"]));
-        assert!(needed(&scene.settings.state).contains(TEMPORARY.as_bytes()));
+        assert!(needed(&scene.settings.state).unwrap().contains(TEMPORARY.as_bytes()));
     }
     // One that another process follows just now is its own.
     let scene = Scene::new();
     scene.write("1-1-0.journal", &scene.record().to_bytes().unwrap());
     let file = File::open(scene.top.join("state/journals/1-1-0.journal")).unwrap();
     flock(&file, FlockOperation::LockExclusive).unwrap();
-    recover(&scene.settings);
+    recover(&scene.settings, Turns::Auto);
     assert_eq!(scene.found().0, "old");
     drop(file);
-    recover(&scene.settings);
+    recover(&scene.settings, Turns::Auto);
     assert_eq!(scene.found(), found("new", &["a"], &[]));
 }
 
@@ -139,7 +139,7 @@ fn a_journal_that_was_being_written_goes_with_its_process() {
     for name in ["1-1-0.new", "nonsense.new", &living] {
         scene.write(name, b"sinew jour");
     }
-    recover(&scene.settings);
+    recover(&scene.settings, Turns::Auto);
     assert_eq!(scene.found(), found("old", &[TEMPORARY, "a"], &[&living]));
 }
 
@@ -163,7 +163,7 @@ fn a_directory_that_is_another_one_is_not_touched() {
         let scene = Scene::new();
         scene.write("1-1-0.journal", &scene.record().to_bytes().unwrap());
         harm(&scene.top);
-        recover(&scene.settings);
+        recover(&scene.settings, Turns::Auto);
         let away = scene.top.join("away");
         assert_eq!(fs::read_to_string(away.join("a")).unwrap(), "old");
         assert!(was_told(words), "{words}: {:?}", TOLD.lock().unwrap());
@@ -171,7 +171,7 @@ fn a_directory_that_is_another_one_is_not_touched() {
         let _ =
             fs::remove_dir(scene.top.join("d")).or_else(|_| fs::remove_file(scene.top.join("d")));
         fs::rename(&away, scene.top.join("d")).unwrap();
-        recover(&scene.settings);
+        recover(&scene.settings, Turns::Auto);
         assert_eq!(scene.found(), found("new", &["a"], &[]));
     }
 }
@@ -183,7 +183,7 @@ fn changes_that_cannot_be_settled_are_given_up_after_long() {
     record.at_ms -= GONE_MS + 1_000;
     record.dirs[0].inode += 1;
     scene.write("1-1-0.journal", &record.to_bytes().unwrap());
-    recover(&scene.settings);
+    recover(&scene.settings, Turns::Auto);
     assert_eq!(scene.found(), found("old", &[TEMPORARY, "a"], &["1-1-0.journal.aside"]));
     assert!(was_told("1 changes that were cut off are given up"));
 }
@@ -193,10 +193,128 @@ fn what_somebody_changed_since_stays_and_is_told_once() {
     let scene = Scene::new();
     scene.write("1-1-0.journal", &scene.record().to_bytes().unwrap());
     fs::write(scene.top.join("d/a"), "theirs").unwrap();
-    recover(&scene.settings);
+    recover(&scene.settings, Turns::Auto);
     assert_eq!(scene.found(), found("theirs", &["a"], &[]));
     let words = format!("a change of {} was cut off", scene.top.join("d/a").display());
     assert!(was_told(&words));
+}
+
+impl Scene {
+    /// Returns the record with two more changes: `new` is created, and `gone` removed.
+    fn longer_record(&self) -> Record {
+        let mut record = self.record();
+        let trace = |name: &str| Trace::of(&lstat(self.top.join("d").join(name)).unwrap());
+        fs::write(self.top.join("d").join(CREATED), "made").unwrap();
+        fs::write(self.top.join("d/gone"), "kept").unwrap();
+        let step = |name: &str, temporary: &str, old, new| {
+            let (name, temporary) = (CString::new(name).unwrap(), CString::new(temporary).unwrap());
+            Step { dir: 0, name, temporary, old, new }
+        };
+        record.steps.push(step("made", CREATED, None, Some(trace(CREATED))));
+        record.steps.push(step("gone", REMOVED, Some(trace("gone")), None));
+        record
+    }
+
+    /// Returns whether the whole directory is as it was before the change.
+    fn is_as_before(&self) -> bool {
+        let gone = fs::read_to_string(self.top.join("d/gone")).unwrap_or_default();
+        gone == "kept" && self.found() == found("old", &["a", "gone"], &[])
+    }
+}
+
+const CREATED: &str = ".sinew-1123456789abcdef01234567.tmp";
+const REMOVED: &str = ".sinew-2123456789abcdef01234567.tmp";
+
+/// A file that was to be created had counted as created, and what it came from was removed.
+#[test]
+fn a_set_whose_new_content_is_gone_is_taken_back() {
+    for n_made in 0..3 {
+        for harmed in [TEMPORARY, CREATED] {
+            let scene = Scene::new();
+            let record = scene.longer_record();
+            // The one that is harmed is not made yet.
+            let made =
+                record.steps.iter().filter(|step| step.temporary.to_bytes() != harmed.as_bytes());
+            let dir = open_recorded(&record.dirs[0], true).unwrap();
+            for step in made.take(n_made) {
+                assert_eq!(step.forward(&dir, WAYS), Ok(Stand::Done));
+            }
+            fs::remove_file(scene.top.join("d").join(harmed)).unwrap();
+            scene.write("1-1-0.journal", &record.to_bytes().unwrap());
+            recover(&scene.settings, Turns::Auto);
+            assert!(scene.is_as_before(), "{n_made} {harmed}: {:?}", scene.found());
+        }
+    }
+    assert!(was_told("took back a change of 3 files"));
+    assert!(was_told("is not there any more, such as of"));
+}
+
+#[test]
+fn a_set_that_can_go_nowhere_is_put_aside_with_its_names() {
+    let scene = Scene::new();
+    let record = scene.longer_record();
+    // One was made and its old content is lost, and another one was not and its new content is.
+    fs::rename(scene.top.join("d").join(TEMPORARY), scene.top.join("d/a")).unwrap();
+    fs::remove_file(scene.top.join("d").join(CREATED)).unwrap();
+    scene.write("1-1-0.journal", &record.to_bytes().unwrap());
+    recover(&scene.settings, Turns::Auto);
+    assert_eq!(scene.found(), found("new", &["a", "gone"], &["1-1-0.journal.aside"]));
+    let names = [scene.top.join("d/a"), scene.top.join("d/made")].map(|p| p.display().to_string());
+    assert!(was_told(&names.join(", ")), "{:?}", TOLD.lock().unwrap());
+}
+
+#[test]
+fn old_content_stays_where_others_changed_what_is_taken_back() {
+    let scene = Scene::new();
+    let record = scene.longer_record();
+    let dir = open_recorded(&record.dirs[0], true).unwrap();
+    record.steps.iter().for_each(|step| assert_eq!(step.forward(&dir, WAYS), Ok(Stand::Done)));
+    fs::write(scene.top.join("d/a"), "theirs").unwrap();
+    scene.write("1-1-0.undo", &record.to_bytes().unwrap());
+    recover(&scene.settings, Turns::Auto);
+    assert_eq!(scene.found(), found("theirs", &[TEMPORARY, "a", "gone"], &["1-1-0.undo.aside"]));
+    assert!(needed(&scene.settings.state).unwrap().contains(TEMPORARY.as_bytes()));
+}
+
+/// What was given up because of others, and then cut off, leaves nothing.
+#[test]
+fn what_others_changed_before_it_was_made_stays() {
+    let scene = Scene::new();
+    let record = scene.longer_record();
+    fs::write(scene.top.join("d/theirs"), "theirs").unwrap();
+    fs::rename(scene.top.join("d/theirs"), scene.top.join("d/a")).unwrap();
+    scene.write("1-1-0.undo", &record.to_bytes().unwrap());
+    recover(&scene.settings, Turns::Auto);
+    assert_eq!(scene.found(), found("theirs", &["a", "gone"], &[]));
+}
+
+#[test]
+fn of_changes_that_were_made_nothing_but_the_old_things_goes() {
+    let scene = Scene::new();
+    let record = scene.longer_record();
+    let dir = open_recorded(&record.dirs[0], true).unwrap();
+    record.steps.iter().for_each(|step| assert_eq!(step.forward(&dir, WAYS), Ok(Stand::Done)));
+    // Others went on with the files, and one old thing is gone.
+    record.steps[0].clean(&dir).unwrap();
+    fs::remove_file(scene.top.join("d/made")).unwrap();
+    fs::write(scene.top.join("d/a"), "theirs").unwrap();
+    scene.write("1-1-0.done", &record.to_bytes().unwrap());
+    recover(&scene.settings, Turns::Auto);
+    assert_eq!(scene.found(), found("theirs", &["a"], &[]));
+}
+
+#[test]
+fn a_directory_that_others_are_changing_waits_for_the_next_start() {
+    let scene = Scene::new();
+    scene.write("1-1-0.journal", &scene.record().to_bytes().unwrap());
+    let dir = File::open(scene.top.join("d")).unwrap();
+    flock(&dir, FlockOperation::LockExclusive).unwrap();
+    recover(&scene.settings, Turns::Auto);
+    assert_eq!(scene.found(), found("old", &[TEMPORARY, "a"], &["1-1-0.journal"]));
+    assert!(was_told("another process is changing the directory"));
+    drop(dir);
+    recover(&scene.settings, Turns::Auto);
+    assert_eq!(scene.found(), found("new", &["a"], &[]));
 }
 
 #[test]
@@ -205,14 +323,15 @@ fn a_directory_of_journals_that_others_can_write_is_not_looked_into() {
     scene.write("1-1-0.journal", &scene.record().to_bytes().unwrap());
     let dir = scene.top.join("state/journals");
     fs::set_permissions(&dir, fs::Permissions::from_mode(0o770)).unwrap();
-    recover(&scene.settings);
+    recover(&scene.settings, Turns::Auto);
     assert_eq!(scene.found().0, "old");
     assert!(was_told("can be written by other users"));
+    assert!(needed(&scene.settings.state).is_err());
     // A link in its place is not followed.
     fs::set_permissions(&dir, fs::Permissions::from_mode(0o700)).unwrap();
     fs::rename(&dir, scene.top.join("elsewhere")).unwrap();
     std::os::unix::fs::symlink(scene.top.join("elsewhere"), &dir).unwrap();
-    recover(&scene.settings);
+    recover(&scene.settings, Turns::Auto);
     assert_eq!(scene.found().0, "old");
 }
 
@@ -264,7 +383,7 @@ proptest! {
         bytes.extend_from_slice(&added);
         prop_assume!(bytes != whole);
         scene.write("1-1-0.journal", &bytes);
-        recover(&scene.settings);
+        recover(&scene.settings, Turns::Auto);
         prop_assert_eq!(scene.found(), found("old", &[TEMPORARY, "a"], &["1-1-0.journal.aside"]));
     }
 
@@ -284,7 +403,7 @@ proptest! {
 fn nothing_is_made_where_no_journal_ever_was() {
     let held = tempfile::tempdir().unwrap();
     let state = held.path().join("state");
-    recover(&JournalSettings { state: state.clone(), warn: tell });
-    assert!(needed(&state).is_empty());
+    recover(&JournalSettings { state: state.clone(), warn: tell }, Turns::Auto);
+    assert!(needed(&state).unwrap().is_empty());
     assert!(rustix::fs::statat(CWD, &state, AtFlags::empty()).is_err());
 }

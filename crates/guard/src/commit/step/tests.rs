@@ -188,6 +188,79 @@ fn what_others_have_put_there_stays() {
     }
 }
 
+/// One change alone had gone through a moment in which nothing had its name, with no journal to help.
+#[test]
+fn a_change_alone_never_leaves_its_name_free() {
+    assert!(!ALONE.contains(&Way::Move));
+    let scene = Scene::new();
+    for step in &scene.steps {
+        assert_eq!(step.forward(&scene.dir, &[Way::Over]), Ok(Stand::Done), "{step:?}");
+        step.clean(&scene.dir).unwrap();
+    }
+    assert_eq!(scene.found(), side(NEW));
+}
+
+/// Somebody took the name just before the exchange, and again before it was taken back.
+#[test]
+fn what_an_exchange_displaces_is_seen() {
+    for (there, aside, expected) in
+        [("the new thing", "theirs", Stand::Changed), ("theirs again", "theirs", Stand::Displaced)]
+    {
+        let scene = Scene::new();
+        let step = scene.steps.iter().find(|step| step.name.to_bytes() == b"swapped").unwrap();
+        let (name, temporary) = (scene.path(&step.name), scene.path(&step.temporary));
+        fs::rename(&temporary, &name).unwrap();
+        if expected == Stand::Displaced {
+            // Another file, while the new one is still there and keeps its inode.
+            fs::rename(&name, scene.held.path().join("kept")).unwrap();
+            fs::write(&name, there).unwrap();
+        }
+        fs::write(&temporary, aside).unwrap();
+        assert_eq!(step.exchange_again(&scene.dir, step.new.unwrap()), Ok(expected));
+        assert_eq!(fs::read_to_string(&name).unwrap(), aside);
+        step.clean(&scene.dir).unwrap();
+        assert_eq!(temporary.exists(), expected == Stand::Displaced);
+    }
+}
+
+#[test]
+fn what_a_step_lacks_closes_its_ways() {
+    let outlook = |forward, back| Outlook { forward, back };
+    type Harm = fn(&Scene, &Step);
+    let nothing: Harm = |_, _| {};
+    let no_temporary: Harm = |scene, step| fs::remove_file(scene.path(&step.temporary)).unwrap();
+    let no_name: Harm = |scene, step| fs::remove_file(scene.path(&step.name)).unwrap();
+    let theirs: Harm = |scene, step| {
+        let _ = fs::remove_file(scene.path(&step.name));
+        fs::write(scene.path(&step.name), "theirs, and longer").unwrap();
+    };
+    for (name, is_made, harm, expected) in [
+        ("swapped", false, nothing, outlook(true, true)),
+        ("swapped", true, nothing, outlook(true, true)),
+        ("swapped", false, no_temporary, outlook(false, true)),
+        ("swapped", true, no_temporary, outlook(true, false)),
+        ("swapped", false, no_name, outlook(true, false)),
+        ("swapped", true, no_name, outlook(true, true)),
+        ("swapped", true, theirs, outlook(true, true)),
+        ("made", false, nothing, outlook(true, true)),
+        ("made", false, no_temporary, outlook(false, true)),
+        ("made", true, nothing, outlook(true, true)),
+        ("made", false, theirs, outlook(true, true)),
+        ("gone", false, nothing, outlook(true, true)),
+        ("gone", false, no_name, outlook(true, false)),
+        ("gone", true, nothing, outlook(true, true)),
+        ("gone", true, no_temporary, outlook(true, false)),
+    ] {
+        let scene = Scene::new();
+        let step = scene.steps.iter().find(|step| step.name.to_bytes() == name.as_bytes()).unwrap();
+        if is_made {
+            step.forward(&scene.dir, WAYS).unwrap();
+        }
+        harm(&scene, step);
+        assert_eq!(step.outlook(&scene.dir), Ok(expected), "{name} {is_made}");
+    }
+}
+
 #[test]
 fn what_was_written_since_into_a_new_file_is_not_taken_back() {
     let scene = Scene::new();
