@@ -6,6 +6,7 @@ use std::io;
 
 use rustix::fs::{AtFlags, FileType, Stat, StatxFlags, StatxTimestamp, statx};
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 use sinew_tool::{FileError, FileKind, FileMeta, Identity, Info, Stamp};
 
@@ -82,6 +83,9 @@ pub(crate) fn error_of(errno: Errno) -> FileError {
         Errno::LOOP => FileError::Changed,
         Errno::ROFS => FileError::ReadOnly,
         Errno::NOSPC | Errno::DQUOT | Errno::FBIG => FileError::Full(io::Error::from(errno)),
+        Errno::MFILE => {
+            FileError::OpenFiles(getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX))
+        }
         other => FileError::Io(io::Error::from(other)),
     }
 }

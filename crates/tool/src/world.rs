@@ -435,6 +435,8 @@ pub enum FileError {
     Busy,
     /// No space, a quota or a size limit.
     Full(io::Error),
+    /// The process may not hold more than this many files and directories open.
+    OpenFiles(u64),
     /// The file system is read-only.
     ReadOnly,
     /// The journal of changes that happen together cannot be written.
@@ -512,6 +514,7 @@ impl FileError {
             Self::Full(source) => {
                 error(Kind::LimitReached, format!("no space left for: {shown}")).source(source)
             }
+            Self::OpenFiles(n) => open_files(n, shown),
             Self::ReadOnly => {
                 error(Kind::PermissionDenied, format!("the file system is read-only: {shown}"))
             }
@@ -537,6 +540,14 @@ fn no_parent(shown: &str) -> ToolError {
 fn exists(shown: &str) -> ToolError {
     ToolError::new(Kind::ExecutionFailed, format!("something is there already: {shown}"))
         .hint("choose another name, or move away first what is there")
+}
+
+fn open_files(n: u64, shown: &str) -> ToolError {
+    ToolError::new(
+        Kind::LimitReached,
+        format!("sinew may hold no more than {n} files and directories open: {shown}"),
+    )
+    .hint("name files of fewer directories in one call, or raise the limit with `ulimit -n`")
 }
 
 fn other_file_system(shown: &str) -> ToolError {

@@ -1,4 +1,6 @@
 //! The missing directories above the names of a change, made before it and removed where it fails.
+//! Where the process dies before the change, they stay, empty: nothing says afterwards that nobody
+//! else wants them.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};

@@ -52,7 +52,9 @@ pub(super) const ASIDE: &str = ".aside";
 /// Where journals are kept, and who is told of what they come to.
 #[derive(Debug, Clone)]
 pub struct JournalSettings {
-    /// The state directory, created when the first journal is written.
+    /// The state directory, created when the first journal is written. Where calls are recorded in a
+    /// database, this must be the directory of that: the ledger leaves the temporary files alone that
+    /// journals need, and looks for those beside its database.
     pub state: PathBuf,
     /// Told what became of changes that were cut off.
     pub warn: fn(&str),

@@ -563,6 +563,25 @@ fn more_files_than_descriptors_are_changed_together() {
     }
 }
 
+/// Each directory has a handle and a turn.
+#[test]
+fn more_directories_than_descriptors_are_refused_with_the_limit() {
+    let name = "commit::more_directories_than_descriptors_are_refused_with_the_limit";
+    if is_child_under("ulimit -n 64;", name) {
+        let limit = getrlimit(Resource::Nofile);
+        setrlimit(Resource::Nofile, Rlimit { current: Some(64), ..limit }).unwrap();
+        let tree = Tree::new();
+        let paths: Vec<String> = (0..40).map(|n| format!("d{n}/a.txt")).collect();
+        let asks: Vec<(&str, Ask)> = paths.iter().map(|path| (path.as_str(), Text("a"))).collect();
+        let guard = guard(&tree, |_| {});
+        let error = all(&guard, &asks).unwrap_err().error;
+        assert!(matches!(error, FileError::OpenFiles(64)), "{error:?}");
+        assert_eq!(error.about("d/a.txt").kind, sinew_tool::Kind::LimitReached);
+        assert_eq!(names(tree.root.clone()), [""; 0]);
+        all(&guard, &asks[..20]).unwrap();
+    }
+}
+
 #[test]
 fn sets_of_many_threads_are_whole() {
     let tree = Tree::new().with(&[("a", "0"), ("b/b", "0"), ("b/c", "0")]);

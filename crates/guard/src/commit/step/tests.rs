@@ -209,9 +209,10 @@ fn what_an_exchange_displaces_is_seen() {
         let scene = Scene::new();
         let step = scene.steps.iter().find(|step| step.name.to_bytes() == b"swapped").unwrap();
         let (name, temporary) = (scene.path(&step.name), scene.path(&step.temporary));
+        // Nothing is removed, since another file could get its inode.
+        fs::rename(&name, scene.held.path().join("old")).unwrap();
         fs::rename(&temporary, &name).unwrap();
         if expected == Stand::Displaced {
-            // Another file, while the new one is still there and keeps its inode.
             fs::rename(&name, scene.held.path().join("kept")).unwrap();
             fs::write(&name, there).unwrap();
         }
