@@ -130,9 +130,24 @@ pub(crate) fn find<'a>(path: &str, text: &'a str) -> impl Iterator<Item = (usize
     let is_prose = is_prose(path);
     let mut follows_comment = false;
     text.lines().map(str::trim).zip(1..).filter_map(move |(line, number)| {
+        if is_content(line) {
+            follows_comment = false;
+            return None;
+        }
         let follows = follows_comment;
-        follows_comment = uncommented(line, is_prose).1 == Mark::Comment;
-        is_omission(line, is_prose, follows).then_some((number, line))
+        let (inner, mark) = uncommented(line, is_prose);
+        follows_comment = mark == Mark::Comment;
+        let counts = (4..=MAX_LINE).contains(&line.len()) && is_omission(inner, mark, follows);
+        counts.then_some((number, line))
+    })
+}
+
+/// Returns whether a line neither is a comment nor begins or ends with an ellipsis, by its ends: this is
+/// asked of every line that is written.
+fn is_content(line: &str) -> bool {
+    let ends = line.as_bytes().first().zip(line.as_bytes().last());
+    ends.is_some_and(|(first, last)| {
+        first.is_ascii_alphanumeric() && last.is_ascii() && !b".:;!-=*_~".contains(last)
     })
 }
 
@@ -143,14 +158,14 @@ fn is_prose(path: &str) -> bool {
     matches!(extension.as_deref(), Some("md" | "markdown" | "mdx" | "txt" | "rst" | "adoc" | "org"))
 }
 
-/// Returns whether a line stands for content left out. One that follows a comment without an ellipsis
-/// is likely the end of its sentence.
-fn is_omission(line: &str, is_prose: bool, follows_comment: bool) -> bool {
-    if !(4..=MAX_LINE).contains(&line.len()) {
+/// Returns whether a line, without the signs of a comment, stands for content left out. One that follows
+/// a comment without an ellipsis is likely the end of its sentence.
+fn is_omission(inner: &str, mark: Mark, follows_comment: bool) -> bool {
+    let (inner, is_elided, is_bracketed) = unwrapped(inner);
+    // Nearly every line is one of these, and nobody reads their words.
+    if mark == Mark::None && !is_elided && !is_bracketed {
         return false;
     }
-    let (inner, mark) = uncommented(line, is_prose);
-    let (inner, is_elided, is_bracketed) = unwrapped(inner);
     let is_plain = |c: char| c.is_alphanumeric() || " ,-'/".contains(c);
     if inner.is_empty() || (follows_comment && !is_elided) || !inner.chars().all(is_plain) {
         return false;

@@ -176,7 +176,9 @@ fn old(
         whole => whole?,
     };
     source::check_sha256(cx, target, expected, &bytes)?;
-    omission::check("content", &args.path, &args.content, &String::from_utf8_lossy(&bytes))?;
+    if leaves_out {
+        omission::check("content", &args.path, &args.content, &String::from_utf8_lossy(&bytes))?;
+    }
     Ok(Some((meta, bytes)))
 }
 
