@@ -1,9 +1,12 @@
-//! The dialect of Moltis: six file tools with typed JSON payloads, and `exec`.
+//! The dialect of Moltis: six file tools with typed JSON payloads, `checkpoint_restore` and `exec`.
 //!
 //! A payload with a `kind` is a result, also where the deed was not done: the model branches on it.
 //! Only Read has a payload for a missing file; elsewhere that is an error. Where the published page
 //! and the program differ, the page is followed for names, defaults and limits. Paths are absolute,
 //! links as last component are refused and parents are never created.
+//!
+//! `checkpoint_restore` restores the one checkpoint that it names. What differs from the program: it is
+//! refused where somebody else changed the file since, and it asks like any change.
 //!
 //! `exec` runs a command with `sh`; a code that is not 0 is a result. What differs from the program: a
 //! working directory that is missing or outside the roots is an error and never another one, and what
@@ -13,10 +16,10 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use sinew_ops::bash::{self, end};
-use sinew_ops::{edit, glob, grep, multi_edit, read, write};
+use sinew_ops::{checkpoint_restore, edit, glob, grep, multi_edit, read, write};
 use sinew_tool::{
     Bound, Dialect, Exit, FileSettings, Finished, Kind, Param, ParamKind, Preset, Reply, Row,
-    Scale, Shaping, Skipped, Tool, ToolError,
+    Scale, Shaping, Skipped, Tool, ToolError, Was,
 };
 
 use crate::words::{text, without_argument};
@@ -33,6 +36,7 @@ fn tools() -> Vec<Arc<dyn Tool>> {
         MULTI_EDIT.tool(),
         GLOB.tool(),
         GREP.tool(),
+        CHECKPOINT_RESTORE.tool(),
         EXEC.tool(),
     ]
 }
@@ -43,6 +47,7 @@ const MAX_ROWS: i64 = 1_000;
 fn settings() -> FileSettings {
     FileSettings {
         require_approval: true,
+        checkpoint_before_mutation: false,
         max_read_bytes: Some(10 * 1024 * 1024),
         glob_limit: MAX_ROWS as usize,
         grep_limit: MAX_ROWS as usize,
@@ -95,7 +100,7 @@ const WRITE: Row<write::Write> = Row {
         Reply::json(json!({
             "file_path": text(shaping.path(0)),
             "bytes_written": out.bytes_written,
-            "checkpoint_id": null,
+            "checkpoint_id": shaping.checkpoint,
         }))
     },
     fail: |error, path| fail(error, path, false),
@@ -120,7 +125,7 @@ const EDIT: Row<edit::Edit> = Row {
             "replacements": out.replacements,
             "replace_all": args.replace_all,
             "recovered_via_crlf": out.stage == sinew_ops::Stage::LineEndings,
-            "checkpoint_id": null,
+            "checkpoint_id": shaping.checkpoint,
         }))
     },
     fail: |error, path| fail(error, path, false),
@@ -150,9 +155,21 @@ const MULTI_EDIT: Row<multi_edit::MultiEdit> = Row {
             "edits_applied": out.applied.len(),
             "replacements_per_edit": counts,
             "recovered_via_crlf": out.matched_other_endings(),
-            "checkpoint_id": null,
+            "checkpoint_id": shaping.checkpoint,
         }))
     },
+    fail: |error, path| fail(error, path, false),
+};
+
+const CHECKPOINT_RESTORE: Row<checkpoint_restore::CheckpointRestore> = Row {
+    name: "checkpoint_restore",
+    description: "Restores what was there before the change of a checkpoint.",
+    params: &[Param::required("id", "id", ParamKind::String, "The checkpoint_id of a result")],
+    presets: &[("only", Preset::Bool(true))],
+    absolute_paths: true,
+    bound: Bound::HARD,
+    core: true,
+    shape: shape_restore,
     fail: |error, path| fail(error, path, false),
 };
 
@@ -333,6 +350,31 @@ fn shape_text(path: &str, lines: &sinew_ops::Text) -> Reply {
     reply.meta.truncated = lines.truncated;
     reply.bounded = true;
     reply
+}
+
+/// A change of this vocabulary has one path; of directories made on the way the deepest is last.
+fn shape_restore(
+    _args: &checkpoint_restore::Args,
+    out: checkpoint_restore::Out,
+    _shaping: &Shaping<'_>,
+) -> Reply {
+    let change = out.changes.last();
+    let existed = change.is_some_and(|change| change.before != Was::Absent);
+    let kind = match change.map(|change| &change.before) {
+        Some(Was::Directory) => "directory",
+        _ => "file",
+    };
+    Reply::json(json!({
+        "restored": true,
+        "checkpoint": {
+            "id": out.id,
+            "createdAt": out.time,
+            "reason": out.tool,
+            "sourcePath": change.map(|change| text(&change.path)),
+            "sourceKind": kind,
+            "existed": existed,
+        },
+    }))
 }
 
 fn shape_exec(args: &bash::Args, finished: &Finished) -> Reply {

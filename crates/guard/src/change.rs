@@ -18,6 +18,7 @@ use rustix::fs::fsync;
 use rustix::io::Errno;
 use sinew_tool::{Expect, FileError, FileSettings, Identity, Stamp};
 
+use crate::checkpoints::of_call;
 use crate::knowledge::OfCall;
 use crate::resolve::Place;
 use crate::roots::{DIRECTORY_READ, Dir, open_name};
@@ -57,6 +58,8 @@ pub(crate) struct Terms<'a> {
     pub(crate) turns: Turns,
     /// What the caller knows of the old file by earlier calls.
     pub(crate) knowledge: &'a OfCall,
+    /// The checkpoint of the call.
+    pub(crate) kept: &'a of_call::OfCall,
     /// When the caller could read the old file first.
     pub(crate) since: Stamp,
 }

@@ -43,11 +43,12 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 use sinew_tool::{
-    Answer, Command, Effects, FileState, FileTarget, Kind, NoProcesses, Processes, Ruling, Targets,
-    ToolError, Verdict, World,
+    Access, Answer, Command, Effects, FileSettings, FileState, FileTarget, Kind, NoProcesses,
+    Processes, Ruling, Targets, ToolError, Verdict, World,
 };
 
 use crate::caller::Caller;
+use crate::checkpoints::of_call;
 use crate::clock::SystemClock;
 use crate::files::{Armed, GuardedFiles};
 use crate::guard::Guard;
@@ -55,6 +56,7 @@ use crate::judge::{Case, Rules, judge};
 use crate::knowledge::OfCall;
 use crate::process::run;
 use crate::resolve::Place;
+use crate::restore::{OfWorld, Restoring};
 use crate::roots::Roots;
 
 /// A call whose paths are resolved to open handles that nobody can use yet.
@@ -68,6 +70,8 @@ pub struct Contained {
     places: Arc<[Place]>,
     /// Who makes the call, where it is known.
     caller: Option<Arc<Caller>>,
+    /// What the call restores, where it does.
+    restoring: Option<Arc<Restoring>>,
 }
 
 /// A contained call with what the rules say of it.
@@ -103,14 +107,33 @@ impl Contained {
         targets: Targets,
         places: Vec<Place>,
     ) -> Self {
-        Self { guard, roots, cwd, targets: Arc::new(targets), places: places.into(), caller: None }
+        Self {
+            guard,
+            roots,
+            cwd,
+            targets: Arc::new(targets),
+            places: places.into(),
+            caller: None,
+            restoring: None,
+        }
     }
 
-    /// Adds who makes the call. Without a caller no command runs, and nothing is known of files.
+    /// Adds who makes the call. Without a caller no command runs, nothing is known of files, and nothing
+    /// is kept before a change.
     #[must_use]
     pub fn by(mut self, caller: Caller) -> Self {
         self.caller = Some(Arc::new(caller));
         self
+    }
+
+    /// Adds what the call restores. It holds only for what the plan found.
+    pub(crate) fn restoring(mut self, restoring: Restoring) -> Self {
+        self.restoring = Some(Arc::new(restoring));
+        self
+    }
+
+    pub(crate) fn places(&self) -> &[Place] {
+        &self.places
     }
 
     /// Adds the command that the call names, to start in the first of its paths.
@@ -144,12 +167,35 @@ impl Contained {
     }
 
     fn world(&self, armed: Vec<Option<Armed>>, processes: Arc<dyn Processes>) -> World {
+        // A restore takes back what is there on purpose, and undoes nothing that it did not find.
+        let settings = match &self.restoring {
+            None => Arc::clone(&self.guard.files),
+            Some(_) => Arc::new(FileSettings {
+                track_reads: false,
+                must_read_before_write: false,
+                ..(*self.guard.files).clone()
+            }),
+        };
         let knowledge = Arc::new(OfCall::new(
             Arc::clone(&self.guard.knowledge),
             self.caller.clone(),
             Arc::clone(&self.targets),
-            Arc::clone(&self.guard.files),
+            settings,
         ));
+        let kept = match &self.restoring {
+            None => self.guard.kept(),
+            // What a restore changes can be undone whatever is kept of other changes.
+            Some(_) => self.guard.checkpoints.clone(),
+        };
+        // A restore counts among the changes of the session that it undoes, so that a later one goes
+        // past it.
+        let caller = match (&self.caller, &self.restoring) {
+            (Some(caller), Some(restoring)) => Some(Arc::new(Caller {
+                session: restoring.session().to_owned(),
+                ..(**caller).clone()
+            })),
+            (caller, _) => caller.clone(),
+        };
         let files = GuardedFiles::new(
             Arc::clone(&self.guard),
             Arc::clone(&self.roots),
@@ -157,8 +203,16 @@ impl Contained {
             Arc::clone(&self.places),
             armed,
             Arc::clone(&knowledge),
+            of_call::OfCall::new(kept, caller, &self.guard),
         );
-        World { files: Arc::new(files), processes, knowledge, clock: Arc::new(SystemClock) }
+        let checkpoints = OfWorld::new(Arc::clone(&self.guard), self.restoring.clone());
+        World {
+            files: Arc::new(files),
+            processes,
+            knowledge,
+            checkpoints: Arc::new(checkpoints),
+            clock: Arc::new(SystemClock),
+        }
     }
 }
 
@@ -186,6 +240,33 @@ impl Judged {
         looks.then(|| self.contained.world(armed(), Arc::new(NoProcesses)))
     }
 
+    /// Returns whether all that the call can do is change files that a checkpoint keeps first, none of
+    /// them under a protected name.
+    pub fn can_be_undone(&self) -> bool {
+        let Contained { guard, targets, caller, restoring, .. } = &self.contained;
+        let kept = match restoring {
+            None => guard.kept(),
+            Some(_) => guard.checkpoints.clone(),
+        };
+        let Some(checkpoints) = kept.filter(|_| caller.is_some()) else { return false };
+        let mut changed =
+            targets.files.iter().filter(|file| file.claim.access.changes()).peekable();
+        // A tool that names no path changes something else, or nobody knows what.
+        let names_some = changed.peek().is_some() || restoring.is_some();
+        let only_changes = (Effects::OBSERVE | Effects::CHANGE).contains(self.effects);
+        only_changes
+            && names_some
+            && targets.command.is_none()
+            && changed.all(|file| {
+                // Changes of these kinds pass the checkpoint, and of no others.
+                let is_kept = matches!(
+                    file.claim.access,
+                    Access::Write { .. } | Access::Edit { .. } | Access::Remove
+                );
+                is_kept && file.protected.is_none() && checkpoints.keeps(&file.state)
+            })
+    }
+
     /// Clears the call where the ruling allows it.
     pub fn by_ruling(self) -> Option<Clearance> {
         self.cleared(Verdict::Allow, false)
@@ -207,6 +288,7 @@ impl Judged {
     }
 
     fn cleared(self, verdict: Verdict, bound: bool) -> Option<Clearance> {
+        let bound = bound || self.contained.restoring.is_some();
         (self.ruling.verdict == verdict).then_some(Clearance { contained: self.contained, bound })
     }
 }
@@ -217,8 +299,12 @@ impl Guard {
         let Clearance { contained, bound } = clearance;
         let mut armed = Vec::with_capacity(contained.places.len());
         let mut temporaries = Vec::new();
-        for target in &contained.targets.files {
-            let arm = arm(target, bound)?;
+        let is_restored = contained.restoring.is_some();
+        for (at, target) in contained.targets.files.iter().enumerate() {
+            let earlier = contained.targets.files.iter().take(at);
+            // The second step of a restore at one path finds nothing there any more.
+            let is_second = is_restored && earlier.rev().any(|earlier| earlier.path == target.path);
+            let arm = arm(target, bound, is_second)?;
             if let (Some(arm), Some(parent)) = (&arm, target.path.parent()) {
                 temporaries.push(parent.join(file_name(&arm.temporary)));
             }
@@ -231,12 +317,13 @@ impl Guard {
 }
 
 /// Returns what a target needs to be changed, where it may be.
-fn arm(target: &FileTarget, bound: bool) -> Result<Option<Armed>, ToolError> {
+fn arm(target: &FileTarget, bound: bool, is_second: bool) -> Result<Option<Armed>, ToolError> {
     if !target.claim.access.changes() {
         return Ok(None);
     }
     let before = match &target.state {
         FileState::Missing => None,
+        FileState::Found(_) if is_second => None,
         FileState::Found(meta) => Some(meta.identity),
     };
     let temporary = temporary_name().map_err(|errno| {

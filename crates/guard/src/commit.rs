@@ -21,13 +21,17 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{Stat, fstat};
-use sinew_tool::{Becomes, Change, CommitError, FileError, Slot, Sync, Written};
+use rustix::fs::{AtFlags, Stat, fstat, unlinkat};
+use rustix::io::Errno;
+use sinew_tool::{
+    Becomes, Change, CommitError, FileError, FileKind, FileMeta, Slot, Sync, Written,
+};
 
 use crate::change::old;
 use crate::change::parents::Parents;
 use crate::change::temporary::Named;
 use crate::change::{Failure, Job, MAX_ATTEMPTS, Terms, length, sync_directory};
+use crate::checkpoints::PathState;
 use crate::resolve::Place;
 use crate::roots::Dir;
 use crate::stat::{error_of, identity_of};
@@ -56,35 +60,99 @@ pub(crate) struct Done {
     pub(crate) late: Option<CommitError>,
 }
 
+/// A directory among the changes.
+pub(crate) struct DirectoryPart<'a> {
+    pub(crate) slot: Slot,
+    pub(crate) place: &'a Place,
+    /// Whether it is made before the other changes, or removed after them.
+    pub(crate) is_made: bool,
+}
+
 /// Why an attempt did not succeed, and at which target.
 struct Stopped {
     slot: Slot,
     why: Failure,
+    /// Whether some of the changes are made and could not be taken back.
+    is_half: bool,
 }
 
 impl Part<'_> {
     fn stopped(&self, why: impl Into<Failure>) -> Stopped {
-        Stopped { slot: self.slot, why: why.into() }
+        Stopped { slot: self.slot, why: why.into(), is_half: false }
     }
 }
 
-/// Makes all changes, or none.
+/// Makes all changes, or none. Directories are made before the other changes and go again where
+/// those fail; they are removed after them, where nothing is in them.
 pub(crate) fn commit(
     parts: &[Part<'_>],
+    directories: &[DirectoryPart<'_>],
     journals: Option<&JournalSettings>,
     terms: &Terms<'_>,
 ) -> Result<Done, CommitError> {
+    let kept = terms.kept;
     let mut parents = Parents::default();
-    match attempts(parts, journals, terms, &mut parents) {
+    let done = make_directories(directories, &mut parents, terms)
+        .and_then(|()| attempts(parts, journals, terms, &mut parents));
+    match done {
         Ok(mut done) => {
-            if let (Err(error), Some(part)) = (parents.keep(terms.settings.sync), parts.first()) {
-                done.late.get_or_insert(CommitError { slot: part.slot, error });
+            let first = parts.first().map_or(Slot(0), |part| part.slot);
+            if let Err(error) = parents.keep(terms.settings.sync, kept) {
+                done.late.get_or_insert(CommitError { slot: first, error });
+            }
+            for directory in directories.iter().filter(|directory| !directory.is_made) {
+                if let Err(error) = remove_directory(directory.place, terms) {
+                    done.late.get_or_insert(CommitError { slot: directory.slot, error });
+                }
             }
             Ok(done)
         }
         Err(error) => {
-            parents.remove();
+            parents.remove(kept);
+            directories.iter().for_each(|directory| kept.withdraw(&directory.place.real));
             Err(error)
+        }
+    }
+}
+
+/// Makes the directories that are to be made, and keeps those that are to be removed.
+fn make_directories(
+    directories: &[DirectoryPart<'_>],
+    parents: &mut Parents,
+    terms: &Terms<'_>,
+) -> Result<(), CommitError> {
+    for DirectoryPart { slot, place, is_made } in directories {
+        let about = |error| CommitError { slot: *slot, error };
+        if *is_made {
+            parents.make_place(place, terms.kept).map_err(about)?;
+        } else if let Ok(FileMeta { kind: FileKind::Directory, mode, .. }) = place.meta_now() {
+            let kept = terms.kept.keep_directory(&place.real, mode);
+            kept.map_err(|error| about(error.into()))?;
+        }
+    }
+    match directories.iter().find(|directory| !directory.is_made) {
+        Some(DirectoryPart { slot, .. }) => {
+            let recorded = terms.kept.record();
+            recorded.map_err(|error| CommitError { slot: *slot, error: error.into() })
+        }
+        None => Ok(()),
+    }
+}
+
+/// Removes a directory if nothing is in it. What is no directory is left too.
+fn remove_directory(place: &Place, terms: &Terms<'_>) -> Result<(), FileError> {
+    let Some(name) = &place.name else { return Ok(()) };
+    match unlinkat(&*place.parent()?, name, AtFlags::REMOVEDIR) {
+        Ok(()) => {
+            terms.kept.settle(&place.real, PathState::Absent);
+            Ok(())
+        }
+        Err(errno) => {
+            terms.kept.withdraw(&place.real);
+            match errno {
+                Errno::NOTEMPTY | Errno::EXIST | Errno::NOENT | Errno::NOTDIR => Ok(()),
+                other => Err(error_of(other)),
+            }
         }
     }
 }
@@ -96,10 +164,14 @@ fn attempts(
     parents: &mut Parents,
 ) -> Result<Done, CommitError> {
     let about = |part: &Part<'_>, error| CommitError { slot: part.slot, error };
+    if parts.is_empty() {
+        return Ok(Done { written: Vec::new(), changes: Vec::new(), late: None });
+    }
     let mut dirs = Directories::default();
     let mut keys = Vec::with_capacity(parts.len());
     for part in parts {
-        let entered = parents.enter(part.job.place).and_then(|dir| dirs.add(&dir, part, terms));
+        let entered = parents.enter(part.job.place, terms.kept);
+        let entered = entered.and_then(|dir| dirs.add(&dir, part, terms));
         keys.push(entered.map_err(|error| about(part, error))?);
     }
     let mut order: Vec<(Key, &Part<'_>)> = keys.iter().copied().zip(parts).collect();
@@ -114,12 +186,17 @@ fn attempts(
         held.push(lock.map_err(|error| about(part, error))?);
     }
     for _ in 0..MAX_ATTEMPTS {
-        match attempt(parts, &keys, &dirs, journals, terms) {
+        let Stopped { slot, why, is_half } = match attempt(parts, &keys, &dirs, journals, terms) {
             Ok(done) => return Ok(done),
-            Err(Stopped { slot, why: Failure::Error(error) }) => {
-                return Err(CommitError { slot, error });
-            }
-            Err(Stopped { slot, why: Failure::Raced }) => {
+            Err(stopped) => stopped,
+        };
+        // What may have happened stays in the checkpoint.
+        if !is_half {
+            parts.iter().for_each(|part| terms.kept.withdraw(&part.job.place.real));
+        }
+        match why {
+            Failure::Error(error) => return Err(CommitError { slot, error }),
+            Failure::Raced => {
                 let raced = parts.iter().find(|part| part.slot == slot);
                 // Where nothing was expected of the old file, the new one simply comes later.
                 if !raced.is_some_and(|part| part.job.expects_nothing()) {
@@ -173,7 +250,7 @@ impl Directories {
         mut deed: impl FnMut(&Directory) -> Result<(), FileError>,
     ) -> Result<(), Stopped> {
         self.0.values().try_for_each(|dir| {
-            deed(dir).map_err(|error| Stopped { slot: dir.slot, why: error.into() })
+            deed(dir).map_err(|error| Stopped { slot: dir.slot, why: error.into(), is_half: false })
         })
     }
 
@@ -203,6 +280,8 @@ struct Prepared<'a> {
     written: Written,
     before: Option<String>,
     after: Option<String>,
+    /// What is there once the change is made.
+    left: PathState,
 }
 
 fn attempt(
@@ -225,6 +304,9 @@ fn attempt(
         let dir = &dirs.get(*key).map_err(|error| part.stopped(error))?.handle;
         let at = places.get(key).copied().unwrap_or_default();
         prepared.push(prepare(part, dir, at, &moved).map_err(|why| part.stopped(why))?);
+    }
+    if let Some(part) = parts.first() {
+        terms.kept.record().map_err(|error| part.stopped(error))?;
     }
     // One change is made by one rename, and what that leaves behind its intent names.
     let journal = match (journals, prepared.as_slice()) {
@@ -249,9 +331,9 @@ fn attempt(
     for (n_made, one) in prepared.iter().enumerate() {
         if let Err(stopped) = one.forward(ways) {
             let steps: Vec<_> = prepared.iter().map(|one| (&one.step, one.dir)).collect();
-            let why = take_back(&steps, n_made, journal, stopped.why);
+            let (why, is_half) = take_back(&steps, n_made, journal, stopped.why);
             dirs.give_back();
-            return Err(Stopped { slot: stopped.slot, why });
+            return Err(Stopped { slot: stopped.slot, why, is_half });
         }
     }
     // Syncing and removing is nobody else's time.
@@ -267,7 +349,7 @@ fn give_up(prepared: Vec<Prepared<'_>>, journal: Option<Journal>, stopped: Stopp
         && journal.remove().is_err()
     {
         prepared.iter().filter_map(|one| one.temporary.as_ref()).for_each(Named::keep);
-        return Stopped { slot: stopped.slot, why: unturned(&error) };
+        return Stopped { slot: stopped.slot, why: unturned(&error), is_half: true };
     }
     drop(prepared);
     // What is left of it says that nothing is to be done.
@@ -284,13 +366,14 @@ fn unturned(error: &std::io::Error) -> Failure {
     FileError::Io(std::io::Error::other(problem)).into()
 }
 
-/// Takes back what was made, where the first `n_made` changes were; returns why the set did not happen.
+/// Takes back what was made, where the first `n_made` changes were; returns why the set did not happen,
+/// and whether some of it did or may.
 fn take_back(
     steps: &[(&Step, &Dir)],
     n_made: usize,
     mut journal: Option<Journal>,
     why: Failure,
-) -> Failure {
+) -> (Failure, bool) {
     let turned = journal.as_mut().map_or(Ok(()), Journal::turn_back);
     let mut failed = Vec::new();
     let mut back = Vec::with_capacity(steps.len());
@@ -316,7 +399,7 @@ fn take_back(
         && let (Some(journal), Err(error)) = (&journal, &turned)
         && journal.remove().is_err()
     {
-        return unturned(error);
+        return (unturned(error), true);
     }
     for (step, dir) in back {
         if let Err(errno) = step.clean(dir) {
@@ -325,7 +408,7 @@ fn take_back(
     }
     if failed.is_empty() {
         let _ = journal.map(|journal| journal.remove());
-        return why;
+        return (why, false);
     }
     let rest = match journal {
         Some(_) => "the next start of sinew goes on with that",
@@ -333,7 +416,7 @@ fn take_back(
     };
     let failed = failed.join("; ");
     let problem = format!("a change failed and others could not be taken back: {failed}; {rest}");
-    FileError::Io(std::io::Error::other(problem)).into()
+    (FileError::Io(std::io::Error::other(problem)).into(), true)
 }
 
 /// Removes the old things and says what happened.
@@ -364,6 +447,7 @@ fn finish(
     for one in prepared {
         let path = one.part.job.place.real.clone();
         let bytes = one.written.bytes;
+        terms.kept.settle(&path, one.left);
         done.changes.push(Change { path, before: one.before, after: one.after, bytes });
         done.written.push(one.written);
     }
@@ -398,8 +482,10 @@ fn prepare<'a>(
             let new = lay::link(job, dir, old.as_ref(), target)?;
             (Some(new), target.len() as u64)
         }
-        Becomes::Nothing => (None, 0),
+        Becomes::Nothing | Becomes::Directory | Becomes::NoDirectory => (None, 0),
     };
+    let left = new.as_ref().map_or(PathState::Absent, |new| new.state.clone());
+    job.terms.kept.keep(&job.place.real, old.as_ref(), left.clone())?;
     let step = Step {
         dir: place,
         name: job.name.to_owned(),
@@ -410,7 +496,7 @@ fn prepare<'a>(
     let (temporary, after) = new.map(|new| (new.name, new.hash)).unzip();
     let written = Written { bytes, created: old.is_none() };
     let old = old.map(|old| old.stat);
-    Ok(Prepared { part, dir, step, old, temporary, written, before, after })
+    Ok(Prepared { part, dir, step, old, temporary, written, before, after, left })
 }
 
 impl Prepared<'_> {

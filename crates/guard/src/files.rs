@@ -15,7 +15,8 @@ use sinew_tool::{
 };
 
 use crate::change::{Job, Terms};
-use crate::commit::{self, Part};
+use crate::checkpoints::of_call;
+use crate::commit::{self, DirectoryPart, Part};
 use crate::guard::Guard;
 use crate::knowledge::OfCall;
 use crate::list;
@@ -62,6 +63,8 @@ pub(crate) struct GuardedFiles {
     changes: Mutex<Vec<Change>>,
     /// What the caller knows of them.
     knowledge: Arc<OfCall>,
+    /// The checkpoint of the call.
+    kept: of_call::OfCall,
     /// When the call could read its first file.
     since: Stamp,
 }
@@ -74,9 +77,10 @@ impl GuardedFiles {
         places: Arc<[Place]>,
         armed: Vec<Option<Armed>>,
         knowledge: Arc<OfCall>,
+        kept: of_call::OfCall,
     ) -> Self {
         let changes = Mutex::new(Vec::new());
-        Self { guard, roots, targets, places, armed, changes, knowledge, since: now() }
+        Self { guard, roots, targets, places, armed, changes, knowledge, kept, since: now() }
     }
 
     fn at(&self, slot: Slot) -> Result<(&FileTarget, &Place), FileError> {
@@ -99,8 +103,8 @@ impl GuardedFiles {
             return Err(FileError::Denied(String::from("the call was cleared to look only")));
         };
         let covers = match becomes {
-            Becomes::Nothing => target.claim.access == Access::Remove,
-            Becomes::File { .. } | Becomes::Link(_) => {
+            Becomes::Nothing | Becomes::NoDirectory => target.claim.access == Access::Remove,
+            Becomes::File { .. } | Becomes::Link(_) | Becomes::Directory => {
                 matches!(target.claim.access, Access::Write { .. } | Access::Edit { .. })
             }
         };
@@ -143,6 +147,7 @@ impl GuardedFiles {
             locks: &self.guard.locks,
             turns: self.guard.turns,
             knowledge: &self.knowledge,
+            kept: &self.kept,
             since: self.since,
         }
     }
@@ -268,29 +273,58 @@ impl Files for GuardedFiles {
             };
             held.push((deed.slot, job, deed.becomes, like, place, bound));
         }
+        let of_directory = |becomes: &Becomes<'_>| match becomes {
+            Becomes::Directory => Some(true),
+            Becomes::NoDirectory => Some(false),
+            Becomes::File { .. } | Becomes::Link(_) | Becomes::Nothing => None,
+        };
         let parts: Vec<Part<'_>> = held
             .iter()
+            .filter(|(_, _, becomes, ..)| of_directory(becomes).is_none())
             .map(|(slot, job, becomes, like, ..)| Part { slot: *slot, job, becomes, like: *like })
             .collect();
-        let done = commit::commit(&parts, self.guard.journals.as_ref(), &terms);
+        // In the order of the deeds: what is above comes first where they are made.
+        let place_of = |slot: Slot| deeds.iter().position(|deed| deed.slot == slot);
+        let mut directories: Vec<DirectoryPart<'_>> = held
+            .iter()
+            .filter_map(|(slot, _, becomes, _, place, _)| {
+                let is_made = of_directory(becomes)?;
+                Some(DirectoryPart { slot: *slot, place, is_made })
+            })
+            .collect();
+        directories.sort_by_key(|directory| place_of(directory.slot));
+        for DirectoryPart { slot, place, .. } in &directories {
+            if held.iter().any(|(other, .., there, _)| other != slot && there.real == place.real) {
+                return Err(about(*slot)(FileError::Invalid("is changed twice at once")));
+            }
+        }
+        let journals = self.guard.journals.as_ref();
+        let done = commit::commit(&parts, &directories, journals, &terms);
         let done = done.map_err(|CommitError { slot, error }| {
             let error = self.told(slot, error);
             CommitError { slot, error }
         })?;
-        drop(parts);
+        let slots: Vec<Slot> = parts.iter().map(|part| part.slot).collect();
+        let made: Vec<(Slot, Written)> = directories
+            .iter()
+            .map(|DirectoryPart { slot, place, is_made }| {
+                let created = *is_made && !matches!(place.spot, Spot::Found(_));
+                (*slot, Written { bytes: 0, created })
+            })
+            .collect();
+        drop((parts, directories));
         for (.., place, bound) in &mut held {
             if let Some(before) = bound.as_mut() {
                 *before = place.meta_now().ok().map(|meta| meta.identity);
             }
         }
-        let mut written: Vec<(Slot, Written)> =
-            held.iter().map(|(slot, ..)| *slot).zip(done.written).collect();
+        let mut written: Vec<(Slot, Written)> = slots.into_iter().zip(done.written).collect();
+        written.extend(made);
         done.changes.iter().for_each(|change| self.knowledge.changed(change));
         self.changes.lock().unwrap_or_else(PoisonError::into_inner).extend(done.changes);
         if let Some(late) = done.late {
             return Err(late);
         }
-        let place_of = |slot: Slot| deeds.iter().position(|deed| deed.slot == slot);
         written.sort_by_key(|(slot, _)| place_of(*slot));
         Ok(written.into_iter().map(|(_, written)| written).collect())
     }
@@ -301,7 +335,7 @@ impl Files for GuardedFiles {
         if bound.is_some_and(|bound| bound.is_some() != place.meta_now().is_ok()) {
             return Err(FileError::Changed);
         }
-        let made = moving::make_directory(place, self.guard.files.sync)?;
+        let made = moving::make_directory(place, self.guard.files.sync, &self.kept)?;
         if made {
             let path = target.path.clone();
             let change = Change { path, before: None, after: None, bytes: 0 };
@@ -350,5 +384,9 @@ impl Files for GuardedFiles {
 
     fn changes(&self) -> Vec<Change> {
         self.changes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn checkpoint(&self) -> Option<String> {
+        self.kept.id()
     }
 }

@@ -17,6 +17,7 @@ use sinew_tool::{
 };
 
 use crate::change::locks::Locks;
+use crate::checkpoints::Checkpoints;
 use crate::clear::Contained;
 use crate::commit::{self, JournalSettings};
 use crate::ignore_rules::IgnoreCache;
@@ -62,6 +63,8 @@ pub struct GuardSettings {
     /// Where the journals of changes that happen together are kept. Without it a death of the
     /// process in the middle leaves some of them made.
     pub journals: Option<JournalSettings>,
+    /// The checkpoints that changes are kept in, where the settings of the file tools ask for it.
+    pub checkpoints: Option<Arc<Checkpoints>>,
 }
 
 impl GuardSettings {
@@ -77,6 +80,7 @@ impl GuardSettings {
             commands: None,
             knowledge: Arc::default(),
             journals: None,
+            checkpoints: None,
         }
     }
 }
@@ -113,6 +117,7 @@ pub struct Guard {
     pub(crate) commands: Option<Arc<Commands>>,
     pub(crate) knowledge: Arc<KnowledgeBase>,
     pub(crate) journals: Option<JournalSettings>,
+    pub(crate) checkpoints: Option<Arc<Checkpoints>>,
     /// The globs of the rules, for commands.
     pub(crate) globs: Arc<PathGlobs>,
     denied: Vec<PathBuf>,
@@ -145,6 +150,7 @@ impl Guard {
             commands,
             knowledge: settings.knowledge,
             journals: settings.journals,
+            checkpoints: settings.checkpoints,
             globs: Arc::new(globs),
             denied: settings.denied,
             hidden,
@@ -167,6 +173,7 @@ impl Guard {
             commands: self.commands.clone(),
             knowledge: Arc::clone(&self.knowledge),
             journals: self.journals.clone(),
+            checkpoints: self.checkpoints.clone(),
             globs: Arc::new(globs),
             denied: self.denied.clone(),
             hidden: self.hidden.clone(),
@@ -199,6 +206,19 @@ impl Guard {
         self.roots.paths()
     }
 
+    /// Returns whether a call may name a real path, to look at it.
+    pub(crate) fn may_name(&self, real: &Path) -> bool {
+        let named = self.roots.named(real);
+        self.roots.holding(real).is_some()
+            && rules::check_own(named, Access::Inspect).is_ok()
+            && self.rules.check(real).is_ok()
+    }
+
+    /// Returns the checkpoints that changes are kept in, where they are.
+    pub(crate) fn kept(&self) -> Option<Arc<Checkpoints>> {
+        self.checkpoints.clone().filter(|_| self.files.checkpoint_before_mutation)
+    }
+
     /// Returns how many threads this process may keep busy.
     pub(crate) fn n_threads(&self) -> usize {
         *self.n_threads.get_or_init(|| available_parallelism().map_or(1, NonZero::get))
@@ -220,6 +240,17 @@ impl Guard {
         cwd: Option<&Path>,
         narrowed: Option<&[PathBuf]>,
     ) -> Result<Contained, ToolError> {
+        self.contain_past(claims, cwd, narrowed, &[])
+    }
+
+    /// Contains paths of which some lie where something is now that the call clears away first.
+    pub(crate) fn contain_past(
+        self: &Arc<Self>,
+        claims: &[Claim],
+        cwd: Option<&Path>,
+        narrowed: Option<&[PathBuf]>,
+        cleared: &[PathBuf],
+    ) -> Result<Contained, ToolError> {
         let roots = match narrowed {
             Some(paths) => Arc::new(self.narrow(paths)?),
             None => Arc::clone(&self.roots),
@@ -230,7 +261,7 @@ impl Guard {
         let mut dirs = HashMap::new();
         for (at, claim) in claims.iter().enumerate() {
             let (target, mut place) = self
-                .contain_one(&roots, &cwd, claim, Slot(at))
+                .contain_one(&roots, &cwd, claim, Slot(at), cleared)
                 .map_err(|error| about(claim, &cwd, error))?;
             if 1 < claims.len() {
                 place.share(&mut dirs).map_err(|error| about(claim, &cwd, error))?;
@@ -272,13 +303,18 @@ impl Guard {
         cwd: &Path,
         claim: &Claim,
         slot: Slot,
+        cleared: &[PathBuf],
     ) -> Result<(FileTarget, Place), FileError> {
         let links = claim.access.links();
         let mut place = match &claim.path {
             Some(written) => {
                 resolve::check_spelling(Path::new(written))?;
                 // Joining keeps what the end of the path means: `a/` is a directory.
-                resolve::resolve(roots, &resolve::joined(cwd, Path::new(written)), links)?
+                let path = resolve::joined(cwd, Path::new(written));
+                match resolve::resolve(roots, &path, links) {
+                    Err(FileError::NotDirectory) => resolve::past(roots, &path, links, cleared)?,
+                    other => other?,
+                }
             }
             None => resolve::resolve(roots, cwd, links)?,
         };

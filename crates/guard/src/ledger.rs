@@ -20,14 +20,15 @@ mod waiting;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::Connection;
 use sinew_tool::{BoxFuture, Closing, Effects, Kind, Ledger, Opening, Ticket, ToolError};
 
 use crate::StateDir;
+use crate::database::{self, Failed, PATIENT, Tables, at_once, lock};
 use crate::knowledge::KnowledgeBase;
 use crate::mark::{ProcessMark, os_user};
 use row::{Row, Who};
@@ -43,12 +44,8 @@ const MAX_WAITING: usize = 256;
 const MAX_KEPT: usize = 65_536;
 /// How long a change waits in place for a database that somebody else writes.
 const QUICK: Duration = Duration::from_millis(20);
-/// How long everybody else waits for it.
-const PATIENT: Duration = Duration::from_secs(5);
 /// How long the helper thread waits after a failure.
 const RETRY: Duration = Duration::from_millis(500);
-/// After this many pages the write-ahead log is moved into the database.
-const CHECKPOINT_PAGES: i64 = 1_000;
 
 /// How much a committed intent survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,22 +117,6 @@ struct Intent {
     promise: Promise,
 }
 
-/// Why nothing was written.
-#[derive(Debug, Clone)]
-struct Failed {
-    /// Whether somebody else was writing all the time.
-    busy: bool,
-    problem: String,
-}
-
-impl From<rusqlite::Error> for Failed {
-    fn from(error: rusqlite::Error) -> Self {
-        let code = error.sqlite_error_code();
-        let busy = matches!(code, Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked));
-        Self { busy, problem: error.to_string() }
-    }
-}
-
 enum Database {
     Closed,
     Open(Open),
@@ -145,25 +126,6 @@ struct Open {
     connection: Connection,
     /// The number of this process in the database, and the client it was entered with.
     process: Option<(i64, Option<String>)>,
-}
-
-/// Does work in one transaction, which nothing of is left where it fails. Its statements are prepared once:
-/// they run for every change.
-fn at_once<T>(
-    connection: &Connection,
-    work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
-) -> rusqlite::Result<T> {
-    let run = |statement| connection.prepare_cached(statement)?.execute([]);
-    run("BEGIN IMMEDIATE")?;
-    let done = work(connection).and_then(|done| run("COMMIT").map(|_| done));
-    if done.is_err() {
-        let _ = run("ROLLBACK");
-    }
-    done
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl SqliteLedger {
@@ -242,39 +204,11 @@ impl Shared {
     }
 
     fn open(&self, patience: Duration) -> Result<Connection, Failed> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
-            | OpenFlags::SQLITE_OPEN_CREATE
-            | OpenFlags::SQLITE_OPEN_NO_MUTEX
-            | OpenFlags::SQLITE_OPEN_NOFOLLOW;
-        let connection = Connection::open_with_flags(&self.path, flags)?;
-        connection.busy_timeout(patience)?;
-        connection.pragma_update(None, "journal_mode", "WAL")?;
-        connection.pragma_update(
-            None,
-            "synchronous",
-            match self.recorded.sync {
-                LedgerSync::Normal => "NORMAL",
-                LedgerSync::Full => "FULL",
-            },
-        )?;
-        connection.pragma_update(None, "wal_autocheckpoint", 0)?;
-        match connection.query_row("PRAGMA user_version", [], |row| row.get(0))? {
-            row::VERSION => {}
-            0 | row::PREVIOUS => connection.execute_batch(row::SCHEMA)?,
-            other => return Err(self.foreign(other)),
-        }
+        let tables =
+            Tables { version: row::VERSION, previous: Some(row::PREVIOUS), schema: row::SCHEMA };
+        let connection = database::open(&self.path, &tables, self.recorded.sync, patience)?;
         leftovers::remove(&connection, self.path.parent().unwrap_or(&self.path))?;
         Ok(connection)
-    }
-
-    /// A database that another release wrote is left as it is.
-    fn foreign(&self, version: i64) -> Failed {
-        let (path, own) = (self.path.display(), row::VERSION);
-        let problem = format!(
-            "{path} has version {version} of its tables, and this sinew writes version {own}; move \
-             it away, or use the sinew that wrote it"
-        );
-        Failed { busy: false, problem }
     }
 
     /// Writes everything that waits, and intents, in one transaction.
@@ -321,7 +255,7 @@ impl Shared {
                 _ => who.enter(connection, client.as_deref())?,
             };
             rows.into_iter().try_for_each(|row| row.insert(connection, who, number))?;
-            Ok(number)
+            Ok::<_, Failed>(number)
         })?;
         *process = Some((number, client));
         Ok(())
@@ -428,10 +362,7 @@ impl Shared {
 
     fn shorten_log(&self) {
         if let Database::Open(Open { connection, .. }) = &*lock(&self.database) {
-            let pages = connection.query_row("PRAGMA wal_checkpoint(NOOP)", [], |row| row.get(1));
-            if pages.is_ok_and(|pages: i64| CHECKPOINT_PAGES < pages) {
-                let _ = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
-            }
+            database::shorten_log(connection);
         }
     }
 }

@@ -7,10 +7,12 @@
 mod attributes;
 mod caller;
 mod change;
+pub mod checkpoints;
 mod clear;
 mod clock;
 mod command_rules;
 mod commit;
+mod database;
 mod files;
 mod guard;
 mod ignore_rules;
@@ -23,6 +25,7 @@ mod moving;
 mod process;
 mod replace;
 mod resolve;
+mod restore;
 mod roots;
 mod rules;
 mod spawn;
@@ -35,6 +38,7 @@ mod walk;
 mod worktree;
 
 pub use caller::Caller;
+pub use checkpoints::{CheckpointError, CheckpointId, CheckpointSettings, Checkpoints};
 pub use clear::{Clearance, Cleared, Contained, Judged};
 pub use clock::SystemClock;
 pub use commit::JournalSettings;

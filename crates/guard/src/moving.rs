@@ -18,14 +18,15 @@ use rustix::fs::{
 use rustix::io::Errno;
 use sinew_tool::{Access, Change, FileError, FileKind, Identity, Sync};
 
-use crate::change::old::Old;
+use crate::change::old::{Content, Old};
 use crate::change::parents::Parents;
 use crate::change::{Failure, Job, sync_directory};
+use crate::checkpoints::{PathState, of_call};
 use crate::guard::Guard;
 use crate::resolve::{Place, Spot};
 use crate::roots::{DIRECTORY_READ, Dir, open_name};
 use crate::rules::{self, Names};
-use crate::stat::{error_of, identity_of, kind_of};
+use crate::stat::{error_of, identity_of, kind_of, meta_of};
 use crate::turn::Turn;
 
 /// The most names beneath a directory that is moved.
@@ -33,7 +34,11 @@ const MAX_BENEATH: usize = 100_000;
 
 /// Makes the directory at a place, and those above it that are missing. Returns whether it was not
 /// there before.
-pub(crate) fn make_directory(place: &Place, sync: Sync) -> Result<bool, FileError> {
+pub(crate) fn make_directory(
+    place: &Place,
+    sync: Sync,
+    kept: &of_call::OfCall,
+) -> Result<bool, FileError> {
     let Some(name) = &place.name else { return Ok(false) };
     match &place.spot {
         Spot::Gone => return Err(FileError::Missing),
@@ -42,21 +47,26 @@ pub(crate) fn make_directory(place: &Place, sync: Sync) -> Result<bool, FileErro
         Spot::Missing | Spot::MissingParents(_) => {}
     }
     let mut parents = Parents::default();
-    let made = parents.enter(place).and_then(|dir| {
-        match mkdirat(&*dir, name, Mode::from_raw_mode(0o777)) {
-            Ok(()) => {}
-            Err(Errno::EXIST) => return is_directory(&dir, name).map(|()| false),
-            Err(errno) => return Err(error_of(errno)),
+    let made = parents.enter(place, kept).and_then(|dir| {
+        kept.keep_missing(std::iter::once(place.real.as_path()))?;
+        kept.record()?;
+        if let Err(errno) = mkdirat(&*dir, name, Mode::from_raw_mode(0o777)) {
+            kept.withdraw(&place.real);
+            return match errno {
+                Errno::EXIST => is_directory(&dir, name).map(|()| false),
+                errno => Err(error_of(errno)),
+            };
         }
+        kept.settle(&place.real, PathState::directory(0o777));
         if sync == Sync::Full {
             sync_directory(&dir).map_err(error_of)?;
         }
         Ok(true)
     });
     match made {
-        Ok(made) => parents.keep(sync).map(|()| made),
+        Ok(made) => parents.keep(sync, kept).map(|()| made),
         Err(error) => {
-            parents.remove();
+            parents.remove(kept);
             Err(error)
         }
     }
@@ -91,17 +101,48 @@ pub(crate) fn rename(
     if job.bound.is_some_and(|bound| bound != Some(seen.1)) {
         return Err(FileError::Changed);
     }
-    let hash = match seen.0 {
+    // A directory that moves cannot be undone: what lies beneath it is not kept.
+    let (hash, after) = match seen.0 {
         FileKind::Directory => {
             let found = taken_along(guard, job.place, &to.real)?;
             if found.is_some() && protected.is_none() {
                 return Err(FileError::Changed);
             }
-            None
+            (None, None)
         }
-        FileKind::File | FileKind::Symlink => take_down(job, from)?,
+        FileKind::File | FileKind::Symlink => take_down(job, from, &to.real)?,
         FileKind::Special => return Err(FileError::NotRegular(FileKind::Special)),
     };
+    let kept = job.terms.kept;
+    let moved = in_turn(job, to, name, seen);
+    match (&moved, after) {
+        (Ok(()), Some(after)) => {
+            kept.settle(&job.place.real, PathState::Absent);
+            kept.settle(&to.real, after);
+        }
+        (Err(_), Some(_)) => {
+            [&job.place.real, &to.real].iter().for_each(|path| kept.withdraw(path))
+        }
+        (_, None) => {}
+    }
+    moved?;
+    if job.terms.settings.sync == Sync::Full {
+        sync_directory(&to.dir).and_then(|()| sync_directory(from)).map_err(error_of)?;
+    }
+    let change =
+        |path: &Path, before, after, bytes| Change { path: path.into(), before, after, bytes };
+    let bytes = if seen.0 == FileKind::Directory { 0 } else { seen.1.size };
+    Ok([change(&job.place.real, hash.clone(), None, 0), change(&to.real, None, hash, bytes)])
+}
+
+/// Makes the move once it is the turn of both directories, where the old thing is as it was.
+fn in_turn(
+    job: &Job<'_>,
+    to: &Place,
+    name: &CStr,
+    seen: (FileKind, Identity),
+) -> Result<(), FileError> {
+    let from = &job.place.dir;
     let turn = Turn::of(&**from, job.terms.turns)?;
     turn.take()?;
     let other =
@@ -111,15 +152,7 @@ pub(crate) fn rename(
         return Err(FileError::Changed);
     }
     let moved = renameat_with(&**from, job.name, &*to.dir, name, RenameFlags::NOREPLACE);
-    moved.or_else(|errno| without_flags(errno, seen.0, (from, job.name), (&to.dir, name)))?;
-    drop((turn, other));
-    if job.terms.settings.sync == Sync::Full {
-        sync_directory(&to.dir).and_then(|()| sync_directory(from)).map_err(error_of)?;
-    }
-    let change =
-        |path: &Path, before, after, bytes| Change { path: path.into(), before, after, bytes };
-    let bytes = if seen.0 == FileKind::Directory { 0 } else { seen.1.size };
-    Ok([change(&job.place.real, hash.clone(), None, 0), change(&to.real, None, hash, bytes)])
+    moved.or_else(|errno| without_flags(errno, seen.0, (from, job.name), (&to.dir, name)))
 }
 
 /// Moves a file on a file system that cannot rename without replacing; a link does not replace either.
@@ -154,15 +187,31 @@ fn is_other(one: &Dir, other: &Dir) -> Result<bool, FileError> {
     Ok(identity(one).map_err(error_of)? != identity(other).map_err(error_of)?)
 }
 
-/// Takes down what leaves its name. A file that cannot be read has no hash.
-fn take_down(job: &Job<'_>, dir: &Dir) -> Result<Option<String>, FileError> {
+/// Takes down what leaves its name, and keeps it; returns its hash, and what will be at the new name.
+/// A file that cannot be read has no hash, and its move cannot be undone.
+fn take_down(
+    job: &Job<'_>,
+    dir: &Dir,
+    to: &Path,
+) -> Result<(Option<String>, Option<PathState>), FileError> {
     let seen = statat(&**dir, job.name, AtFlags::SYMLINK_NOFOLLOW).map_err(error_of)?;
-    match Old::open_to_read(dir, job.name, seen) {
-        Ok(old) => job.take_down(Some(&old)),
-        Err(Failure::Error(FileError::Permission)) => Ok(None),
-        Err(Failure::Error(error)) => Err(error),
-        Err(Failure::Raced) => Err(FileError::Changed),
-    }
+    let old = match Old::open_to_read(dir, job.name, seen) {
+        Ok(old) => old,
+        Err(Failure::Error(FileError::Permission)) => return Ok((None, None)),
+        Err(Failure::Error(error)) => return Err(error),
+        Err(Failure::Raced) => return Err(FileError::Changed),
+    };
+    let hash = job.take_down(Some(&old))?;
+    let (meta, kept) = (meta_of(&old.stat), job.terms.kept);
+    let after = match (&old.content, &hash) {
+        (Content::Link(target), _) => PathState::Link(of_call::path_of(target).to_owned()),
+        (Content::File(_), Some(hash)) => of_call::written(hash, meta.size(), meta.mode),
+        (Content::File(_), None) => PathState::unkept(meta.size(), meta.mode),
+    };
+    kept.keep(&job.place.real, Some(&old), PathState::Absent)?;
+    kept.keep(to, None, after.clone())?;
+    kept.record()?;
+    Ok((hash, Some(after)))
 }
 
 /// Judges what a directory takes along where it goes. Returns the protected name that something

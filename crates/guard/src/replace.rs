@@ -16,6 +16,8 @@ use crate::change::old::{self, Content, Old};
 use crate::change::parents::Parents;
 use crate::change::temporary::{Temporary, take_free_name, write_pieces};
 use crate::change::{Failure, Job, MAX_ATTEMPTS, length, sync_directory};
+use crate::checkpoints::PathState;
+use crate::checkpoints::of_call;
 use crate::roots::{Dir, FILE_READ, open_name};
 use crate::stat::{error_of, identity_of, meta_of};
 use crate::turn::{self, Turn};
@@ -31,18 +33,20 @@ pub(crate) struct Done {
 /// Replaces or creates a file with the pieces in order.
 pub(crate) fn replace(job: &Job<'_>, pieces: &[&[u8]]) -> Result<Done, FileError> {
     let mut parents = Parents::default();
-    let done = parents.enter(job.place).and_then(|dir| {
+    let kept = job.terms.kept;
+    let done = parents.enter(job.place, kept).and_then(|dir| {
         let _held = job.terms.locks.lock(&dir, job.name)?;
         attempts(job, pieces, &dir)
     });
     match done {
         Ok(mut done) => {
-            let kept = parents.keep(job.terms.settings.sync);
+            let kept = parents.keep(job.terms.settings.sync, kept);
             done.late = done.late.or(kept.err());
             Ok(done)
         }
         Err(error) => {
-            parents.remove();
+            parents.remove(kept);
+            kept.withdraw(&job.place.real);
             Err(error)
         }
     }
@@ -77,6 +81,7 @@ fn create(job: &Job<'_>, pieces: &[&[u8]], dir: &Dir) -> Result<Done, Failure> {
     let before = job.take_down(None)?;
     let temporary = Temporary::create(dir, job.temporary, 0o666)?;
     let after = temporary.fill(pieces)?;
+    let left = job.keep(None, &temporary, &after, pieces)?;
     temporary.sync(job.terms.settings.sync)?;
     match take_free_name(dir, job.temporary, job.name) {
         Ok(()) => {}
@@ -84,6 +89,7 @@ fn create(job: &Job<'_>, pieces: &[&[u8]], dir: &Dir) -> Result<Done, Failure> {
         Err(errno) => return Err(errno.into()),
     }
     temporary.name.keep();
+    job.terms.kept.settle(&job.place.real, left);
     Ok(finish(job, pieces, dir, before, Some(after), true))
 }
 
@@ -105,6 +111,7 @@ fn overwrite(job: &Job<'_>, pieces: &[&[u8]], dir: &Dir, old: &Old) -> Result<Do
     let temporary = Temporary::create(dir, job.temporary, 0o600)?;
     let after = temporary.fill(pieces)?;
     temporary.take_after(old)?;
+    let left = job.keep(Some(old), &temporary, &after, pieces)?;
     temporary.sync(job.terms.settings.sync)?;
     turn.take()?;
     match old::look(dir, job.name, false)? {
@@ -115,6 +122,7 @@ fn overwrite(job: &Job<'_>, pieces: &[&[u8]], dir: &Dir, old: &Old) -> Result<Do
     // Syncing the directory is nobody else's time.
     drop(turn);
     temporary.name.keep();
+    job.terms.kept.settle(&job.place.real, left);
     Ok(finish(job, pieces, dir, before, Some(after), false))
 }
 
@@ -131,6 +139,16 @@ fn write_in_place(job: &Job<'_>, pieces: &[&[u8]], dir: &Dir, old: &Old) -> Resu
         return Err(Failure::Raced);
     }
     let before = job.take_down(Some(old))?;
+    let (kept, path) = (job.terms.kept, &job.place.real);
+    if kept.is_on() {
+        let mut hasher = blake3::Hasher::new();
+        for piece in pieces {
+            hasher.update(piece);
+        }
+        let after = hasher.finalize().to_hex();
+        kept.keep(path, Some(old), of_call::written(&after, length(pieces), old.stat.st_mode))?;
+        kept.record()?;
+    }
     let written = write_pieces(&file, pieces).and_then(|after| {
         ftruncate(&file, length(pieces))?;
         if job.terms.settings.sync != Sync::Off {
@@ -140,13 +158,37 @@ fn write_in_place(job: &Job<'_>, pieces: &[&[u8]], dir: &Dir, old: &Old) -> Resu
     });
     drop((file, turn));
     match written {
-        Ok(after) => Ok(finish(job, pieces, dir, before, Some(after), false)),
+        Ok(after) => {
+            kept.settle(path, of_call::written(&after, length(pieces), old.stat.st_mode));
+            Ok(finish(job, pieces, dir, before, Some(after), false))
+        }
         Err(errno) => {
             // Some of the new content may be there.
             let mut done = finish(job, pieces, dir, before, None, false);
             done.late = Some(error_of(errno));
             Ok(done)
         }
+    }
+}
+
+impl Job<'_> {
+    /// Keeps what is there before a file takes its name, and returns what will be there.
+    fn keep(
+        &self,
+        old: Option<&Old>,
+        new: &Temporary,
+        hash: &str,
+        pieces: &[&[u8]],
+    ) -> Result<PathState, Failure> {
+        let kept = self.terms.kept;
+        if !kept.is_on() {
+            return Ok(PathState::Absent);
+        }
+        let mode = fstat(&new.file)?.st_mode;
+        let after = of_call::written(hash, length(pieces), mode);
+        kept.keep(&self.place.real, old, after.clone())?;
+        kept.record()?;
+        Ok(after)
     }
 }
 

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::ffi::{CString, OsStr, OsString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{
@@ -142,6 +142,32 @@ pub(crate) fn resolve(roots: &Roots, path: &Path, links: Links) -> Result<Place,
         return Ok(place);
     }
     Walk::new(roots, links).run(path)
+}
+
+/// Resolves a path of plain names beneath something that is cleared away before it is used, and whose
+/// place a directory takes.
+pub(crate) fn past(
+    roots: &Roots,
+    path: &Path,
+    links: Links,
+    cleared: &[PathBuf],
+) -> Result<Place, FileError> {
+    let above = path.ancestors().skip(1).find(|above| cleared.iter().any(|one| one == above));
+    let above = above.ok_or(FileError::NotDirectory)?;
+    let found = resolve(roots, above, Links::Itself)?;
+    let mut names: Vec<CString> = found.name.into_iter().collect();
+    for part in path.strip_prefix(above).map_err(|_| FileError::NotDirectory)?.components() {
+        let Component::Normal(name) = part else { return Err(FileError::NotDirectory) };
+        names.push(CString::new(name.as_bytes()).map_err(|_| FileError::NotDirectory)?);
+    }
+    Ok(Place {
+        dir: found.dir,
+        name: names.pop(),
+        real: path.to_owned(),
+        spot: Spot::MissingParents(names),
+        orphan: false,
+        itself: links == Links::Itself,
+    })
 }
 
 /// Joins two paths in one piece of memory.
@@ -318,10 +344,22 @@ impl<'r> Walk<'r> {
                 }
             }
         }
-        match &self.position {
-            Position::Inside { .. } => here(self.top()?, self.real()),
-            Position::Above(_) => Err(outside(self.roots)),
-        }
+        self.stood()
+    }
+
+    /// Returns the place of the directory where the walk ended: its name in the one above it.
+    fn stood(&mut self) -> Result<Place, FileError> {
+        let real = self.real();
+        let Position::Inside { stack, .. } = &mut self.position else {
+            return Err(outside(self.roots));
+        };
+        let Some((handle, name)) = stack.pop() else {
+            return here(self.top()?, real);
+        };
+        let meta = fstat(&*handle).map(|stat| meta_of(&stat)).map_err(error_of)?;
+        let itself = self.links == Links::Itself;
+        let (name, spot) = (Some(name), Spot::Found(meta));
+        Ok(Place { dir: self.top()?, name, real, spot, orphan: false, itself })
     }
 
     /// Sets out for an absolute path: from the longest root that it names, else from above.

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// The directory that holds the ledger, readable by its owner alone.
+/// The directory that holds the ledger and the checkpoints, readable by its owner alone.
 #[derive(Debug, Clone)]
 pub struct StateDir(PathBuf);
 
@@ -35,5 +35,15 @@ impl StateDir {
     /// Returns the path of the database.
     pub fn database(&self) -> PathBuf {
         self.0.join("sinew.db")
+    }
+
+    /// Returns the path of the index of checkpoints, a database of its own.
+    pub(crate) fn checkpoints_at(state: &Path) -> PathBuf {
+        state.join("checkpoints.db")
+    }
+
+    /// Returns the path of the directory with the contents that checkpoints keep.
+    pub(crate) fn contents_at(state: &Path) -> PathBuf {
+        state.join("contents")
     }
 }

@@ -88,7 +88,7 @@ fn lock(handle: impl AsFd, n_sleeps: u32) -> Result<(), FileError> {
 }
 
 /// Returns whether the answer to a request for a lock lets a change go on.
-fn granted(answer: Result<(), Errno>) -> Result<bool, FileError> {
+pub(crate) fn granted(answer: Result<(), Errno>) -> Result<bool, FileError> {
     match answer {
         Ok(()) => Ok(true),
         Err(Errno::WOULDBLOCK | Errno::INTR) => Ok(false),

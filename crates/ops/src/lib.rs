@@ -8,6 +8,9 @@
 
 pub mod apply_patch;
 pub mod bash;
+pub mod checkpoint_diff;
+pub mod checkpoint_list;
+pub mod checkpoint_restore;
 pub mod edit;
 pub mod find;
 pub mod glob;
@@ -41,6 +44,7 @@ mod scan;
 mod screen;
 mod search;
 mod source;
+mod states;
 mod time;
 mod watch;
 
@@ -66,6 +70,8 @@ pub fn native() -> Vec<Arc<dyn Tool>> {
         grep::NATIVE.tool(),
         list::NATIVE.tool(),
         bash::NATIVE.tool(),
+        checkpoint_list::NATIVE.tool(),
+        checkpoint_restore::NATIVE.tool(),
     ]
 }
 

@@ -6,8 +6,19 @@ use super::*;
 fn catalog_is_short() {
     let tools = native();
     let names: Vec<&str> = tools.iter().map(|tool| tool.name()).collect();
-    let expected =
-        ["Read", "Write", "Edit", "MultiEdit", "ApplyPatch", "Glob", "Grep", "List", "Bash"];
+    let expected = [
+        "Read",
+        "Write",
+        "Edit",
+        "MultiEdit",
+        "ApplyPatch",
+        "Glob",
+        "Grep",
+        "List",
+        "Bash",
+        "CheckpointList",
+        "CheckpointRestore",
+    ];
     assert_eq!(names, expected);
     let sizes: Vec<usize> = tools
         .iter()

@@ -8,9 +8,10 @@ use sinew_tool::Approver;
 /// What happens with a call that a rule wants asked about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Approvals {
-    /// Ask where somebody can answer; else deny at once.
+    /// Ask where somebody can answer; else run what only changes files that a checkpoint keeps, and
+    /// deny the rest at once.
     Auto,
-    /// The same, and nothing ever runs unasked.
+    /// Ask where somebody can answer; else deny at once.
     Ask,
     /// The client's own confirmation counts as the answer.
     TrustClient,

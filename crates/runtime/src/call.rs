@@ -31,7 +31,7 @@ pub(crate) async fn call(runtime: Arc<Runtime>, request: Request, options: CallO
     let mut open = open::open(&runtime, request);
     let mut told = Told::default();
     let went = run::caught(way(&runtime, &mut open, &mut told, &options)).await;
-    let reply = match went {
+    let mut reply = match went {
         Ok(reply) => reply,
         Err(error) => {
             open.entry.failed(error.kind);
@@ -41,6 +41,8 @@ pub(crate) async fn call(runtime: Arc<Runtime>, request: Request, options: CallO
             }
         }
     };
+    // What failed may have changed something first.
+    reply.meta.checkpoint_id = open.checkpoint.take();
     let reply = after::after(&runtime, &open.request, reply).await;
     let reply = bound::bound(&runtime, &open.request, told.tool.as_deref(), reply);
     let reply = answer::answer(open, reply);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use sinew_guard::{
-    CommandSettings, GlobalIgnore, Guard, GuardError, GuardSettings, JournalSettings,
+    Checkpoints, CommandSettings, GlobalIgnore, Guard, GuardError, GuardSettings, JournalSettings,
     KnowledgeBase, Profile, Resolver, Rules, Rung, Shortfall, Store, SystemClock,
 };
 use sinew_tool::{
@@ -165,6 +165,7 @@ pub struct Builder {
     resolver: Resolver,
     commands: Option<CommandSettings>,
     journals: Option<JournalSettings>,
+    checkpoints: Option<Arc<Checkpoints>>,
     rules: Rules,
     asking: Asking,
     hooks: Vec<Arc<dyn Hook>>,
@@ -186,6 +187,7 @@ impl Builder {
             resolver: Resolver::Auto,
             commands: None,
             journals: None,
+            checkpoints: None,
             rules: Rules::default(),
             asking: Asking::default(),
             hooks: Vec::new(),
@@ -253,6 +255,14 @@ impl Builder {
     #[must_use]
     pub fn journals(mut self, settings: JournalSettings) -> Self {
         self.journals = Some(settings);
+        self
+    }
+
+    /// Sets where it is kept what was there before each change, for dialects whose settings ask for
+    /// it; without it nothing can be undone.
+    #[must_use]
+    pub fn checkpoints(mut self, checkpoints: Arc<Checkpoints>) -> Self {
+        self.checkpoints = Some(checkpoints);
         self
     }
 
@@ -330,6 +340,7 @@ impl Builder {
         let may_store = self.store && may_change;
         let guard = Guard::open(GuardSettings {
             journals: self.journals.filter(|_| may_change),
+            checkpoints: self.checkpoints.filter(|_| may_change),
             denied: self.denied,
             resolver: self.resolver,
             global_ignore: self.global_ignore,

@@ -83,6 +83,12 @@ pub enum Command {
     Call(CallArgs),
     /// Serve the tools over MCP on standard input and output.
     Mcp,
+    /// Show what was kept before changes, and undo changes.
+    Checkpoint {
+        /// What to do.
+        #[command(subcommand)]
+        command: CheckpointCommand,
+    },
     /// Show the configuration.
     Config {
         /// What to show.
@@ -137,6 +143,57 @@ pub struct CallArgs {
     /// print one result a line in the same order.
     #[arg(long)]
     pub batch: bool,
+}
+
+/// `sinew checkpoint`.
+#[derive(Debug, Subcommand)]
+pub enum CheckpointCommand {
+    /// List checkpoints, the newest first; `--session` lists those of one session.
+    List {
+        /// Only those that changed this path or what is beneath it.
+        #[arg(long, value_name = "PATH")]
+        path: Option<String>,
+        /// The most that are listed [default: 20].
+        #[arg(long, value_name = "N")]
+        limit: Option<u64>,
+        /// Print one JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show what the call of a checkpoint changed.
+    Diff {
+        /// The checkpoint, such as c12.
+        id: String,
+        /// Compare what was there before with what is there now.
+        #[arg(long)]
+        now: bool,
+        /// Print one JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Undo a checkpoint and the later ones of its session, after showing what that changes.
+    Restore {
+        /// The checkpoint, such as c12.
+        id: String,
+        /// Undo this checkpoint alone.
+        #[arg(long)]
+        only: bool,
+        /// Restore this file or directory alone.
+        #[arg(long, value_name = "PATH")]
+        path: Option<String>,
+        /// Restore where somebody else changed a file since.
+        #[arg(long)]
+        force: bool,
+        /// Only show what would change.
+        #[arg(long)]
+        dry_run: bool,
+        /// Do not ask.
+        #[arg(long)]
+        yes: bool,
+        /// Print one JSON object.
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// `sinew config`.

@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 pub(crate) mod call;
+pub(crate) mod checkpoint;
 pub(crate) mod config;
 pub(crate) mod doctor;
 pub(crate) mod mcp;

@@ -52,9 +52,9 @@ pub mod dialects {
 }
 
 pub use sinew_guard::{
-    CommandSettings, GlobalIgnore, Helper, JournalSettings, KnowledgeBase, LedgerSync,
-    ProcessLimits, Profile, Recorded, Resolver, Rules, Rung, Shortfall, SqliteLedger, StateDir,
-    close_process, environment, helper_main,
+    CheckpointSettings, Checkpoints, CommandSettings, GlobalIgnore, Helper, JournalSettings,
+    KnowledgeBase, LedgerSync, ProcessLimits, Profile, Recorded, Resolver, Rules, Rung, Shortfall,
+    SqliteLedger, StateDir, close_process, environment, helper_main,
 };
 pub use sinew_runtime::{
     Approvals, Asking, BuildError, Builder, CallOptions, Catalog, MemoryLedger, NoLedger, Runtime,
@@ -89,6 +89,7 @@ fn run(cli: &cli::Cli, helper: Helper) -> anyhow::Result<std::process::ExitCode>
         cli::Command::Config { command: cli::ConfigCommand::Show { json } } => {
             commands::config::show(&loaded, *json)
         }
+        cli::Command::Checkpoint { command } => commands::checkpoint::run(loaded, command),
         cli::Command::Doctor { json } => commands::doctor::run(&loaded, *json),
     }
 }

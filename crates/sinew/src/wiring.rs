@@ -7,8 +7,8 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 use sinew_guard::{
-    CommandSettings, GlobalIgnore, Helper, JournalSettings, Recorded, SqliteLedger, StateDir,
-    environment,
+    Checkpoints, CommandSettings, GlobalIgnore, Helper, JournalSettings, Profile, Recorded,
+    SqliteLedger, StateDir, environment,
 };
 use sinew_runtime::{Asking, Builder, NoLedger, Runtime};
 use sinew_tool::{Approver, Ledger};
@@ -150,6 +150,8 @@ pub(crate) struct Wired {
     pub(crate) runtime: Arc<Runtime>,
     /// The ledger in the database.
     pub(crate) ledger: Option<Arc<SqliteLedger>>,
+    /// The checkpoints, where there is a place for them and tools may change something.
+    pub(crate) checkpoints: Option<Arc<Checkpoints>>,
     /// The session of every call.
     pub(crate) session: String,
 }
@@ -185,6 +187,10 @@ pub(crate) fn wire(
         builder =
             builder.journals(JournalSettings { state, warn: |text| eprintln!("sinew: {text}") });
     }
+    let checkpoints = checkpoints(settings);
+    if let Some(checkpoints) = &checkpoints {
+        builder = builder.checkpoints(Arc::clone(checkpoints));
+    }
     let (builder, ledger) = with_ledger(builder, settings.ledger, surface)?;
     let session = match &settings.session {
         Some(session) => session.clone(),
@@ -199,7 +205,20 @@ pub(crate) fn wire(
     if LogLevel::Info <= settings.log {
         eprintln!("sinew: session {session}, roots {:?}", runtime.roots());
     }
-    Ok(Wired { runtime, ledger, session })
+    Ok(Wired { runtime, ledger, checkpoints, session })
+}
+
+/// Returns the checkpoints of the state directory. Where there is none, nothing is kept.
+fn checkpoints(settings: &Settings) -> Option<Arc<Checkpoints>> {
+    if settings.rules.profile == Profile::ReadOnly {
+        return None;
+    }
+    let state = env_vars::state_home()?.join("sinew");
+    // Calls that only look need none, so it is not made for them.
+    if state.exists() && state_dir().is_err() {
+        return None;
+    }
+    Some(Arc::new(Checkpoints::at(&state, settings.checkpoints.clone())))
 }
 
 /// Places in the home directory that hold secrets: commands do not see them.

@@ -180,7 +180,7 @@ fn exit_codes_tell_what_happened() {
         (&["--root", "{root}/none", "tools"], "", 2, "", "does not exist"),
         (&["--root", "{root}/a.txt", "tools"], "", 2, "", "not a directory"),
         (&["call", "Read", r#"{"file_path": "../other/elsewhere.txt"}"#], "", 3, "", "denied"),
-        (&["call", "Write", write], "", 3, "", "needs approval"),
+        (&["--approvals", "ask", "call", "Write", write], "", 3, "", "needs approval"),
         (&["--approvals", "deny", "call", "Write", write], "", 3, "", "needs approval"),
         (&["--read-only", "--approvals", "allow", "call", "Write", write], "", 3, "", "read-only"),
         (&["--set", r#"tools.policy.deny=["Read"]"#, "call", "Read", "{}"], "", 2, "", "missing"),
@@ -232,7 +232,11 @@ fn a_result_object_has_the_same_fields_whatever_happened() {
         (&["call", "--json", "Read", "{\"file_path\": \"none\"}"], "Read", Some("file_not_found")),
         (&["call", "--json", "Read", "nonsense"], "Read", Some("invalid_args")),
         (&["call", "--json", "Nope"], "Nope", Some("not_found")),
-        (&["call", "--json", "Write", write], "Write", Some("approval_denied")),
+        (
+            &["--approvals", "ask", "call", "--json", "Write", write],
+            "Write",
+            Some("approval_denied"),
+        ),
         (&["--read-only", "call", "--json", "Write", write], "Write", Some("policy_denied")),
     ] {
         let ran = Place::new().run(args, "");
@@ -258,8 +262,19 @@ fn a_result_object_has_the_same_fields_whatever_happened() {
     assert_eq!(result["structured"]["kind"], "text", "{result}");
 }
 
-const TOOLS: [&str; 9] =
-    ["Read", "Write", "Edit", "MultiEdit", "ApplyPatch", "Glob", "Grep", "List", "Bash"];
+const TOOLS: [&str; 11] = [
+    "Read",
+    "Write",
+    "Edit",
+    "MultiEdit",
+    "ApplyPatch",
+    "Glob",
+    "Grep",
+    "List",
+    "Bash",
+    "CheckpointList",
+    "CheckpointRestore",
+];
 
 #[test]
 fn every_form_of_the_list_holds_every_tool() {
@@ -299,8 +314,8 @@ fn every_form_of_the_list_holds_every_tool() {
 #[test]
 fn what_is_not_served_is_unknown() {
     for (words, served) in [
-        ("read", &["Read", "Glob", "Grep", "List"][..]),
-        ("edit", &["Write", "Edit", "MultiEdit", "ApplyPatch"]),
+        ("read", &["Read", "Glob", "Grep", "List", "CheckpointList"][..]),
+        ("edit", &["Write", "Edit", "MultiEdit", "ApplyPatch", "CheckpointRestore"]),
         ("core", &["Read", "Write", "Edit", "ApplyPatch", "Glob", "Grep", "List", "Bash"]),
         ("all", &TOOLS),
         ("*Edit", &["Edit", "MultiEdit"]),
@@ -479,7 +494,8 @@ fn the_doctor_says_what_is_missing() {
         let findings = shown["findings"].as_array().unwrap();
         let names: Vec<&str> =
             findings.iter().map(|finding| finding["name"].as_str().unwrap()).collect();
-        let expected = ["config", "roots", "state", "ledger", "openat2", "sandbox", "approvals"];
+        let expected =
+            ["config", "roots", "state", "ledger", "undo", "openat2", "sandbox", "approvals"];
         assert_eq!(names, expected);
         let found: Vec<&str> = findings
             .iter()
@@ -528,6 +544,15 @@ const PLANT: &[&str] =
     &["--approvals", "allow", "call", "Bash", r#"{"command": "echo x >.envrc && echo made"}"#];
 const WRITE: &[&str] =
     &["--approvals", "allow", "call", "Write", r#"{"file_path": "b.txt", "content": "x"}"#];
+const WRITE_LARGER: &[&str] = &[
+    "--approvals",
+    "allow",
+    "--set",
+    "checkpoints.max_file_bytes=1",
+    "call",
+    "Write",
+    r#"{"file_path": "b.txt", "content": "x"}"#,
+];
 const WRITE_UNRECORDED: &[&str] = &[
     "--approvals",
     "allow",
@@ -539,10 +564,17 @@ const WRITE_UNRECORDED: &[&str] = &[
 ];
 const WRITE_LINKED: &[&str] =
     &["--approvals", "allow", "call", "Write", r#"{"file_path": "linked.txt", "content": "x"}"#];
-const WRITE_ASKING: &[&str] = &["call", "Write", r#"{"file_path": "b.txt", "content": "x"}"#];
+const WRITE_PLAIN: &[&str] = &["call", "Write", r#"{"file_path": "b.txt", "content": "x"}"#];
+/// A change that cannot be undone asks.
+const WRITE_ASKING: &[&str] = &[
+    "--set",
+    "tools.fs.checkpoint_before_mutation=false",
+    "call",
+    "Write",
+    r#"{"file_path": "b.txt", "content": "x"}"#,
+];
 const JSON: &[&str] = &["call", "--json", "List"];
 const SHOW: &[&str] = &["config", "show"];
-const REFUSED: &str = "needs a feature that this version does not have";
 
 /// Every key of the configuration.
 const KEYS: &[Row] = &[
@@ -600,18 +632,35 @@ const KEYS: &[Row] = &[
         "",
         Seen::Shows("not read yet, so it is not changed: b.txt", "wrote b.txt"),
     ),
-    // Changes ask anyway, as long as nothing else can be configured.
     (
         "tools.fs.require_approval",
         "true",
-        SHOW,
+        WRITE_PLAIN,
         "",
-        Seen::Resolved("tools.fs.require_approval = true"),
+        Seen::Shows("needs approval", "wrote b.txt"),
     ),
     ("tools.fs.max_read_bytes", "3", READ, "", Seen::Shows("more than 3", "two")),
     ("tools.fs.binary_policy", "base64", READ_BINARY, "", Seen::Shows("YQBi", "exit 1")),
     ("tools.fs.respect_gitignore", "false", GLOB, "", Seen::Shows("ignored.log", "1 ignored")),
-    ("tools.fs.checkpoint_before_mutation", "true", READ, "", Seen::Shows(REFUSED, "two")),
+    (
+        "tools.fs.checkpoint_before_mutation",
+        "false",
+        &["doctor"],
+        "",
+        Seen::Shows("so changes stay", "is kept before each change"),
+    ),
+    (
+        "checkpoints.max_bytes",
+        "1",
+        WRITE,
+        "",
+        Seen::Shows("1 bytes that checkpoints keep", "wrote"),
+    ),
+    ("checkpoints.max_file_bytes", "1", WRITE, "", Seen::Shows("keeps at most 1 of", "wrote")),
+    ("checkpoints.larger", "unkept", WRITE_LARGER, "", Seen::Shows("wrote", "keeps at most 1 of")),
+    ("checkpoints.sync", "full", WRITE, "", Seen::Traced("fsync,fdatasync")),
+    ("checkpoints.max_count", "7", SHOW, "", Seen::Resolved("checkpoints.max_count = 7")),
+    ("checkpoints.max_age_days", "7", SHOW, "", Seen::Resolved("checkpoints.max_age_days = 7")),
     (
         "tools.fs.context_window_tokens",
         "1000",
@@ -818,7 +867,7 @@ fn a_rule_that_names_no_tool_is_told() {
         assert!(ran.code == 0 && ran.err.contains(&told), "{args:?}: {ran:?}");
         assert!(ran.err.contains("did you mean: Write\n"), "{args:?}: {ran:?}");
         assert!(
-            ran.err.contains("`xyzzyfoo`; known: ApplyPatch, Bash, Edit, "),
+            ran.err.contains("`xyzzyfoo`; known: ApplyPatch, Bash, CheckpointList, "),
             "{args:?}: {ran:?}"
         );
         assert_eq!(ran.err.lines().count(), 2, "{args:?}: {ran:?}");

@@ -9,10 +9,13 @@ mod case;
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use serde_json::json;
 use sinew::dialects::{MOLTIS, NATIVE};
-use sinew::{Approvals, Asking, Dialect, Reply, Runtime};
+use sinew::{
+    Approvals, Asking, Builder, CheckpointSettings, Checkpoints, Dialect, Reply, Runtime, StateDir,
+};
 
 use crate::caller::Caller;
 use crate::snapshot::Snapshot;
@@ -92,6 +95,12 @@ fn check(case: &Case, deed: Deed, maker: Maker) -> Outcome {
     if case.blocks && matches!(maker, Maker::Naive) {
         return Outcome::NotRun;
     }
+    if deed == Deed::Restore {
+        return match maker {
+            Maker::Dialect(dialect) => restored(case, dialect, &top, before),
+            Maker::Naive => Outcome::NoTool,
+        };
+    }
     let is_patch = matches!(deed, Deed::ApplyPatch | Deed::Insert | Deed::Rename);
     if is_patch && matches!(maker, Maker::Dialect(dialect) if dialect.name != NATIVE.name) {
         return Outcome::NoTool;
@@ -127,16 +136,65 @@ fn check(case: &Case, deed: Deed, maker: Maker) -> Outcome {
     }
 }
 
-/// Makes the change by a call; returns why it was refused, if it was.
-fn by_runtime(case: &Case, deed: Deed, dialect: Dialect, root: &Path) -> Option<String> {
+/// Makes an edit, restores what was there before, and says what became of it.
+fn restored(case: &Case, dialect: Dialect, top: &Path, before: Snapshot) -> Outcome {
+    let state = tempfile::tempdir().unwrap();
+    let state = StateDir::open(&state.path().join("state")).unwrap();
+    let checkpoints = Arc::new(Checkpoints::new(&state, CheckpointSettings::default()));
+    let runtime = builder(case, dialect, &top.join("ws"))
+        .settings(|settings| settings.checkpoint_before_mutation = true)
+        .checkpoints(checkpoints)
+        .build()
+        .unwrap();
+    let caller = Caller::new(&runtime);
+    let edit = json!({
+        "file_path": top.join("ws").join(case.path),
+        "old_string": case.old,
+        "new_string": case.new,
+        "replace_all": case.all,
+    });
+    let edited = caller.call("Edit", edit);
+    let between = Snapshot::of(top);
+    if let Some(kind) = refusal(&edited) {
+        return match before.differs(&between) {
+            None => Outcome::Refused(kind),
+            Some(what) => Outcome::Damaged(format!("refused, yet {what}")),
+        };
+    }
+    let Some(id) = edited.meta.checkpoint_id else {
+        return Outcome::Damaged(String::from("changed without a checkpoint"));
+    };
+    let tool = if dialect.name == NATIVE.name { "CheckpointRestore" } else { "checkpoint_restore" };
+    let reply = caller.call(tool, json!({ "id": id }));
+    let after = Snapshot::of(top);
+    if let Some(kind) = refusal(&reply) {
+        return match between.differs(&after) {
+            None => Outcome::Refused(kind),
+            Some(what) => Outcome::Damaged(format!("refused, yet {what}")),
+        };
+    }
+    let mut expected = before;
+    let content = case.expected(Deed::Restore).unwrap_or_default();
+    (case.effect)(&mut expected, &content);
+    match expected.differs(&after) {
+        None => Outcome::Done,
+        Some(what) => Outcome::Damaged(what),
+    }
+}
+
+/// Returns the builder of a runtime over the directory of a case.
+fn builder(case: &Case, dialect: Dialect, root: &Path) -> Builder {
     let hard_links = case.hard_links;
-    let runtime = Runtime::builder(dialect)
+    Runtime::builder(dialect)
         .root(root)
         .settings(move |settings| settings.hard_links = hard_links)
         .asking(Asking { approvals: Approvals::Allow, ..Asking::default() })
         .without_store()
-        .build()
-        .unwrap();
+}
+
+/// Makes the change by a call; returns why it was refused, if it was.
+fn by_runtime(case: &Case, deed: Deed, dialect: Dialect, root: &Path) -> Option<String> {
+    let runtime = builder(case, dialect, root).build().unwrap();
     let path = root.join(case.path);
     let edit = json!({
         "old_string": case.old,
@@ -144,7 +202,7 @@ fn by_runtime(case: &Case, deed: Deed, dialect: Dialect, root: &Path) -> Option<
         "replace_all": case.all,
     });
     let (tool, mut arguments) = match deed {
-        Deed::Edit => ("Edit", edit),
+        Deed::Edit | Deed::Restore => ("Edit", edit),
         Deed::MultiEdit => {
             let mut edits = vec![edit];
             edits.extend(
@@ -264,7 +322,8 @@ links, extended attributes and access lists. *ok*: the named text changed, and n
 *refused*: nothing changed at all. *DAMAGE*: anything else. Set-id bits and capabilities are dropped
 by a change, as the kernel does when a file is written. Times are not compared. ApplyPatch gets a diff of
 the lines that change, as text in UTF-8, in the rows *Insert* one without context that adds a line,
-and in the rows *Rename* one that gives the file another name.
+and in the rows *Rename* one that gives the file another name. In the rows *Restore* an Edit is made and
+then undone by its checkpoint: the file is as it was before.
 
 | file | call | native | moltis | naive |
 |---|---|---|---|---|

@@ -21,4 +21,5 @@ mod served;
 mod shell;
 mod signals;
 mod snapshot;
+mod undo;
 mod writers;

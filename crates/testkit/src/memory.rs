@@ -34,9 +34,9 @@ use serde_json::Value;
 use sinew_tool::{
     Access, Arguments, Becomes, Cancel, Change, Claim, Clock, CommitError, Context, Deed, Entry,
     Expect, FileError, FileKind, FileMeta, FileMode, FileSettings, FileState, FileTarget, Files,
-    Flow, Info, Kind, Links, Listed, Listing, Memo, NoProcesses, Opened, Prepared, Preview,
-    Processes, Progress, Reply, Shaping, Slot, Stamp, Targets, Tool, ToolError, Visitor, Visitors,
-    WalkOptions, WalkReport, World, Written,
+    Flow, Info, Kind, Links, Listed, Listing, Memo, NoCheckpoints, NoProcesses, Opened, Prepared,
+    Preview, Processes, Progress, Reply, Shaping, Slot, Stamp, Targets, Tool, ToolError, Visitor,
+    Visitors, WalkOptions, WalkReport, World, Written,
 };
 
 use crate::ignore_rules::IgnoreRules;
@@ -219,6 +219,7 @@ impl MemoryWorld {
                 files: Arc::new(files),
                 processes: Arc::clone(&self.processes),
                 knowledge: Arc::new(knowledge),
+                checkpoints: Arc::new(NoCheckpoints),
                 clock,
             },
             targets,
@@ -278,7 +279,7 @@ fn run(world: &MemoryWorld, mut prepared: Box<dyn Prepared>) -> Result<Reply, To
     match future.as_mut().poll(&mut waker) {
         Poll::Ready(ran) => {
             let settings = &world.settings;
-            Ok(ran?.shape(&Shaping { targets: &targets, cwd: &cwd, settings }))
+            Ok(ran?.shape(&Shaping { targets: &targets, cwd: &cwd, settings, checkpoint: None }))
         }
         Poll::Pending => {
             Err(ToolError::new(Kind::ExecutionFailed, "the call waits, which nothing here wakes"))
@@ -354,6 +355,51 @@ impl MemoryFiles {
 }
 
 impl MemoryFiles {
+    /// Makes or removes a directory, where that is the deed.
+    fn change_directory(
+        &self,
+        tree: &mut Tree,
+        deed: &Deed<'_>,
+    ) -> Result<Option<Written>, FileError> {
+        let target = self.at(deed.slot)?;
+        let is_made = match deed.becomes {
+            Becomes::Directory => true,
+            Becomes::NoDirectory => false,
+            Becomes::File { .. } | Becomes::Link(_) | Becomes::Nothing => return Ok(None),
+        };
+        let covers = (target.claim.access == Access::Remove) != is_made;
+        if !self.may_change || !target.claim.access.changes() || !covers {
+            return Err(FileError::Denied(String::from("the call did not ask for this change")));
+        }
+        let place = self.world.place(tree, &target.claim)?;
+        let found = tree.get(&target.path).map(Node::kind);
+        if target.path == Path::new(ROOT) {
+            return Err(FileError::NotRegular(FileKind::Directory));
+        }
+        if found.is_none() && place.gone {
+            return Err(FileError::Missing);
+        }
+        if found.is_none() && place.orphan && !is_made {
+            return Err(FileError::NoParent);
+        }
+        match found {
+            None if is_made => {
+                let time = self.now();
+                tree.put(&target.path, What::Directory, 0o755, time);
+            }
+            Some(kind) if is_made && kind != FileKind::Directory => {
+                return Err(FileError::NotDirectory);
+            }
+            Some(FileKind::Directory)
+                if !is_made && tree.children(&target.path).next().is_none() =>
+            {
+                tree.remove(&target.path);
+            }
+            _ => {}
+        }
+        Ok(Some(Written { bytes: 0, created: is_made && found.is_none() }))
+    }
+
     /// Makes one change, or changes nothing. `like` are permission bits to take instead of those of
     /// the old file.
     fn change(
@@ -417,7 +463,7 @@ impl MemoryFiles {
                 (Some(pieces.concat()), with_mode(like.unwrap_or(bits), mode))
             }
             Becomes::Link(to) => (Some(to.to_vec()), 0o777),
-            Becomes::Nothing => (None, 0),
+            Becomes::Nothing | Becomes::Directory | Becomes::NoDirectory => (None, 0),
         };
         let time = self.now();
         match (&content, deed.becomes) {
@@ -557,9 +603,21 @@ impl Files for MemoryFiles {
         let mut tree = self.world.tree();
         // What cannot be done as a whole is done on a copy that nobody sees.
         let mut draft = tree.clone();
+        // Directories are made before the other changes and removed after them.
+        let turn = |deed: &Deed<'_>| match deed.becomes {
+            Becomes::Directory => 0,
+            Becomes::File { .. } | Becomes::Link(_) | Becomes::Nothing => 1,
+            Becomes::NoDirectory => 2,
+        };
+        let mut order: Vec<&Deed<'_>> = deeds.iter().collect();
+        order.sort_by_key(|deed| turn(deed));
         let (mut written, mut changes) = (Vec::new(), Vec::new());
         // What is there for one of them is what was there before all of them.
-        for deed in deeds {
+        for deed in deeds.iter().filter(|deed| turn(deed) != 1) {
+            let about = |error| CommitError { slot: deed.slot, error };
+            self.change_directory(&mut tree.clone(), deed).map_err(about)?;
+        }
+        for deed in deeds.iter().filter(|deed| turn(deed) == 1) {
             let about = |error| CommitError { slot: deed.slot, error };
             self.change(&mut tree.clone(), deed, None).map_err(about)?;
             let path = &self.at(deed.slot).map_err(about)?.path;
@@ -567,13 +625,25 @@ impl Files for MemoryFiles {
                 let target = self.at(other.slot);
                 target.is_ok_and(|target| target.path != *path && path.starts_with(&target.path))
             };
-            if deeds.iter().any(|other| above(&other)) {
+            if deeds.iter().filter(|other| turn(other) == 1).any(|other| above(&other)) {
                 return Err(about(FileError::NotDirectory));
             }
         }
-        for deed in deeds {
+        for deed in order {
             let about = |error| CommitError { slot: deed.slot, error };
             let path = &self.at(deed.slot).map_err(about)?.path;
+            let is_twice = deeds
+                .iter()
+                .filter(|other| self.at(other.slot).is_ok_and(|other| other.path == *path))
+                .nth(1)
+                .is_some();
+            if is_twice && turn(deed) != 1 {
+                return Err(about(FileError::Invalid("is changed twice at once")));
+            }
+            if let Some(wrote) = self.change_directory(&mut draft, deed).map_err(about)? {
+                written.push((deed.slot, wrote));
+                continue;
+            }
             if changes.iter().any(|change: &Change| change.path == *path) {
                 return Err(about(FileError::Invalid("is changed twice at once")));
             }
@@ -585,13 +655,15 @@ impl Files for MemoryFiles {
                 _ => None,
             };
             let (wrote, change) = self.change(&mut draft, deed, like).map_err(about)?;
-            written.push(wrote);
+            written.push((deed.slot, wrote));
             changes.push(change);
         }
         *tree = draft;
         changes.iter().for_each(|change| self.world.knowledge.changed(change));
         self.changes.lock().unwrap_or_else(PoisonError::into_inner).extend(changes);
-        Ok(written)
+        let place_of = |slot: Slot| deeds.iter().position(|deed| deed.slot == slot);
+        written.sort_by_key(|(slot, _)| place_of(*slot));
+        Ok(written.into_iter().map(|(_, wrote)| wrote).collect())
     }
 
     fn walk(

@@ -7,6 +7,7 @@
 
 mod approval;
 mod cancel;
+mod checkpoint;
 mod claim;
 mod dialect;
 mod error;
@@ -28,6 +29,10 @@ mod world;
 
 pub use approval::{Answer, Approver, Question};
 pub use cancel::{Cancel, CancelWait};
+pub use checkpoint::{
+    CheckpointInfo, CheckpointQuery, Checkpoints, NoCheckpoints, PathChange, Restore, RestoreAct,
+    RestoreConflict, RestorePlan, RestoreStep, Was,
+};
 pub use claim::{Access, Claim, FileState, FileTarget, Links, Targets};
 pub use dialect::Dialect;
 pub use error::{Kind, ToolError};

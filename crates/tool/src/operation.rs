@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     BoxFuture, Cancel, Claim, Command, CommitError, Cost, Deed, Effects, Expect, Facts, FileError,
-    FileSettings, FileTarget, Kind, Memo, Slot, Targets, ToolError, World, Written,
+    FileSettings, FileTarget, Kind, Memo, Restore, Slot, Targets, ToolError, World, Written,
 };
 
 /// Where long work says how far it is: nowhere, unless the caller asked to be told.
@@ -147,15 +147,15 @@ impl Context {
         let mut until = None;
         let mut pause = FIRST_PAUSE;
         loop {
-            let slot = match change() {
+            let (slot, error) = match change() {
                 Ok(done) => return Ok(done),
-                Err(CommitError { slot, error: FileError::Busy }) => slot,
+                Err(CommitError { slot, error }) if error.may_pass() => (slot, error),
                 Err(CommitError { slot, error }) => return Err(self.about_slot(slot, error)),
             };
             self.still_wanted()?;
             let now = self.world.clock.now();
             if *until.get_or_insert(now + MAX_WAIT) <= now {
-                return Err(self.about_slot(slot, FileError::Busy));
+                return Err(self.about_slot(slot, error));
             }
             (self.sleep)(pause).await;
             self.still_wanted()?;
@@ -235,6 +235,13 @@ pub trait Operation: Send + Sync + 'static {
     /// Returns the command the call names, which starts in the first of its paths; its argument is the
     /// canonical field.
     fn command(args: &Self::Args) -> Option<Command> {
+        let _ = args;
+        None
+    }
+
+    /// Returns what the call wants to have as it was. The guard makes claims of its paths, in the place
+    /// of [`Operation::claims`]; the argument is the canonical field.
+    fn restores(args: &Self::Args) -> Option<Restore> {
         let _ = args;
         None
     }

@@ -195,6 +195,9 @@ pub struct Meta {
     /// The verdict, and the rule that decided.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ruling: Option<Ruled>,
+    /// The checkpoint that keeps what was there before the changes of the call, by id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkpoint_id: Option<String>,
     /// What was passed over.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skipped: Option<Skipped>,

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::param::{self, Preset};
 use crate::{
     Arguments, BoxFuture, Claim, Command, Context, Cost, Effects, Facts, FileError, FileSettings,
-    Kind, Operation, Param, Prepared, Preview, Ran, Reply, Targets, Tool, ToolError,
+    Kind, Operation, Param, Prepared, Preview, Ran, Reply, Restore, Targets, Tool, ToolError,
 };
 
 /// The most that a reply may hold; what is cut goes to the store in full.
@@ -38,6 +38,8 @@ pub struct Shaping<'a> {
     pub cwd: &'a Path,
     /// The settings it ran with.
     pub settings: &'a FileSettings,
+    /// The id of the checkpoint that keeps what was there before, where there is one.
+    pub checkpoint: Option<&'a str>,
 }
 
 impl Shaping<'_> {
@@ -215,6 +217,11 @@ impl<O: Operation> Prepared for Decoded<O> {
     fn command(&self) -> Option<Command> {
         let command = O::command(&self.args)?;
         Some(Command { argument: self.row.wire_name(command.argument), ..command })
+    }
+
+    fn restores(&self) -> Option<Restore> {
+        let restore = O::restores(&self.args)?;
+        Some(Restore { argument: self.row.wire_name(restore.argument), ..restore })
     }
 
     fn cost(&self, targets: &Targets) -> Cost {

@@ -46,6 +46,8 @@ pub struct FileSettings {
     pub track_reads: bool,
     /// Whether a file that is there must be read before it is changed.
     pub must_read_before_write: bool,
+    /// Whether what is there is kept before each change, where there is a place for it.
+    pub checkpoint_before_mutation: bool,
     /// Whether each change must be approved, whatever the rules say.
     pub require_approval: bool,
     /// Read answers `too_large` for files above this many bytes; `None` windows any size.
@@ -78,6 +80,7 @@ impl Default for FileSettings {
             deny_paths: Vec::new(),
             track_reads: false,
             must_read_before_write: false,
+            checkpoint_before_mutation: true,
             require_approval: false,
             max_read_bytes: None,
             read_reply_bytes: 256 * 1024,

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{
     Arguments, Bound, Claim, Command, Context, Cost, Effects, Facts, FileSettings, Kind, Preview,
-    Reply, Shaping, Targets, ToolError,
+    Reply, Restore, Shaping, Targets, ToolError,
 };
 
 /// A future that owns or borrows what it needs and can move between threads.
@@ -140,6 +140,11 @@ pub trait Prepared: Send + Sync {
 
     /// Returns the command it names, which starts in the first of its paths.
     fn command(&self) -> Option<Command> {
+        None
+    }
+
+    /// Returns what it wants to have as it was, of which the guard makes claims.
+    fn restores(&self) -> Option<Restore> {
         None
     }
 

@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use crate::knowledge;
-use crate::{Kind, Knowledge, Processes, Skipped, ToolError, Writer};
+use crate::{Checkpoints, Kind, Knowledge, Processes, Skipped, ToolError, Writer};
 
 /// The place of a target in the World of its call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -30,6 +30,8 @@ pub struct World {
     pub processes: Arc<dyn Processes>,
     /// What the caller knows of the files.
     pub knowledge: Arc<dyn Knowledge>,
+    /// What was there before changes.
+    pub checkpoints: Arc<dyn Checkpoints>,
     /// Time.
     pub clock: Arc<dyn Clock>,
 }
@@ -200,6 +202,11 @@ pub enum Becomes<'a> {
     Link(&'a [u8]),
     /// Nothing: what was there is removed.
     Nothing,
+    /// A directory: it is made where none is, before the other changes, and goes again where those
+    /// fail.
+    Directory,
+    /// No directory: it is removed after the other changes if nothing is in it, and else left.
+    NoDirectory,
 }
 
 /// One of several changes that happen together.
@@ -394,6 +401,11 @@ pub trait Files: Send + std::marker::Sync {
 
     /// Returns what was changed so far.
     fn changes(&self) -> Vec<Change>;
+
+    /// Returns the id of the checkpoint that keeps what was there before, where there is one.
+    fn checkpoint(&self) -> Option<String> {
+        None
+    }
 }
 
 /// Why a file could not be reached or changed.
@@ -441,6 +453,8 @@ pub enum FileError {
     ReadOnly,
     /// The journal of changes that happen together cannot be written.
     Journal(io::Error),
+    /// What is there cannot be kept for an undo, so it stays; says why.
+    Unkept(Box<ToolError>),
     /// The call was taken back.
     Cancelled,
     /// Anything else.
@@ -448,6 +462,15 @@ pub enum FileError {
 }
 
 impl FileError {
+    /// Returns whether nothing happened and the same change may succeed in a moment.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Busy => true,
+            Self::Unkept(error) => error.kind == Kind::Timeout,
+            _ => false,
+        }
+    }
+
     /// Returns the error of a call about a path, in the words for the model.
     pub fn about(self, shown: &str) -> ToolError {
         let shown = &clipped(shown);
@@ -524,6 +547,7 @@ impl FileError {
             )
             .hint("run `sinew doctor`; the state directory must have space and be writable")
             .source(source),
+            Self::Unkept(error) => *error,
             Self::Cancelled => error(Kind::Cancelled, String::from("the call was cancelled")),
             Self::Io(source) => {
                 error(Kind::ExecutionFailed, format!("{}: {shown}", plain(&source))).source(source)

@@ -5,13 +5,16 @@
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, Mode, fstat, mkdirat, unlinkat};
+use rustix::fs::{AtFlags, Mode, fstat, mkdirat, statat, unlinkat};
 use rustix::io::Errno;
 use sinew_tool::{FileError, Sync};
 
 use super::sync_directory;
+use crate::checkpoints::PathState;
+use crate::checkpoints::of_call::OfCall;
 use crate::resolve::{Place, Spot};
 use crate::roots::{DIRECTORY_PATH, Dir, open_name};
 use crate::stat::{error_of, identity_of};
@@ -20,33 +23,71 @@ use crate::stat::{error_of, identity_of};
 #[derive(Default)]
 pub(crate) struct Parents {
     /// Each with the directory above it, in the order in which they were made.
-    made: Vec<(Dir, CString)>,
+    made: Vec<Made>,
     /// Handles of the directories on the way, which many names may share, by the device and inode
     /// of the directory above and the name.
     known: HashMap<(u64, u64, CString), Dir>,
 }
 
+/// A directory that was made.
+struct Made {
+    above: Dir,
+    name: CString,
+    path: PathBuf,
+}
+
 impl Parents {
     /// Returns the directory that holds the name of a place, making those on the way that are
-    /// missing.
-    pub(crate) fn enter(&mut self, place: &Place) -> Result<Dir, FileError> {
-        let mut dir = Arc::clone(&place.dir);
-        let Spot::MissingParents(names) = &place.spot else { return Ok(dir) };
-        for name in names {
-            dir = self.step(&dir, name).map_err(error_of)?;
+    /// missing. That nothing was there is on record before the first is made.
+    pub(crate) fn enter(&mut self, place: &Place, kept: &OfCall) -> Result<Dir, FileError> {
+        let Spot::MissingParents(names) = &place.spot else { return Ok(Arc::clone(&place.dir)) };
+        let mut paths: Vec<&Path> = place.real.ancestors().skip(1).take(names.len()).collect();
+        paths.reverse();
+        self.make(&place.dir, names, &paths, kept)
+    }
+
+    /// Makes the directory that a place names, and those on the way that are missing.
+    pub(crate) fn make_place(&mut self, place: &Place, kept: &OfCall) -> Result<Dir, FileError> {
+        let name = place.name.as_ref().ok_or(FileError::Invalid("is a root"))?;
+        let above = self.enter(place, kept)?;
+        self.make(&above, std::slice::from_ref(name), &[&place.real], kept)
+    }
+
+    fn make(
+        &mut self,
+        above: &Dir,
+        names: &[CString],
+        paths: &[&Path],
+        kept: &OfCall,
+    ) -> Result<Dir, FileError> {
+        let mut dir = Arc::clone(above);
+        let mut is_kept = !kept.is_on();
+        for (at, (name, path)) in names.iter().zip(paths).enumerate() {
+            // Whatever is below the first that is missing is missing too.
+            let found = || statat(&*dir, name, AtFlags::SYMLINK_NOFOLLOW);
+            if !is_kept && matches!(found(), Err(Errno::NOENT)) {
+                kept.keep_missing(paths.iter().skip(at).copied())?;
+                kept.record()?;
+                is_kept = true;
+            }
+            dir = self.step(&dir, name, path, kept).map_err(error_of)?;
         }
         Ok(dir)
     }
 
-    fn step(&mut self, above: &Dir, name: &CStr) -> Result<Dir, Errno> {
+    fn step(&mut self, above: &Dir, name: &CStr, path: &Path, kept: &OfCall) -> Result<Dir, Errno> {
         let identity = identity_of(&fstat(&**above)?);
         let key = (identity.device, identity.inode, name.to_owned());
         if let Some(known) = self.known.get(&key) {
             return Ok(Arc::clone(known));
         }
         match mkdirat(&**above, name, Mode::from_raw_mode(0o777)) {
-            Ok(()) => self.made.push((Arc::clone(above), name.to_owned())),
-            Err(Errno::EXIST) => {}
+            Ok(()) => self.made.push(Made {
+                above: Arc::clone(above),
+                name: name.to_owned(),
+                path: path.to_owned(),
+            }),
+            Err(Errno::EXIST) => kept.withdraw(path),
             Err(errno) => return Err(errno),
         }
         let dir = Dir::new(open_name(above.as_fd(), name, DIRECTORY_PATH)?);
@@ -54,18 +95,21 @@ impl Parents {
         Ok(dir)
     }
 
-    /// Syncs the directories that hold new ones, where that is asked for.
-    pub(crate) fn keep(&self, sync: Sync) -> Result<(), FileError> {
+    /// Says that what was made stays, and syncs the directories that hold it where that is asked for.
+    pub(crate) fn keep(&self, sync: Sync, kept: &OfCall) -> Result<(), FileError> {
+        self.made.iter().for_each(|made| kept.settle(&made.path, PathState::directory(0o777)));
         if sync != Sync::Full {
             return Ok(());
         }
-        self.made.iter().try_for_each(|(above, _)| sync_directory(above)).map_err(error_of)
+        self.made.iter().try_for_each(|made| sync_directory(&made.above)).map_err(error_of)
     }
 
     /// Removes what was made, the deepest first. What others have put there stays.
-    pub(crate) fn remove(&self) {
-        for (above, name) in self.made.iter().rev() {
-            let _ = unlinkat(&**above, name, AtFlags::REMOVEDIR);
+    pub(crate) fn remove(&self, kept: &OfCall) {
+        for made in self.made.iter().rev() {
+            if unlinkat(&*made.above, &*made.name, AtFlags::REMOVEDIR).is_ok() {
+                kept.withdraw(&made.path);
+            }
         }
     }
 }

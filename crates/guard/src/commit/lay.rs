@@ -6,7 +6,8 @@ use sinew_tool::{FileError, FileKind, FileMode, HardLinks};
 use super::step::Trace;
 use crate::change::old::{self, Content, Old};
 use crate::change::temporary::{Named, Temporary};
-use crate::change::{Failure, Job, Terms};
+use crate::change::{Failure, Job, Terms, length};
+use crate::checkpoints::{PathState, of_call};
 use crate::resolve::Place;
 use crate::roots::Dir;
 use crate::stat::meta_of;
@@ -28,6 +29,8 @@ pub(super) struct Laid {
     pub(super) trace: Trace,
     /// The hash of its content.
     pub(super) hash: String,
+    /// What it is.
+    pub(super) state: PathState,
 }
 
 /// Opens the file that a new one takes after.
@@ -64,8 +67,9 @@ pub(super) fn file(
         fchmod(&temporary.file, Mode::from_raw_mode(wanted))?;
     }
     temporary.sync(job.terms.settings.sync)?;
-    let trace = Trace::of(&fstat(&temporary.file)?);
-    Ok(Laid { name: temporary.name, trace, hash })
+    let stat = fstat(&temporary.file)?;
+    let state = of_call::written(&hash, length(pieces), stat.st_mode);
+    Ok(Laid { name: temporary.name, trace: Trace::of(&stat), hash, state })
 }
 
 /// Lays a symbolic link. It keeps the owner of the old one.
@@ -87,5 +91,7 @@ pub(super) fn link(
         chownat(&**dir, job.temporary, Some(owner), Some(group), flags)
             .map_err(|_| FileError::Owner)?;
     }
-    Ok(Laid { name, trace: Trace::of(&stat()?), hash: blake3::hash(target).to_hex().to_string() })
+    let hash = blake3::hash(target).to_hex().to_string();
+    let state = PathState::Link(of_call::path_of(target).to_owned());
+    Ok(Laid { name, trace: Trace::of(&stat()?), hash, state })
 }

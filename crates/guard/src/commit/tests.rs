@@ -61,7 +61,8 @@ fn check(harm: impl FnOnce(&Scene), expected: [Option<&str>; 4], journals: &[&st
     assert_eq!(scene.steps[0].forward(&scene.dir, WAYS), Ok(Stand::Done));
     harm(&scene);
     let steps: Vec<_> = scene.steps.iter().map(|step| (step, &scene.dir)).collect();
-    let why = take_back(&steps, 1, Some(journal), FileError::Busy.into());
+    let (why, is_half) = take_back(&steps, 1, Some(journal), FileError::Busy.into());
+    assert_eq!(is_half, expected != AS_BEFORE && scene.read("a").as_deref() != Some("old"));
     let names = ["a".to_owned(), "b".to_owned(), temporary(0), temporary(1)];
     let found: Vec<_> = names.iter().map(|name| scene.read(name)).collect();
     assert_eq!(found, expected.map(|text| text.map(str::to_owned)));

@@ -1,6 +1,5 @@
 //! The records of the ledger as rows of a table.
 
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use rusqlite::{Connection, params};
@@ -8,6 +7,7 @@ use sinew_tool::{Change, Clock, Closing, Effects, Opening, Ticket};
 
 use super::known::KnownRow;
 use crate::clock::SystemClock;
+use crate::database::separated;
 use crate::mark::ProcessMark;
 
 /// The version of the tables, which the database carries.
@@ -278,9 +278,4 @@ fn insert_further(transaction: &Connection, seq: i64, change: &Change) -> rusqli
             change.after,
         ])
         .map(|_| ())
-}
-
-/// Paths one after the other, each ended by the one byte that no path holds.
-fn separated(paths: &[PathBuf]) -> Vec<u8> {
-    paths.iter().flat_map(|path| path.as_os_str().as_bytes().iter().chain(&[0])).copied().collect()
 }

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use sinew_tool::Ticket;
 
-use super::Failed;
+use crate::database::Failed;
 
 /// What becomes of an intent, seen from both sides.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use sinew_tool::{
 };
 
 use crate::hazards::{number, sleepers};
-use crate::world::{CACHE, Place, block_on, options, tokio_runtime, works};
+use crate::world::{CACHE, Place, alone, beside_others, block_on, options, tokio_runtime, works};
 
 type Case = fn(&Place) -> Result<(), Failed>;
 
@@ -32,7 +32,6 @@ const CASES: &[(&str, Case)] = &[
     ("a call that nobody waits for ends its command", dropped),
     ("a directory that was exchanged is not entered", exchanged),
     ("what is written to a cache stays with the session", cached),
-    ("processes without end are bounded", bomb),
     ("of a list of programs no other runs", listed),
     ("a command gets no more variables than its row names", variables),
     ("no more commands run at once than the row allows", at_once),
@@ -43,6 +42,7 @@ pub(crate) fn trials(helper: &Helper) -> Vec<Trial> {
         Rung::ALL.map(|rung| {
             let helper = helper.clone();
             Trial::test(format!("call: {name} on {rung}"), move || {
+                let _turn = beside_others();
                 if works(&helper, rung) { case(&Place::new(&helper, rung)) } else { Ok(()) }
             })
         })
@@ -50,7 +50,16 @@ pub(crate) fn trials(helper: &Helper) -> Vec<Trial> {
     let mut trials: Vec<_> = CASES.iter().flat_map(|&(name, case)| of(name, case)).collect();
     trials.extend(Rung::ALL.map(|rung| {
         let helper = helper.clone();
+        Trial::test(format!("call: processes without end are bounded on {rung}"), move || {
+            // Without a namespace the bound is on all processes of the user.
+            let _turn = alone();
+            if works(&helper, rung) { bomb(&Place::new(&helper, rung)) } else { Ok(()) }
+        })
+    }));
+    trials.extend(Rung::ALL.map(|rung| {
+        let helper = helper.clone();
         Trial::test(format!("call: a full disk is told on {rung}"), move || {
+            let _turn = beside_others();
             if works(&helper, rung) { full_disk(&helper, rung) } else { Ok(()) }
         })
     }));
@@ -461,8 +470,6 @@ fn bomb(place: &Place) -> Result<(), Failed> {
         println!("SKIPPED: nothing bounds the processes of root on the rung {rung}");
         return Ok(());
     }
-    // Without a namespace the bound is on all processes of the user.
-    let _alone = crate::world::alone();
     let number = number();
     let text =
         format!("i=0; while [ $i -lt 3000 ]; do sleep 9{number} & i=$((i + 1)); done; echo all");

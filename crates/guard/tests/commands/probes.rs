@@ -16,7 +16,7 @@ use std::time::Duration;
 use libtest_mimic::{Failed, Trial};
 use sinew_guard::{Helper, Rung};
 
-use crate::world::{Place, works};
+use crate::world::{Place, beside_others, works};
 
 /// Something that a command tries.
 struct Probe {
@@ -338,8 +338,14 @@ pub(crate) fn trials(helper: &Helper) -> Vec<Trial> {
     let helper = helper.clone();
     let together = helper.clone();
     vec![
-        Trial::test("probes: each rung stops what it should", move || check(&helper)),
-        Trial::test("probes: two commands plant nothing together", move || race(&together)),
+        Trial::test("probes: each rung stops what it should", move || {
+            let _turn = beside_others();
+            check(&helper)
+        }),
+        Trial::test("probes: two commands plant nothing together", move || {
+            let _turn = beside_others();
+            race(&together)
+        }),
     ]
 }
 

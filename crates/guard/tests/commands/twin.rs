@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use rustix::process::getpid;
 use sinew_guard::{Helper, Rung};
 
-use crate::world::{Place, works};
+use crate::world::{Place, beside_others, works};
 
 /// What makes this program the one that does the deeds.
 const TWIN: &str = "SINEW_TEST_TWIN";
@@ -254,6 +254,7 @@ pub(crate) fn trials(helper: &Helper) -> Vec<Trial> {
     let of = |rung: Rung| {
         let helper = helper.clone();
         Trial::test(format!("twin: the same on {rung} as outside"), move || {
+            let _turn = beside_others();
             if works(&helper, rung) { check(&helper, rung) } else { Ok(()) }
         })
     };

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails loudly")]
 
 mod change;
+mod checkpoints;
 mod commit;
 mod disk;
 mod escape;

@@ -108,6 +108,11 @@ async fn ask(
         Approvals::Auto | Approvals::Ask => {}
     }
     let Some(approver) = &runtime.asking.approver else {
+        let asks_each = decoded.rules.require_approval;
+        if runtime.asking.approvals == Approvals::Auto && !asks_each && call.can_be_undone() {
+            open.entry.answered("checkpoint");
+            return Ok(Asked::Standing);
+        }
         return Err(nobody(ruling, "nobody can be asked here"));
     };
     let diff = match preview(runtime, judged, open, options).await {

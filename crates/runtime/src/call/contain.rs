@@ -42,6 +42,10 @@ fn contained(runtime: &Runtime, decoded: &Decoded, open: &Open) -> Result<Contai
         dialect: open.entry.dialect(),
         store: runtime.store.clone(),
     };
+    if let Some(restore) = decoded.prepared.restores() {
+        let cwd = request.cwd.as_deref();
+        return Ok(decoded.guard.contain_restore(&restore, cwd, roots)?.by(caller));
+    }
     let Some(command) = decoded.prepared.command() else {
         let contained = decoded.guard.contain(&decoded.claims, request.cwd.as_deref(), roots)?;
         return Ok(contained.by(caller));

@@ -16,6 +16,8 @@ use crate::runtime::Runtime;
 pub(super) struct Open {
     pub(super) request: Request,
     pub(super) entry: Entry,
+    /// The checkpoint that keeps what was there before the call's changes.
+    pub(super) checkpoint: Option<String>,
 }
 
 /// The entry of a call in the ledger. Dropping it closes it: a call that nobody finished is
@@ -63,7 +65,7 @@ pub(super) fn open(runtime: &Runtime, request: Request) -> Open {
         intent: None,
         closing: Some(closing),
     };
-    Open { request, entry }
+    Open { request, entry, checkpoint: None }
 }
 
 /// Returns what tells these arguments from others.

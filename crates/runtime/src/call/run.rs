@@ -47,6 +47,7 @@ pub(super) async fn run(
         Cost::Waits => Box::pin(waiting(prepared, &context, options)).await,
     };
     open.entry.changed(context.world.files.changes());
+    open.checkpoint = context.world.files.checkpoint();
     drop(turns);
     let targets = Arc::clone(&context.targets);
     result.map(|ran| Done { ran, ruling, notes, context, targets })

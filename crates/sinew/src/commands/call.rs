@@ -58,21 +58,43 @@ fn approver(args: &CallArgs) -> Option<Arc<dyn Approver>> {
     terminal.then(|| Arc::new(Terminal) as Arc<dyn Approver>)
 }
 
+/// Makes one call and prints its result.
+pub(super) fn one(
+    wired: &Wired,
+    tool: &str,
+    arguments: Arguments,
+    as_json: bool,
+) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let code = runtime.block_on(told(wired, tool, arguments, as_json));
+    runtime.shutdown_background();
+    super::flush(&wired.runtime);
+    code
+}
+
 async fn single(wired: &Wired, args: &CallArgs) -> anyhow::Result<ExitCode> {
-    let mut out = io::stdout().lock();
-    let arguments = match arguments(args.arguments.as_deref()) {
-        Ok(arguments) => arguments,
+    let tool = args.tool.as_deref().unwrap_or_default();
+    match arguments(args.arguments.as_deref()) {
+        Ok(arguments) => told(wired, tool, arguments, args.json).await,
         Err(problem) => {
             let reply = refused(Kind::InvalidArgs, problem);
             let id = format!("{}-1", wired.session);
-            return print(&mut out, args, &id, args.tool.as_deref().unwrap_or_default(), &reply);
+            print(&mut io::stdout().lock(), args.json, &id, tool, &reply)
         }
-    };
-    let tool = args.tool.clone().unwrap_or_default();
+    }
+}
+
+async fn told(
+    wired: &Wired,
+    tool: &str,
+    arguments: Arguments,
+    as_json: bool,
+) -> anyhow::Result<ExitCode> {
+    let mut out = io::stdout().lock();
     let id = format!("{}-1", wired.session);
     let mut signals = Signals::catch()?;
     let calls = Calls::default();
-    let mut call = pin!(call(wired, &calls, &id, &tool, arguments));
+    let mut call = pin!(call(wired, &calls, &id, tool, arguments));
     let first = poll_fn(|context| Poll::Ready(call.as_mut().poll(context))).await;
     let reply = match first {
         Poll::Ready(reply) => match signals.code() {
@@ -85,17 +107,17 @@ async fn single(wired: &Wired, args: &CallArgs) -> anyhow::Result<ExitCode> {
             call.await
         }
     };
-    print(&mut out, args, &id, &tool, &reply)
+    print(&mut out, as_json, &id, tool, &reply)
 }
 
 fn print(
     out: &mut impl Write,
-    args: &CallArgs,
+    as_json: bool,
     id: &str,
     tool: &str,
     reply: &Reply,
 ) -> anyhow::Result<ExitCode> {
-    if args.json {
+    if as_json {
         writeln!(out, "{}", result(Value::from(id), tool, reply))?;
     } else if reply.ok {
         for block in &reply.content {

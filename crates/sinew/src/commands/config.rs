@@ -53,6 +53,11 @@ fn resolved(loaded: &Loaded) -> Vec<(String, Value, String)> {
         ("files.list_limit", json!(files.list_limit), dialect.clone()),
         ("files.search_timeout_ms", json!(files.search_timeout_ms), dialect.clone()),
         ("tools.fs.require_approval", json!(files.require_approval), dialect.clone()),
+        (
+            "tools.fs.checkpoint_before_mutation",
+            json!(files.checkpoint_before_mutation),
+            dialect.clone(),
+        ),
         ("tools.fs.max_read_bytes", json!(files.max_read_bytes), dialect),
     ];
     rows.into_iter()

@@ -4,7 +4,8 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use serde::Serialize;
-use sinew_guard::{Rung, Shortfall};
+use sinew_guard::checkpoints::Usage;
+use sinew_guard::{Profile, Rung, Shortfall};
 use sinew_tool::Ledger;
 
 use crate::wiring::{self, Loaded, Wired};
@@ -27,6 +28,7 @@ pub(crate) fn run(loaded: &Loaded, as_json: bool) -> anyhow::Result<ExitCode> {
         roots(loaded, &wired),
         state(),
         ledger(&wired),
+        checkpoints(loaded, &wired),
         openat2(),
         sandbox(&wired),
         approvals(loaded),
@@ -91,6 +93,31 @@ fn ledger(wired: &anyhow::Result<Wired>) -> Finding {
     }
 }
 
+fn checkpoints(loaded: &Loaded, wired: &anyhow::Result<Wired>) -> Finding {
+    let note = |detail: &str| Finding { needed: false, ..found("undo", false, detail.into()) };
+    let wired = match wired {
+        Ok(wired) => wired,
+        Err(error) => return note(&format!("{error:#}")),
+    };
+    let Some(checkpoints) = &wired.checkpoints else {
+        return note(match loaded.settings.rules.profile {
+            Profile::ReadOnly => "nothing changes, so there are no checkpoints",
+            _ => "there is no state directory, so there are no checkpoints and no undo",
+        });
+    };
+    let usage = match checkpoints.usage() {
+        Ok(usage) => usage,
+        Err(error) => return found("undo", false, error.to_string()),
+    };
+    let Usage { n_checkpoints, n_bytes } = usage;
+    let max = loaded.settings.checkpoints.max_bytes;
+    let stored = format!("{n_checkpoints} checkpoints, {n_bytes} of {max} bytes");
+    match loaded.settings.files.checkpoint_before_mutation {
+        true => found("undo", true, format!("what is there is kept before each change: {stored}")),
+        false => note(&format!("off by configuration or dialect, so changes stay; {stored}")),
+    }
+}
+
 fn openat2() -> Finding {
     let works = sinew_guard::has_openat2();
     let detail = if works {
@@ -146,8 +173,8 @@ fn approvals(loaded: &Loaded) -> Finding {
         "approvals",
         true,
         format!(
-            "{mode}; over MCP nobody can be asked yet, so changes need \
-        `--approvals trust-client`"
+            "{mode}; over MCP nobody can be asked yet, so what a checkpoint does not cover needs \
+             `--approvals trust-client`"
         ),
     )
 }

@@ -28,7 +28,8 @@ pub struct Options {
     /// Whether tools may only look.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_only: Option<bool>,
-    /// What happens with calls that ask: `auto`, `ask`, `trust-client` (over MCP the client's own
+    /// What happens with calls that ask: `auto` (where nobody can be asked, changes that a checkpoint
+    /// keeps run, and the rest is denied), `ask` (all of it is denied then), `trust-client` (over MCP the client's own
     /// confirmation counts; on the command line a file that says so means `auto`), `allow` or `deny`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approvals: Option<String>,
@@ -51,6 +52,9 @@ pub struct Options {
     /// The file tools and the policy, under the names of their published page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<ToolsOptions>,
+    /// What was there before each change.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkpoints: Option<CheckpointOptions>,
     /// The record of every call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ledger: Option<LedgerOptions>,
@@ -184,7 +188,8 @@ pub struct FsOptions {
     /// Whether searches heed ignore files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub respect_gitignore: Option<bool>,
-    /// Whether files are kept before each change. Only `false` works in this version.
+    /// Whether what is there is kept before each change, so that the change can be undone. Default:
+    /// true, in moltis false. Without a state directory nothing is kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoint_before_mutation: Option<bool>,
     /// Bounds each Read to 20 % of a model's context of this many tokens, at least 50 KiB and at
@@ -204,6 +209,32 @@ pub struct PolicyOptions {
     /// The tools that may not be used; stronger than `allow`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deny: Option<Vec<String>>,
+}
+
+/// `[checkpoints]`: what was there before each change, kept in the state directory. What is too old, too
+/// much or too many goes, the oldest first.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CheckpointOptions {
+    /// The most bytes that all contents take, as they are stored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_bytes: Option<u64>,
+    /// How many days old a checkpoint becomes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_age_days: Option<u64>,
+    /// The most checkpoints.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_count: Option<u64>,
+    /// The largest file whose content is kept, in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_file_bytes: Option<u64>,
+    /// What becomes of a change to a larger file: `refuse`, or `unkept` (it happens and cannot be
+    /// undone).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub larger: Option<String>,
+    /// What a checkpoint survives: `normal` (any death of the process) or `full` (power loss).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sync: Option<String>,
 }
 
 /// `[ledger]`: the record of every call.

@@ -26,9 +26,9 @@ pub(super) fn is_known(word: &str) -> bool {
 }
 
 /// Returns whether every tool that `new` means is one that `old` means, or where nothing is written
-/// one that every surface serves.
+/// one that every surface serves or that only looks.
 pub(super) fn narrows(old: Option<&[&str]>, new: &[&str]) -> bool {
-    let old = old.unwrap_or(&["core"]);
+    let old = old.unwrap_or(&["core", "read"]);
     let means = |words: &[&str], tool: &dyn Tool| words.iter().any(|word| serves(word, tool));
     tools().iter().all(|tool| means(old, &**tool) || !means(new, &**tool))
 }
@@ -47,6 +47,8 @@ mod tests {
         for (old, new, narrow) in [
             (None, &["core"][..], true),
             (None, &["Read", "Gl*"], true),
+            (None, &["read"], true),
+            (None, &["CheckpointRestore"], false),
             (None, &[], true),
             (None, &["all"], false),
             (None, &["*"], false),

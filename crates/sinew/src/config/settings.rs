@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use sinew_guard::checkpoints::Larger;
 use sinew_guard::{
-    Activate, LedgerSync, ProcessLimits, Profile, Resolver, Rules, Rung, can_be_granted,
+    Activate, CheckpointSettings, LedgerSync, ProcessLimits, Profile, Resolver, Rules, Rung,
+    can_be_granted,
 };
 use sinew_runtime::Approvals;
 use sinew_tool::{BinaryPolicy, Dialect, FileSettings, HardLinks, Sync, call_id};
@@ -82,6 +84,8 @@ pub struct Settings {
     pub run: RunSettings,
     /// Where calls are recorded.
     pub ledger: LedgerMode,
+    /// What is kept of what was there before changes, and for how long.
+    pub checkpoints: CheckpointSettings,
     /// The longest MCP message, in bytes.
     pub max_line_bytes: usize,
 }
@@ -107,16 +111,6 @@ fn word<T: Copy>(
                 known.join(", ")
             )))
         }
-    }
-}
-
-/// Refuses a value whose feature does not exist yet.
-fn only_default(key: &str, written: Option<bool>) -> Result<(), ConfigError> {
-    match written {
-        Some(true) => Err(ConfigError(format!(
-            "`{key} = true` needs a feature that this version does not have; leave it at false"
-        ))),
-        _ => Ok(()),
     }
 }
 
@@ -165,6 +159,7 @@ impl Settings {
             run: run(options)?,
             ledger: word("ledger.mode", ledger.mode.as_ref(), &modes)?
                 .unwrap_or(LedgerMode::Sqlite(sync)),
+            checkpoints: checkpoints(options)?,
             max_line_bytes: max_line_bytes.unwrap_or(8 * 1024 * 1024),
             dialect,
             files,
@@ -183,6 +178,36 @@ fn session(options: &Options) -> Result<Option<String>, ConfigError> {
         }
         session => Ok(session.clone()),
     }
+}
+
+fn checkpoints(options: &Options) -> Result<CheckpointSettings, ConfigError> {
+    let written = options.checkpoints.clone().unwrap_or_default();
+    for (key, value) in [
+        ("max_bytes", written.max_bytes),
+        ("max_age_days", written.max_age_days),
+        ("max_count", written.max_count),
+        ("max_file_bytes", written.max_file_bytes),
+    ] {
+        if value == Some(0) {
+            return Err(ConfigError(format!(
+                "`checkpoints.{key}` must be at least 1, not `0`; \
+                 `tools.fs.checkpoint_before_mutation = false` makes no checkpoints"
+            )));
+        }
+    }
+    let larger = [("refuse", Larger::Refuse), ("unkept", Larger::Unkept)];
+    let syncs = [("normal", LedgerSync::Normal), ("full", LedgerSync::Full)];
+    let default = CheckpointSettings::default();
+    let days = |days: u64| Duration::from_secs(days.saturating_mul(24 * 60 * 60));
+    Ok(CheckpointSettings {
+        max_bytes: written.max_bytes.unwrap_or(default.max_bytes),
+        max_age: written.max_age_days.map_or(default.max_age, days),
+        max_count: written.max_count.unwrap_or(default.max_count),
+        max_file_bytes: written.max_file_bytes.unwrap_or(default.max_file_bytes),
+        larger: word("checkpoints.larger", written.larger.as_ref(), &larger)?
+            .unwrap_or(default.larger),
+        sync: word("checkpoints.sync", written.sync.as_ref(), &syncs)?.unwrap_or(default.sync),
+    })
 }
 
 /// The kernel allows no fewer in a namespace of processes.
@@ -290,7 +315,6 @@ fn rules(options: &Options) -> Rules {
 fn files(options: &Options, dialect: &Dialect) -> Result<FileSettings, ConfigError> {
     let files = options.files.clone().unwrap_or_default();
     let fs = options.tools.as_ref().and_then(|tools| tools.fs.clone()).unwrap_or_default();
-    only_default("tools.fs.checkpoint_before_mutation", fs.checkpoint_before_mutation)?;
     if fs.workspace_root.as_ref().is_some_and(|root| !root.is_absolute()) {
         return Err(ConfigError(String::from("`tools.fs.workspace_root` must be absolute")));
     }
@@ -325,7 +349,9 @@ fn files(options: &Options, dialect: &Dialect) -> Result<FileSettings, ConfigErr
              what was read is only known where reads are remembered; set both, or neither",
         )));
     }
+    let kept = fs.checkpoint_before_mutation;
     Ok(FileSettings {
+        checkpoint_before_mutation: kept.unwrap_or(base.checkpoint_before_mutation),
         track_reads,
         must_read_before_write,
         workspace_root: fs.workspace_root.or(base.workspace_root),
@@ -392,10 +418,9 @@ mod tests {
             ("[files]\nresolver = \"guess\"", "`files.resolver`"),
             ("[ledger]\nmode = \"paper\"", "`ledger.mode`"),
             ("[ledger]\nsync = \"half\"", "`ledger.sync`"),
-            (
-                "[tools.fs]\ncheckpoint_before_mutation = true",
-                "`tools.fs.checkpoint_before_mutation",
-            ),
+            ("[checkpoints]\nmax_count = 0", "`checkpoints.max_count`"),
+            ("[checkpoints]\nlarger = \"ask\"", "`checkpoints.larger`"),
+            ("[checkpoints]\nsync = \"off\"", "`checkpoints.sync`"),
             (
                 "[tools.fs]\ntrack_reads = false\nmust_read_before_write = true",
                 "`tools.fs.track_reads",

@@ -22,17 +22,20 @@ pub(super) enum Deed {
     /// ApplyPatch, with a diff that gives the file the name [`RENAMED`].
     Rename,
     Write,
+    /// Edit, and a restore of its checkpoint: everything is as it was.
+    Restore,
 }
 
 /// The name that a file gets.
 pub(super) const RENAMED: &str = "renamed.txt";
 
-const EDITS: &[Deed] = &[Deed::Edit, Deed::MultiEdit];
-const CHANGES: &[Deed] = &[Deed::Edit, Deed::MultiEdit, Deed::ApplyPatch];
+const EDITS: &[Deed] = &[Deed::Edit, Deed::MultiEdit, Deed::Restore];
+const CHANGES: &[Deed] = &[Deed::Edit, Deed::MultiEdit, Deed::ApplyPatch, Deed::Restore];
 const MANY: &[Deed] = &[Deed::MultiEdit];
 const WRITES: &[Deed] = &[Deed::Write];
-const ALL: &[Deed] = &[Deed::Edit, Deed::MultiEdit, Deed::Write, Deed::ApplyPatch];
-const MOVES: &[Deed] = &[Deed::Edit, Deed::MultiEdit, Deed::Write, Deed::ApplyPatch, Deed::Rename];
+const ALL: &[Deed] = &[Deed::Edit, Deed::MultiEdit, Deed::Write, Deed::ApplyPatch, Deed::Restore];
+const MOVES: &[Deed] =
+    &[Deed::Edit, Deed::MultiEdit, Deed::Write, Deed::ApplyPatch, Deed::Rename, Deed::Restore];
 
 /// One file and one change.
 pub(super) struct Case {
@@ -77,7 +80,7 @@ impl Case {
     pub(super) fn expected(&self, deed: Deed) -> Option<Vec<u8>> {
         match deed {
             Deed::Edit | Deed::MultiEdit | Deed::ApplyPatch | Deed::Insert => self.after.clone(),
-            Deed::Rename => self.after.as_ref().map(|_| self.content.clone()),
+            Deed::Rename | Deed::Restore => self.after.as_ref().map(|_| self.content.clone()),
             Deed::Write => self.after.as_ref().map(|_| self.written.as_bytes().to_vec()),
         }
     }

@@ -1,0 +1,181 @@
+//! Forgetting what is too old, too much or too many.
+//!
+//! Checkpoints are forgotten from the oldest on, then the contents that no checkpoint names are
+//! removed. It runs on a thread of its own, rarely, with a connection of its own; of several
+//! processes one does it. The newest checkpoint stays, and so does one whose call is under way. Calls
+//! that keep contents meanwhile wait for one small batch at most.
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rusqlite::Connection;
+
+use super::contents::{Contents, Found};
+use super::index::{self, Since};
+use super::{CheckpointError, CheckpointId, CheckpointSettings};
+use crate::database::{self, PATIENT, at_once};
+
+/// After this time a collection is due, whatever was kept.
+const MAX_PAUSE_MS: u64 = 60 * 60 * 1_000;
+/// After this part of all that may be kept a collection is due, however early.
+const PART: u64 = 8;
+/// How many checkpoints are forgotten in one transaction.
+const N_FORGOTTEN: usize = 100;
+/// How many contents are collected while others wait.
+const N_COLLECTED: usize = 32;
+/// How long a collection waits for those who keep contents.
+const WAIT: Duration = Duration::from_millis(200);
+
+/// What a collection removed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Collected {
+    /// Checkpoints.
+    pub n_checkpoints: u64,
+    /// Contents that no checkpoint names any more.
+    pub n_contents: u64,
+    /// Bytes that they took.
+    pub n_bytes: u64,
+}
+
+/// Collects what one state directory holds.
+#[derive(Debug, Clone)]
+pub(super) struct Collector {
+    pub(super) database: PathBuf,
+    pub(super) contents: Contents,
+    pub(super) settings: CheckpointSettings,
+    /// Whether the process ends: the next one goes on.
+    pub(super) stop: Arc<AtomicBool>,
+}
+
+impl Collector {
+    /// Returns whether a collection is due.
+    pub(super) fn is_due(&self, since: Since) -> bool {
+        let pause = index::now_ms().abs_diff(since.collected_at_ms);
+        MAX_PAUSE_MS <= pause || (self.settings.max_bytes / PART).max(1) <= since.n_new_bytes
+    }
+
+    /// Keeps the log of the database short and collects what is due, unless another process does.
+    /// What fails is tried again when it is due the next time.
+    pub(super) fn tend(&self) {
+        let tend = || -> Result<(), CheckpointError> {
+            let connection = self.open()?;
+            database::shorten_log(&connection);
+            let claimed = at_once(&connection, |transaction| {
+                let since = index::count(transaction, 0)?;
+                Ok::<_, CheckpointError>(self.is_due(since) && index::claim(transaction, since)?)
+            })?;
+            if claimed {
+                self.collect_with(&connection)?;
+            }
+            Ok(())
+        };
+        let _ = tend();
+    }
+
+    /// Collects now.
+    pub(super) fn collect(&self) -> Result<Collected, CheckpointError> {
+        self.collect_with(&self.open()?)
+    }
+
+    fn open(&self) -> Result<Connection, CheckpointError> {
+        Ok(database::open(&self.database, &index::TABLES, self.settings.sync, PATIENT)?)
+    }
+
+    fn collect_with(&self, connection: &Connection) -> Result<Collected, CheckpointError> {
+        let mut collected = Collected::default();
+        self.forget(connection, &mut collected)?;
+        self.sweep(connection, &mut collected)?;
+        Ok(collected)
+    }
+
+    /// Forgets checkpoints that are too old, too much or too many.
+    fn forget(
+        &self,
+        connection: &Connection,
+        collected: &mut Collected,
+    ) -> Result<(), CheckpointError> {
+        let Some(newest) = index::newest(connection)? else { return Ok(()) };
+        let all = index::up_to(connection, newest)?;
+        let max_count = usize::try_from(self.settings.max_count).unwrap_or(usize::MAX);
+        let too_many = all.len().saturating_sub(max_count);
+        let max_age_ms = i64::try_from(self.settings.max_age.as_millis()).unwrap_or(i64::MAX);
+        let oldest_ms = index::now_ms().saturating_sub(max_age_ms);
+        let too_much = self.too_much(connection)?;
+        let stays: HashSet<CheckpointId> = index::under_way(connection)?.into_iter().collect();
+        let goes: Vec<CheckpointId> = all
+            .iter()
+            .enumerate()
+            .filter(|(at, (id, at_ms))| {
+                *at < too_many || *at_ms < oldest_ms || too_much.is_some_and(|last| *id <= last)
+            })
+            .map(|(_, (id, _))| *id)
+            .filter(|id| *id < newest && !stays.contains(id))
+            .collect();
+        for batch in goes.chunks(N_FORGOTTEN) {
+            if self.stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            at_once(connection, |transaction| {
+                batch.iter().try_for_each(|id| index::remove(transaction, *id))
+            })?;
+            collected.n_checkpoints += batch.len() as u64;
+        }
+        at_once(connection, index::remove_processes)?;
+        Ok(())
+    }
+
+    /// Returns the last of the checkpoints that have to go for the rest to be small enough. A content
+    /// counts where it was named last: it stays as long.
+    fn too_much(&self, connection: &Connection) -> Result<Option<CheckpointId>, CheckpointError> {
+        let found = self.contents.list()?.into_iter();
+        let sizes: HashMap<_, u64> =
+            found.filter_map(|found| Some((found.content?, found.n_bytes))).collect();
+        let mut named = index::named(connection)?;
+        named.sort_by_key(|(_, newest)| std::cmp::Reverse(*newest));
+        let mut n_bytes = 0_u64;
+        Ok(named.into_iter().find_map(|(content, newest)| {
+            n_bytes = n_bytes.saturating_add(sizes.get(&content).copied().unwrap_or(0));
+            (self.settings.max_bytes < n_bytes).then_some(newest)
+        }))
+    }
+
+    /// Removes the contents that no checkpoint names, and what deaths left behind.
+    fn sweep(
+        &self,
+        connection: &Connection,
+        collected: &mut Collected,
+    ) -> Result<(), CheckpointError> {
+        let named: HashSet<_> =
+            index::named(connection)?.into_iter().map(|(content, _)| content).collect();
+        let mut unnamed: Vec<Found> = self.contents.list()?;
+        unnamed.retain(|found| match found.content {
+            Some(content) => !named.contains(&content),
+            None => found.is_left_over(),
+        });
+        while !unnamed.is_empty() && !self.stop.load(Ordering::Relaxed) {
+            let batch = unnamed.split_off(unnamed.len().saturating_sub(N_COLLECTED));
+            // Whoever keeps all the time is not kept waiting; the next collection goes on.
+            let Some(alone) = self.contents.alone(WAIT)? else { return Ok(()) };
+            let mut gone = Vec::with_capacity(batch.len());
+            for mut found in batch {
+                // It may have been named since; now nobody can name it.
+                let is_named = match found.content {
+                    Some(content) => index::is_named(connection, content)?,
+                    None => false,
+                };
+                if !is_named {
+                    alone.collect(&mut found)?;
+                    gone.push(found);
+                }
+            }
+            alone.remove(&gone);
+            collected.n_contents +=
+                gone.iter().filter(|found| found.content.is_some()).count() as u64;
+            collected.n_bytes += gone.iter().map(|found| found.n_bytes).sum::<u64>();
+        }
+        Ok(())
+    }
+}

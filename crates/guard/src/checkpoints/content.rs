@@ -1,0 +1,126 @@
+//! One content that was kept, as it is read back.
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::io::{self, BufReader, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+use super::CheckpointError;
+use super::contents::{errno_of, names_of};
+use super::path_state::{CHUNK, ContentHash};
+use crate::roots::{FILE_READ, open_name};
+
+/// A content that was kept, to be read once. Its last byte comes only if all of it is what was kept;
+/// else reading ends with [`CheckpointError::Corrupt`] inside an error of the kind `InvalidData`.
+#[derive(Debug)]
+pub struct Content {
+    source: Source,
+    hasher: blake3::Hasher,
+    content: ContentHash,
+    n_left: u64,
+    path: PathBuf,
+}
+
+enum Source {
+    Plain(File),
+    Packed(Box<zstd::stream::read::Decoder<'static, BufReader<File>>>),
+}
+
+impl std::fmt::Debug for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Plain(_) => "Plain",
+            Self::Packed(_) => "Packed",
+        })
+    }
+}
+
+impl Content {
+    /// Opens a content in the directory of the store; `None` where it is not there.
+    pub(super) fn open(
+        dir: &OwnedFd,
+        content: ContentHash,
+        size: u64,
+        path: &Path,
+    ) -> Result<Option<Self>, Errno> {
+        let (plain_name, packed_name) = names_of(content)?;
+        let open = |name: &CStr| match open_name(dir.as_fd(), name, FILE_READ) {
+            Ok(file) => Ok(Some(File::from(file))),
+            // A link is nothing that was kept here.
+            Err(Errno::NOENT | Errno::LOOP) => Ok(None),
+            Err(errno) => Err(errno),
+        };
+        let source = match open(&plain_name)? {
+            Some(file) => Source::Plain(file),
+            None => match open(&packed_name)? {
+                Some(file) => {
+                    let decoder = zstd::stream::read::Decoder::new(file).map_err(errno_of)?;
+                    Source::Packed(Box::new(decoder))
+                }
+                None => return Ok(None),
+            },
+        };
+        let hasher = blake3::Hasher::new();
+        Ok(Some(Self { source, hasher, content, n_left: size, path: path.to_owned() }))
+    }
+
+    /// Reads all of it into memory.
+    pub fn read_all(mut self) -> Result<Vec<u8>, CheckpointError> {
+        let mut bytes = Vec::with_capacity(usize::try_from(self.n_left).unwrap_or(0).min(CHUNK));
+        match self.read_to_end(&mut bytes) {
+            Ok(_) => Ok(bytes),
+            Err(error) => Err(self.problem(error)),
+        }
+    }
+
+    /// Writes all of it, piece by piece. What was written before an error is not to be used.
+    pub fn write_to(mut self, to: &mut impl Write) -> Result<(), CheckpointError> {
+        match io::copy(&mut self, to) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(self.problem(error)),
+        }
+    }
+
+    fn problem(&self, error: io::Error) -> CheckpointError {
+        match error.kind() {
+            io::ErrorKind::InvalidData => CheckpointError::Corrupt(self.path.clone()),
+            _ => CheckpointError::of_store(errno_of(error)),
+        }
+    }
+
+    fn corrupt(&self) -> io::Error {
+        let error = CheckpointError::Corrupt(self.path.clone());
+        io::Error::new(io::ErrorKind::InvalidData, error)
+    }
+}
+
+impl Read for Content {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let at_most = usize::try_from(self.n_left).unwrap_or(usize::MAX).min(buffer.len());
+        let Some(buffer) = buffer.get_mut(..at_most).filter(|buffer| !buffer.is_empty()) else {
+            return Ok(0);
+        };
+        let read = match &mut self.source {
+            Source::Plain(file) => file.read(buffer),
+            Source::Packed(decoder) => decoder.read(buffer),
+        };
+        let n = match read {
+            // What the decoder says of bytes that it cannot understand has no number.
+            Err(error) if error.raw_os_error().is_none() => match error.kind() {
+                io::ErrorKind::Interrupted => return Err(error),
+                _ => return Err(self.corrupt()),
+            },
+            other => other?,
+        };
+        let read = buffer.get(..n).filter(|read| !read.is_empty()).ok_or_else(|| self.corrupt())?;
+        self.hasher.update(read);
+        self.n_left -= n as u64;
+        if self.n_left == 0 && ContentHash::of_read(&self.hasher) != self.content {
+            return Err(self.corrupt());
+        }
+        Ok(n)
+    }
+}

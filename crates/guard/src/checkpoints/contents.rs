@@ -1,0 +1,456 @@
+//! The contents of files as they were, each under the name of its hash.
+//!
+//! One flat directory holds them, for its owner alone. A large content is a clone of the file where
+//! the file system can share its blocks; else a content is packed, unless that saves nothing. Each is
+//! written under another name first, so that a death leaves no half content under a hash, and a
+//! content that is there is not written again, as long as it is sound.
+//!
+//! A content belongs to the entries that name it, and those are written after it. So whoever keeps
+//! contents holds a shared lock on the directory from the first of them until the entries are written,
+//! and the collection removes contents only while nobody holds it: what was just found there cannot
+//! be collected before it is named.
+
+use std::ffi::{CStr, CString};
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{
+    AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, fdatasync, flock, fstat, fsync, ioctl_ficlone,
+    mkdirat, openat, renameat, statat, unlinkat,
+};
+use rustix::io::Errno;
+
+use super::path_state::{CHUNK, ContentHash, hash_of, read_from_start};
+use super::{CheckpointError, Content, PathState};
+use crate::clear::{is_temporary, temporary_name};
+use crate::ledger::LedgerSync;
+use crate::roots::DIRECTORY_READ;
+use crate::turn::granted;
+
+/// A content up to this size is read into memory once.
+const SMALL: u64 = CHUNK as u64;
+/// A content up to this size fills one block of a disk at most, and is not packed.
+const BLOCK: usize = 4 * 1024;
+/// How hard contents are packed: the quickest way, because a change waits for it.
+const LEVEL: i32 = 1;
+/// How the name of a packed content ends.
+const PACKED: &str = ".zst";
+/// How the name of a content ends that was collected and is about to be removed.
+const COLLECTED: &[u8] = b".gone";
+/// The longest sleep of whoever waits for the directory.
+const LONGEST_SLEEP: Duration = Duration::from_millis(5);
+
+/// Where contents are kept.
+#[derive(Debug, Clone)]
+pub(super) struct Contents {
+    path: PathBuf,
+    sync: LedgerSync,
+}
+
+/// What became of a content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Kept {
+    pub(super) content: ContentHash,
+    /// How many bytes it takes that were not taken before.
+    pub(super) n_new: u64,
+}
+
+/// Why a content was not kept.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The file changed meanwhile.
+    Changed,
+    /// The file cannot be read.
+    Unreadable(io::Error),
+    /// The content cannot be written.
+    Store(Errno),
+}
+
+impl Failure {
+    /// Returns the error about the file at a path.
+    pub(super) fn about(self, path: &Path) -> CheckpointError {
+        match self {
+            Self::Changed => CheckpointError::Changed(path.to_owned()),
+            Self::Unreadable(error) => CheckpointError::Unreadable(path.to_owned(), error),
+            Self::Store(errno) => CheckpointError::of_store(errno),
+        }
+    }
+
+    /// Tells a file that is not as large as it was from one that cannot be read.
+    fn of_read(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::InvalidData => Self::Changed,
+            _ => Self::Unreadable(error),
+        }
+    }
+}
+
+impl From<Errno> for Failure {
+    fn from(errno: Errno) -> Self {
+        Self::Store(errno)
+    }
+}
+
+/// The right to add contents: nothing is collected while it lives.
+#[derive(Debug)]
+pub struct Held {
+    dir: OwnedFd,
+    sync: LedgerSync,
+}
+
+/// The right to collect contents: nobody adds any while it lives.
+#[derive(Debug)]
+pub(super) struct Alone {
+    dir: OwnedFd,
+}
+
+/// One file of the directory.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) name: CString,
+    /// Which content it is; `None` is what a death left behind.
+    pub(super) content: Option<ContentHash>,
+    pub(super) n_bytes: u64,
+}
+
+impl Contents {
+    pub(super) fn new(path: PathBuf, sync: LedgerSync) -> Self {
+        Self { path, sync }
+    }
+
+    /// Waits so long for the right to add contents, and makes the directory where it is missing.
+    pub(super) fn hold(&self, patience: Duration) -> Result<Held, CheckpointError> {
+        let dir = match self.directory() {
+            Err(Errno::NOENT) => {
+                super::make_state(&self.path)?;
+                match mkdirat(CWD, &self.path, Mode::from_raw_mode(0o700)) {
+                    Ok(()) | Err(Errno::EXIST) => {}
+                    Err(errno) => return Err(CheckpointError::of_store(errno)),
+                }
+                self.directory()
+            }
+            other => other,
+        };
+        let dir = dir.map_err(CheckpointError::of_store)?;
+        match take(&dir, FlockOperation::NonBlockingLockShared, patience)? {
+            true => Ok(Held { dir, sync: self.sync }),
+            false => Err(CheckpointError::Busy),
+        }
+    }
+
+    /// Waits so long for the right to collect contents; `None` where others keep adding.
+    pub(super) fn alone(&self, patience: Duration) -> Result<Option<Alone>, CheckpointError> {
+        let dir = match self.directory() {
+            Err(Errno::NOENT) => return Ok(None),
+            other => other.map_err(CheckpointError::of_store)?,
+        };
+        let taken = take(&dir, FlockOperation::NonBlockingLockExclusive, patience)?;
+        Ok(taken.then_some(Alone { dir }))
+    }
+
+    /// Lists what is there.
+    pub(super) fn list(&self) -> Result<Vec<Found>, CheckpointError> {
+        let list = || {
+            let dir = match self.directory() {
+                Err(Errno::NOENT) => return Ok(Vec::new()),
+                other => other?,
+            };
+            let mut all = Vec::new();
+            for entry in Dir::read_from(&dir)? {
+                let name = entry?.file_name().to_owned();
+                if matches!(name.to_bytes(), b"." | b"..") {
+                    continue;
+                }
+                let n_bytes = match statat(&dir, &name, AtFlags::SYMLINK_NOFOLLOW) {
+                    Ok(stat) => u64::try_from(stat.st_size).unwrap_or(0),
+                    Err(Errno::NOENT) => continue,
+                    Err(errno) => return Err(errno),
+                };
+                let content = content_of(name.to_bytes());
+                all.push(Found { name, content, n_bytes });
+            }
+            Ok(all)
+        };
+        list().map_err(CheckpointError::of_store)
+    }
+
+    /// Opens the content of a path as it was in a state.
+    pub(super) fn open(&self, path: &Path, state: &PathState) -> Result<Content, CheckpointError> {
+        let (content, size) = match state {
+            PathState::File { content, size, .. } => (*content, *size),
+            PathState::Unkept { .. } => return Err(CheckpointError::NotKept(path.to_owned())),
+            _ => return Err(CheckpointError::Special(path.to_owned())),
+        };
+        let opened = match self.directory() {
+            Ok(dir) => Content::open(&dir, content, size, path),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(errno),
+        };
+        match opened {
+            Ok(Some(content)) => Ok(content),
+            Ok(None) => Err(CheckpointError::Lost(path.to_owned())),
+            Err(errno) => Err(CheckpointError::of_store(errno)),
+        }
+    }
+
+    fn directory(&self) -> Result<OwnedFd, Errno> {
+        openat(CWD, &self.path, DIRECTORY_READ, Mode::empty())
+    }
+}
+
+/// Takes a lock on the directory, waiting so long for it; returns whether it is taken. It ends when
+/// the handle is closed.
+fn take(
+    dir: &OwnedFd,
+    operation: FlockOperation,
+    patience: Duration,
+) -> Result<bool, CheckpointError> {
+    let due = Instant::now() + patience;
+    let mut sleep = Duration::from_micros(50);
+    loop {
+        let answer = granted(flock(dir, operation));
+        if answer.map_err(|error| CheckpointError::Unusable(format!("{error:?}")))? {
+            return Ok(true);
+        }
+        let left = due.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(false);
+        }
+        std::thread::sleep(sleep.min(left));
+        sleep = (sleep * 2).min(LONGEST_SLEEP);
+    }
+}
+
+/// Returns which content a name stands for.
+fn content_of(name: &[u8]) -> Option<ContentHash> {
+    ContentHash::from_hex(name.strip_suffix(PACKED.as_bytes()).unwrap_or(name))
+}
+
+/// Returns the names that a content may have.
+pub(super) fn names_of(content: ContentHash) -> Result<(CString, CString), Errno> {
+    let name = |end: &str| CString::new(format!("{content}{end}")).map_err(|_| Errno::INVAL);
+    Ok((name("")?, name(PACKED)?))
+}
+
+impl Held {
+    /// Keeps the content of a file of a known size.
+    pub(super) fn keep(&self, file: &File, size: u64) -> Result<Kept, Failure> {
+        if size <= SMALL { self.keep_small(file, size) } else { self.keep_large(file, size) }
+    }
+
+    fn keep_small(&self, file: &File, size: u64) -> Result<Kept, Failure> {
+        let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
+        read_from_start(file, size, |chunk| {
+            bytes.extend_from_slice(chunk);
+            Ok(())
+        })
+        .map_err(Failure::of_read)?;
+        let content = ContentHash::of(&bytes);
+        if self.is_sound(content, size)? {
+            return Ok(Kept { content, n_new: 0 });
+        }
+        let packed = match BLOCK < bytes.len() {
+            true => zstd::bulk::compress(&bytes, LEVEL).ok(),
+            false => None,
+        };
+        let packed = packed.filter(|packed| saves(packed.len(), bytes.len()));
+        let temporary = Temporary::create(&self.dir)?;
+        (&temporary.file).write_all(packed.as_deref().unwrap_or(&bytes)).map_err(errno_of)?;
+        self.name(temporary, content, packed.is_some())
+    }
+
+    fn keep_large(&self, file: &File, size: u64) -> Result<Kept, Failure> {
+        let temporary = Temporary::create(&self.dir)?;
+        if ioctl_ficlone(&temporary.file, file).is_ok() {
+            let content = hash_of(&temporary.file, size).map_err(Failure::of_read)?;
+            return match self.is_sound(content, size)? {
+                true => Ok(Kept { content, n_new: 0 }),
+                false => self.name(temporary, content, false),
+            };
+        }
+        let content = hash_of(file, size).map_err(Failure::of_read)?;
+        if self.is_sound(content, size)? {
+            return Ok(Kept { content, n_new: 0 });
+        }
+        let packs = packs(file).map_err(Failure::Unreadable)?;
+        match copy(file, size, &temporary.file, packs)? == content {
+            true => self.name(temporary, content, packs),
+            false => Err(Failure::Changed),
+        }
+    }
+
+    /// Gives a content that is written its name.
+    fn name(
+        &self,
+        temporary: Temporary<'_>,
+        content: ContentHash,
+        packed: bool,
+    ) -> Result<Kept, Failure> {
+        let (plain_name, packed_name) = names_of(content)?;
+        let (name, other) =
+            if packed { (packed_name, plain_name) } else { (plain_name, packed_name) };
+        let n_new = u64::try_from(fstat(&temporary.file)?.st_size).unwrap_or(0);
+        if self.sync == LedgerSync::Full {
+            fdatasync(&temporary.file)?;
+        }
+        temporary.rename(&name)?;
+        // What was there under the other name was not sound.
+        match unlinkat(&self.dir, &other, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        if self.sync == LedgerSync::Full {
+            fsync(&self.dir)?;
+        }
+        Ok(Kept { content, n_new })
+    }
+
+    /// Returns whether a content is there and still what it was. A disk that lost it would else go
+    /// on losing it each time that it is kept.
+    fn is_sound(&self, content: ContentHash, size: u64) -> Result<bool, Errno> {
+        match Content::open(&self.dir, content, size, Path::new(""))? {
+            Some(mut kept) => Ok(io::copy(&mut kept, &mut io::sink()).is_ok()),
+            None => Ok(false),
+        }
+    }
+}
+
+impl Alone {
+    /// Takes the name of a file away; [`Alone::remove`] then removes it, for which nobody waits.
+    pub(super) fn collect(&self, found: &mut Found) -> Result<(), CheckpointError> {
+        let mut name = found.name.to_bytes().to_vec();
+        if !name.ends_with(COLLECTED) {
+            name.extend_from_slice(COLLECTED);
+        }
+        let name = CString::new(name).map_err(|_| CheckpointError::of_store(Errno::INVAL))?;
+        match renameat(&self.dir, &found.name, &self.dir, &name) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(errno) => return Err(CheckpointError::of_store(errno)),
+        }
+        found.name = name;
+        Ok(())
+    }
+
+    /// Gives the right back and removes what was collected.
+    pub(super) fn remove(self, collected: &[Found]) {
+        let _ = flock(&self.dir, FlockOperation::NonBlockingUnlock);
+        for found in collected {
+            let _ = unlinkat(&self.dir, &found.name, AtFlags::empty());
+        }
+    }
+}
+
+impl Found {
+    /// Returns whether it is something that only a death leaves behind: a content that was being
+    /// written, or one that was being removed. Anything else without a hash is not ours.
+    pub(super) fn is_left_over(&self) -> bool {
+        let name = self.name.to_bytes();
+        let collected = name.strip_suffix(COLLECTED);
+        is_temporary(name)
+            || collected.is_some_and(|name| is_temporary(name) || content_of(name).is_some())
+    }
+}
+
+/// A file that is being written, removed unless it got its name.
+struct Temporary<'a> {
+    dir: &'a OwnedFd,
+    name: CString,
+    file: File,
+    named: bool,
+}
+
+impl<'a> Temporary<'a> {
+    fn create(dir: &'a OwnedFd) -> Result<Self, Errno> {
+        let name = temporary_name()?;
+        let flags = OFlags::CREATE
+            .union(OFlags::EXCL)
+            .union(OFlags::RDWR)
+            .union(OFlags::NOFOLLOW)
+            .union(OFlags::CLOEXEC);
+        let file = File::from(openat(dir, &name, flags, Mode::from_raw_mode(0o600))?);
+        Ok(Self { dir, name, file, named: false })
+    }
+
+    fn rename(mut self, name: &CStr) -> Result<(), Errno> {
+        renameat(self.dir, &self.name, self.dir, name)?;
+        self.named = true;
+        Ok(())
+    }
+}
+
+impl Drop for Temporary<'_> {
+    fn drop(&mut self) {
+        if !self.named {
+            let _ = unlinkat(self.dir, &self.name, AtFlags::empty());
+        }
+    }
+}
+
+/// Returns whether packing is worth its time.
+fn saves(packed: usize, size: usize) -> bool {
+    packed <= size - size / 8
+}
+
+/// Returns whether the beginning of a file can be packed.
+fn packs(file: &File) -> io::Result<bool> {
+    use std::os::unix::fs::FileExt;
+
+    let mut sample = vec![0_u8; CHUNK];
+    file.read_exact_at(&mut sample, 0)?;
+    Ok(zstd::bulk::compress(&sample, LEVEL).is_ok_and(|packed| saves(packed.len(), sample.len())))
+}
+
+/// Copies a file of a known size, and returns the hash of what was copied.
+fn copy(file: &File, size: u64, to: &File, packed: bool) -> Result<ContentHash, Failure> {
+    let mut hasher = blake3::Hasher::new();
+    // What could not be written, so that it is not taken for a file that could not be read.
+    let mut unwritten = None;
+    let mut sink = match packed {
+        true => Sink::Packed(zstd::stream::write::Encoder::new(to, LEVEL).map_err(errno_of)?),
+        false => Sink::Plain(to),
+    };
+    let read = read_from_start(file, size, |chunk| {
+        hasher.update(chunk);
+        sink.write(chunk).inspect_err(|error| unwritten = Some(errno_of_ref(error)))
+    });
+    match (read, unwritten) {
+        (_, Some(errno)) => return Err(errno.into()),
+        (Err(error), None) => return Err(Failure::of_read(error)),
+        (Ok(()), None) => {}
+    }
+    sink.finish().map_err(errno_of)?;
+    Ok(ContentHash::of_read(&hasher))
+}
+
+/// Where a content goes to.
+enum Sink<'a> {
+    Plain(&'a File),
+    Packed(zstd::stream::write::Encoder<'static, &'a File>),
+}
+
+impl Sink<'_> {
+    fn write(&mut self, chunk: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Plain(file) => file.write_all(chunk),
+            Self::Packed(encoder) => encoder.write_all(chunk),
+        }
+    }
+
+    fn finish(self) -> io::Result<()> {
+        match self {
+            Self::Plain(_) => Ok(()),
+            Self::Packed(encoder) => encoder.finish().map(|_| ()),
+        }
+    }
+}
+
+pub(super) fn errno_of(error: io::Error) -> Errno {
+    errno_of_ref(&error)
+}
+
+fn errno_of_ref(error: &io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}

@@ -1,0 +1,492 @@
+//! The index of checkpoints in SQLite: what each call changed, and what was there before.
+//!
+//! A checkpoint is written in one transaction before its call changes anything, and settled in
+//! another one after. The contents that its entries name are in the store by then. Paths and link
+//! targets are bytes.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use rusqlite::types::Type;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use sinew_tool::Clock;
+
+use super::path_state::ContentHash;
+use super::{CallMark, CheckpointId, Entry, Listed, PathState, Query};
+use crate::clock::SystemClock;
+use crate::database::{Tables, separated};
+use crate::mark::{Life, ProcessMark};
+
+/// The tables. What the checkpoints of a process would repeat stands once in `process`. An entry
+/// whose `after_kind` is missing, or that is not settled, belongs to a change that may not have
+/// happened.
+pub(super) const TABLES: Tables = Tables {
+    version: 1,
+    previous: None,
+    schema: "
+    BEGIN IMMEDIATE;
+    CREATE TABLE IF NOT EXISTS process (
+        process       INTEGER PRIMARY KEY,
+        pid           INTEGER NOT NULL,
+        pid_started   INTEGER NOT NULL,
+        pid_namespace INTEGER NOT NULL,
+        machine       TEXT NOT NULL,
+        boot          TEXT NOT NULL
+    ) STRICT;
+    CREATE TABLE IF NOT EXISTS checkpoint (
+        number  INTEGER PRIMARY KEY AUTOINCREMENT,
+        at_ms   INTEGER NOT NULL,
+        process INTEGER NOT NULL REFERENCES process (process),
+        session TEXT NOT NULL,
+        agent   TEXT,
+        turn    TEXT,
+        call_id TEXT NOT NULL,
+        dialect TEXT NOT NULL,
+        tool    TEXT NOT NULL,
+        roots   BLOB NOT NULL
+    ) STRICT;
+    CREATE TABLE IF NOT EXISTS entry (
+        checkpoint    INTEGER NOT NULL REFERENCES checkpoint (number),
+        path          BLOB NOT NULL,
+        before_kind   TEXT NOT NULL,
+        before_mode   INTEGER,
+        before_size   INTEGER,
+        before_hash   BLOB,
+        before_target BLOB,
+        after_kind    TEXT,
+        after_mode    INTEGER,
+        after_size    INTEGER,
+        after_hash    BLOB,
+        after_target  BLOB,
+        settled       INTEGER NOT NULL DEFAULT 0,
+        PRIMARY KEY (checkpoint, path)
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX IF NOT EXISTS kept ON entry (before_hash) WHERE before_hash IS NOT NULL;
+    CREATE TABLE IF NOT EXISTS store (
+        one             INTEGER PRIMARY KEY CHECK (one = 1),
+        collected_at_ms INTEGER NOT NULL,
+        new_bytes       INTEGER NOT NULL
+    ) STRICT;
+    INSERT OR IGNORE INTO store VALUES (1, unixepoch() * 1000, 0);
+    PRAGMA user_version = 1;
+    COMMIT;
+",
+};
+
+/// How a state is read: what its columns are called, in their order.
+const BEFORE: &str = "before_kind, before_mode, before_size, before_hash, before_target";
+const AFTER: &str = "after_kind, after_mode, after_size, after_hash, after_target";
+
+/// How much was kept since the last collection.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Since {
+    pub(super) n_new_bytes: u64,
+    pub(super) collected_at_ms: i64,
+}
+
+/// A change of a path that some session made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Change {
+    pub(super) id: CheckpointId,
+    pub(super) session: String,
+    pub(super) entry: Entry,
+}
+
+/// Enters this process and returns its number in the database.
+pub(super) fn enter(transaction: &Connection, mark: &ProcessMark) -> rusqlite::Result<i64> {
+    transaction.execute(
+        "INSERT INTO process (pid, pid_started, pid_namespace, machine, boot)
+         VALUES (?1, ?2, ?3, ?4, ?5)",
+        params![mark.pid, mark.started, mark.namespace, mark.machine, mark.boot],
+    )?;
+    Ok(transaction.last_insert_rowid())
+}
+
+/// Writes a checkpoint without its entries and returns its number.
+pub(super) fn insert(
+    transaction: &Connection,
+    process: i64,
+    mark: &CallMark,
+) -> rusqlite::Result<CheckpointId> {
+    transaction
+        .prepare_cached(
+            "INSERT INTO checkpoint (at_ms, process, session, agent, turn, call_id, dialect, tool,
+                roots) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        )?
+        .execute(params![
+            now_ms(),
+            process,
+            mark.session,
+            mark.agent,
+            mark.turn,
+            mark.call_id,
+            mark.dialect,
+            mark.tool,
+            separated(&mark.roots),
+        ])?;
+    Ok(CheckpointId(transaction.last_insert_rowid()))
+}
+
+/// Writes what a call is going to change at a path, in place of what was written of it before.
+pub(super) fn insert_entry(
+    transaction: &Connection,
+    id: CheckpointId,
+    path: &Path,
+    before: &PathState,
+    after: Option<&PathState>,
+) -> rusqlite::Result<()> {
+    let (before, after) = (Columns::of(Some(before)), Columns::of(after));
+    transaction
+        .prepare_cached(
+            "INSERT OR REPLACE INTO entry VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12,
+                0)",
+        )?
+        .execute(params![
+            id.0,
+            path.as_os_str().as_bytes(),
+            before.kind,
+            before.mode,
+            before.size,
+            before.hash,
+            before.target,
+            after.kind,
+            after.mode,
+            after.size,
+            after.hash,
+            after.target,
+        ])
+        .map(|_| ())
+}
+
+/// Writes that a change happened, and what it left.
+pub(super) fn settle(
+    transaction: &Connection,
+    id: CheckpointId,
+    path: &Path,
+    after: &PathState,
+) -> rusqlite::Result<()> {
+    let after = Columns::of(Some(after));
+    transaction
+        .prepare_cached(
+            "UPDATE entry SET after_kind = ?3, after_mode = ?4, after_size = ?5, after_hash = ?6,
+                after_target = ?7, settled = 1 WHERE checkpoint = ?1 AND path = ?2",
+        )?
+        .execute(params![
+            id.0,
+            path.as_os_str().as_bytes(),
+            after.kind,
+            after.mode,
+            after.size,
+            after.hash,
+            after.target,
+        ])
+        .map(|_| ())
+}
+
+/// Takes back an entry whose change did not happen.
+pub(super) fn withdraw(
+    transaction: &Connection,
+    id: CheckpointId,
+    path: &Path,
+) -> rusqlite::Result<()> {
+    transaction
+        .prepare_cached("DELETE FROM entry WHERE checkpoint = ?1 AND path = ?2")?
+        .execute(params![id.0, path.as_os_str().as_bytes()])?;
+    transaction
+        .prepare_cached(
+            "DELETE FROM checkpoint WHERE number = ?1
+                AND NOT EXISTS (SELECT 1 FROM entry WHERE checkpoint = ?1)",
+        )?
+        .execute([id.0])
+        .map(|_| ())
+}
+
+/// Counts bytes that were added to the store, and returns how many there are since the last
+/// collection.
+pub(super) fn count(transaction: &Connection, n_new: u64) -> rusqlite::Result<Since> {
+    if n_new != 0 {
+        transaction
+            .prepare_cached("UPDATE store SET new_bytes = new_bytes + ?1")?
+            .execute([signed(n_new)])?;
+    }
+    transaction
+        .prepare_cached("SELECT new_bytes, collected_at_ms FROM store")?
+        .query_row([], |row| {
+            Ok(Since { n_new_bytes: unsigned(row.get(0)?), collected_at_ms: row.get(1)? })
+        })
+}
+
+/// Begins a collection, if nobody began one since these values were read.
+pub(super) fn claim(transaction: &Connection, since: Since) -> rusqlite::Result<bool> {
+    let n = transaction.execute(
+        "UPDATE store SET new_bytes = 0, collected_at_ms = ?1
+         WHERE collected_at_ms = ?2 AND ?3 <= new_bytes",
+        params![now_ms(), since.collected_at_ms, signed(since.n_new_bytes)],
+    )?;
+    Ok(n == 1)
+}
+
+/// Returns the session of a checkpoint.
+pub(super) fn session_of(
+    connection: &Connection,
+    id: CheckpointId,
+) -> rusqlite::Result<Option<String>> {
+    connection
+        .prepare_cached("SELECT session FROM checkpoint WHERE number = ?1")?
+        .query_row([id.0], |row| row.get(0))
+        .optional()
+}
+
+/// Lists checkpoints, the newest first.
+pub(super) fn list(connection: &Connection, query: &Query<'_>) -> rusqlite::Result<Vec<Listed>> {
+    connection
+        .prepare_cached(
+            "SELECT number, at_ms, session, agent, turn, call_id, dialect, tool, roots,
+                (SELECT count(*) FROM entry WHERE checkpoint = number)
+             FROM checkpoint
+             WHERE (?1 IS NULL OR session = ?1) AND (?2 IS NULL OR number < ?2)
+                AND (?3 IS NULL OR number = ?3)
+             ORDER BY number DESC LIMIT ?4",
+        )?
+        .query_map(
+            params![
+                query.session,
+                query.before.map(|id| id.0),
+                query.id.map(|id| id.0),
+                i64::try_from(query.limit).unwrap_or(i64::MAX)
+            ],
+            |row| {
+                Ok(Listed {
+                    id: CheckpointId(row.get(0)?),
+                    at_ms: unsigned(row.get(1)?),
+                    mark: CallMark {
+                        session: row.get(2)?,
+                        agent: row.get(3)?,
+                        turn: row.get(4)?,
+                        call_id: row.get(5)?,
+                        dialect: row.get(6)?,
+                        tool: row.get(7)?,
+                        roots: parted(&row.get::<_, Vec<u8>>(8)?),
+                    },
+                    n_paths: unsigned(row.get(9)?),
+                })
+            },
+        )?
+        .collect()
+}
+
+/// Returns the entries of a checkpoint by path.
+pub(super) fn entries(connection: &Connection, id: CheckpointId) -> rusqlite::Result<Vec<Entry>> {
+    let sql = format!("SELECT path, settled, {BEFORE}, {AFTER} FROM entry WHERE checkpoint = ?1");
+    connection.prepare_cached(&sql)?.query_map([id.0], |row| entry_at(row, 0))?.collect()
+}
+
+/// Hands out every change that was made by a checkpoint or later, the oldest first.
+pub(super) fn changes_since(
+    connection: &Connection,
+    id: CheckpointId,
+    mut take: impl FnMut(Change),
+) -> rusqlite::Result<()> {
+    let sql = format!(
+        "SELECT number, session, path, settled, {BEFORE}, {AFTER}
+         FROM entry JOIN checkpoint ON number = checkpoint
+         WHERE ?1 <= checkpoint ORDER BY checkpoint"
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query([id.0])?;
+    while let Some(row) = rows.next()? {
+        take(Change {
+            id: CheckpointId(row.get(0)?),
+            session: row.get(1)?,
+            entry: entry_at(row, 2)?,
+        });
+    }
+    Ok(())
+}
+
+/// Returns how many checkpoints there are.
+pub(super) fn total(connection: &Connection) -> rusqlite::Result<u64> {
+    connection.query_row("SELECT count(*) FROM checkpoint", [], |row| row.get(0).map(unsigned))
+}
+
+/// Returns the newest checkpoint.
+pub(super) fn newest(connection: &Connection) -> rusqlite::Result<Option<CheckpointId>> {
+    connection.query_row("SELECT max(number) FROM checkpoint", [], |row| {
+        row.get::<_, Option<i64>>(0).map(|number| number.map(CheckpointId))
+    })
+}
+
+/// Returns the checkpoints of calls that are still under way.
+pub(super) fn under_way(connection: &Connection) -> rusqlite::Result<Vec<CheckpointId>> {
+    let own = ProcessMark::own();
+    let mut statement = connection.prepare(
+        "SELECT DISTINCT number, pid, pid_started, pid_namespace, machine, boot
+         FROM entry JOIN checkpoint ON number = checkpoint JOIN process USING (process)
+         WHERE settled = 0",
+    )?;
+    let rows = statement.query_map([], |row| Ok((CheckpointId(row.get(0)?), mark_at(row, 1)?)))?;
+    let mut alive = Vec::new();
+    for row in rows {
+        let (id, mark) = row?;
+        if mark.life(&own) == Life::Alive {
+            alive.push(id);
+        }
+    }
+    Ok(alive)
+}
+
+/// Returns the checkpoints up to one, the oldest first, with when they were made.
+pub(super) fn up_to(
+    connection: &Connection,
+    last: CheckpointId,
+) -> rusqlite::Result<Vec<(CheckpointId, i64)>> {
+    connection
+        .prepare("SELECT number, at_ms FROM checkpoint WHERE number <= ?1 ORDER BY number")?
+        .query_map([last.0], |row| Ok((CheckpointId(row.get(0)?), row.get(1)?)))?
+        .collect()
+}
+
+/// Removes a checkpoint with its entries.
+pub(super) fn remove(transaction: &Connection, id: CheckpointId) -> rusqlite::Result<()> {
+    transaction.prepare_cached("DELETE FROM entry WHERE checkpoint = ?1")?.execute([id.0])?;
+    transaction
+        .prepare_cached("DELETE FROM checkpoint WHERE number = ?1")?
+        .execute([id.0])
+        .map(|_| ())
+}
+
+/// Removes the processes that ended and that no checkpoint names any more.
+pub(super) fn remove_processes(transaction: &Connection) -> rusqlite::Result<()> {
+    let own = ProcessMark::own();
+    let mut statement = transaction.prepare(
+        "SELECT process, pid, pid_started, pid_namespace, machine, boot FROM process
+         WHERE process NOT IN (SELECT process FROM checkpoint)",
+    )?;
+    let unnamed: Vec<(i64, ProcessMark)> = statement
+        .query_map([], |row| Ok((row.get(0)?, mark_at(row, 1)?)))?
+        .collect::<rusqlite::Result<_>>()?;
+    for (process, _) in unnamed.iter().filter(|(_, mark)| mark.life(&own) == Life::Dead) {
+        transaction.execute("DELETE FROM process WHERE process = ?1", [process])?;
+    }
+    Ok(())
+}
+
+/// Returns each content that is named, with the newest checkpoint that names it.
+pub(super) fn named(connection: &Connection) -> rusqlite::Result<Vec<(ContentHash, CheckpointId)>> {
+    connection
+        .prepare(
+            "SELECT before_hash, max(checkpoint) FROM entry WHERE before_hash IS NOT NULL
+             GROUP BY before_hash",
+        )?
+        .query_map([], |row| Ok((ContentHash::from_bytes(row.get(0)?), CheckpointId(row.get(1)?))))?
+        .collect()
+}
+
+/// Returns whether any checkpoint names a content.
+pub(super) fn is_named(connection: &Connection, content: ContentHash) -> rusqlite::Result<bool> {
+    connection
+        .prepare_cached("SELECT EXISTS (SELECT 1 FROM entry WHERE before_hash = ?1)")?
+        .query_row([content.as_bytes()], |row| row.get(0))
+}
+
+/// Returns the time as the index keeps it.
+pub(super) fn now_ms() -> i64 {
+    signed(SystemClock.wall_ms())
+}
+
+/// A state as columns.
+struct Columns<'a> {
+    kind: Option<&'static str>,
+    mode: Option<u32>,
+    size: Option<i64>,
+    hash: Option<&'a [u8]>,
+    target: Option<&'a [u8]>,
+}
+
+impl<'a> Columns<'a> {
+    fn of(state: Option<&'a PathState>) -> Self {
+        let none = Self { kind: None, mode: None, size: None, hash: None, target: None };
+        match state {
+            None => none,
+            Some(PathState::Absent) => Self { kind: Some("absent"), ..none },
+            Some(PathState::File { content, size, mode }) => Self {
+                kind: Some("file"),
+                mode: Some(*mode),
+                size: Some(signed(*size)),
+                hash: Some(content.as_bytes()),
+                ..none
+            },
+            Some(PathState::Unkept { size, mode }) => {
+                Self { kind: Some("unkept"), mode: Some(*mode), size: Some(signed(*size)), ..none }
+            }
+            Some(PathState::Link(target)) => {
+                Self { kind: Some("link"), target: Some(target.as_os_str().as_bytes()), ..none }
+            }
+            Some(PathState::Directory { mode }) => {
+                Self { kind: Some("directory"), mode: Some(*mode), ..none }
+            }
+            Some(PathState::Special) => Self { kind: Some("special"), ..none },
+        }
+    }
+}
+
+/// Reads the mark of a process whose columns begin there.
+fn mark_at(row: &Row<'_>, at: usize) -> rusqlite::Result<ProcessMark> {
+    Ok(ProcessMark {
+        pid: row.get(at)?,
+        started: row.get(at + 1)?,
+        namespace: row.get(at + 2)?,
+        machine: row.get(at + 3)?,
+        boot: row.get(at + 4)?,
+    })
+}
+
+/// Reads an entry whose columns begin there: its path, whether it is settled, and its states.
+fn entry_at(row: &Row<'_>, at: usize) -> rusqlite::Result<Entry> {
+    Ok(Entry {
+        path: path_of(row.get(at)?),
+        settled: row.get(at + 1)?,
+        before: state_at(row, at + 2)?.ok_or_else(|| strange(at + 2, "no state"))?,
+        after: state_at(row, at + 7)?,
+    })
+}
+
+/// Reads a state whose columns begin there.
+fn state_at(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<PathState>> {
+    let Some(kind) = row.get::<_, Option<String>>(at)? else { return Ok(None) };
+    let mode = || row.get::<_, u32>(at + 1);
+    let size = || row.get(at + 2).map(unsigned);
+    Ok(Some(match kind.as_str() {
+        "absent" => PathState::Absent,
+        "file" => PathState::hashed(ContentHash::from_bytes(row.get(at + 3)?), size()?, mode()?),
+        "unkept" => PathState::unkept(size()?, mode()?),
+        "link" => PathState::Link(path_of(row.get(at + 4)?)),
+        "directory" => PathState::directory(mode()?),
+        "special" => PathState::Special,
+        _ => return Err(strange(at, "no kind of state")),
+    }))
+}
+
+/// Returns the error of a row that no sinew writes.
+fn strange(column: usize, problem: &'static str) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(column, Type::Text, problem.into())
+}
+
+fn path_of(bytes: Vec<u8>) -> PathBuf {
+    PathBuf::from(OsString::from_vec(bytes))
+}
+
+/// Returns the paths that [`separated`] put together.
+fn parted(bytes: &[u8]) -> Vec<PathBuf> {
+    let paths = bytes.split(|byte| *byte == 0).filter(|path| !path.is_empty());
+    paths.map(|path| path_of(path.to_vec())).collect()
+}
+
+fn signed(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+fn unsigned(n: i64) -> u64 {
+    u64::try_from(n).unwrap_or(0)
+}

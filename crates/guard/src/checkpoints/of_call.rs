@@ -1,0 +1,179 @@
+//! The checkpoint of one call, as its changes fill it.
+//!
+//! It begins with the first change and ends with the World of the call. Each change keeps what is
+//! there and says what it is to leave, all of it is recorded, then the change happens, and then it is
+//! said what became of it. A change that comes again keeps again.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use sinew_tool::{FileError, ToolError};
+
+use super::{Before, CallMark, CheckpointError, Checkpoints, ContentHash, Draft, PathState, QUICK};
+use crate::caller::Caller;
+use crate::change::Failure;
+use crate::change::old::{Content, Old};
+use crate::database::lock;
+use crate::guard::Guard;
+use crate::stat::meta_of;
+
+/// The checkpoint of one call; none where checkpoints are off or nobody is known to call.
+#[derive(Debug)]
+pub(crate) struct OfCall(Option<Kept>);
+
+#[derive(Debug)]
+struct Kept {
+    checkpoints: Arc<Checkpoints>,
+    caller: Arc<Caller>,
+    guard: Arc<Guard>,
+    draft: Mutex<Option<Draft>>,
+}
+
+impl From<CheckpointError> for FileError {
+    fn from(error: CheckpointError) -> Self {
+        Self::Unkept(Box::new(ToolError::from(error)))
+    }
+}
+
+impl From<CheckpointError> for Failure {
+    fn from(error: CheckpointError) -> Self {
+        match error {
+            CheckpointError::Changed(_) => Self::Raced,
+            other => Self::Error(other.into()),
+        }
+    }
+}
+
+impl OfCall {
+    /// Returns the checkpoint of a call that changed nothing so far.
+    pub(crate) fn new(
+        checkpoints: Option<Arc<Checkpoints>>,
+        caller: Option<Arc<Caller>>,
+        guard: &Arc<Guard>,
+    ) -> Self {
+        let both = checkpoints.zip(caller);
+        Self(both.map(|(checkpoints, caller)| Kept {
+            checkpoints,
+            caller,
+            guard: Arc::clone(guard),
+            draft: Mutex::new(None),
+        }))
+    }
+
+    /// Returns whether changes are kept.
+    pub(crate) fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
+    fn with(
+        &self,
+        deed: impl FnOnce(&mut Draft) -> Result<(), CheckpointError>,
+    ) -> Result<(), CheckpointError> {
+        let Some(kept) = &self.0 else { return Ok(()) };
+        let mut draft = kept.draft();
+        deed(draft.get_or_insert_with(|| kept.checkpoints.begin(kept.mark())))
+    }
+
+    /// Keeps what is at a path, which the change is to leave in this state.
+    pub(crate) fn keep(
+        &self,
+        path: &Path,
+        old: Option<&Old>,
+        after: PathState,
+    ) -> Result<(), CheckpointError> {
+        self.with(|draft| {
+            let meta = old.map(|old| meta_of(&old.stat));
+            let before = match (old.map(|old| &old.content), &meta) {
+                (Some(Content::File(file)), Some(meta)) => Before::File(file, meta),
+                (Some(Content::Link(target)), _) => Before::Link(path_of(target)),
+                _ => Before::Absent,
+            };
+            draft.keep(path, before, Some(after)).map(drop)
+        })
+    }
+
+    /// Keeps that nothing is where directories are to be made.
+    pub(crate) fn keep_missing<'a>(
+        &self,
+        paths: impl Iterator<Item = &'a Path>,
+    ) -> Result<(), CheckpointError> {
+        self.with(|draft| {
+            for path in paths {
+                draft.keep(path, Before::Absent, Some(PathState::directory(0o777)))?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Keeps that a directory of this mode is where none is to be left.
+    pub(crate) fn keep_directory(&self, path: &Path, mode: u32) -> Result<(), CheckpointError> {
+        self.with(|draft| {
+            draft.keep(path, Before::Directory(mode), Some(PathState::Absent)).map(drop)
+        })
+    }
+
+    /// Puts on record what was kept. Changes may happen after it and not before.
+    pub(crate) fn record(&self) -> Result<(), CheckpointError> {
+        self.with(|draft| draft.record(QUICK).map(drop))
+    }
+
+    /// Says that the change of a path happened, and what it left.
+    pub(crate) fn settle(&self, path: &Path, after: PathState) {
+        self.if_begun(|draft| draft.settle(path, after));
+    }
+
+    /// Says that the change of a path did not happen.
+    pub(crate) fn withdraw(&self, path: &Path) {
+        self.if_begun(|draft| draft.withdraw(path));
+    }
+
+    fn if_begun(&self, deed: impl FnOnce(&mut Draft)) {
+        if let Some(kept) = &self.0
+            && let Some(draft) = kept.draft().as_mut()
+        {
+            deed(draft);
+        }
+    }
+
+    /// Returns the id of the checkpoint, where anything in it happened or may have happened.
+    pub(crate) fn id(&self) -> Option<String> {
+        let draft = self.0.as_ref()?.draft();
+        let draft = draft.as_ref().filter(|draft| draft.holds_changes())?;
+        draft.id().map(|id| id.to_string())
+    }
+}
+
+impl Kept {
+    fn draft(&self) -> MutexGuard<'_, Option<Draft>> {
+        lock(&self.draft)
+    }
+
+    fn mark(&self) -> CallMark {
+        let caller = &self.caller;
+        CallMark {
+            session: caller.session.clone(),
+            agent: caller.agent.clone(),
+            turn: None,
+            call_id: caller.call_id.clone(),
+            dialect: caller.dialect.clone().into_owned(),
+            tool: caller.tool.clone(),
+            roots: self.guard.roots().map(Path::to_owned).collect(),
+        }
+    }
+}
+
+/// Returns the state of a file that was written with content of this hash, in hex.
+pub(crate) fn written(hash: &str, size: u64, mode: u32) -> PathState {
+    match ContentHash::from_hex(hash.as_bytes()) {
+        Some(content) => PathState::hashed(content, size, mode),
+        // A hash that was just made can be read.
+        None => PathState::unkept(size, mode),
+    }
+}
+
+/// Returns the path that bytes are.
+pub(crate) fn path_of(bytes: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(bytes))
+}

@@ -1,0 +1,432 @@
+//! From a checkpoint to claims: a restore is contained like any change.
+//!
+//! The index names the paths. Each is looked at on handles, beneath the roots and under the path
+//! rules, and the plan is worked out from what is there. The steps become claims, which are contained
+//! once more with the right to change, and hold only for what the plan found: whatever changes in
+//! between is refused. So a restore meets every wall that a change meets, and nothing else.
+
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{fstat, readlinkat};
+use sinew_tool::{
+    Access, CheckpointInfo, CheckpointQuery, Claim, FileError, FileKind, FileState, Identity, Kind,
+    Links, NoCheckpoints, PathChange, Restore, RestoreAct, RestoreConflict, RestorePlan,
+    RestoreStep, Slot, ToolError, Was,
+};
+
+use crate::checkpoints::of_call::path_of;
+use crate::checkpoints::{
+    Act, Changer, CheckpointError, CheckpointId, Checkpoints, Conflict, Entry, Held, Listed,
+    PathState, Plan, Query, Scope, Step,
+};
+use crate::clear::Contained;
+use crate::guard::Guard;
+use crate::resolve::{Place, Spot};
+use crate::roots::{DIRECTORY_READ, FILE_READ, open_name};
+use crate::stat::{error_of, identity_of};
+
+/// How often a plan is worked out anew when others change what it looked at.
+const MAX_ATTEMPTS: u32 = 3;
+/// The most checkpoints that one list looks through.
+const MAX_LOOKED: usize = 10_000;
+
+/// What a call restores.
+#[derive(Debug)]
+pub(crate) struct Restoring {
+    plan: RestorePlan,
+    /// The kept states that the plan names.
+    states: Vec<(PathBuf, PathState)>,
+    /// Nothing is collected until the call ends.
+    _held: Held,
+}
+
+impl Restoring {
+    /// Returns the session whose changes are undone.
+    pub(crate) fn session(&self) -> &str {
+        &self.plan.session
+    }
+}
+
+/// What was found at a path.
+struct Look {
+    state: PathState,
+    identity: Option<Identity>,
+    /// What a directory holds.
+    names: Vec<CString>,
+}
+
+impl Guard {
+    /// Contains what a call restores: the paths of a checkpoint, as claims of the call.
+    pub fn contain_restore(
+        self: &Arc<Self>,
+        restore: &Restore,
+        cwd: Option<&Path>,
+        narrowed: Option<&[PathBuf]>,
+    ) -> Result<Contained, ToolError> {
+        let checkpoints = self.checkpoints.as_ref().ok_or_else(NoCheckpoints::error)?;
+        let id: CheckpointId = restore.id.parse().map_err(|problem| {
+            ToolError::argument(restore.argument, format!("is no checkpoint: {problem}"))
+        })?;
+        let held = checkpoints.hold()?;
+        let scope = if restore.only { Scope::Only } else { Scope::Since };
+        let mut history = checkpoints.history(id, scope)?;
+        if let Some(path) = &restore.path {
+            let one = self.contain(&[looking(restore, path.clone())], cwd, narrowed)?;
+            let real = one.targets().files.first().map(|target| target.path.clone());
+            history.retain(|path| real.as_ref().is_some_and(|real| path.starts_with(real)));
+        }
+        if history.paths().next().is_none() {
+            let problem = "the checkpoint has no such path";
+            return Err(ToolError::new(Kind::NotFound, format!("{problem}: {id}"))
+                .hint("CheckpointList shows what each checkpoint has"));
+        }
+        let entries = checkpoints.entries(id)?;
+        let query = Query { session: None, id: Some(id), before: None, limit: 1 };
+        let listed = checkpoints.list(&query)?.pop().ok_or(CheckpointError::Unknown(id))?;
+        for _ in 0..MAX_ATTEMPTS {
+            let (looks, contained) = self.look(restore, history.paths(), cwd, narrowed)?;
+            let seen = |path: &Path| match looks.get(path) {
+                Some(look) => Ok(look.state.clone()),
+                None => Err(ToolError::new(Kind::ExecutionFailed, "a path was not looked at")),
+            };
+            let plan = history.plan(seen)?;
+            check_emptied(&plan, &looks)?;
+            let entries = entries.iter().filter(|entry| looks.contains_key(&entry.path));
+            let (mut told, states) = told(&plan, &listed, entries);
+            let is_refused = told.refused(restore.force).next().is_some();
+            if restore.looks || is_refused {
+                let slots = contained.targets().files.iter();
+                let slots: BTreeMap<PathBuf, Slot> =
+                    slots.map(|target| (target.path.clone(), target.slot)).collect();
+                for step in &mut told.steps {
+                    step.slot = slots.get(&step.path).copied();
+                }
+                return Ok(contained.restoring(Restoring { plan: told, states, _held: held }));
+            }
+            let mut claims = Vec::new();
+            for step in &mut told.steps {
+                if let Some(access) = access(step.act) {
+                    step.slot = Some(Slot(claims.len()));
+                    let path = written(&step.path)?;
+                    claims.push(Claim { argument: restore.argument, path: Some(path), access });
+                }
+            }
+            let cleared: Vec<PathBuf> = told
+                .acting()
+                .filter(|step| step.act == RestoreAct::Remove)
+                .map(|step| step.path.clone())
+                .collect();
+            let contained = self.contain_past(&claims, cwd, narrowed, &cleared)?;
+            let is_still = contained.targets().files.iter().all(|target| {
+                let now = match &target.state {
+                    FileState::Missing => None,
+                    FileState::Found(meta) => Some(meta.identity),
+                };
+                looks.get(&target.path).is_some_and(|look| look.identity == now)
+            });
+            if is_still {
+                return Ok(contained.restoring(Restoring { plan: told, states, _held: held }));
+            }
+        }
+        Err(ToolError::new(Kind::Stale, "the files changed while the restore was worked out")
+            .hint("repeat the call once nobody else changes them"))
+    }
+
+    /// Looks at each path, and returns the call that may look at them again.
+    fn look<'a>(
+        self: &Arc<Self>,
+        restore: &Restore,
+        paths: impl Iterator<Item = &'a Path>,
+        cwd: Option<&Path>,
+        narrowed: Option<&[PathBuf]>,
+    ) -> Result<(BTreeMap<PathBuf, Look>, Contained), ToolError> {
+        let mut looks = BTreeMap::new();
+        let mut claims = Vec::new();
+        for path in paths {
+            let claim = looking(restore, written(path)?);
+            match self.contain(std::slice::from_ref(&claim), cwd, narrowed) {
+                Ok(one) => {
+                    let about = |error: FileError| error.about(&path.to_string_lossy());
+                    let target = one.targets().files.first().map(|target| target.path.as_path());
+                    if target != Some(path) {
+                        return Err(led_elsewhere(path));
+                    }
+                    let place = one.places().first();
+                    let look = place.map(look_at).transpose().map_err(about)?;
+                    looks.extend(look.map(|look| (path.to_owned(), look)));
+                    claims.push(claim);
+                }
+                // Something else took the place of the directory above.
+                Err(error) if error.kind == Kind::NotRegularFile => {
+                    let look = Look::of_nothing();
+                    looks.insert(path.to_owned(), look);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((looks, self.contain(&claims, cwd, narrowed)?))
+    }
+}
+
+impl Look {
+    fn of_nothing() -> Self {
+        Self { state: PathState::Absent, identity: None, names: Vec::new() }
+    }
+}
+
+/// Refuses to put something in the place of a directory that the restore does not empty.
+fn check_emptied(plan: &Plan, looks: &BTreeMap<PathBuf, Look>) -> Result<(), ToolError> {
+    let goes = |path: &Path| {
+        let removes = |step: &Step| matches!(step.act, Act::Remove | Act::RemoveDirectory);
+        plan.steps.iter().any(|step| step.path == path && removes(step))
+    };
+    for step in plan.steps.iter().filter(|step| step.act == Act::RemoveDirectory) {
+        let is_replaced = step.wanted != PathState::Absent;
+        let names = looks.get(&step.path).map(|look| look.names.as_slice()).unwrap_or_default();
+        let left =
+            names.iter().map(|name| name.to_bytes()).filter(|name| !matches!(*name, b"." | b".."));
+        let mut left = left.map(|name| step.path.join(path_of(name))).filter(|path| !goes(path));
+        if let Some(path) = left.next().filter(|_| is_replaced) {
+            let message = format!(
+                "the restore is refused: a directory is in the way, and holds what it does not \
+                 remove: {}",
+                path.to_string_lossy()
+            );
+            return Err(ToolError::new(Kind::Stale, message)
+                .hint("move it away, or restore the other paths one by one with `path`"));
+        }
+    }
+    Ok(())
+}
+
+fn looking(restore: &Restore, path: String) -> Claim {
+    Claim { argument: restore.argument, path: Some(path), access: Access::Inspect }
+}
+
+/// Returns a real path as a claim has it.
+fn written(path: &Path) -> Result<String, ToolError> {
+    match path.to_str() {
+        Some(path) => Ok(path.to_owned()),
+        None => Err(ToolError::new(
+            Kind::InvalidPath,
+            format!("the path is not UTF-8 and cannot be named: {}", path.to_string_lossy()),
+        )
+        .hint("restore the other paths one by one with `path`")),
+    }
+}
+
+fn led_elsewhere(path: &Path) -> ToolError {
+    let path = path.to_string_lossy();
+    ToolError::new(
+        Kind::PathDenied,
+        format!("a symbolic link is on the way now, and a restore follows none: {path}"),
+    )
+    .hint("put the directory back, or restore the other paths one by one with `path`")
+}
+
+/// Returns what a step needs.
+fn access(act: RestoreAct) -> Option<Access> {
+    match act {
+        RestoreAct::Remove | RestoreAct::RemoveDirectory => Some(Access::Remove),
+        RestoreAct::MakeDirectory | RestoreAct::Write | RestoreAct::MakeLink => {
+            Some(Access::Write { parents: true, links: Links::Itself })
+        }
+        RestoreAct::Nothing => None,
+    }
+}
+
+/// Returns what is at a place, as it was when it was contained.
+fn look_at(place: &Place) -> Result<Look, FileError> {
+    let Spot::Found(meta) = &place.spot else {
+        return Ok(Look::of_nothing());
+    };
+    let mut names = Vec::new();
+    let state = match (meta.kind, &place.name) {
+        (FileKind::File, Some(name)) => {
+            let file = open_name(place.parent()?.as_fd(), name, FILE_READ).map_err(error_of)?;
+            let file = File::from(file);
+            let is_same = || fstat(&file).map(|stat| identity_of(&stat) == meta.identity);
+            let state = PathState::of_file(&file, meta).map_err(FileError::Io)?;
+            if !is_same().map_err(error_of)? {
+                return Err(FileError::Changed);
+            }
+            state
+        }
+        (FileKind::Symlink, Some(name)) => {
+            let target = readlinkat(&*place.parent()?, name, Vec::new()).map_err(error_of)?;
+            PathState::Link(path_of(target.to_bytes()).to_owned())
+        }
+        (FileKind::Directory, _) => {
+            let dir = place.open_directory(DIRECTORY_READ)?;
+            for entry in rustix::fs::Dir::read_from(&dir).map_err(error_of)? {
+                names.push(entry.map_err(error_of)?.file_name().to_owned());
+            }
+            PathState::directory(meta.mode)
+        }
+        _ => PathState::Special,
+    };
+    Ok(Look { state, identity: Some(meta.identity), names })
+}
+
+/// Returns a plan in the words of the contract, and the kept states that it names.
+fn told<'a>(
+    plan: &Plan,
+    listed: &Listed,
+    entries: impl Iterator<Item = &'a Entry> + Clone,
+) -> (RestorePlan, Vec<(PathBuf, PathState)>) {
+    let mut states: Vec<(PathBuf, PathState)> = Vec::new();
+    for step in &plan.steps {
+        states.push((step.path.clone(), step.wanted.clone()));
+    }
+    for entry in entries.clone() {
+        let both = [Some(&entry.before), entry.after.as_ref()].into_iter().flatten();
+        states.extend(both.map(|state| (entry.path.clone(), state.clone())));
+    }
+    let steps = plan.steps.iter().map(|step| RestoreStep {
+        slot: None,
+        path: step.path.clone(),
+        act: act_of(step.act),
+        now: was(&step.now),
+        wanted: was(&step.wanted),
+        conflict: step.conflict.as_ref().map(conflict_of),
+    });
+    let told = RestorePlan {
+        id: plan.id.to_string(),
+        at_ms: listed.at_ms,
+        tool: listed.mark.tool.clone(),
+        session: plan.session.clone(),
+        undone: plan.undone.iter().map(CheckpointId::to_string).collect(),
+        changes: entries.map(change_of).collect(),
+        steps: steps.collect(),
+    };
+    (told, states)
+}
+
+fn act_of(act: Act) -> RestoreAct {
+    match act {
+        Act::Remove => RestoreAct::Remove,
+        Act::RemoveDirectory => RestoreAct::RemoveDirectory,
+        Act::MakeDirectory => RestoreAct::MakeDirectory,
+        // A file of another mode is written anew: all changes go the same way.
+        Act::Write | Act::SetMode => RestoreAct::Write,
+        Act::MakeLink => RestoreAct::MakeLink,
+        Act::Nothing => RestoreAct::Nothing,
+    }
+}
+
+fn conflict_of(conflict: &Conflict) -> RestoreConflict {
+    let why = match conflict {
+        Conflict::Changed { after, by: Changer::Session { session, id } } => {
+            format!("session {session} changed it after {after}, in {id}")
+        }
+        Conflict::Changed { after, by: Changer::Unknown } => {
+            format!("a person, another program or a command changed it after {after}")
+        }
+        Conflict::Foreign => String::from("what is there was not made by the session, and stays"),
+        Conflict::NotKept => String::from("its content was too large to be kept"),
+    };
+    RestoreConflict { why, can_be_forced: conflict.can_be_forced() }
+}
+
+fn change_of(entry: &Entry) -> PathChange {
+    PathChange {
+        path: entry.path.clone(),
+        before: was(&entry.before),
+        after: entry.after.as_ref().map(was),
+        settled: entry.settled,
+    }
+}
+
+fn was(state: &PathState) -> Was {
+    match state {
+        PathState::Absent => Was::Absent,
+        PathState::File { content, size, mode } => {
+            Was::File { content: content.to_string(), size: *size, mode: *mode }
+        }
+        PathState::Unkept { .. } => Was::Unkept,
+        PathState::Link(target) => Was::Link(target.clone()),
+        PathState::Directory { .. } => Was::Directory,
+        PathState::Special => Was::Special,
+    }
+}
+
+/// The checkpoints of the World of one call.
+#[derive(Debug)]
+pub(crate) struct OfWorld {
+    guard: Arc<Guard>,
+    restoring: Option<Arc<Restoring>>,
+}
+
+impl OfWorld {
+    pub(crate) fn new(guard: Arc<Guard>, restoring: Option<Arc<Restoring>>) -> Self {
+        Self { guard, restoring }
+    }
+
+    fn store(&self) -> Result<&Arc<Checkpoints>, ToolError> {
+        self.guard.checkpoints.as_ref().ok_or_else(NoCheckpoints::error)
+    }
+}
+
+impl sinew_tool::Checkpoints for OfWorld {
+    fn list(&self, query: &CheckpointQuery) -> Result<Vec<CheckpointInfo>, ToolError> {
+        let store = self.store()?;
+        let (mut found, mut before, mut n_looked) = (Vec::new(), None, 0);
+        while found.len() < query.limit && n_looked < MAX_LOOKED {
+            let session = query.session.as_deref();
+            let page = store.list(&Query { session, id: None, before, limit: 200 })?;
+            let Some(last) = page.last() else { break };
+            (before, n_looked) = (Some(last.id), n_looked + page.len());
+            for listed in page {
+                let is_wanted = |path: &Path| {
+                    self.guard.may_name(path)
+                        && query.path.as_ref().is_none_or(|wanted| path.starts_with(wanted))
+                };
+                let changes: Vec<PathChange> = match store.entries(listed.id) {
+                    Ok(entries) => entries
+                        .iter()
+                        .filter(|entry| is_wanted(&entry.path))
+                        .map(change_of)
+                        .collect(),
+                    // It was collected meanwhile.
+                    Err(_) => Vec::new(),
+                };
+                if changes.is_empty() || query.limit <= found.len() {
+                    continue;
+                }
+                let mark = listed.mark;
+                found.push(CheckpointInfo {
+                    id: listed.id.to_string(),
+                    at_ms: listed.at_ms,
+                    session: mark.session,
+                    agent: mark.agent,
+                    call_id: mark.call_id,
+                    dialect: mark.dialect,
+                    tool: mark.tool,
+                    changes,
+                });
+            }
+        }
+        Ok(found)
+    }
+
+    fn plan(&self) -> Option<&RestorePlan> {
+        self.restoring.as_ref().map(|restoring| &restoring.plan)
+    }
+
+    fn content(&self, path: &Path, wanted: &Was) -> Result<Vec<u8>, ToolError> {
+        let states = self.restoring.iter().flat_map(|restoring| &restoring.states);
+        let mut known = states.filter(|(known, _)| known == path).map(|(_, state)| state);
+        let Some(state) = known.find(|state| was(state) == *wanted) else {
+            return Err(ToolError::new(
+                Kind::ExecutionFailed,
+                "the call did not ask for this content",
+            ));
+        };
+        Ok(self.store()?.content(path, state)?.read_all()?)
+    }
+}

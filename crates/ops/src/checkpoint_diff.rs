@@ -1,0 +1,123 @@
+//! CheckpointDiff: what a call changed, or how what is there now differs from what was there before it.
+//!
+//! It is no tool of a dialect: a person asks it on the command line. What was there before is kept;
+//! what a call left is compared where a later checkpoint keeps it, or where it is still there.
+
+use serde::Deserialize;
+use serde_json::json;
+use sinew_tool::{
+    Bound, Claim, Context, Cost, Facts, FileSettings, NoCheckpoints, Operation, Param, ParamKind,
+    PathChange, Preset, Reply, Restore, RestorePlan, Row, Shaping, Targets, ToolError, Was,
+};
+
+use crate::checkpoint_restore::now;
+use crate::diff::DiffLimits;
+use crate::states::{self, MAX_COMPARED, Side};
+
+/// Compares what a call changed.
+#[derive(Debug)]
+pub struct CheckpointDiff;
+
+/// What CheckpointDiff is asked.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Args {
+    /// The checkpoint.
+    pub id: String,
+    /// Whether what is there now is compared, and not what the call left.
+    #[serde(default)]
+    pub now: bool,
+}
+
+/// What CheckpointDiff found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Out {
+    /// The differences as text.
+    pub text: String,
+    /// How many paths differ.
+    pub n_paths: usize,
+}
+
+/// The row of the command line.
+pub const ROW: Row<CheckpointDiff> = Row {
+    name: "CheckpointDiff",
+    description: "Shows what a call changed.",
+    params: &[
+        Param::required("id", "id", ParamKind::String, "As c12"),
+        Param::optional("now", "now", ParamKind::Boolean, "").or(Preset::Bool(false)),
+    ],
+    presets: &[],
+    absolute_paths: false,
+    bound: Bound::HARD,
+    core: false,
+    shape,
+    fail: |error, _| Reply::failure(error),
+};
+
+impl Operation for CheckpointDiff {
+    const NAME: &'static str = "CheckpointDiff";
+    const FACTS: Facts = Facts::OBSERVES;
+    type Args = Args;
+    type Out = Out;
+
+    fn claims(_args: &Args, _settings: &FileSettings) -> Vec<Claim> {
+        Vec::new()
+    }
+
+    fn restores(args: &Args) -> Option<Restore> {
+        let id = args.id.clone();
+        Some(Restore { argument: "id", id, only: true, path: None, force: false, looks: true })
+    }
+
+    fn cost(_args: &Args, _targets: &Targets) -> Cost {
+        Cost::Long
+    }
+
+    async fn run(args: &Args, cx: &Context) -> Result<Out, ToolError> {
+        let plan = cx.world.checkpoints.plan().ok_or_else(NoCheckpoints::error)?;
+        let mut out = Out { text: String::new(), n_paths: 0 };
+        for change in &plan.changes {
+            let text = compared(args, change, plan, cx);
+            out.n_paths += usize::from(!text.is_empty());
+            out.text.push_str(&text);
+        }
+        Ok(out)
+    }
+}
+
+/// Returns what differs at one path.
+fn compared(args: &Args, change: &PathChange, plan: &RestorePlan, cx: &Context) -> String {
+    let limits = DiffLimits::preview(cx.deadline);
+    let shown = cx.shown(&change.path);
+    let step = plan.steps.iter().find(|step| step.path == change.path);
+    let kept = |was: &Was| match was {
+        Was::File { size, .. } if *size <= MAX_COMPARED => {
+            cx.world.checkpoints.content(&change.path, was).ok()
+        }
+        _ => None,
+    };
+    let before = Side { was: &change.before, content: kept(&change.before) };
+    let after = match (args.now, &change.after, step) {
+        (true, _, Some(step)) => Side { was: &step.now, content: now(step, cx) },
+        (_, Some(after), step) => {
+            // Where nobody changed it since, it is still there.
+            let still = step.filter(|step| step.now == *after).and_then(|step| now(step, cx));
+            Side { was: after, content: still.or_else(|| kept(after)) }
+        }
+        _ => return format!("{shown}: nobody knows what the call left\n"),
+    };
+    let mut text = states::difference(&shown, &before, &after, limits);
+    if !args.now && !change.settled {
+        text.push_str(&format!(
+            "{shown}: unfinished, so the change may not have happened; `--now` shows what is there\n"
+        ));
+    }
+    text
+}
+
+fn shape(_args: &Args, out: Out, _shaping: &Shaping<'_>) -> Reply {
+    let text = if out.text.is_empty() { "no difference" } else { out.text.trim_end() };
+    let mut reply = Reply::text(text);
+    reply.structured = Some(json!({ "n_paths": out.n_paths, "diff": out.text }));
+    reply
+}

@@ -1,0 +1,152 @@
+//! CheckpointList: what was kept before changes, the newest first.
+//!
+//! Each call that changed files has one checkpoint, which names what it did to each path. Paths that
+//! the caller may not touch are left out, and checkpoints that hold nothing else with them.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use sinew_tool::{
+    Access, Bound, CheckpointInfo, CheckpointQuery, Claim, Context, Cost, Facts, FileSettings,
+    Operation, Param, ParamKind, PathChange, Reply, Row, Shaping, Stamp, Targets, ToolError,
+};
+
+use crate::states;
+use crate::time::iso;
+
+/// How many checkpoints are listed where no limit is given.
+pub const DEFAULT_LIMIT: u64 = 20;
+/// The most checkpoints that are listed.
+pub const MAX_LIMIT: u64 = 1_000;
+/// The most paths of one checkpoint that a text shows.
+const MAX_SHOWN: usize = 10;
+
+/// Lists checkpoints.
+#[derive(Debug)]
+pub struct CheckpointList;
+
+/// What CheckpointList is asked.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Args {
+    /// Those of this session, or of all.
+    #[serde(default)]
+    pub session: Option<String>,
+    /// Those that changed this path or what is beneath it, or all.
+    #[serde(default)]
+    pub path: Option<String>,
+    /// The most that are listed.
+    #[serde(default)]
+    pub limit: Option<u64>,
+}
+
+/// What CheckpointList found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Out {
+    /// The checkpoints, the newest first.
+    pub checkpoints: Vec<CheckpointInfo>,
+}
+
+/// The native row.
+pub const NATIVE: Row<CheckpointList> = Row {
+    name: "CheckpointList",
+    description: "Lists what was kept before changes, newest first: id, time, tool, paths.",
+    params: &[
+        Param::optional("session", "session", ParamKind::String, "Of this session alone"),
+        Param::optional("path", "path", ParamKind::String, "That changed it or what is beneath it"),
+        Param::optional(
+            "limit",
+            "limit",
+            ParamKind::Integer { min: 1, cap: Some(MAX_LIMIT as i64) },
+            "",
+        ),
+    ],
+    presets: &[],
+    absolute_paths: false,
+    bound: Bound::DEFAULT,
+    core: false,
+    shape,
+    fail: |error, _| Reply::failure(error),
+};
+
+impl Operation for CheckpointList {
+    const NAME: &'static str = "CheckpointList";
+    const FACTS: Facts = Facts::OBSERVES;
+    type Args = Args;
+    type Out = Out;
+
+    fn claims(args: &Args, _settings: &FileSettings) -> Vec<Claim> {
+        let claim = |path: &String| Claim {
+            argument: "path",
+            path: Some(path.clone()),
+            access: Access::Inspect,
+        };
+        args.path.iter().map(claim).collect()
+    }
+
+    fn cost(_args: &Args, _targets: &Targets) -> Cost {
+        Cost::Long
+    }
+
+    async fn run(args: &Args, cx: &Context) -> Result<Out, ToolError> {
+        let path = args.path.as_ref().map(|_| cx.target(0)).transpose()?;
+        let limit = args.limit.unwrap_or(DEFAULT_LIMIT).min(MAX_LIMIT);
+        let checkpoints = cx.world.checkpoints.list(&CheckpointQuery {
+            session: args.session.clone(),
+            path: path.map(|target| target.path.clone()),
+            limit: usize::try_from(limit).unwrap_or(usize::MAX),
+        })?;
+        Ok(Out { checkpoints })
+    }
+}
+
+/// Returns when a checkpoint was made, in ISO 8601.
+pub(crate) fn time(at_ms: u64) -> String {
+    let seconds = i64::try_from(at_ms / 1_000).unwrap_or(i64::MAX);
+    iso(Stamp { seconds, nanos: 0 })
+}
+
+fn shape(_args: &Args, out: Out, shaping: &Shaping<'_>) -> Reply {
+    let mut text = String::new();
+    for checkpoint in &out.checkpoints {
+        let CheckpointInfo { id, session, tool, changes, .. } = checkpoint;
+        text.push_str(&format!("{id}  {}  {tool}  session {session}\n", time(checkpoint.at_ms)));
+        for change in changes.iter().take(MAX_SHOWN) {
+            let deed = states::deed(&change.before, change.after.as_ref());
+            let open =
+                if change.settled { "" } else { " (unfinished: the call is under way or died)" };
+            text.push_str(&format!("  {deed}  {}{open}\n", shaping.shown(&change.path)));
+        }
+        if let Some(more @ 1..) = changes.len().checked_sub(MAX_SHOWN) {
+            text.push_str(&format!("  and {more} more\n"));
+        }
+    }
+    if out.checkpoints.is_empty() {
+        text.push_str("no checkpoints");
+    }
+    let mut reply = Reply::text(text.trim_end());
+    reply.structured = Some(json!({
+        "checkpoints": out.checkpoints.iter().map(object).collect::<Vec<_>>(),
+    }));
+    reply
+}
+
+/// Returns a checkpoint as an object.
+fn object(checkpoint: &CheckpointInfo) -> Value {
+    let change = |change: &PathChange| {
+        json!({
+            "path": change.path.to_string_lossy(),
+            "deed": states::deed(&change.before, change.after.as_ref()),
+            "finished": change.settled,
+        })
+    };
+    json!({
+        "id": checkpoint.id,
+        "time": time(checkpoint.at_ms),
+        "session": checkpoint.session,
+        "agent": checkpoint.agent,
+        "call_id": checkpoint.call_id,
+        "dialect": checkpoint.dialect,
+        "tool": checkpoint.tool,
+        "paths": checkpoint.changes.iter().map(change).collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,330 @@
+//! CheckpointRestore: files as they were before a change.
+//!
+//! The guard works out what that means and holds the paths; what is done here is the doing. A restore
+//! undoes a checkpoint and all later ones of its session, or with `only` that one alone. It is refused
+//! where somebody else changed a path since, unless it is forced, and it never takes away what no
+//! change of the session has made. All of it happens or none does; only where a file and a directory take
+//! each other's place, what is there goes first, in a step of its own. A restore has a checkpoint too.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use serde_json::json;
+use sinew_tool::{
+    Becomes, Bound, Claim, Context, Cost, Deed, Effects, Expect, Facts, FileMode, FileSettings,
+    Kind, NoCheckpoints, Operation, Param, ParamKind, PathChange, Preset, Preview, Reply, Restore,
+    RestoreAct, RestorePlan, RestoreStep, Row, Shaping, Targets, ToolError, Was,
+};
+
+use crate::checkpoint_list;
+use crate::diff::DiffLimits;
+use crate::states::{self, MAX_COMPARED, Side};
+
+/// The most bytes that one restore brings back.
+const MAX_BYTES: u64 = 512 << 20;
+/// The most paths that a text names.
+const MAX_SHOWN: usize = 50;
+
+/// Restores files as they were.
+#[derive(Debug)]
+pub struct CheckpointRestore;
+
+/// What CheckpointRestore is asked.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Args {
+    /// The checkpoint.
+    pub id: String,
+    /// Whether the paths of this checkpoint alone are restored.
+    #[serde(default)]
+    pub only: bool,
+    /// The file or directory that alone is restored.
+    #[serde(default)]
+    pub path: Option<String>,
+    /// Whether it is done where somebody else changed a path since.
+    #[serde(default)]
+    pub force: bool,
+    /// Whether nothing is changed.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// What CheckpointRestore did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Out {
+    /// The checkpoint.
+    pub id: String,
+    /// When it was made, in ISO 8601.
+    pub time: String,
+    /// The wire name of the tool that it was made for.
+    pub tool: String,
+    /// What its call did, by path.
+    pub changes: Vec<PathChange>,
+    /// The checkpoints that are undone.
+    pub undone: Vec<String>,
+    /// What was done, or would be, at each path.
+    pub steps: Vec<Restored>,
+    /// What would change, where nothing was to be changed.
+    pub diff: Option<String>,
+    /// What stands against it, where nothing was to be changed.
+    pub refusal: Option<String>,
+}
+
+/// What was done at one path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Restored {
+    /// The real path.
+    pub path: PathBuf,
+    /// What was done, in a word.
+    pub act: &'static str,
+}
+
+/// The native row.
+pub const NATIVE: Row<CheckpointRestore> = Row {
+    name: "CheckpointRestore",
+    description: "Undoes a checkpoint and the later ones of its session. Refused where others \
+                  changed a file since, unless forced. It can be undone too.",
+    params: &[
+        Param::required("id", "id", ParamKind::String, "As c12"),
+        Param::optional("only", "only", ParamKind::Boolean, "This checkpoint alone")
+            .or(Preset::Bool(false)),
+        Param::optional("path", "path", ParamKind::String, "This path alone"),
+        Param::optional("force", "force", ParamKind::Boolean, "").or(Preset::Bool(false)),
+        Param::optional("dry_run", "dry_run", ParamKind::Boolean, "Only show what would change")
+            .or(Preset::Bool(false)),
+    ],
+    presets: &[],
+    absolute_paths: false,
+    bound: Bound::DEFAULT,
+    core: false,
+    shape,
+    fail: |error, _| Reply::failure(error),
+};
+
+impl Operation for CheckpointRestore {
+    const NAME: &'static str = "CheckpointRestore";
+    const FACTS: Facts = Facts { idempotent: true, ..Facts::CHANGES };
+    type Args = Args;
+    type Out = Out;
+
+    fn effects(args: &Args) -> Effects {
+        if args.dry_run { Effects::OBSERVE } else { Self::FACTS.effects }
+    }
+
+    fn claims(_args: &Args, _settings: &FileSettings) -> Vec<Claim> {
+        Vec::new()
+    }
+
+    fn restores(args: &Args) -> Option<Restore> {
+        Some(Restore {
+            argument: "id",
+            id: args.id.clone(),
+            only: args.only,
+            path: args.path.clone(),
+            force: args.force,
+            looks: args.dry_run,
+        })
+    }
+
+    fn cost(_args: &Args, _targets: &Targets) -> Cost {
+        Cost::Long
+    }
+
+    fn preview(args: &Args, cx: &Context) -> Preview {
+        let Some(plan) = cx.world.checkpoints.plan() else { return Preview::Nothing };
+        if refusal(plan, args.force, cx).is_some() || plan.acting().next().is_none() {
+            return Preview::Nothing;
+        }
+        Preview::Diff(shown(plan, cx, DiffLimits::preview(cx.deadline)))
+    }
+
+    async fn run(args: &Args, cx: &Context) -> Result<Out, ToolError> {
+        let plan = cx.world.checkpoints.plan().ok_or_else(NoCheckpoints::error)?;
+        let refusal = refusal(plan, args.force, cx);
+        let done = |step: &RestoreStep| Restored {
+            path: step.path.clone(),
+            act: states::act(step.act, &step.now),
+        };
+        let mut out = Out {
+            id: plan.id.clone(),
+            time: checkpoint_list::time(plan.at_ms),
+            tool: plan.tool.clone(),
+            changes: plan.changes.clone(),
+            undone: plan.undone.clone(),
+            steps: plan.acting().map(done).collect(),
+            diff: None,
+            refusal: refusal.as_ref().map(|error| error.message.to_string()),
+        };
+        match refusal {
+            _ if args.dry_run => {
+                out.diff = Some(shown(plan, cx, DiffLimits::preview(cx.deadline)));
+            }
+            Some(error) => return Err(error),
+            None => restore(plan, cx).await?,
+        }
+        Ok(out)
+    }
+}
+
+/// Returns why a restore is refused, if it is.
+fn refusal(plan: &RestorePlan, force: bool, cx: &Context) -> Option<ToolError> {
+    let refused: Vec<_> = plan.refused(force).collect();
+    let (first, conflict) = refused.first()?;
+    let others = match refused.len() {
+        1 => String::new(),
+        n => format!(" (and {} more)", n - 1),
+    };
+    let message = format!(
+        "the restore of {} is refused: {}: {}{others}",
+        plan.id,
+        conflict.why,
+        cx.shown(&first.path)
+    );
+    let hint = match refused.iter().all(|(_, conflict)| conflict.can_be_forced) {
+        true => "`dry_run` shows what would change; `force` restores it all the same",
+        false => "restore the other paths one by one with `path`",
+    };
+    Some(ToolError::new(Kind::Stale, message).hint(hint))
+}
+
+/// Does what the plan says.
+async fn restore(plan: &RestorePlan, cx: &Context) -> Result<(), ToolError> {
+    let total: u64 = plan.acting().map(|step| size(&step.wanted)).sum();
+    if MAX_BYTES < total {
+        return Err(ToolError::new(
+            Kind::TooLarge,
+            format!(
+                "the files have {total} bytes together, and at most {MAX_BYTES} come back at once"
+            ),
+        )
+        .hint("restore them one by one with `path`"));
+    }
+    // Nothing is changed before every content was read whole and found sound.
+    let mut steps = Vec::new();
+    for step in plan.acting() {
+        let content = match (step.act, &step.wanted) {
+            (RestoreAct::Write, wanted) => cx.world.checkpoints.content(&step.path, wanted)?,
+            (RestoreAct::MakeLink, Was::Link(target)) => link_bytes(target),
+            _ => Vec::new(),
+        };
+        steps.push((step, content));
+    }
+    let pieces: Vec<[&[u8]; 1]> = steps.iter().map(|(_, content)| [content.as_slice()]).collect();
+    let deeds: Vec<Deed<'_>> = steps
+        .iter()
+        .zip(&pieces)
+        .filter_map(|((step, content), pieces)| {
+            let becomes = match step.act {
+                RestoreAct::Remove => Becomes::Nothing,
+                RestoreAct::RemoveDirectory => Becomes::NoDirectory,
+                RestoreAct::MakeDirectory => Becomes::Directory,
+                RestoreAct::MakeLink => Becomes::Link(content),
+                RestoreAct::Write => Becomes::File { pieces, mode: mode(step), like: None },
+                RestoreAct::Nothing => return None,
+            };
+            Some(Deed { slot: step.slot?, expect: Expect::Any, becomes })
+        })
+        .collect();
+    let clears =
+        |step: &RestoreStep| matches!(step.act, RestoreAct::Remove | RestoreAct::RemoveDirectory);
+    let is_twice =
+        |step: &RestoreStep| plan.acting().filter(|other| other.path == step.path).nth(1).is_some();
+    let n_cleared = match plan.acting().any(is_twice) {
+        true => plan.acting().take_while(|step| clears(step)).count(),
+        false => 0,
+    };
+    let (first, rest) = deeds.split_at(n_cleared.min(deeds.len()));
+    for deeds in [first, rest] {
+        if !deeds.is_empty() {
+            cx.commit(deeds).await?;
+        }
+    }
+    Ok(())
+}
+
+fn mode(step: &RestoreStep) -> FileMode {
+    match &step.wanted {
+        Was::File { mode, .. } => FileMode::Exact(*mode),
+        _ => FileMode::Kept,
+    }
+}
+
+fn size(was: &Was) -> u64 {
+    match was {
+        Was::File { size, .. } => *size,
+        _ => 0,
+    }
+}
+
+/// Returns the bytes of the target of a link.
+fn link_bytes(target: &std::path::Path) -> Vec<u8> {
+    use std::os::unix::ffi::OsStrExt;
+    target.as_os_str().as_bytes().to_vec()
+}
+
+/// Returns what a restore would change, as text.
+fn shown(plan: &RestorePlan, cx: &Context, limits: DiffLimits) -> String {
+    let mut text = String::new();
+    let mut before = None;
+    for step in plan.acting() {
+        // The second step at one path says the same.
+        if before.replace(&step.path) == Some(&step.path) {
+            continue;
+        }
+        let now = Side { was: &step.now, content: now(step, cx) };
+        let small = size(&step.wanted) <= MAX_COMPARED;
+        let wanted = small.then(|| cx.world.checkpoints.content(&step.path, &step.wanted).ok());
+        let wanted = Side { was: &step.wanted, content: wanted.flatten() };
+        text.push_str(&states::difference(&cx.shown(&step.path), &now, &wanted, limits));
+    }
+    text
+}
+
+/// Reads what is at the path of a step now, where it is small.
+pub(crate) fn now(step: &RestoreStep, cx: &Context) -> Option<Vec<u8>> {
+    use std::io::Read;
+    if MAX_COMPARED < size(&step.now) || !matches!(step.now, Was::File { .. }) {
+        return None;
+    }
+    let opened = cx.world.files.open(step.slot?).ok()?;
+    let mut content = Vec::new();
+    opened.file.take(MAX_COMPARED + 1).read_to_end(&mut content).ok()?;
+    Some(content)
+}
+
+fn shape(args: &Args, out: Out, shaping: &Shaping<'_>) -> Reply {
+    let line = |step: &Restored| format!("  {}  {}\n", step.act, shaping.shown(&step.path));
+    let mut text = match (out.steps.len(), args.dry_run) {
+        (0, _) => format!("everything is as it was before {}", out.id),
+        (n, true) => format!("restoring {} would change {n}:\n", out.id),
+        (n, false) => format!("restored {}: {n} changed\n", out.id),
+    };
+    text.extend(out.steps.iter().take(MAX_SHOWN).map(line));
+    if let Some(more @ 1..) = out.steps.len().checked_sub(MAX_SHOWN) {
+        text.push_str(&format!("  and {more} more\n"));
+    }
+    if let Some(id) = shaping.checkpoint {
+        text.push_str(&format!("{id} undoes this\n"));
+    }
+    if let Some(refusal) = &out.refusal {
+        text.push_str(&format!("\n{refusal}\n"));
+    }
+    if let Some(diff) = out.diff.as_ref().filter(|diff| !diff.is_empty()) {
+        text.push_str(&format!("\n{diff}"));
+    }
+    let steps: Vec<_> = out
+        .steps
+        .iter()
+        .map(|step| json!({ "path": step.path.to_string_lossy(), "act": step.act }))
+        .collect();
+    let mut reply = Reply::text(text.trim_end());
+    reply.structured = Some(json!({
+        "id": out.id,
+        "undone": out.undone,
+        "dry_run": args.dry_run,
+        "refused": out.refusal,
+        "steps": steps,
+        "checkpoint_id": shaping.checkpoint,
+    }));
+    reply
+}

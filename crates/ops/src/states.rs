@@ -1,0 +1,82 @@
+//! What was and what is at a path, as people and models read it.
+
+use sinew_tool::{RestoreAct, Was};
+
+use crate::diff::{self, DiffLimits};
+
+/// The largest content that is compared line by line.
+pub(crate) const MAX_COMPARED: u64 = 1 << 20;
+
+/// One side of a comparison: what it is, and its content where that is small enough.
+pub(crate) struct Side<'a> {
+    pub(crate) was: &'a Was,
+    pub(crate) content: Option<Vec<u8>>,
+}
+
+/// Returns in words what is at a path.
+pub(crate) fn words(was: &Was) -> String {
+    match was {
+        Was::Absent => String::from("nothing"),
+        Was::File { size, mode, .. } => format!("a file of {size} bytes, mode {mode:o}"),
+        Was::Unkept => String::from("a file that was too large to be kept"),
+        Was::Link(target) => format!("a symbolic link to {}", target.display()),
+        Was::Directory => String::from("a directory"),
+        Was::Special => String::from("a FIFO, socket or device"),
+    }
+}
+
+/// Returns in one word what a call did to a path.
+pub(crate) fn deed(before: &Was, after: Option<&Was>) -> &'static str {
+    match (before, after) {
+        (Was::Absent, Some(Was::Absent)) => "unchanged",
+        (Was::Absent, _) => "created",
+        (_, Some(Was::Absent)) => "removed",
+        _ => "changed",
+    }
+}
+
+/// Returns in one word what a step of a restore does.
+pub(crate) fn act(act: RestoreAct, now: &Was) -> &'static str {
+    match act {
+        RestoreAct::Remove => "remove",
+        RestoreAct::RemoveDirectory => "remove if empty",
+        RestoreAct::MakeDirectory => "make directory",
+        RestoreAct::Write if matches!(now, Was::Absent) => "bring back",
+        RestoreAct::Write => "restore",
+        RestoreAct::MakeLink => "link",
+        RestoreAct::Nothing => "keep",
+    }
+}
+
+/// Returns how one side differs from the other, as a diff where both are text.
+pub(crate) fn difference(
+    shown: &str,
+    old: &Side<'_>,
+    new: &Side<'_>,
+    limits: DiffLimits,
+) -> String {
+    let mut text = String::new();
+    match (old.was, new.was) {
+        (Was::File { mode: old, .. }, Was::File { mode: new, .. }) if old != new => {
+            text.push_str(&format!("mode {old:o} to {new:o}: {shown}\n"));
+        }
+        _ => {}
+    }
+    let is_text = |side: &Side<'_>| match (side.was, &side.content) {
+        (Was::Absent, _) => true,
+        (Was::File { .. }, Some(content)) => memchr::memchr(0, content).is_none(),
+        _ => false,
+    };
+    let is_file = |was: &Was| matches!(was, Was::File { .. });
+    if (is_file(old.was) || is_file(new.was)) && is_text(old) && is_text(new) {
+        let content = |side: &Side<'_>| side.content.clone().unwrap_or_default();
+        let lines = diff::of_contents(&content(old), &content(new), limits);
+        let name = |was: &Was| if is_file(was) { shown.to_owned() } else { "/dev/null".to_owned() };
+        if !lines.is_empty() || old.was == &Was::Absent || new.was == &Was::Absent {
+            text.push_str(&format!("--- {}\n+++ {}\n{lines}", name(old.was), name(new.was)));
+        }
+    } else if old.was != new.was {
+        text.push_str(&format!("{shown}: {} becomes {}\n", words(old.was), words(new.was)));
+    }
+    text
+}

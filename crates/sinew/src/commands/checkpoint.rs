@@ -1,0 +1,66 @@
+//! `sinew checkpoint`: what was kept before changes, how it differs, and having it back.
+//!
+//! Each command is a call of a tool, so that roots, rules, the ledger and a question before a change
+//! hold for it as for any other call.
+
+use std::io::{self, IsTerminal};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use sinew_runtime::Approvals;
+use sinew_tool::{Approver, Arguments};
+
+use super::call;
+use crate::cli::CheckpointCommand;
+use crate::terminal::Terminal;
+use crate::wiring::{self, Loaded};
+
+/// Lists, compares or restores.
+pub(crate) fn run(mut loaded: Loaded, command: &CheckpointCommand) -> anyhow::Result<ExitCode> {
+    super::warn(&loaded);
+    // What is served to models is no matter here.
+    loaded.settings.serve = None;
+    loaded.settings.dialect = sinew_dialects::NATIVE;
+    let (tool, arguments, as_json) = named(&loaded, command);
+    let mut approver = None;
+    if let CheckpointCommand::Restore { yes, dry_run, .. } = command {
+        let is_sure = *yes || *dry_run || loaded.settings.approvals == Approvals::Allow;
+        loaded.settings.approvals = if is_sure { Approvals::Allow } else { Approvals::Ask };
+        let can_ask = io::stdin().is_terminal() && io::stderr().is_terminal();
+        if can_ask {
+            approver = Some(Arc::new(Terminal) as Arc<dyn Approver>);
+        } else if !is_sure {
+            eprintln!("sinew: nobody can be asked here; `--yes` restores unasked");
+            return Ok(ExitCode::from(3));
+        }
+    }
+    let wired = wiring::wire(&loaded, "checkpoint", &["all"], approver)?;
+    wired.runtime.add_tool(&sinew_ops::checkpoint_diff::ROW.tool());
+    call::one(&wired, tool, arguments, as_json)
+}
+
+/// Returns the tool that a command calls, its arguments, and whether the result is printed as JSON.
+fn named(loaded: &Loaded, command: &CheckpointCommand) -> (&'static str, Arguments, bool) {
+    let (tool, written, as_json) = match command {
+        CheckpointCommand::List { path, limit, json } => {
+            let session = loaded.settings.session.as_ref();
+            let arguments = json!({ "session": session, "path": path, "limit": limit });
+            ("CheckpointList", arguments, *json)
+        }
+        CheckpointCommand::Diff { id, now, json } => {
+            ("CheckpointDiff", json!({ "id": id, "now": now }), *json)
+        }
+        CheckpointCommand::Restore { id, only, path, force, dry_run, json, .. } => {
+            let arguments = json!({
+                "id": id, "only": only, "path": path, "force": force, "dry_run": dry_run,
+            });
+            ("CheckpointRestore", arguments, *json)
+        }
+    };
+    let arguments = match written {
+        Value::Object(arguments) => arguments,
+        _ => Arguments::new(),
+    };
+    (tool, arguments, as_json)
+}

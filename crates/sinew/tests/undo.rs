@@ -1,0 +1,638 @@
+//! Undo through the whole runtime: scripts of changes, restored to every checkpoint, and everything
+//! that must stand against a restore.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use sinew::dialects::{MOLTIS, NATIVE};
+use sinew::{
+    Approvals, Asking, CheckpointSettings, Checkpoints, Dialect, JournalSettings, Reply, Runtime,
+    StateDir,
+};
+
+use crate::caller::{Caller, text};
+use crate::served;
+
+/// Everything beneath a directory: kind, permission bits of files, content.
+type Picture = BTreeMap<PathBuf, (char, u32, Vec<u8>)>;
+
+fn picture(root: &Path) -> Picture {
+    let mut picture = Picture::new();
+    let mut left = vec![root.to_owned()];
+    while let Some(dir) = left.pop() {
+        for entry in fs::read_dir(&dir).unwrap() {
+            let path = entry.unwrap().path();
+            let meta = fs::symlink_metadata(&path).unwrap();
+            let name = path.strip_prefix(root).unwrap().to_owned();
+            let row = if meta.is_dir() {
+                left.push(path);
+                ('d', 0, Vec::new())
+            } else if meta.is_symlink() {
+                ('l', 0, fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes())
+            } else {
+                ('f', meta.mode() & 0o7777, fs::read(&path).unwrap())
+            };
+            picture.insert(name, row);
+        }
+    }
+    picture
+}
+
+/// Something that somebody does outside of the runtime.
+type Deed<T> = fn(&T);
+
+/// A root, a state directory beside it, and a runtime over both.
+struct Bench {
+    _dir: tempfile::TempDir,
+    root: PathBuf,
+    state: PathBuf,
+    caller: Caller,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self::over(NATIVE, CheckpointSettings::default())
+    }
+
+    fn over(dialect: Dialect, settings: CheckpointSettings) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let top = fs::canonicalize(dir.path()).unwrap();
+        let (root, state) = (top.join("ws"), top.join("state"));
+        fs::create_dir(&root).unwrap();
+        let caller = Caller::new(&runtime(dialect, &root, &state, settings));
+        Self { _dir: dir, root, state, caller }
+    }
+
+    fn put(&self, path: &str, content: &str) {
+        fs::write(self.root.join(path), content).unwrap();
+    }
+
+    fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.root.join(path)).unwrap()
+    }
+
+    /// Makes a change and returns its checkpoint, where it has one.
+    #[track_caller]
+    fn change(&self, tool: &str, arguments: Value) -> Option<String> {
+        let reply = self.caller.call(tool, arguments);
+        assert!(reply.ok || reply.meta.checkpoint_id.is_none(), "{reply:?}");
+        reply.meta.checkpoint_id
+    }
+
+    /// Writes a file and returns the checkpoint.
+    #[track_caller]
+    fn write(&self, path: &str, content: &str) -> String {
+        let path = self.root.join(path);
+        let reply = self.caller.call("Write", json!({ "file_path": path, "content": content }));
+        assert!(reply.ok, "{reply:?}");
+        reply.meta.checkpoint_id.unwrap()
+    }
+
+    fn restore(&self, id: &str, more: Value) -> Reply {
+        let mut arguments = json!({ "id": id });
+        for (key, value) in more.as_object().unwrap() {
+            arguments[key] = value.clone();
+        }
+        self.caller.call("CheckpointRestore", arguments)
+    }
+}
+
+fn runtime(
+    dialect: Dialect,
+    root: &Path,
+    state: &Path,
+    settings: CheckpointSettings,
+) -> Arc<Runtime> {
+    let checkpoints = Checkpoints::new(&StateDir::open(state).unwrap(), settings);
+    Runtime::builder(dialect)
+        .root(root)
+        .deny(state)
+        .asking(Asking { approvals: Approvals::Allow, ..Asking::default() })
+        .settings(|settings| settings.checkpoint_before_mutation = true)
+        .checkpoints(Arc::new(checkpoints))
+        .journals(JournalSettings { state: state.to_owned(), warn: |text| eprintln!("{text}") })
+        .without_store()
+        .build()
+        .unwrap()
+}
+
+/// Some are directories of others, at other times.
+const FILES: &[&str] = &["a.txt", "b.txt", "d/c.txt", "d/e/f.txt", "g/h.txt", "i.txt", "g", "d/e"];
+const LINKS: &[&str] = &["l", "d/m"];
+
+/// One call of a script.
+#[derive(Debug, Clone)]
+enum Step {
+    Write(usize, String),
+    Edit(usize, String),
+    MultiEdit(usize, String),
+    Executable(usize, bool),
+    Rename(usize, usize),
+    Link(usize, String),
+    Unlink(usize),
+    /// Adds, updates and deletes in one call.
+    Set(usize, usize, usize, String),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let file = 0..FILES.len();
+    let word = "[a-z]{1,9}";
+    let step = prop_oneof![
+        4 => (file.clone(), word).prop_map(|(at, word)| Step::Write(at, word)),
+        3 => (file.clone(), word).prop_map(|(at, word)| Step::Edit(at, word)),
+        2 => (file.clone(), word).prop_map(|(at, word)| Step::MultiEdit(at, word)),
+        2 => (file.clone(), any::<bool>()).prop_map(|(at, may)| Step::Executable(at, may)),
+        3 => (file.clone(), file.clone()).prop_map(|(from, to)| Step::Rename(from, to)),
+        2 => (0..LINKS.len(), word).prop_map(|(at, word)| Step::Link(at, word)),
+        1 => (0..LINKS.len()).prop_map(Step::Unlink),
+        3 => (file.clone(), file.clone(), file, word)
+            .prop_map(|(add, change, delete, word)| Step::Set(add, change, delete, word)),
+    ];
+    proptest::collection::vec(step, 100)
+}
+
+impl Step {
+    /// Returns the call. What does not fit the tree is refused and changes nothing.
+    fn call(&self, bench: &Bench) -> (&'static str, Value) {
+        let path = |at: usize| bench.root.join(FILES[at]);
+        let content = |at: usize| fs::read_to_string(path(at)).unwrap_or_default();
+        let first = |at: usize| content(at).lines().next().unwrap_or("none").to_owned();
+        let patch = |patch: String| ("ApplyPatch", json!({ "patch": patch }));
+        match self {
+            Self::Write(at, word) => {
+                let content = format!("{word}\nsecond\n{}", word.repeat(40));
+                ("Write", json!({ "file_path": path(*at), "content": content }))
+            }
+            Self::Edit(at, word) => (
+                "Edit",
+                json!({ "file_path": path(*at), "old_string": first(*at), "new_string": word }),
+            ),
+            Self::MultiEdit(at, word) => {
+                let edits = json!([
+                    { "old_string": first(*at), "new_string": format!("{word} one") },
+                    { "old_string": format!("{word} one"), "new_string": format!("{word} two") },
+                ]);
+                ("MultiEdit", json!({ "file_path": path(*at), "edits": edits }))
+            }
+            Self::Executable(at, may) => {
+                let (old, new) = if *may { (644, 755) } else { (755, 644) };
+                let name = FILES[*at];
+                patch(format!(
+                    "diff --git a/{name} b/{name}\nold mode 100{old}\nnew mode 100{new}\n"
+                ))
+            }
+            Self::Rename(from, to) => {
+                let (from, to) = (FILES[*from], FILES[*to]);
+                patch(format!("diff --git a/{from} b/{to}\nrename from {from}\nrename to {to}\n"))
+            }
+            Self::Link(at, word) => {
+                let name = LINKS[*at];
+                patch(format!(
+                    "diff --git a/{name} b/{name}\nnew file mode 120000\n--- /dev/null\n\
+                     +++ b/{name}\n@@ -0,0 +1 @@\n+{word}\n\\ No newline at end of file\n"
+                ))
+            }
+            Self::Unlink(at) => {
+                let name = LINKS[*at];
+                let to = fs::read_link(bench.root.join(name)).unwrap_or_default();
+                patch(format!(
+                    "diff --git a/{name} b/{name}\ndeleted file mode 120000\n--- a/{name}\n\
+                     +++ /dev/null\n@@ -1 +0,0 @@\n-{}\n\\ No newline at end of file\n",
+                    to.display()
+                ))
+            }
+            Self::Set(add, change, delete, word) => {
+                let mut text = String::from("*** Begin Patch\n");
+                if !path(*add).exists() {
+                    text.push_str(&format!("*** Add File: {}\n+{word}\n", FILES[*add]));
+                }
+                if path(*change).exists() && change != delete && change != add {
+                    let old = first(*change);
+                    text.push_str(&format!(
+                        "*** Update File: {}\n@@\n-{old}\n+{word}\n",
+                        FILES[*change]
+                    ));
+                }
+                if path(*delete).exists() && delete != add {
+                    text.push_str(&format!("*** Delete File: {}\n", FILES[*delete]));
+                }
+                patch(text + "*** End Patch\n")
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4, max_shrink_iters: 30, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_checkpoint_is_restored_exactly(
+        steps in steps(),
+        picks in proptest::collection::vec(any::<proptest::sample::Index>(), 25),
+    ) {
+        let bench = Bench::new();
+        bench.put("a.txt", "first\nsecond\n");
+        bench.put("i.txt", "kept\n");
+        fs::set_permissions(bench.root.join("i.txt"), fs::Permissions::from_mode(0o600)).unwrap();
+        let mut known: Vec<(String, Picture)> = Vec::new();
+        for step in &steps {
+            let before = picture(&bench.root);
+            let (tool, arguments) = step.call(&bench);
+            match bench.change(tool, arguments) {
+                Some(id) => known.push((id, before)),
+                None => prop_assert_eq!(before, picture(&bench.root), "{:?} changed something", step),
+            }
+        }
+        prop_assert!(20 < known.len(), "only {} changes of {:?}", known.len(), steps);
+        // Back step by step, then from anywhere to anywhere; restores are changes too.
+        let n_script = known.len();
+        let back: Vec<usize> = (0..n_script).rev().collect();
+        for turn in 0..back.len() + picks.len() {
+            let at = match back.get(turn) {
+                Some(at) => *at,
+                None => picks[turn - back.len()].index(known.len()),
+            };
+            let (id, wanted) = known[at].clone();
+            let before = picture(&bench.root);
+            let reply = bench.restore(&id, json!({}));
+            prop_assert!(reply.ok, "{}: {:?}", id, reply);
+            prop_assert_eq!(&wanted, &picture(&bench.root), "{} of {:?}", id, steps);
+            if let Some(id) = reply.meta.checkpoint_id {
+                known.push((id, before));
+            }
+        }
+    }
+}
+
+#[test]
+fn what_somebody_else_changed_is_refused_unless_forced() {
+    let others: &[(&str, Deed<Bench>)] = &[
+        ("another content", |bench| bench.put("a.txt", "by a person\n")),
+        ("gone", |bench| fs::remove_file(bench.root.join("a.txt")).unwrap()),
+        ("another mode", |bench| {
+            let mode = fs::Permissions::from_mode(0o711);
+            fs::set_permissions(bench.root.join("a.txt"), mode).unwrap();
+        }),
+    ];
+    for (name, other) in others {
+        let bench = Bench::new();
+        bench.put("a.txt", "old\n");
+        let wanted = picture(&bench.root);
+        let id = bench.write("a.txt", "new\n");
+        other(&bench);
+        let there = picture(&bench.root);
+        let refused = bench.restore(&id, json!({}));
+        let error = refused.error.as_ref().unwrap();
+        assert_eq!(error.kind.as_str(), "stale", "{name}: {refused:?}");
+        assert!(error.message.contains("changed it after") && error.hint.is_some(), "{name}");
+        assert_eq!(there, picture(&bench.root), "{name}");
+        let shown = bench.restore(&id, json!({ "dry_run": true, "force": true }));
+        assert!(shown.ok && text(&shown).contains("would change 1"), "{name}: {shown:?}");
+        assert_eq!(there, picture(&bench.root), "{name}");
+        let forced = bench.restore(&id, json!({ "force": true }));
+        assert!(forced.ok, "{name}: {forced:?}");
+        assert_eq!(wanted, picture(&bench.root), "{name}");
+        // What was forced away comes back too.
+        let again = bench.restore(&forced.meta.checkpoint_id.unwrap(), json!({}));
+        assert!(again.ok, "{name}: {again:?}");
+        assert_eq!(there, picture(&bench.root), "{name}");
+    }
+}
+
+#[test]
+fn nothing_goes_that_no_change_has_made() {
+    let bench = Bench::new();
+    let id = bench.write("made/deep/a.txt", "new\n");
+    bench.put("made/mine.txt", "a person's\n");
+    assert!(bench.restore(&id, json!({})).ok);
+    assert!(!bench.root.join("made/deep").exists());
+    assert_eq!(bench.read("made/mine.txt"), "a person's\n");
+    // A link that took the place of a file is not removed, also where it is forced.
+    let id = bench.write("b.txt", "new\n");
+    fs::remove_file(bench.root.join("b.txt")).unwrap();
+    symlink("made", bench.root.join("b.txt")).unwrap();
+    assert!(!bench.restore(&id, json!({ "force": true })).ok);
+    assert!(bench.root.join("b.txt").is_symlink());
+    // One on the way leads a restore nowhere.
+    let id = bench.write("way/c.txt", "new\n");
+    fs::rename(bench.root.join("way"), bench.root.join("away")).unwrap();
+    symlink("away", bench.root.join("way")).unwrap();
+    assert!(!bench.restore(&id, json!({ "force": true })).ok);
+    assert_eq!(bench.read("away/c.txt"), "new\n");
+}
+
+#[test]
+fn a_file_comes_back_where_a_directory_is() {
+    let bench = Bench::new();
+    bench.put("x", "a file\n");
+    let wanted = picture(&bench.root);
+    let gone = bench.change(
+        "ApplyPatch",
+        json!({ "patch": "*** Begin Patch\n*** Delete File: x\n*** End Patch\n" }),
+    );
+    bench.write("x/y.txt", "deeper\n");
+    let reply = bench.restore(&gone.unwrap(), json!({}));
+    assert!(reply.ok, "{reply:?}");
+    assert_eq!(wanted, picture(&bench.root));
+}
+
+#[test]
+fn a_directory_comes_back_where_a_file_is() {
+    let bench = Bench::new();
+    let first = bench.write("x/y/z.txt", "deeper\n");
+    let wanted = picture(&bench.root);
+    let gone = bench.restore(&first, json!({})).meta.checkpoint_id.unwrap();
+    bench.write("x", "a file\n");
+    let reply = bench.restore(&gone, json!({}));
+    assert!(reply.ok, "{reply:?}");
+    assert_eq!(wanted, picture(&bench.root));
+    let reply = bench.restore(&reply.meta.checkpoint_id.unwrap(), json!({}));
+    assert!(reply.ok && bench.read("x") == "a file\n", "{reply:?}");
+    // What others put into a directory keeps it.
+    bench.restore(&gone, json!({}));
+    bench.put("x/mine.txt", "a person's\n");
+    let there = picture(&bench.root);
+    let reply = bench.restore(&first, json!({ "force": true }));
+    assert!(reply.ok, "{reply:?}");
+    assert_eq!(bench.read("x/mine.txt"), "a person's\n");
+    assert_ne!(there, picture(&bench.root));
+}
+
+#[test]
+fn single_paths_and_single_checkpoints_are_restored() {
+    let bench = Bench::new();
+    let first = bench.write("a.txt", "one\n");
+    let second = bench.write("b.txt", "one\n");
+    bench.write("a.txt", "two\n");
+    let reply = bench.restore(&first, json!({ "path": "b.txt" }));
+    assert!(reply.ok && !bench.root.join("b.txt").exists(), "{reply:?}");
+    assert_eq!(bench.read("a.txt"), "two\n");
+    bench.write("b.txt", "three\n");
+    let reply = bench.restore(&second, json!({ "only": true }));
+    assert!(reply.ok && !bench.root.join("b.txt").exists(), "{reply:?}");
+    assert_eq!(bench.read("a.txt"), "two\n");
+    let reply = bench.restore(&first, json!({ "path": "none.txt" }));
+    assert_eq!(reply.error.unwrap().kind.as_str(), "not_found");
+}
+
+#[test]
+fn a_store_that_is_damaged_changes_nothing() {
+    let contents = |bench: &Bench| -> Vec<PathBuf> {
+        let dir = fs::read_dir(bench.state.join("contents")).unwrap();
+        dir.map(|entry| entry.unwrap().path()).collect()
+    };
+    let damages: &[(&str, Deed<Path>)] = &[
+        ("gone", |path| fs::remove_file(path).unwrap()),
+        ("other bytes", |path| fs::write(path, "damaged, and of another length").unwrap()),
+        ("empty", |path| fs::write(path, "").unwrap()),
+    ];
+    for (name, damage) in damages {
+        let bench = Bench::new();
+        bench.put("a.txt", "old\n");
+        bench.put("b.txt", "old too\n");
+        let id = bench.write("a.txt", "new\n");
+        bench.write("b.txt", "new\n");
+        let there = picture(&bench.root);
+        let hash = blake3_name(b"old\n");
+        let of_a = contents(&bench).into_iter().find(|path| path.ends_with(&hash)).unwrap();
+        damage(&of_a);
+        let reply = bench.restore(&id, json!({}));
+        let error = reply.error.unwrap();
+        assert_eq!(error.kind.as_str(), "unavailable", "{name}: {error:?}");
+        assert_eq!(there, picture(&bench.root), "{name}");
+        // The other file comes back all the same.
+        assert!(bench.restore(&id, json!({ "path": "b.txt" })).ok, "{name}");
+        assert_eq!(bench.read("b.txt"), "old too\n");
+    }
+}
+
+fn blake3_name(content: &[u8]) -> String {
+    sinew_guard::checkpoints::ContentHash::of(content).to_string()
+}
+
+#[test]
+fn a_change_that_cannot_be_kept_does_not_happen() {
+    let small = CheckpointSettings { max_file_bytes: 3, ..CheckpointSettings::default() };
+    let bench = Bench::over(NATIVE, small);
+    bench.put("a.txt", "too large\n");
+    let there = picture(&bench.root);
+    let path = bench.root.join("a.txt");
+    for (tool, arguments) in [
+        ("Write", json!({ "file_path": path, "content": "x" })),
+        ("Edit", json!({ "file_path": path, "old_string": "too", "new_string": "x" })),
+        (
+            "ApplyPatch",
+            json!({ "patch": "*** Begin Patch\n*** Add File: n/new\n+x\n*** Delete File: a.txt\n*** End Patch\n" }),
+        ),
+    ] {
+        let reply = bench.caller.call(tool, arguments);
+        assert_eq!(reply.error.unwrap().kind.as_str(), "limit_reached", "{tool}");
+        assert_eq!(there, picture(&bench.root), "{tool}");
+    }
+    // A place that cannot be written stops changes too.
+    let bench = Bench::new();
+    bench.put("a.txt", "old\n");
+    fs::write(bench.state.join("contents"), "no directory").unwrap();
+    let there = picture(&bench.root);
+    let arguments = json!({ "file_path": bench.root.join("a.txt"), "content": "x" });
+    let reply = bench.caller.call("Write", arguments);
+    assert_eq!(reply.error.unwrap().kind.as_str(), "unavailable");
+    assert_eq!(there, picture(&bench.root));
+}
+
+#[test]
+fn moltis_says_which_checkpoint_and_restores_it() {
+    let bench = Bench::over(MOLTIS, CheckpointSettings::default());
+    bench.put("a.txt", "old\n");
+    let path = bench.root.join("a.txt");
+    let reply = bench.caller.call("Write", json!({ "file_path": path, "content": "new\n" }));
+    let id = reply.structured.unwrap()["checkpoint_id"].as_str().unwrap().to_owned();
+    let reply = bench.caller.call("checkpoint_restore", json!({ "id": id }));
+    let result = reply.structured.unwrap();
+    assert_eq!((&result["restored"], &result["checkpoint"]["id"]), (&json!(true), &json!(id)));
+    assert_eq!(result["checkpoint"]["sourcePath"], json!(path));
+    assert_eq!(result["checkpoint"]["existed"], json!(true));
+    assert_eq!(bench.read("a.txt"), "old\n");
+}
+
+/// A home and a root for the command, as a person has them.
+struct Place {
+    _dir: tempfile::TempDir,
+    home: PathBuf,
+    root: PathBuf,
+}
+
+impl Place {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let top = fs::canonicalize(dir.path()).unwrap();
+        let (home, root) = (top.join("home"), top.join("ws"));
+        fs::create_dir_all(&home).unwrap();
+        fs::create_dir_all(root.join(".git/hooks")).unwrap();
+        fs::write(root.join("a.txt"), "one\n").unwrap();
+        Self { _dir: dir, home, root }
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = served::command(&self.home);
+        command.current_dir(&self.root).args(args).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs the command; returns its code and what it said.
+    fn run(&self, args: &[&str]) -> (i32, String) {
+        let ran = self.command(args).output().unwrap();
+        let said = [ran.stdout, ran.stderr].concat();
+        (ran.status.code().unwrap(), String::from_utf8(said).unwrap())
+    }
+
+    /// Returns whether the index has a checkpoint of a session.
+    fn has_checkpoint(&self, session: &str) -> bool {
+        let path = self.home.join("state/sinew/checkpoints.db");
+        let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
+        let index = rusqlite::Connection::open_with_flags(path, flags);
+        let sql = "SELECT count(*) FROM checkpoint WHERE session = ?1";
+        let n = index.and_then(|index| index.query_row(sql, [session], |row| row.get(0)));
+        n.is_ok_and(|n: i64| 0 < n)
+    }
+
+    #[track_caller]
+    fn says(&self, args: &[&str], code: i32, words: &[&str]) {
+        let (found, said) = self.run(args);
+        assert_eq!(found, code, "{args:?}: {said}");
+        for word in words {
+            assert!(said.contains(word), "{args:?}: {word:?} is not in {said}");
+        }
+    }
+}
+
+const WRITE: &str = r#"{"file_path": "a.txt", "content": "two\n"}"#;
+const WRITE_HOOK: &str = r#"{"file_path": ".git/hooks/pre-commit", "content": "x"}"#;
+
+#[test]
+fn a_person_lists_compares_and_restores() {
+    let place = Place::new();
+    place.says(&["checkpoint", "list"], 0, &["no checkpoints"]);
+    place.says(&["--session", "s", "call", "Write", WRITE], 0, &["wrote"]);
+    place.says(
+        &["--session", "t", "call", "Write", r#"{"file_path": "d/b", "content": "x"}"#],
+        0,
+        &[],
+    );
+    place.says(&["checkpoint", "list"], 0, &["c2", "created  d/b", "c1", "changed  a.txt"]);
+    let (_, said) = place.run(&["--session", "s", "checkpoint", "list", "--json"]);
+    let listed: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(listed["structured"]["checkpoints"][0]["id"], "c1", "{listed}");
+    assert_eq!(listed["structured"]["checkpoints"].as_array().unwrap().len(), 1);
+    let (_, said) = place.run(&["checkpoint", "list", "--path", "d"]);
+    assert!(said.contains("c2") && !said.contains("c1"), "{said}");
+    let (_, said) = place.run(&["checkpoint", "list", "--limit", "1"]);
+    assert!(said.contains("c2") && !said.contains("c1"), "{said}");
+    place.says(&["checkpoint", "diff", "c1"], 0, &["-one\n+two\n"]);
+    fs::write(place.root.join("a.txt"), "three\n").unwrap();
+    place.says(&["checkpoint", "diff", "c1", "--now"], 0, &["-one\n+three\n"]);
+    place.says(
+        &["checkpoint", "restore", "c1", "--yes"],
+        1,
+        &["is refused", "changed it after c1"],
+    );
+    place.says(&["checkpoint", "restore", "c1", "--dry-run"], 0, &["-three\n+one\n"]);
+    place.says(&["checkpoint", "restore", "c1"], 3, &["--yes"]);
+    assert_eq!(fs::read_to_string(place.root.join("a.txt")).unwrap(), "three\n");
+    place.says(
+        &["checkpoint", "restore", "c1", "--yes", "--force"],
+        0,
+        &["restored c1", "c3 undoes"],
+    );
+    assert_eq!(fs::read_to_string(place.root.join("a.txt")).unwrap(), "one\n");
+    place.says(&["checkpoint", "restore", "c3", "--yes"], 0, &["restored c3"]);
+    assert_eq!(fs::read_to_string(place.root.join("a.txt")).unwrap(), "three\n");
+    place.says(&["checkpoint", "restore", "c77", "--yes"], 2, &["no such checkpoint: c77"]);
+    place.says(&["checkpoint", "restore", "seven", "--yes"], 2, &["is `c` and a number"]);
+    place.says(&["--read-only", "checkpoint", "list"], 1, &["no checkpoints are kept"]);
+    place.says(&["doctor"], 0, &["ok       undo", "4 checkpoints"]);
+}
+
+/// Whether a change runs where nobody can answer: it does if a checkpoint covers it.
+#[test]
+fn what_can_be_undone_runs_where_nobody_can_answer() {
+    let off = "tools.fs.checkpoint_before_mutation=false";
+    let small = ["--set", "checkpoints.larger=unkept", "--set", "checkpoints.max_file_bytes=1"];
+    let moltis = r#"{"file_path": "{root}/a.txt", "content": "two\n"}"#;
+    for (args, tool, arguments, code) in [
+        (&[][..], "Write", WRITE, 0),
+        (&["--approvals", "ask"], "Write", WRITE, 3),
+        (&["--approvals", "deny"], "Write", WRITE, 3),
+        (&["--read-only"], "Write", WRITE, 3),
+        (&["--set", off], "Write", WRITE, 3),
+        (&small, "Write", WRITE, 3),
+        (&[], "Write", WRITE_HOOK, 3),
+        (&[], "Bash", r#"{"command": "true"}"#, 3),
+        (&["--dialect", "moltis"], "Write", moltis, 3),
+        (
+            &["--dialect", "moltis", "--set", "tools.fs.checkpoint_before_mutation=true"],
+            "Write",
+            moltis,
+            3,
+        ),
+        (&["--set", "tools.fs.require_approval=true"], "Write", WRITE, 3),
+    ] {
+        let place = Place::new();
+        let arguments = arguments.replace("{root}", place.root.to_str().unwrap());
+        let (found, said) = place.run(&[args, &["call", tool, &arguments]].concat());
+        assert_eq!(found, code, "{args:?} {tool} {arguments}: {said}");
+        let is_changed = fs::read_to_string(place.root.join("a.txt")).unwrap() != "one\n";
+        assert_eq!(is_changed, code == 0, "{args:?} {tool}");
+        assert!(!place.root.join(".git/hooks/pre-commit").exists());
+    }
+    // Where there is no state directory there is nothing to undo with.
+    let place = Place::new();
+    let mut command = place.command(&["--set", "ledger.mode=\"off\"", "call", "Write", WRITE]);
+    let ran = command.env_remove("HOME").env_remove("XDG_STATE_HOME").output().unwrap();
+    assert_eq!(ran.status.code(), Some(3), "{ran:?}");
+}
+
+/// A process that dies between keeping and changing leaves a checkpoint that says so.
+#[test]
+fn a_killed_change_leaves_a_checkpoint_that_can_be_restored() {
+    let place = Place::new();
+    let big = "y".repeat(4 << 20);
+    let call = json!({ "name": "Write", "arguments": { "file_path": "a.txt", "content": big } });
+    let mut n_unfinished = 0;
+    for n in 0..40_u64 {
+        if 3 <= n_unfinished {
+            break;
+        }
+        fs::write(place.root.join("a.txt"), "one\n").unwrap();
+        let session = format!("k{n}");
+        let args = ["--session", &session, "--set", "files.sync=full", "call", "--batch"];
+        let mut command = place.command(&args);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        writeln!(child.stdin.take().unwrap(), "{call}").unwrap();
+        while !place.has_checkpoint(&session) && child.try_wait().unwrap().is_none() {
+            std::thread::yield_now();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let (_, said) = place.run(&["--session", &session, "checkpoint", "list", "--json"]);
+        let listed: Value = serde_json::from_str(&said).unwrap();
+        let Some(one) = listed["structured"]["checkpoints"].get(0) else { continue };
+        let (_, text) = place.run(&["--session", &session, "checkpoint", "list"]);
+        let is_unfinished = one["paths"][0]["finished"] == false;
+        assert_eq!(is_unfinished, text.contains("unfinished"), "{text}");
+        n_unfinished += u32::from(is_unfinished);
+        let there = fs::read(place.root.join("a.txt")).unwrap();
+        assert!(there == b"one\n" || there == big.as_bytes(), "a mixture after {n}");
+        let id = one["id"].as_str().unwrap();
+        place.says(&["checkpoint", "restore", id, "--yes"], 0, &[id]);
+        assert_eq!(fs::read_to_string(place.root.join("a.txt")).unwrap(), "one\n");
+    }
+    assert_ne!(n_unfinished, 0, "no process died between keeping and changing");
+}
