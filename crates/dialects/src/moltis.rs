@@ -361,7 +361,7 @@ fn shape_restore(
     let change = out.changes.last();
     let existed = change.is_some_and(|change| change.before != Was::Absent);
     let kind = match change.map(|change| &change.before) {
-        Some(Was::Directory) => "directory",
+        Some(Was::Directory { .. }) => "directory",
         _ => "file",
     };
     Reply::json(json!({

@@ -137,6 +137,7 @@ fn world(guard: &Arc<Guard>, access: Access) -> World {
     let contained = guard.contain(&[claim], None, None).unwrap().by(Caller {
         session: String::from("s"),
         agent: None,
+        turn: None,
         call_id: String::from("toolu_1"),
         tool: String::from("Edit"),
         dialect: "native".into(),

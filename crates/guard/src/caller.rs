@@ -11,6 +11,8 @@ pub struct Caller {
     pub session: String,
     /// The agent, where there are several: each knows its own files.
     pub agent: Option<String>,
+    /// The turn of the conversation, where the caller counts turns.
+    pub turn: Option<String>,
     /// The call, which names the stored output.
     pub call_id: String,
     /// The wire name of the tool.

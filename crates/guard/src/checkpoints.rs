@@ -160,6 +160,8 @@ pub struct Usage {
 pub struct Query<'a> {
     /// Those of this session, or of all.
     pub session: Option<&'a str>,
+    /// Those of this turn, or of all.
+    pub turn: Option<&'a str>,
     /// This one alone, or all.
     pub id: Option<CheckpointId>,
     /// Those before this one, or all: where the last list ended.
@@ -213,8 +215,11 @@ struct Shared {
     /// Whether somebody has to look after the store, and the thread that does.
     due: AtomicBool,
     n_recorded: AtomicU64,
+    /// Bytes that this process added to the store.
+    n_kept: AtomicU64,
     helper: Mutex<Option<JoinHandle<()>>>,
-    stop: Arc<AtomicBool>,
+    /// Since when the process ends.
+    ends: Arc<OnceLock<Instant>>,
 }
 
 #[derive(Debug)]
@@ -251,8 +256,9 @@ impl Checkpoints {
                 settled: Mutex::default(),
                 due: AtomicBool::new(false),
                 n_recorded: AtomicU64::new(0),
+                n_kept: AtomicU64::new(0),
                 helper: Mutex::new(None),
-                stop: Arc::default(),
+                ends: Arc::default(),
             }),
         }
     }
@@ -267,6 +273,14 @@ impl Checkpoints {
         }
     }
 
+    /// Returns whether this process kept so little that nothing of it is pushed out soon: less than
+    /// half of what may be kept. Beyond that a change cannot be relied on to be undone later.
+    pub(crate) fn has_room(&self) -> bool {
+        let Shared { settings, n_recorded, n_kept, .. } = &*self.shared;
+        n_recorded.load(Ordering::Relaxed) < settings.max_count / 2
+            && n_kept.load(Ordering::Relaxed) < settings.max_bytes / 2
+    }
+
     /// Begins the checkpoint of a call. Nothing is written before something is kept.
     pub fn begin(&self, mark: CallMark) -> Draft {
         Draft::new(Arc::clone(&self.shared), mark)
@@ -275,6 +289,12 @@ impl Checkpoints {
     /// Lists checkpoints, the newest first.
     pub fn list(&self, query: &Query<'_>) -> Result<Vec<Listed>, CheckpointError> {
         self.shared.read(|connection| Ok(index::list(connection, query)?))
+    }
+
+    /// Returns the first checkpoint of the turn that one belongs to.
+    pub(crate) fn first_of_turn(&self, id: CheckpointId) -> Result<CheckpointId, CheckpointError> {
+        let found = self.shared.read(|connection| Ok(index::first_of_turn(connection, id)?))?;
+        found.ok_or(CheckpointError::NoTurn(id))
     }
 
     /// Returns what the call of a checkpoint did, by path.
@@ -388,6 +408,7 @@ impl Shared {
             Ok((id, index::count(transaction, n_new)?))
         })?;
         let n_recorded = 1 + self.n_recorded.fetch_add(1, Ordering::Relaxed);
+        self.n_kept.fetch_add(n_new, Ordering::Relaxed);
         if n_recorded.is_multiple_of(N_LOGGED) || self.collector().is_due(since) {
             self.due.store(true, Ordering::Relaxed);
         }
@@ -464,7 +485,7 @@ impl Shared {
             database: self.path.clone(),
             contents: self.contents.clone(),
             settings: self.settings.clone(),
-            stop: Arc::clone(&self.stop),
+            ends: Arc::clone(&self.ends),
         }
     }
 
@@ -483,7 +504,7 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.ends.get_or_init(Instant::now);
         let _ = self.flush(PATIENT);
         let helper = self.helper.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(helper) = helper {

@@ -144,6 +144,11 @@ impl Contained {
         Ok(self)
     }
 
+    /// Returns the roots of the call.
+    pub(crate) fn roots(&self) -> &Roots {
+        &self.roots
+    }
+
     /// Returns what the call really names.
     pub fn targets(&self) -> &Arc<Targets> {
         &self.targets
@@ -205,7 +210,8 @@ impl Contained {
             Arc::clone(&knowledge),
             of_call::OfCall::new(kept, caller, &self.guard),
         );
-        let checkpoints = OfWorld::new(Arc::clone(&self.guard), self.restoring.clone());
+        let checkpoints =
+            OfWorld::new(Arc::clone(&self.guard), Arc::clone(&self.roots), self.restoring.clone());
         World {
             files: Arc::new(files),
             processes,
@@ -241,7 +247,7 @@ impl Judged {
     }
 
     /// Returns whether all that the call can do is change files that a checkpoint keeps first, none of
-    /// them under a protected name.
+    /// them under a protected name, and keeps long enough that the caller cannot push it out.
     pub fn can_be_undone(&self) -> bool {
         let Contained { guard, targets, caller, restoring, .. } = &self.contained;
         let kept = match restoring {
@@ -256,12 +262,17 @@ impl Judged {
         let only_changes = (Effects::OBSERVE | Effects::CHANGE).contains(self.effects);
         only_changes
             && names_some
+            && checkpoints.has_room()
             && targets.command.is_none()
             && changed.all(|file| {
                 // Changes of these kinds pass the checkpoint, and of no others.
                 let is_kept = matches!(
                     file.claim.access,
-                    Access::Write { .. } | Access::Edit { .. } | Access::Remove
+                    Access::Write { .. }
+                        | Access::Edit { .. }
+                        | Access::Make
+                        | Access::Move
+                        | Access::Remove
                 );
                 is_kept && file.protected.is_none() && checkpoints.keeps(&file.state)
             })

@@ -64,8 +64,16 @@ pub(crate) struct Done {
 pub(crate) struct DirectoryPart<'a> {
     pub(crate) slot: Slot,
     pub(crate) place: &'a Place,
-    /// Whether it is made before the other changes, or removed after them.
-    pub(crate) is_made: bool,
+    pub(crate) deed: OfDirectory,
+}
+
+/// What becomes of a directory.
+#[derive(Clone, Copy)]
+pub(crate) enum OfDirectory {
+    /// It is made before the other changes, and gets these permission bits after them.
+    Made(Option<u32>),
+    /// It is removed after the other changes.
+    Removed,
 }
 
 /// Why an attempt did not succeed, and at which target.
@@ -97,12 +105,20 @@ pub(crate) fn commit(
     match done {
         Ok(mut done) => {
             let first = parts.first().map_or(Slot(0), |part| part.slot);
+            // The deepest first: a directory may be closed to its owner from then on.
+            for DirectoryPart { slot, place, deed } in directories.iter().rev() {
+                let OfDirectory::Made(Some(mode)) = deed else { continue };
+                if let Err(error) = parents.set_mode(&place.real, *mode) {
+                    done.late.get_or_insert(CommitError { slot: *slot, error });
+                }
+            }
             if let Err(error) = parents.keep(terms.settings.sync, kept) {
                 done.late.get_or_insert(CommitError { slot: first, error });
             }
-            for directory in directories.iter().filter(|directory| !directory.is_made) {
-                if let Err(error) = remove_directory(directory.place, terms) {
-                    done.late.get_or_insert(CommitError { slot: directory.slot, error });
+            for DirectoryPart { slot, place, deed } in directories {
+                let OfDirectory::Removed = deed else { continue };
+                if let Err(error) = remove_directory(place, terms) {
+                    done.late.get_or_insert(CommitError { slot: *slot, error });
                 }
             }
             Ok(done)
@@ -121,16 +137,16 @@ fn make_directories(
     parents: &mut Parents,
     terms: &Terms<'_>,
 ) -> Result<(), CommitError> {
-    for DirectoryPart { slot, place, is_made } in directories {
+    for DirectoryPart { slot, place, deed } in directories {
         let about = |error| CommitError { slot: *slot, error };
-        if *is_made {
+        if matches!(deed, OfDirectory::Made(_)) {
             parents.make_place(place, terms.kept).map_err(about)?;
         } else if let Ok(FileMeta { kind: FileKind::Directory, mode, .. }) = place.meta_now() {
             let kept = terms.kept.keep_directory(&place.real, mode);
             kept.map_err(|error| about(error.into()))?;
         }
     }
-    match directories.iter().find(|directory| !directory.is_made) {
+    match directories.iter().find(|directory| matches!(directory.deed, OfDirectory::Removed)) {
         Some(DirectoryPart { slot, .. }) => {
             let recorded = terms.kept.record();
             recorded.map_err(|error| CommitError { slot: *slot, error: error.into() })
@@ -482,7 +498,7 @@ fn prepare<'a>(
             let new = lay::link(job, dir, old.as_ref(), target)?;
             (Some(new), target.len() as u64)
         }
-        Becomes::Nothing | Becomes::Directory | Becomes::NoDirectory => (None, 0),
+        Becomes::Nothing | Becomes::Directory { .. } | Becomes::NoDirectory => (None, 0),
     };
     let left = new.as_ref().map_or(PathState::Absent, |new| new.state.clone());
     job.terms.kept.keep(&job.place.real, old.as_ref(), left.clone())?;

@@ -16,7 +16,7 @@ use sinew_tool::{
 
 use crate::change::{Job, Terms};
 use crate::checkpoints::of_call;
-use crate::commit::{self, DirectoryPart, Part};
+use crate::commit::{self, DirectoryPart, OfDirectory, Part};
 use crate::guard::Guard;
 use crate::knowledge::OfCall;
 use crate::list;
@@ -104,7 +104,7 @@ impl GuardedFiles {
         };
         let covers = match becomes {
             Becomes::Nothing | Becomes::NoDirectory => target.claim.access == Access::Remove,
-            Becomes::File { .. } | Becomes::Link(_) | Becomes::Directory => {
+            Becomes::File { .. } | Becomes::Link(_) | Becomes::Directory { .. } => {
                 matches!(target.claim.access, Access::Write { .. } | Access::Edit { .. })
             }
         };
@@ -273,9 +273,9 @@ impl Files for GuardedFiles {
             };
             held.push((deed.slot, job, deed.becomes, like, place, bound));
         }
-        let of_directory = |becomes: &Becomes<'_>| match becomes {
-            Becomes::Directory => Some(true),
-            Becomes::NoDirectory => Some(false),
+        let of_directory = |becomes: &Becomes<'_>| match *becomes {
+            Becomes::Directory { mode } => Some(OfDirectory::Made(mode)),
+            Becomes::NoDirectory => Some(OfDirectory::Removed),
             Becomes::File { .. } | Becomes::Link(_) | Becomes::Nothing => None,
         };
         let parts: Vec<Part<'_>> = held
@@ -288,8 +288,8 @@ impl Files for GuardedFiles {
         let mut directories: Vec<DirectoryPart<'_>> = held
             .iter()
             .filter_map(|(slot, _, becomes, _, place, _)| {
-                let is_made = of_directory(becomes)?;
-                Some(DirectoryPart { slot: *slot, place, is_made })
+                let deed = of_directory(becomes)?;
+                Some(DirectoryPart { slot: *slot, place, deed })
             })
             .collect();
         directories.sort_by_key(|directory| place_of(directory.slot));
@@ -307,8 +307,9 @@ impl Files for GuardedFiles {
         let slots: Vec<Slot> = parts.iter().map(|part| part.slot).collect();
         let made: Vec<(Slot, Written)> = directories
             .iter()
-            .map(|DirectoryPart { slot, place, is_made }| {
-                let created = *is_made && !matches!(place.spot, Spot::Found(_));
+            .map(|DirectoryPart { slot, place, deed }| {
+                let is_made = matches!(deed, OfDirectory::Made(_));
+                let created = is_made && !matches!(place.spot, Spot::Found(_));
                 (*slot, Written { bytes: 0, created })
             })
             .collect();

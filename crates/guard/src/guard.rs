@@ -206,10 +206,10 @@ impl Guard {
         self.roots.paths()
     }
 
-    /// Returns whether a call may name a real path, to look at it.
-    pub(crate) fn may_name(&self, real: &Path) -> bool {
+    /// Returns whether a call with these roots may name a real path, to look at it.
+    pub(crate) fn may_name(&self, roots: &Roots, real: &Path) -> bool {
         let named = self.roots.named(real);
-        self.roots.holding(real).is_some()
+        roots.holding(real).is_some()
             && rules::check_own(named, Access::Inspect).is_ok()
             && self.rules.check(real).is_ok()
     }
@@ -289,7 +289,7 @@ impl Guard {
                 && from.is_directory()
             {
                 let found =
-                    moving::taken_along(self, from, &to.real).map_err(|error| (at, error))?;
+                    moving::along::judge(self, from, &to.real).map_err(|error| (at, error))?;
                 target.protected = target.protected.or(found);
             }
         }

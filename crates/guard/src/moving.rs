@@ -1,36 +1,39 @@
 //! Making directories, and giving what is there another name.
 //!
-//! A thing is moved by one rename from one open directory to another, and never over something. A
-//! directory takes along what lies beneath it, which nobody named: each name there is judged where it
-//! is and where it goes, when the call is contained and again just before the rename. What may not be
-//! touched at either place ends the call; a protected name makes the ruling ask.
+//! A thing is moved by one rename from one open directory to another, and never over something. What a
+//! directory takes along is judged when the call is contained and again just before the rename
+//! (`along`). What may not be touched at either place ends the call; a protected name makes the ruling
+//! ask. For an undo a move is two changes: something goes at the old name and comes at the new one.
 
-use std::ffi::{CStr, CString, OsStr};
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
+pub(crate) mod along;
+
+use std::ffi::CStr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use rustix::fs::{
-    AtFlags, Dir as Entries, FileType, Mode, RenameFlags, fstat, linkat, mkdirat, renameat_with,
-    statat, unlinkat,
+    AtFlags, FileType, Mode, RenameFlags, Stat, fstat, linkat, mkdirat, renameat_with, statat,
+    unlinkat,
 };
 use rustix::io::Errno;
-use sinew_tool::{Access, Change, FileError, FileKind, Identity, Sync};
+use sinew_tool::{Change, FileError, FileKind, Identity, Sync};
 
-use crate::change::old::{Content, Old};
+use crate::change::old::Old;
 use crate::change::parents::Parents;
 use crate::change::{Failure, Job, sync_directory};
 use crate::checkpoints::{PathState, of_call};
 use crate::guard::Guard;
 use crate::resolve::{Place, Spot};
-use crate::roots::{DIRECTORY_READ, Dir, open_name};
-use crate::rules::{self, Names};
+use crate::roots::Dir;
 use crate::stat::{error_of, identity_of, kind_of, meta_of};
 use crate::turn::Turn;
 
-/// The most names beneath a directory that is moved.
-const MAX_BENEATH: usize = 100_000;
+/// What a checkpoint says of one thing that moves.
+pub(crate) struct Moved {
+    from: PathBuf,
+    to: PathBuf,
+    /// What is at the new name once it moved.
+    after: PathState,
+}
 
 /// Makes the directory at a place, and those above it that are missing. Returns whether it was not
 /// there before.
@@ -101,29 +104,30 @@ pub(crate) fn rename(
     if job.bound.is_some_and(|bound| bound != Some(seen.1)) {
         return Err(FileError::Changed);
     }
-    // A directory that moves cannot be undone: what lies beneath it is not kept.
-    let (hash, after) = match seen.0 {
+    let kept = job.terms.kept;
+    let (hash, things) = match seen.0 {
         FileKind::Directory => {
-            let found = taken_along(guard, job.place, &to.real)?;
+            let found = along::judge(guard, job.place, &to.real)?;
             if found.is_some() && protected.is_none() {
                 return Err(FileError::Changed);
             }
-            (None, None)
+            (None, along::keep(kept, job.place, mode_of(from, job.name)?, &to.real)?)
         }
-        FileKind::File | FileKind::Symlink => take_down(job, from, &to.real)?,
+        FileKind::File | FileKind::Symlink => {
+            let (hash, moved) = take_down(job, from, &to.real)?;
+            (hash, vec![moved])
+        }
         FileKind::Special => return Err(FileError::NotRegular(FileKind::Special)),
     };
-    let kept = job.terms.kept;
     let moved = in_turn(job, to, name, seen);
-    match (&moved, after) {
-        (Ok(()), Some(after)) => {
-            kept.settle(&job.place.real, PathState::Absent);
-            kept.settle(&to.real, after);
+    for thing in things {
+        if moved.is_ok() {
+            kept.settle(&thing.from, PathState::Absent);
+            kept.settle(&thing.to, thing.after);
+        } else {
+            kept.withdraw(&thing.from);
+            kept.withdraw(&thing.to);
         }
-        (Err(_), Some(_)) => {
-            [&job.place.real, &to.real].iter().for_each(|path| kept.withdraw(path))
-        }
-        (_, None) => {}
     }
     moved?;
     if job.terms.settings.sync == Sync::Full {
@@ -187,86 +191,42 @@ fn is_other(one: &Dir, other: &Dir) -> Result<bool, FileError> {
     Ok(identity(one).map_err(error_of)? != identity(other).map_err(error_of)?)
 }
 
-/// Takes down what leaves its name, and keeps it; returns its hash, and what will be at the new name.
-/// A file that cannot be read has no hash, and its move cannot be undone.
-fn take_down(
-    job: &Job<'_>,
-    dir: &Dir,
-    to: &Path,
-) -> Result<(Option<String>, Option<PathState>), FileError> {
+/// Takes down what leaves its name, and keeps it; returns its hash.
+fn take_down(job: &Job<'_>, dir: &Dir, to: &Path) -> Result<(Option<String>, Moved), FileError> {
     let seen = statat(&**dir, job.name, AtFlags::SYMLINK_NOFOLLOW).map_err(error_of)?;
-    let old = match Old::open_to_read(dir, job.name, seen) {
-        Ok(old) => old,
-        Err(Failure::Error(FileError::Permission)) => return Ok((None, None)),
-        Err(Failure::Error(error)) => return Err(error),
-        Err(Failure::Raced) => return Err(FileError::Changed),
+    let (kept, here) = (job.terms.kept, &job.place.real);
+    let old = match open_to_keep(dir, job.name, seen) {
+        // Whoever may not read a file may move it all the same.
+        Err(FileError::Permission) if !kept.is_on() => {
+            let (from, to) = (here.clone(), to.to_owned());
+            return Ok((None, Moved { from, to, after: PathState::Special }));
+        }
+        other => other?,
     };
     let hash = job.take_down(Some(&old))?;
-    let (meta, kept) = (meta_of(&old.stat), job.terms.kept);
-    let after = match (&old.content, &hash) {
-        (Content::Link(target), _) => PathState::Link(of_call::path_of(target).to_owned()),
-        (Content::File(_), Some(hash)) => of_call::written(hash, meta.size(), meta.mode),
-        (Content::File(_), None) => PathState::unkept(meta.size(), meta.mode),
-    };
-    kept.keep(&job.place.real, Some(&old), PathState::Absent)?;
-    kept.keep(to, None, after.clone())?;
+    let moved = kept_at(kept, here, to, &old)?;
     kept.record()?;
-    Ok((hash, Some(after)))
+    Ok((hash, moved))
 }
 
-/// Judges what a directory takes along where it goes. Returns the protected name that something
-/// beneath it falls under, here or there.
-pub(crate) fn taken_along(
-    guard: &Guard,
-    from: &Place,
-    to: &Path,
-) -> Result<Option<&'static str>, FileError> {
-    if to.starts_with(&from.real) {
-        return Err(FileError::Invalid("is to be moved into itself"));
-    }
-    if guard.roots().any(|root| root.starts_with(&from.real)) {
-        return Err(FileError::Denied(String::from("a root is moved by nobody")));
-    }
-    let top = from.open_directory(DIRECTORY_READ)?;
-    let mut left: Vec<(Arc<OwnedFd>, CString, PathBuf)> =
-        vec![(Arc::new(top), c".".to_owned(), PathBuf::new())];
-    let (mut found, mut n_seen) = (None, 0);
-    while let Some((above, name, beneath)) = left.pop() {
-        let dir = Arc::new(open_name(above.as_fd(), &name, DIRECTORY_READ).map_err(error_of)?);
-        for entry in Entries::read_from(&*dir).map_err(error_of)? {
-            let entry = entry.map_err(error_of)?;
-            if matches!(entry.file_name().to_bytes(), b"." | b"..") {
-                continue;
-            }
-            n_seen += 1;
-            if MAX_BENEATH < n_seen {
-                return Err(FileError::Denied(format!(
-                    "it holds more than {MAX_BENEATH} names, which cannot all be judged"
-                )));
-            }
-            let beneath = beneath.join(OsStr::from_bytes(entry.file_name().to_bytes()));
-            let stat = statat(&*dir, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW);
-            let stat = stat.map_err(error_of)?;
-            let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-            for real in [from.real.join(&beneath), to.join(&beneath)] {
-                found = judged(guard, &real, is_dir)?.or(found);
-            }
-            if is_dir {
-                left.push((Arc::clone(&dir), entry.file_name().to_owned(), beneath));
-            }
-        }
-    }
-    Ok(found)
+/// Opens a file or link that moves.
+fn open_to_keep(dir: &Dir, name: &CStr, seen: Stat) -> Result<Old, FileError> {
+    Old::open_to_read(dir, name, seen).map_err(|failure| match failure {
+        Failure::Error(error) => error,
+        Failure::Raced => FileError::Changed,
+    })
 }
 
-/// Applies the rules to one name. Returns the protected name that it falls under.
-fn judged(guard: &Guard, real: &Path, is_dir: bool) -> Result<Option<&'static str>, FileError> {
-    let named = guard.roots.named(real);
-    rules::check_own(named, Access::Move)?;
-    if is_dir {
-        guard.rules.check_search(real)?;
-    } else {
-        guard.rules.check(real)?;
-    }
-    Ok(rules::protected(&Names::new(real, named)))
+/// Keeps a file or link that goes from one path to another.
+fn kept_at(kept: &of_call::OfCall, from: &Path, to: &Path, old: &Old) -> Result<Moved, FileError> {
+    let meta = meta_of(&old.stat);
+    let found = kept.keep(from, Some(old), PathState::Absent)?;
+    let after = found.unwrap_or_else(|| PathState::unkept(meta.size(), meta.mode));
+    kept.keep(to, None, after.clone())?;
+    Ok(Moved { from: from.to_owned(), to: to.to_owned(), after })
+}
+
+fn mode_of(dir: &Dir, name: &CStr) -> Result<u32, FileError> {
+    let stat = statat(&**dir, name, AtFlags::SYMLINK_NOFOLLOW).map_err(error_of)?;
+    Ok(stat.st_mode)
 }

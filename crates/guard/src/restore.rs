@@ -27,7 +27,7 @@ use crate::checkpoints::{
 use crate::clear::Contained;
 use crate::guard::Guard;
 use crate::resolve::{Place, Spot};
-use crate::roots::{DIRECTORY_READ, FILE_READ, open_name};
+use crate::roots::{DIRECTORY_READ, FILE_READ, Roots, open_name};
 use crate::stat::{error_of, identity_of};
 
 /// How often a plan is worked out anew when others change what it looked at.
@@ -72,9 +72,16 @@ impl Guard {
         let id: CheckpointId = restore.id.parse().map_err(|problem| {
             ToolError::argument(restore.argument, format!("is no checkpoint: {problem}"))
         })?;
+        let id = if restore.turn { checkpoints.first_of_turn(id)? } else { id };
         let held = checkpoints.hold()?;
         let scope = if restore.only { Scope::Only } else { Scope::Since };
         let mut history = checkpoints.history(id, scope)?;
+        let of_call = self.contain(&[], cwd, narrowed)?;
+        let may_name = |path: &Path| self.may_name(of_call.roots(), path);
+        // Ids are counted through: one of elsewhere tells nothing.
+        if !history.paths().any(may_name) {
+            return Err(CheckpointError::Unknown(id).into());
+        }
         if let Some(path) = &restore.path {
             let one = self.contain(&[looking(restore, path.clone())], cwd, narrowed)?;
             let real = one.targets().files.first().map(|target| target.path.clone());
@@ -85,8 +92,13 @@ impl Guard {
             return Err(ToolError::new(Kind::NotFound, format!("{problem}: {id}"))
                 .hint("CheckpointList shows what each checkpoint has"));
         }
+        if !history.paths().all(may_name) {
+            let problem = "the checkpoint has paths that this call may not touch";
+            return Err(ToolError::new(Kind::PathDenied, format!("{problem}: {id}"))
+                .hint("restore the others one by one with `path`"));
+        }
         let entries = checkpoints.entries(id)?;
-        let query = Query { session: None, id: Some(id), before: None, limit: 1 };
+        let query = Query { session: None, turn: None, id: Some(id), before: None, limit: 1 };
         let listed = checkpoints.list(&query)?.pop().ok_or(CheckpointError::Unknown(id))?;
         for _ in 0..MAX_ATTEMPTS {
             let (looks, contained) = self.look(restore, history.paths(), cwd, narrowed)?;
@@ -350,7 +362,7 @@ fn was(state: &PathState) -> Was {
         }
         PathState::Unkept { .. } => Was::Unkept,
         PathState::Link(target) => Was::Link(target.clone()),
-        PathState::Directory { .. } => Was::Directory,
+        PathState::Directory { mode } => Was::Directory { mode: *mode },
         PathState::Special => Was::Special,
     }
 }
@@ -359,12 +371,17 @@ fn was(state: &PathState) -> Was {
 #[derive(Debug)]
 pub(crate) struct OfWorld {
     guard: Arc<Guard>,
+    roots: Arc<Roots>,
     restoring: Option<Arc<Restoring>>,
 }
 
 impl OfWorld {
-    pub(crate) fn new(guard: Arc<Guard>, restoring: Option<Arc<Restoring>>) -> Self {
-        Self { guard, restoring }
+    pub(crate) fn new(
+        guard: Arc<Guard>,
+        roots: Arc<Roots>,
+        restoring: Option<Arc<Restoring>>,
+    ) -> Self {
+        Self { guard, roots, restoring }
     }
 
     fn store(&self) -> Result<&Arc<Checkpoints>, ToolError> {
@@ -378,12 +395,18 @@ impl sinew_tool::Checkpoints for OfWorld {
         let (mut found, mut before, mut n_looked) = (Vec::new(), None, 0);
         while found.len() < query.limit && n_looked < MAX_LOOKED {
             let session = query.session.as_deref();
-            let page = store.list(&Query { session, id: None, before, limit: 200 })?;
+            let page = store.list(&Query {
+                session,
+                turn: query.turn.as_deref(),
+                id: None,
+                before,
+                limit: 200,
+            })?;
             let Some(last) = page.last() else { break };
             (before, n_looked) = (Some(last.id), n_looked + page.len());
             for listed in page {
                 let is_wanted = |path: &Path| {
-                    self.guard.may_name(path)
+                    self.guard.may_name(&self.roots, path)
                         && query.path.as_ref().is_none_or(|wanted| path.starts_with(wanted))
                 };
                 let changes: Vec<PathChange> = match store.entries(listed.id) {
@@ -404,6 +427,7 @@ impl sinew_tool::Checkpoints for OfWorld {
                     at_ms: listed.at_ms,
                     session: mark.session,
                     agent: mark.agent,
+                    turn: mark.turn,
                     call_id: mark.call_id,
                     dialect: mark.dialect,
                     tool: mark.tool,

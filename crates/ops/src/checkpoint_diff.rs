@@ -66,7 +66,15 @@ impl Operation for CheckpointDiff {
 
     fn restores(args: &Args) -> Option<Restore> {
         let id = args.id.clone();
-        Some(Restore { argument: "id", id, only: true, path: None, force: false, looks: true })
+        Some(Restore {
+            argument: "id",
+            id,
+            only: true,
+            turn: false,
+            path: None,
+            force: false,
+            looks: true,
+        })
     }
 
     fn cost(_args: &Args, _targets: &Targets) -> Cost {

@@ -31,6 +31,9 @@ pub struct Args {
     /// Those of this session, or of all.
     #[serde(default)]
     pub session: Option<String>,
+    /// Those of this turn, or of all.
+    #[serde(default)]
+    pub turn: Option<String>,
     /// Those that changed this path or what is beneath it, or all.
     #[serde(default)]
     pub path: Option<String>,
@@ -52,6 +55,7 @@ pub const NATIVE: Row<CheckpointList> = Row {
     description: "Lists what was kept before changes, newest first: id, time, tool, paths.",
     params: &[
         Param::optional("session", "session", ParamKind::String, "Of this session alone"),
+        Param::optional("turn", "turn", ParamKind::String, "Of this turn alone"),
         Param::optional("path", "path", ParamKind::String, "That changed it or what is beneath it"),
         Param::optional(
             "limit",
@@ -92,6 +96,7 @@ impl Operation for CheckpointList {
         let limit = args.limit.unwrap_or(DEFAULT_LIMIT).min(MAX_LIMIT);
         let checkpoints = cx.world.checkpoints.list(&CheckpointQuery {
             session: args.session.clone(),
+            turn: args.turn.clone(),
             path: path.map(|target| target.path.clone()),
             limit: usize::try_from(limit).unwrap_or(usize::MAX),
         })?;
@@ -109,7 +114,10 @@ fn shape(_args: &Args, out: Out, shaping: &Shaping<'_>) -> Reply {
     let mut text = String::new();
     for checkpoint in &out.checkpoints {
         let CheckpointInfo { id, session, tool, changes, .. } = checkpoint;
-        text.push_str(&format!("{id}  {}  {tool}  session {session}\n", time(checkpoint.at_ms)));
+        let time = time(checkpoint.at_ms);
+        let turn =
+            checkpoint.turn.as_ref().map(|turn| format!("  turn {turn}")).unwrap_or_default();
+        text.push_str(&format!("{id}  {time}  {tool}  session {session}{turn}\n"));
         for change in changes.iter().take(MAX_SHOWN) {
             let deed = states::deed(&change.before, change.after.as_ref());
             let open =
@@ -144,6 +152,7 @@ fn object(checkpoint: &CheckpointInfo) -> Value {
         "time": time(checkpoint.at_ms),
         "session": checkpoint.session,
         "agent": checkpoint.agent,
+        "turn": checkpoint.turn,
         "call_id": checkpoint.call_id,
         "dialect": checkpoint.dialect,
         "tool": checkpoint.tool,

@@ -1,7 +1,7 @@
 //! CheckpointRestore: files as they were before a change.
 //!
 //! The guard works out what that means and holds the paths; what is done here is the doing. A restore
-//! undoes a checkpoint and all later ones of its session, or with `only` that one alone. It is refused
+//! undoes a checkpoint and all later ones of its session, or with `only` what was done to its paths since. It is refused
 //! where somebody else changed a path since, unless it is forced, and it never takes away what no
 //! change of the session has made. All of it happens or none does; only where a file and a directory take
 //! each other's place, what is there goes first, in a step of its own. A restore has a checkpoint too.
@@ -35,9 +35,12 @@ pub struct CheckpointRestore;
 pub struct Args {
     /// The checkpoint.
     pub id: String,
-    /// Whether the paths of this checkpoint alone are restored.
+    /// Whether the paths of this checkpoint alone are restored, with what later calls did to them.
     #[serde(default)]
     pub only: bool,
+    /// Whether the whole turn that it belongs to is undone.
+    #[serde(default)]
+    pub turn: bool,
     /// The file or directory that alone is restored.
     #[serde(default)]
     pub path: Option<String>,
@@ -86,7 +89,14 @@ pub const NATIVE: Row<CheckpointRestore> = Row {
                   changed a file since, unless forced. It can be undone too.",
     params: &[
         Param::required("id", "id", ParamKind::String, "As c12"),
-        Param::optional("only", "only", ParamKind::Boolean, "This checkpoint alone")
+        Param::optional(
+            "only",
+            "only",
+            ParamKind::Boolean,
+            "Its paths alone, and not other later ones",
+        )
+        .or(Preset::Bool(false)),
+        Param::optional("turn", "turn", ParamKind::Boolean, "From the start of its turn on")
             .or(Preset::Bool(false)),
         Param::optional("path", "path", ParamKind::String, "This path alone"),
         Param::optional("force", "force", ParamKind::Boolean, "").or(Preset::Bool(false)),
@@ -120,6 +130,7 @@ impl Operation for CheckpointRestore {
             argument: "id",
             id: args.id.clone(),
             only: args.only,
+            turn: args.turn,
             path: args.path.clone(),
             force: args.force,
             looks: args.dry_run,
@@ -217,7 +228,7 @@ async fn restore(plan: &RestorePlan, cx: &Context) -> Result<(), ToolError> {
             let becomes = match step.act {
                 RestoreAct::Remove => Becomes::Nothing,
                 RestoreAct::RemoveDirectory => Becomes::NoDirectory,
-                RestoreAct::MakeDirectory => Becomes::Directory,
+                RestoreAct::MakeDirectory => Becomes::Directory { mode: bits(&step.wanted) },
                 RestoreAct::MakeLink => Becomes::Link(content),
                 RestoreAct::Write => Becomes::File { pieces, mode: mode(step), like: None },
                 RestoreAct::Nothing => return None,
@@ -243,9 +254,14 @@ async fn restore(plan: &RestorePlan, cx: &Context) -> Result<(), ToolError> {
 }
 
 fn mode(step: &RestoreStep) -> FileMode {
-    match &step.wanted {
-        Was::File { mode, .. } => FileMode::Exact(*mode),
-        _ => FileMode::Kept,
+    bits(&step.wanted).map_or(FileMode::Kept, FileMode::Exact)
+}
+
+/// Returns the permission bits of what was.
+fn bits(was: &Was) -> Option<u32> {
+    match was {
+        Was::File { mode, .. } | Was::Directory { mode } => Some(*mode),
+        _ => None,
     }
 }
 
@@ -302,6 +318,9 @@ fn shape(args: &Args, out: Out, shaping: &Shaping<'_>) -> Reply {
     text.extend(out.steps.iter().take(MAX_SHOWN).map(line));
     if let Some(more @ 1..) = out.steps.len().checked_sub(MAX_SHOWN) {
         text.push_str(&format!("  and {more} more\n"));
+    }
+    if 1 < out.undone.len() && !out.steps.is_empty() {
+        text.push_str(&format!("undone: {}\n", out.undone.join(", ")));
     }
     if let Some(id) = shaping.checkpoint {
         text.push_str(&format!("{id} undoes this\n"));

@@ -20,7 +20,7 @@ pub(crate) fn words(was: &Was) -> String {
         Was::File { size, mode, .. } => format!("a file of {size} bytes, mode {mode:o}"),
         Was::Unkept => String::from("a file that was too large to be kept"),
         Was::Link(target) => format!("a symbolic link to {}", target.display()),
-        Was::Directory => String::from("a directory"),
+        Was::Directory { mode } => format!("a directory, mode {mode:o}"),
         Was::Special => String::from("a FIFO, socket or device"),
     }
 }

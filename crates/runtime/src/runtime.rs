@@ -340,7 +340,7 @@ impl Builder {
         let may_store = self.store && may_change;
         let guard = Guard::open(GuardSettings {
             journals: self.journals.filter(|_| may_change),
-            checkpoints: self.checkpoints.filter(|_| may_change),
+            checkpoints: self.checkpoints,
             denied: self.denied,
             resolver: self.resolver,
             global_ignore: self.global_ignore,

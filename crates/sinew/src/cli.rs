@@ -150,6 +150,9 @@ pub struct CallArgs {
 pub enum CheckpointCommand {
     /// List checkpoints, the newest first; `--session` lists those of one session.
     List {
+        /// Only those of this turn.
+        #[arg(long, value_name = "TURN")]
+        turn: Option<String>,
         /// Only those that changed this path or what is beneath it.
         #[arg(long, value_name = "PATH")]
         path: Option<String>,
@@ -175,9 +178,12 @@ pub enum CheckpointCommand {
     Restore {
         /// The checkpoint, such as c12.
         id: String,
-        /// Undo this checkpoint alone.
+        /// Restore the paths of this checkpoint alone, with what later calls did to them.
         #[arg(long)]
         only: bool,
+        /// Begin with the first checkpoint of the same turn.
+        #[arg(long, conflicts_with = "only")]
+        turn: bool,
         /// Restore this file or directory alone.
         #[arg(long, value_name = "PATH")]
         path: Option<String>,

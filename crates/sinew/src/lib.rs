@@ -48,7 +48,9 @@ mod wiring;
 
 /// The tool vocabularies.
 pub mod dialects {
-    pub use sinew_dialects::{AGENTOS, AIONRS, ALL, CLAWFT, CODEX, MOLF, MOLTIS, NATIVE, dialect};
+    pub use sinew_dialects::{
+        AGENTOS, AIONRS, ALL, CLAWFT, CODEX, MCP_FILESYSTEM, MOLF, MOLTIS, NATIVE, dialect,
+    };
 }
 
 pub use sinew_guard::{

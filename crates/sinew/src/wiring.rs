@@ -7,8 +7,8 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 use sinew_guard::{
-    Checkpoints, CommandSettings, GlobalIgnore, Helper, JournalSettings, Profile, Recorded,
-    SqliteLedger, StateDir, environment,
+    Checkpoints, CommandSettings, GlobalIgnore, Helper, JournalSettings, Recorded, SqliteLedger,
+    StateDir, environment,
 };
 use sinew_runtime::{Asking, Builder, NoLedger, Runtime};
 use sinew_tool::{Approver, Ledger};
@@ -150,7 +150,7 @@ pub(crate) struct Wired {
     pub(crate) runtime: Arc<Runtime>,
     /// The ledger in the database.
     pub(crate) ledger: Option<Arc<SqliteLedger>>,
-    /// The checkpoints, where there is a place for them and tools may change something.
+    /// The checkpoints, where there is a place for them.
     pub(crate) checkpoints: Option<Arc<Checkpoints>>,
     /// The session of every call.
     pub(crate) session: String,
@@ -210,9 +210,6 @@ pub(crate) fn wire(
 
 /// Returns the checkpoints of the state directory. Where there is none, nothing is kept.
 fn checkpoints(settings: &Settings) -> Option<Arc<Checkpoints>> {
-    if settings.rules.profile == Profile::ReadOnly {
-        return None;
-    }
     let state = env_vars::state_home()?.join("sinew");
     // Calls that only look need none, so it is not made for them.
     if state.exists() && state_dir().is_err() {

@@ -23,8 +23,15 @@ impl Caller {
     /// Calls a tool and waits for its reply.
     #[track_caller]
     pub(crate) fn call(&self, tool: &str, arguments: Value) -> Reply {
+        self.call_in(None, tool, arguments)
+    }
+
+    /// Calls a tool of a dialect, or of the first one.
+    #[track_caller]
+    pub(crate) fn call_in(&self, dialect: Option<&str>, tool: &str, arguments: Value) -> Reply {
         let Value::Object(arguments) = arguments else { panic!("no object: {arguments}") };
         let mut request = Request::new("call", tool, arguments);
+        request.dialect = dialect.map(str::to_owned);
         request.deadline = self.patience.map(|patience| Instant::now() + patience);
         self.tokio.block_on(self.runtime.call(request, CallOptions::default()))
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use sinew::dialects::{MOLTIS, NATIVE};
+use sinew::dialects::{MCP_FILESYSTEM, MOLTIS, NATIVE};
 use sinew::{
     Approvals, Asking, CheckpointSettings, Checkpoints, Dialect, JournalSettings, Reply, Runtime,
     StateDir,
@@ -20,7 +20,7 @@ use sinew::{
 use crate::caller::{Caller, text};
 use crate::served;
 
-/// Everything beneath a directory: kind, permission bits of files, content.
+/// Everything beneath a directory: kind, permission bits, content.
 type Picture = BTreeMap<PathBuf, (char, u32, Vec<u8>)>;
 
 fn picture(root: &Path) -> Picture {
@@ -33,7 +33,7 @@ fn picture(root: &Path) -> Picture {
             let name = path.strip_prefix(root).unwrap().to_owned();
             let row = if meta.is_dir() {
                 left.push(path);
-                ('d', 0, Vec::new())
+                ('d', meta.mode() & 0o7777, Vec::new())
             } else if meta.is_symlink() {
                 ('l', 0, fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes())
             } else {
@@ -81,7 +81,9 @@ impl Bench {
     /// Makes a change and returns its checkpoint, where it has one.
     #[track_caller]
     fn change(&self, tool: &str, arguments: Value) -> Option<String> {
-        let reply = self.caller.call(tool, arguments);
+        let is_native = tool.starts_with(char::is_uppercase);
+        let dialect = if is_native { None } else { Some("mcp-filesystem") };
+        let reply = self.caller.call_in(dialect, tool, arguments);
         assert!(reply.ok || reply.meta.checkpoint_id.is_none(), "{reply:?}");
         reply.meta.checkpoint_id
     }
@@ -112,6 +114,7 @@ fn runtime(
 ) -> Arc<Runtime> {
     let checkpoints = Checkpoints::new(&StateDir::open(state).unwrap(), settings);
     Runtime::builder(dialect)
+        .dialect(MCP_FILESYSTEM)
         .root(root)
         .deny(state)
         .asking(Asking { approvals: Approvals::Allow, ..Asking::default() })
@@ -126,6 +129,7 @@ fn runtime(
 /// Some are directories of others, at other times.
 const FILES: &[&str] = &["a.txt", "b.txt", "d/c.txt", "d/e/f.txt", "g/h.txt", "i.txt", "g", "d/e"];
 const LINKS: &[&str] = &["l", "d/m"];
+const DIRECTORIES: &[&str] = &["d", "d/e", "g", "k", "k/n"];
 
 /// One call of a script.
 #[derive(Debug, Clone)]
@@ -137,12 +141,15 @@ enum Step {
     Rename(usize, usize),
     Link(usize, String),
     Unlink(usize),
+    MakeDirectory(usize),
+    MoveDirectory(usize, usize),
     /// Adds, updates and deletes in one call.
     Set(usize, usize, usize, String),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let file = 0..FILES.len();
+    let directory = 0..DIRECTORIES.len();
     let word = "[a-z]{1,9}";
     let step = prop_oneof![
         4 => (file.clone(), word).prop_map(|(at, word)| Step::Write(at, word)),
@@ -152,6 +159,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         3 => (file.clone(), file.clone()).prop_map(|(from, to)| Step::Rename(from, to)),
         2 => (0..LINKS.len(), word).prop_map(|(at, word)| Step::Link(at, word)),
         1 => (0..LINKS.len()).prop_map(Step::Unlink),
+        1 => directory.clone().prop_map(Step::MakeDirectory),
+        2 => (directory.clone(), directory).prop_map(|(from, to)| Step::MoveDirectory(from, to)),
         3 => (file.clone(), file.clone(), file, word)
             .prop_map(|(add, change, delete, word)| Step::Set(add, change, delete, word)),
     ];
@@ -191,6 +200,13 @@ impl Step {
             Self::Rename(from, to) => {
                 let (from, to) = (FILES[*from], FILES[*to]);
                 patch(format!("diff --git a/{from} b/{to}\nrename from {from}\nrename to {to}\n"))
+            }
+            Self::MakeDirectory(at) => {
+                ("create_directory", json!({ "path": bench.root.join(DIRECTORIES[*at]) }))
+            }
+            Self::MoveDirectory(from, to) => {
+                let path = |at: &usize| bench.root.join(DIRECTORIES[*at]);
+                ("move_file", json!({ "source": path(from), "destination": path(to) }))
             }
             Self::Link(at, word) => {
                 let name = LINKS[*at];
@@ -241,6 +257,8 @@ proptest! {
         bench.put("a.txt", "first\nsecond\n");
         bench.put("i.txt", "kept\n");
         fs::set_permissions(bench.root.join("i.txt"), fs::Permissions::from_mode(0o600)).unwrap();
+        fs::create_dir_all(bench.root.join("g/own")).unwrap();
+        fs::set_permissions(bench.root.join("g/own"), fs::Permissions::from_mode(0o750)).unwrap();
         let mut known: Vec<(String, Picture)> = Vec::new();
         for step in &steps {
             let before = picture(&bench.root);
@@ -326,6 +344,62 @@ fn nothing_goes_that_no_change_has_made() {
     symlink("away", bench.root.join("way")).unwrap();
     assert!(!bench.restore(&id, json!({ "force": true })).ok);
     assert_eq!(bench.read("away/c.txt"), "new\n");
+}
+
+#[test]
+fn what_a_person_put_in_the_place_of_a_new_file_stays() {
+    let bench = Bench::new();
+    let id = bench.write("n.txt", "new\n");
+    fs::remove_file(bench.root.join("n.txt")).unwrap();
+    bench.put("n.txt", "a person's\n");
+    let reply = bench.restore(&id, json!({ "force": true }));
+    assert!(reply.error.unwrap().message.contains("was not made by the session"));
+    assert_eq!(bench.read("n.txt"), "a person's\n");
+}
+
+#[test]
+fn directories_come_back_with_their_mode() {
+    let bench = Bench::new();
+    let first = bench.write("d/f.txt", "new\n");
+    fs::set_permissions(bench.root.join("d"), fs::Permissions::from_mode(0o1700)).unwrap();
+    let wanted = picture(&bench.root);
+    let gone = bench.restore(&first, json!({})).meta.checkpoint_id.unwrap();
+    assert!(!bench.root.join("d").exists());
+    assert!(bench.restore(&gone, json!({})).ok);
+    assert_eq!(wanted, picture(&bench.root));
+}
+
+/// A move is undone whatever it takes along, and however large a file is.
+#[test]
+fn what_was_moved_comes_back() {
+    let bench = Bench::new();
+    fs::create_dir_all(bench.root.join("from/deep/empty")).unwrap();
+    fs::set_permissions(bench.root.join("from/deep"), fs::Permissions::from_mode(0o710)).unwrap();
+    bench.put("from/deep/a.txt", "one\n");
+    symlink("deep/a.txt", bench.root.join("from/l")).unwrap();
+    fs::File::create(bench.root.join("from/large")).unwrap().set_len(70 << 20).unwrap();
+    let wanted = picture(&bench.root);
+    let path = |name: &str| bench.root.join(name);
+    let moved = |from: &str, to: &str| {
+        let arguments = json!({ "source": path(from), "destination": path(to) });
+        bench.change("move_file", arguments).unwrap()
+    };
+    let first = moved("from", "to");
+    assert!(!path("from").exists() && path("to/deep/empty").exists());
+    moved("to/large", "huge");
+    bench.write("to/deep/a.txt", "two\n");
+    let there = picture(&bench.root);
+    let back = bench.restore(&first, json!({}));
+    assert!(back.ok, "{back:?}");
+    assert_eq!(wanted, picture(&bench.root));
+    assert!(bench.restore(&back.meta.checkpoint_id.unwrap(), json!({})).ok);
+    assert_eq!(there, picture(&bench.root));
+    // What cannot be kept is not moved.
+    assert!(Command::new("mkfifo").arg(path("to/fifo")).status().unwrap().success());
+    let arguments = json!({ "source": path("to"), "destination": path("other") });
+    let reply = bench.caller.call_in(Some("mcp-filesystem"), "move_file", arguments);
+    assert!(!reply.ok && text(&reply).contains("cannot be kept"), "{reply:?}");
+    assert!(path("to/fifo").exists() && !path("other").exists());
 }
 
 #[test]
@@ -556,8 +630,41 @@ fn a_person_lists_compares_and_restores() {
     assert_eq!(fs::read_to_string(place.root.join("a.txt")).unwrap(), "three\n");
     place.says(&["checkpoint", "restore", "c77", "--yes"], 2, &["no such checkpoint: c77"]);
     place.says(&["checkpoint", "restore", "seven", "--yes"], 2, &["is `c` and a number"]);
-    place.says(&["--read-only", "checkpoint", "list"], 1, &["no checkpoints are kept"]);
+    place.says(&["--read-only", "checkpoint", "list"], 0, &["c2", "c1"]);
+    place.says(&["--read-only", "checkpoint", "diff", "c1", "--now"], 0, &["-one\n+three\n"]);
+    place.says(&["--read-only", "checkpoint", "restore", "c1", "--yes"], 3, &["read-only"]);
+    // Of another root nothing is told, not even that there is something.
+    let elsewhere = tempfile::tempdir().unwrap();
+    let root = elsewhere.path().to_str().unwrap();
+    place.says(&["--root", root, "checkpoint", "list"], 0, &["no checkpoints"]);
+    place.says(
+        &["--root", root, "checkpoint", "restore", "c1", "--dry-run"],
+        2,
+        &["no such checkpoint: c1"],
+    );
     place.says(&["doctor"], 0, &["ok       undo", "4 checkpoints"]);
+}
+
+/// A caller who counts turns can list one and undo it whole.
+#[test]
+fn a_turn_is_listed_and_undone() {
+    let place = Place::new();
+    let line = |turn: &str, content: &str| {
+        let arguments = json!({ "file_path": "a.txt", "content": content });
+        json!({ "turn": turn, "name": "Write", "arguments": arguments }).to_string()
+    };
+    let calls = [line("t1", "1\n"), line("t2", "2\n"), line("t2", "3\n")].join("\n");
+    fs::write(place.root.join("calls"), calls).unwrap();
+    let input = fs::File::open(place.root.join("calls")).unwrap();
+    let ran = place.command(&["call", "--batch"]).stdin(input).output().unwrap();
+    assert!(ran.status.success(), "{ran:?}");
+    let (_, said) = place.run(&["checkpoint", "list", "--turn", "t2"]);
+    assert!(said.contains("c3") && said.contains("turn t2") && !said.contains("c1 "), "{said}");
+    let args = ["checkpoint", "restore", "c3", "--turn", "--yes"];
+    place.says(&args, 0, &["restored c2", "undone: c2, c3"]);
+    assert_eq!(fs::read_to_string(place.root.join("a.txt")).unwrap(), "1\n");
+    place.says(&["call", "Write", WRITE], 0, &[]);
+    place.says(&["checkpoint", "restore", "c5", "--turn", "--yes"], 2, &["belongs to a turn"]);
 }
 
 /// Whether a change runs where nobody can answer: it does if a checkpoint covers it.
@@ -566,6 +673,9 @@ fn what_can_be_undone_runs_where_nobody_can_answer() {
     let off = "tools.fs.checkpoint_before_mutation=false";
     let small = ["--set", "checkpoints.larger=unkept", "--set", "checkpoints.max_file_bytes=1"];
     let moltis = r#"{"file_path": "{root}/a.txt", "content": "two\n"}"#;
+    let files = ["--dialect", "mcp-filesystem"];
+    // Whoever keeps so much that it pushes out what was kept before cannot rely on it.
+    let few = ["--set", "checkpoints.max_count=1"];
     for (args, tool, arguments, code) in [
         (&[][..], "Write", WRITE, 0),
         (&["--approvals", "ask"], "Write", WRITE, 3),
@@ -573,7 +683,10 @@ fn what_can_be_undone_runs_where_nobody_can_answer() {
         (&["--read-only"], "Write", WRITE, 3),
         (&["--set", off], "Write", WRITE, 3),
         (&small, "Write", WRITE, 3),
+        (&few, "Write", WRITE, 3),
         (&[], "Write", WRITE_HOOK, 3),
+        (&files, "move_file", r#"{"source": "{root}/a.txt", "destination": "{root}/b.txt"}"#, 0),
+        (&files, "move_file", r#"{"source": "{root}/.git", "destination": "{root}/g"}"#, 3),
         (&[], "Bash", r#"{"command": "true"}"#, 3),
         (&["--dialect", "moltis"], "Write", moltis, 3),
         (
@@ -588,7 +701,8 @@ fn what_can_be_undone_runs_where_nobody_can_answer() {
         let arguments = arguments.replace("{root}", place.root.to_str().unwrap());
         let (found, said) = place.run(&[args, &["call", tool, &arguments]].concat());
         assert_eq!(found, code, "{args:?} {tool} {arguments}: {said}");
-        let is_changed = fs::read_to_string(place.root.join("a.txt")).unwrap() != "one\n";
+        let there = fs::read_to_string(place.root.join("a.txt"));
+        let is_changed = there.ok().as_deref() != Some("one\n");
         assert_eq!(is_changed, code == 0, "{args:?} {tool}");
         assert!(!place.root.join(".git/hooks/pre-commit").exists());
     }

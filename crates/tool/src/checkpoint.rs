@@ -18,6 +18,8 @@ pub struct Restore {
     /// Whether the paths of this checkpoint alone are meant, and not those of all later ones of its
     /// session too.
     pub only: bool,
+    /// Whether it begins with the first checkpoint of the same turn.
+    pub turn: bool,
     /// The file or directory that alone is meant.
     pub path: Option<String>,
     /// Whether it is done where somebody else changed a path since.
@@ -45,7 +47,10 @@ pub enum Was {
     /// A symbolic link to this path.
     Link(PathBuf),
     /// A directory.
-    Directory,
+    Directory {
+        /// Permission bits.
+        mode: u32,
+    },
     /// A FIFO, socket or device.
     Special,
 }
@@ -146,6 +151,8 @@ pub struct PathChange {
 pub struct CheckpointQuery {
     /// Those of this session, or of all.
     pub session: Option<String>,
+    /// Those of this turn, or of all.
+    pub turn: Option<String>,
     /// Those that changed this real path or what is beneath it, or all.
     pub path: Option<PathBuf>,
     /// The most that are listed.
@@ -163,6 +170,8 @@ pub struct CheckpointInfo {
     pub session: String,
     /// The agent, where there are several.
     pub agent: Option<String>,
+    /// The turn of the conversation, where the caller counted turns.
+    pub turn: Option<String>,
     /// The call.
     pub call_id: String,
     /// The dialect whose name was used.
@@ -192,10 +201,8 @@ pub struct NoCheckpoints;
 impl NoCheckpoints {
     /// Returns the error of a call that needs checkpoints where there are none.
     pub fn error() -> ToolError {
-        ToolError::new(Kind::Unavailable, "no checkpoints are kept here").hint(
-            "they need a state directory and tools that may change something; `sinew doctor` says \
-             what is missing",
-        )
+        ToolError::new(Kind::Unavailable, "no checkpoints are kept here")
+            .hint("they need a state directory; `sinew doctor` says what is missing")
     }
 }
 

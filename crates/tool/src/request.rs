@@ -19,6 +19,9 @@ pub struct Request {
     pub session: String,
     /// The agent that makes the call, where there are several.
     pub agent: Option<String>,
+    /// The turn of the conversation that makes the call, where the caller counts turns. Checkpoints
+    /// can be listed and restored by it.
+    pub turn: Option<String>,
     /// The call that caused this one, for calls of sub-agents.
     pub parent: Option<String>,
     /// Where relative paths start; beneath a root. `None` is the first root.
@@ -42,6 +45,7 @@ impl Request {
             call_id: call_id.into(),
             session: String::from("default"),
             agent: None,
+            turn: None,
             parent: None,
             cwd: None,
             roots: None,

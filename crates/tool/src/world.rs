@@ -204,7 +204,10 @@ pub enum Becomes<'a> {
     Nothing,
     /// A directory: it is made where none is, before the other changes, and goes again where those
     /// fail.
-    Directory,
+    Directory {
+        /// The permission bits of a directory that is made; `None` are those of any new one.
+        mode: Option<u32>,
+    },
     /// No directory: it is removed after the other changes if nothing is in it, and else left.
     NoDirectory,
 }

@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, Mode, fstat, mkdirat, statat, unlinkat};
+use rustix::fs::{AtFlags, Mode, fchmod, fstat, mkdirat, statat, unlinkat};
 use rustix::io::Errno;
 use sinew_tool::{FileError, Sync};
 
@@ -16,7 +16,7 @@ use super::sync_directory;
 use crate::checkpoints::PathState;
 use crate::checkpoints::of_call::OfCall;
 use crate::resolve::{Place, Spot};
-use crate::roots::{DIRECTORY_PATH, Dir, open_name};
+use crate::roots::{DIRECTORY_PATH, DIRECTORY_READ, Dir, open_name};
 use crate::stat::{error_of, identity_of};
 
 /// The directories that were made for a change, or for several.
@@ -95,9 +95,20 @@ impl Parents {
         Ok(dir)
     }
 
+    /// Gives a directory its permission bits, where it was made here.
+    pub(crate) fn set_mode(&self, path: &Path, mode: u32) -> Result<(), FileError> {
+        let Some(made) = self.made.iter().find(|made| made.path == path) else { return Ok(()) };
+        let dir = open_name(made.above.as_fd(), &made.name, DIRECTORY_READ).map_err(error_of)?;
+        fchmod(&dir, Mode::from_raw_mode(mode & 0o1777)).map_err(error_of)
+    }
+
     /// Says that what was made stays, and syncs the directories that hold it where that is asked for.
     pub(crate) fn keep(&self, sync: Sync, kept: &OfCall) -> Result<(), FileError> {
-        self.made.iter().for_each(|made| kept.settle(&made.path, PathState::directory(0o777)));
+        for made in self.made.iter().filter(|_| kept.is_on()) {
+            let found = statat(&*made.above, &made.name, AtFlags::SYMLINK_NOFOLLOW);
+            let mode = found.map_or(0o777, |stat| stat.st_mode);
+            kept.settle(&made.path, PathState::directory(mode));
+        }
         if sync != Sync::Full {
             return Ok(());
         }

@@ -7,9 +7,8 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
@@ -26,6 +25,9 @@ const PART: u64 = 8;
 const N_FORGOTTEN: usize = 100;
 /// How many contents are collected while others wait.
 const N_COLLECTED: usize = 32;
+/// How long a collection goes on in a process that ends: a call that is a process of its own gets
+/// something done too.
+const GRACE: Duration = Duration::from_millis(200);
 /// How long a collection waits for those who keep contents.
 const WAIT: Duration = Duration::from_millis(200);
 
@@ -46,8 +48,8 @@ pub(super) struct Collector {
     pub(super) database: PathBuf,
     pub(super) contents: Contents,
     pub(super) settings: CheckpointSettings,
-    /// Whether the process ends: the next one goes on.
-    pub(super) stop: Arc<AtomicBool>,
+    /// Since when the process ends.
+    pub(super) ends: Arc<OnceLock<Instant>>,
 }
 
 impl Collector {
@@ -65,39 +67,49 @@ impl Collector {
             database::shorten_log(&connection);
             let claimed = at_once(&connection, |transaction| {
                 let since = index::count(transaction, 0)?;
-                Ok::<_, CheckpointError>(self.is_due(since) && index::claim(transaction, since)?)
+                let claims = self.is_due(since) && index::claim(transaction, since)?;
+                Ok::<_, CheckpointError>(claims.then_some(since))
             })?;
-            if claimed {
-                self.collect_with(&connection)?;
+            let Some(since) = claimed else { return Ok(()) };
+            let collected = self.collect_with(&connection);
+            // What is left is due for the next one.
+            if !matches!(collected, Ok((_, true))) {
+                index::give_back(&connection, since)?;
             }
-            Ok(())
+            collected.map(drop)
         };
         let _ = tend();
     }
 
     /// Collects now.
     pub(super) fn collect(&self) -> Result<Collected, CheckpointError> {
-        self.collect_with(&self.open()?)
+        self.collect_with(&self.open()?).map(|(collected, _)| collected)
     }
 
     fn open(&self) -> Result<Connection, CheckpointError> {
         Ok(database::open(&self.database, &index::TABLES, self.settings.sync, PATIENT)?)
     }
 
-    fn collect_with(&self, connection: &Connection) -> Result<Collected, CheckpointError> {
-        let mut collected = Collected::default();
-        self.forget(connection, &mut collected)?;
-        self.sweep(connection, &mut collected)?;
-        Ok(collected)
+    /// Returns whether there is no time left.
+    fn is_over(&self) -> bool {
+        self.ends.get().is_some_and(|since| GRACE <= since.elapsed())
     }
 
-    /// Forgets checkpoints that are too old, too much or too many.
+    /// Collects, and returns whether all of it is done.
+    fn collect_with(&self, connection: &Connection) -> Result<(Collected, bool), CheckpointError> {
+        let mut collected = Collected::default();
+        let is_done = self.forget(connection, &mut collected)?;
+        let is_done = self.sweep(connection, &mut collected)? && is_done;
+        Ok((collected, is_done))
+    }
+
+    /// Forgets checkpoints that are too old, too much or too many. Returns whether all are gone.
     fn forget(
         &self,
         connection: &Connection,
         collected: &mut Collected,
-    ) -> Result<(), CheckpointError> {
-        let Some(newest) = index::newest(connection)? else { return Ok(()) };
+    ) -> Result<bool, CheckpointError> {
+        let Some(newest) = index::newest(connection)? else { return Ok(true) };
         let all = index::up_to(connection, newest)?;
         let max_count = usize::try_from(self.settings.max_count).unwrap_or(usize::MAX);
         let too_many = all.len().saturating_sub(max_count);
@@ -114,17 +126,19 @@ impl Collector {
             .map(|(_, (id, _))| *id)
             .filter(|id| *id < newest && !stays.contains(id))
             .collect();
+        let mut left = goes.len();
         for batch in goes.chunks(N_FORGOTTEN) {
-            if self.stop.load(Ordering::Relaxed) {
-                return Ok(());
-            }
             at_once(connection, |transaction| {
                 batch.iter().try_for_each(|id| index::remove(transaction, *id))
             })?;
             collected.n_checkpoints += batch.len() as u64;
+            left -= batch.len();
+            if 0 < left && self.is_over() {
+                return Ok(false);
+            }
         }
         at_once(connection, index::remove_processes)?;
-        Ok(())
+        Ok(true)
     }
 
     /// Returns the last of the checkpoints that have to go for the rest to be small enough. A content
@@ -142,12 +156,13 @@ impl Collector {
         }))
     }
 
-    /// Removes the contents that no checkpoint names, and what deaths left behind.
+    /// Removes the contents that no checkpoint names, and what deaths left behind. Returns whether
+    /// all are gone, as far as those who keep contents let it.
     fn sweep(
         &self,
         connection: &Connection,
         collected: &mut Collected,
-    ) -> Result<(), CheckpointError> {
+    ) -> Result<bool, CheckpointError> {
         let named: HashSet<_> =
             index::named(connection)?.into_iter().map(|(content, _)| content).collect();
         let mut unnamed: Vec<Found> = self.contents.list()?;
@@ -155,10 +170,10 @@ impl Collector {
             Some(content) => !named.contains(&content),
             None => found.is_left_over(),
         });
-        while !unnamed.is_empty() && !self.stop.load(Ordering::Relaxed) {
+        while !unnamed.is_empty() {
             let batch = unnamed.split_off(unnamed.len().saturating_sub(N_COLLECTED));
             // Whoever keeps all the time is not kept waiting; the next collection goes on.
-            let Some(alone) = self.contents.alone(WAIT)? else { return Ok(()) };
+            let Some(alone) = self.contents.alone(WAIT)? else { return Ok(true) };
             let mut gone = Vec::with_capacity(batch.len());
             for mut found in batch {
                 // It may have been named since; now nobody can name it.
@@ -175,7 +190,10 @@ impl Collector {
             collected.n_contents +=
                 gone.iter().filter(|found| found.content.is_some()).count() as u64;
             collected.n_bytes += gone.iter().map(|found| found.n_bytes).sum::<u64>();
+            if !unnamed.is_empty() && self.is_over() {
+                return Ok(false);
+            }
         }
-        Ok(())
+        Ok(true)
     }
 }

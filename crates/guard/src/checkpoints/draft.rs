@@ -54,7 +54,8 @@ struct Drafted {
     before: PathState,
     /// What the change is to leave, where that is known.
     after: Option<PathState>,
-    /// Whether the index has both.
+    /// Whether the index has an entry of the path, and whether it has both of these.
+    known: bool,
     recorded: bool,
     fate: Fate,
     /// What an earlier change of this call left there.
@@ -93,7 +94,7 @@ impl Draft {
     /// Returns whether it has a change that happened or may have happened.
     pub(crate) fn holds_changes(&self) -> bool {
         let is_change = |drafted: &Drafted| match drafted.fate {
-            Fate::Open => drafted.recorded,
+            Fate::Open => drafted.known,
             Fate::Happened(_) => true,
             Fate::Withdrawn => false,
         };
@@ -117,12 +118,14 @@ impl Draft {
             Before::Directory(mode) => PathState::directory(mode),
             Before::File(file, meta) => self.keep_file(path, file, meta)?,
         };
-        let (first, earlier) = match self.entries.remove(path) {
+        let old = self.entries.remove(path);
+        let known = old.as_ref().is_some_and(|old| old.known);
+        let (before, earlier) = match old {
             Some(Drafted { before, fate: Fate::Happened(left), .. }) => (before, Some(left)),
             Some(Drafted { before, earlier: Some(left), .. }) => (before, Some(left)),
             _ => (found.clone(), None),
         };
-        let drafted = Drafted { before: first, after, recorded: false, fate: Fate::Open, earlier };
+        let drafted = Drafted { before, after, known, recorded: false, fate: Fate::Open, earlier };
         self.entries.insert(path.to_owned(), drafted);
         Ok(found)
     }
@@ -173,7 +176,9 @@ impl Draft {
         let new =
             new.map(|(path, drafted)| (path.as_path(), &drafted.before, drafted.after.as_ref()));
         let id = self.shared.record(&self.mark, self.id, new, self.n_uncounted, patience)?;
-        self.entries.values_mut().for_each(|drafted| drafted.recorded = true);
+        for drafted in self.entries.values_mut() {
+            (drafted.known, drafted.recorded) = (true, true);
+        }
         self.n_uncounted = 0;
         self.held = None;
         self.id = Some(id);
@@ -205,15 +210,14 @@ impl Drop for Draft {
         self.held = None;
         let Some(id) = self.id else { return };
         let entries = std::mem::take(&mut self.entries).into_iter();
-        let settled =
-            entries.filter(|(_, drafted)| drafted.recorded).filter_map(|(path, drafted)| {
-                let after = match drafted.fate {
-                    Fate::Open => return None,
-                    Fate::Happened(after) => Some(after),
-                    Fate::Withdrawn => None,
-                };
-                Some(Settlement { id, path, after })
-            });
+        let settled = entries.filter(|(_, drafted)| drafted.known).filter_map(|(path, drafted)| {
+            let after = match drafted.fate {
+                Fate::Open => return None,
+                Fate::Happened(after) => Some(after),
+                Fate::Withdrawn => None,
+            };
+            Some(Settlement { id, path, after })
+        });
         self.shared.settle(settled.collect());
     }
 }

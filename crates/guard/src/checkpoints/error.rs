@@ -36,6 +36,13 @@ pub enum CheckpointError {
         /// The most bytes that checkpoints may be.
         max: u64,
     },
+    /// The directory holds more names than one checkpoint keeps.
+    TooMany {
+        /// The directory.
+        path: PathBuf,
+        /// The most names.
+        max: usize,
+    },
     /// There is no space left where checkpoints are kept.
     Full(String),
     /// Another process holds the checkpoints. Nothing happened, and it can be asked again.
@@ -44,6 +51,8 @@ pub enum CheckpointError {
     Unusable(String),
     /// There is no checkpoint with this id.
     Unknown(CheckpointId),
+    /// The checkpoint is not there, or its caller counted no turns.
+    NoTurn(CheckpointId),
     /// The kept content of this path is not there any more.
     Lost(PathBuf),
     /// The kept content of this path is not what was kept.
@@ -77,7 +86,7 @@ impl CheckpointError {
             Self::Special(path) => (
                 Kind::NotRegularFile,
                 format!("a FIFO, socket or device cannot be kept for an undo: {}", shown(path)),
-                None,
+                Some(OFF.to_owned()),
             ),
             Self::TooLarge { path, size, max } => (
                 Kind::LimitReached,
@@ -95,6 +104,15 @@ impl CheckpointError {
                      so they stay"
                 ),
                 Some(format!("change fewer at once, or raise `checkpoints.max_bytes`; {OFF}")),
+            ),
+            Self::TooMany { path, max } => (
+                Kind::LimitReached,
+                format!(
+                    "the directory holds more than the {max} names that a checkpoint keeps, so it \
+                     stays: {}",
+                    shown(path)
+                ),
+                Some(format!("move what is in it in parts; {OFF}")),
             ),
             Self::Full(_) => (
                 Kind::LimitReached,
@@ -116,22 +134,28 @@ impl CheckpointError {
                 format!("no such checkpoint: {id}"),
                 Some(String::from("list the checkpoints; the oldest are removed in time")),
             ),
-            Self::Lost(path) => (
-                Kind::Unavailable,
-                format!("the kept content is gone: {}", shown(path)),
-                Some(OTHERS.to_owned()),
+            Self::NoTurn(id) => (
+                Kind::NotFound,
+                format!("there is no checkpoint {id} that belongs to a turn"),
+                Some(String::from("restore it without naming its turn")),
             ),
-            Self::Corrupt(path) => (
-                Kind::Unavailable,
-                format!("the kept content is damaged and is not used: {}", shown(path)),
-                Some(OTHERS.to_owned()),
-            ),
-            Self::NotKept(path) => (
-                Kind::LimitReached,
-                format!("the content was too large to be kept: {}", shown(path)),
-                Some(OTHERS.to_owned()),
-            ),
+            Self::Lost(_) | Self::Corrupt(_) | Self::NotKept(_) => self.parts_of_content(),
         }
+    }
+
+    /// Returns the parts where one content is missing.
+    fn parts_of_content(&self) -> (Kind, String, Option<String>) {
+        let (kind, problem, path) = match self {
+            Self::Corrupt(path) => {
+                (Kind::Unavailable, "the kept content is damaged and is not used", path.as_path())
+            }
+            Self::NotKept(path) => {
+                (Kind::LimitReached, "the content was too large to be kept", path.as_path())
+            }
+            Self::Lost(path) => (Kind::Unavailable, "the kept content is gone", path.as_path()),
+            _ => (Kind::Unavailable, "a kept content is gone", Path::new("")),
+        };
+        (kind, format!("{problem}: {}", path.to_string_lossy()), Some(OTHERS.to_owned()))
     }
 }
 

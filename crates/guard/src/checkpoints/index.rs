@@ -227,6 +227,16 @@ pub(super) fn claim(transaction: &Connection, since: Since) -> rusqlite::Result<
     Ok(n == 1)
 }
 
+/// Says that a collection which began when these values were read has to be gone on with.
+pub(super) fn give_back(connection: &Connection, since: Since) -> rusqlite::Result<()> {
+    connection
+        .execute(
+            "UPDATE store SET new_bytes = new_bytes + ?1, collected_at_ms = ?2",
+            params![signed(since.n_new_bytes), since.collected_at_ms],
+        )
+        .map(|_| ())
+}
+
 /// Returns the session of a checkpoint.
 pub(super) fn session_of(
     connection: &Connection,
@@ -238,6 +248,19 @@ pub(super) fn session_of(
         .optional()
 }
 
+/// Returns the first checkpoint of the session and turn that one belongs to.
+pub(super) fn first_of_turn(
+    connection: &Connection,
+    id: CheckpointId,
+) -> rusqlite::Result<Option<CheckpointId>> {
+    connection.query_row(
+        "SELECT min(first.number) FROM checkpoint AS first JOIN checkpoint AS one
+         ON first.session = one.session AND first.turn = one.turn WHERE one.number = ?1",
+        [id.0],
+        |row| row.get::<_, Option<i64>>(0).map(|number| number.map(CheckpointId)),
+    )
+}
+
 /// Lists checkpoints, the newest first.
 pub(super) fn list(connection: &Connection, query: &Query<'_>) -> rusqlite::Result<Vec<Listed>> {
     connection
@@ -246,14 +269,15 @@ pub(super) fn list(connection: &Connection, query: &Query<'_>) -> rusqlite::Resu
                 (SELECT count(*) FROM entry WHERE checkpoint = number)
              FROM checkpoint
              WHERE (?1 IS NULL OR session = ?1) AND (?2 IS NULL OR number < ?2)
-                AND (?3 IS NULL OR number = ?3)
-             ORDER BY number DESC LIMIT ?4",
+                AND (?3 IS NULL OR number = ?3) AND (?4 IS NULL OR turn = ?4)
+             ORDER BY number DESC LIMIT ?5",
         )?
         .query_map(
             params![
                 query.session,
                 query.before.map(|id| id.0),
                 query.id.map(|id| id.0),
+                query.turn,
                 i64::try_from(query.limit).unwrap_or(i64::MAX)
             ],
             |row| {

@@ -67,22 +67,23 @@ impl OfCall {
         self.0.is_some()
     }
 
-    fn with(
+    fn with<T>(
         &self,
-        deed: impl FnOnce(&mut Draft) -> Result<(), CheckpointError>,
-    ) -> Result<(), CheckpointError> {
-        let Some(kept) = &self.0 else { return Ok(()) };
+        deed: impl FnOnce(&mut Draft) -> Result<T, CheckpointError>,
+    ) -> Result<Option<T>, CheckpointError> {
+        let Some(kept) = &self.0 else { return Ok(None) };
         let mut draft = kept.draft();
-        deed(draft.get_or_insert_with(|| kept.checkpoints.begin(kept.mark())))
+        deed(draft.get_or_insert_with(|| kept.checkpoints.begin(kept.mark()))).map(Some)
     }
 
-    /// Keeps what is at a path, which the change is to leave in this state.
+    /// Keeps what is at a path, which the change is to leave in this state. Returns what it is, where
+    /// changes are kept.
     pub(crate) fn keep(
         &self,
         path: &Path,
         old: Option<&Old>,
         after: PathState,
-    ) -> Result<(), CheckpointError> {
+    ) -> Result<Option<PathState>, CheckpointError> {
         self.with(|draft| {
             let meta = old.map(|old| meta_of(&old.stat));
             let before = match (old.map(|old| &old.content), &meta) {
@@ -90,7 +91,7 @@ impl OfCall {
                 (Some(Content::Link(target)), _) => Before::Link(path_of(target)),
                 _ => Before::Absent,
             };
-            draft.keep(path, before, Some(after)).map(drop)
+            draft.keep(path, before, Some(after))
         })
     }
 
@@ -105,18 +106,28 @@ impl OfCall {
             }
             Ok(())
         })
+        .map(drop)
     }
 
     /// Keeps that a directory of this mode is where none is to be left.
     pub(crate) fn keep_directory(&self, path: &Path, mode: u32) -> Result<(), CheckpointError> {
-        self.with(|draft| {
-            draft.keep(path, Before::Directory(mode), Some(PathState::Absent)).map(drop)
-        })
+        self.with(|draft| draft.keep(path, Before::Directory(mode), Some(PathState::Absent)))
+            .map(drop)
+    }
+
+    /// Returns why a directory with so much in it stays where it is.
+    pub(crate) fn too_many(&self, path: &Path, max: usize) -> FileError {
+        CheckpointError::TooMany { path: path.to_owned(), max }.into()
+    }
+
+    /// Returns why a FIFO, socket or device stays where it is.
+    pub(crate) fn special(&self, path: &Path) -> FileError {
+        CheckpointError::Special(path.to_owned()).into()
     }
 
     /// Puts on record what was kept. Changes may happen after it and not before.
     pub(crate) fn record(&self) -> Result<(), CheckpointError> {
-        self.with(|draft| draft.record(QUICK).map(drop))
+        self.with(|draft| draft.record(QUICK)).map(drop)
     }
 
     /// Says that the change of a path happened, and what it left.
@@ -155,7 +166,7 @@ impl Kept {
         CallMark {
             session: caller.session.clone(),
             agent: caller.agent.clone(),
-            turn: None,
+            turn: caller.turn.clone(),
             call_id: caller.call_id.clone(),
             dialect: caller.dialect.clone().into_owned(),
             tool: caller.tool.clone(),

@@ -233,9 +233,6 @@ impl<'a> Chain<'a> {
         if matches!(wanted, PathState::Unkept { .. } | PathState::Special) {
             return vec![step(Act::Nothing, Some(Conflict::NotKept))];
         }
-        if !self.may_take_away(now, wanted) {
-            return vec![step(Act::Nothing, Some(Conflict::Foreign))];
-        }
         let conflict = self.change_by_others(now);
         let put = match (wanted, now) {
             (PathState::Absent, _) => None,
@@ -255,17 +252,22 @@ impl<'a> Chain<'a> {
             // A file or link takes the place of another in one step.
             _ => None,
         };
+        if !self.may_take_away(now, wanted, clear) {
+            return vec![step(Act::Nothing, Some(Conflict::Foreign))];
+        }
         clear.into_iter().chain(put).map(|act| step(act, conflict.clone())).collect()
     }
 
-    /// Returns whether a restore may take away what is there: something of a kind that a change of
-    /// the session left there, or may have left, or of the kind that comes back.
-    fn may_take_away(&self, now: &PathState, wanted: &PathState) -> bool {
-        let left = |change: &&Change| left_by(&change.entry).any(|left| left.is_same_kind(now));
-        match now {
-            PathState::Absent => true,
-            PathState::Special => false,
-            _ => now.is_same_kind(wanted) || self.own.iter().any(left),
+    /// Returns whether a restore may take away what is there. What it removes is what a change of the
+    /// session left there, or may have left. What it replaces is of the kind that such a change left,
+    /// or of the kind that comes back.
+    fn may_take_away(&self, now: &PathState, wanted: &PathState, clear: Option<Act>) -> bool {
+        let mut left = self.own.iter().flat_map(|change| left_by(&change.entry));
+        match (now, clear) {
+            (PathState::Absent, _) => true,
+            (PathState::Special, _) => false,
+            (_, Some(Act::Remove)) => left.any(|left| left.is_same(now)),
+            _ => now.is_same_kind(wanted) || left.any(|left| left.is_same_kind(now)),
         }
     }
 

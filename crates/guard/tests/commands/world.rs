@@ -150,6 +150,7 @@ impl Place {
         let caller = Caller {
             session: String::from("test"),
             agent: None,
+            turn: None,
             call_id: String::from("call"),
             tool: String::from("Bash"),
             dialect: "native".into(),

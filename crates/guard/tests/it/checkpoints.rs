@@ -196,7 +196,7 @@ impl Bench {
 
     /// The ids of a session, or of all, the newest first.
     fn ids(&self, session: Option<&str>) -> Vec<CheckpointId> {
-        let query = Query { session, id: None, before: None, limit: usize::MAX };
+        let query = Query { session, turn: None, id: None, before: None, limit: usize::MAX };
         self.checkpoints.list(&query).unwrap().into_iter().map(|listed| listed.id).collect()
     }
 

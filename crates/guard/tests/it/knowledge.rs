@@ -40,6 +40,7 @@ impl Process {
         let caller = Caller {
             session: session.to_owned(),
             agent,
+            turn: None,
             call_id: String::from("call"),
             tool: String::from("Edit"),
             dialect: "native".into(),

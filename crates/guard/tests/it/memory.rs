@@ -419,7 +419,7 @@ fn set(world: &World, asked: &[(&str, usize, usize)]) -> String {
             },
             becomes: match (what, how) {
                 (5, _) => Becomes::Nothing,
-                (6, _) => Becomes::Directory,
+                (6, _) => Becomes::Directory { mode: None },
                 (7, _) => Becomes::NoDirectory,
                 (0, 2) => Becomes::Link(b"a"),
                 _ => {

@@ -37,6 +37,7 @@ fn contained(runtime: &Runtime, decoded: &Decoded, open: &Open) -> Result<Contai
     let caller = Caller {
         session: request.session.clone(),
         agent: request.agent.clone(),
+        turn: request.turn.clone(),
         call_id: request.call_id.clone(),
         tool: request.name.clone(),
         dialect: open.entry.dialect(),

@@ -94,7 +94,7 @@ async fn told(
     let id = format!("{}-1", wired.session);
     let mut signals = Signals::catch()?;
     let calls = Calls::default();
-    let mut call = pin!(call(wired, &calls, &id, tool, arguments));
+    let mut call = pin!(call(wired, &calls, Request::new(id.as_str(), tool, arguments)));
     let first = poll_fn(|context| Poll::Ready(call.as_mut().poll(context))).await;
     let reply = match first {
         Poll::Ready(reply) => match signals.code() {
@@ -183,7 +183,9 @@ async fn answer(wired: &Wired, calls: &Calls, n: usize, line: Written) -> Value 
                 _ => None,
             };
             let used = given.unwrap_or(ours);
-            let reply = call(wired, calls, &used, &tool, arguments).await;
+            let mut request = Request::new(used.as_str(), tool.as_str(), arguments);
+            request.turn = line.turn;
+            let reply = call(wired, calls, request).await;
             (tool, reply, used)
         }
         Err(Problem { kind, message }) => {
@@ -197,8 +199,7 @@ fn refused(kind: Kind, problem: String) -> Reply {
     Reply::failure(&sinew_tool::ToolError::new(kind, problem))
 }
 
-async fn call(wired: &Wired, calls: &Calls, id: &str, tool: &str, arguments: Arguments) -> Reply {
-    let mut request = Request::new(id, tool, arguments);
+async fn call(wired: &Wired, calls: &Calls, mut request: Request) -> Reply {
     request.session.clone_from(&wired.session);
     let options = CallOptions::default();
     calls.run(options.cancel.clone(), wired.runtime.call(request, options)).await
@@ -231,6 +232,7 @@ fn arguments(written: Option<&str>) -> Result<Arguments, String> {
 /// One line of a batch: the id as it was written, which the result carries back, and the call.
 struct Written {
     id: Option<Value>,
+    turn: Option<String>,
     call: Result<(String, Arguments), Problem>,
 }
 
@@ -255,6 +257,7 @@ impl Written {
                 let message = format!("longer than {max_bytes} bytes; send less in one call");
                 return Some(Self {
                     id: id.and_then(|id| serde_json::from_str(&id).ok()),
+                    turn: None,
                     call: Err(Problem { kind: Kind::TooLarge, message }),
                 });
             }
@@ -276,11 +279,19 @@ impl Written {
         if matches!(id, Some(Value::Bool(_) | Value::Array(_) | Value::Object(_))) {
             return Some(Self::without_id("`id` must be a string or a number"));
         }
-        Some(Self { id, call: named(object).map_err(Problem::invalid) })
+        let turn = match object.shift_remove("turn") {
+            None | Some(Value::Null) => None,
+            Some(Value::String(turn)) => Some(turn),
+            Some(_) => {
+                let call = Err(Problem::invalid("`turn` must be a string"));
+                return Some(Self { id, turn: None, call });
+            }
+        };
+        Some(Self { id, turn, call: named(object).map_err(Problem::invalid) })
     }
 
     fn without_id(problem: impl Into<String>) -> Self {
-        Self { id: None, call: Err(Problem::invalid(problem)) }
+        Self { id: None, turn: None, call: Err(Problem::invalid(problem)) }
     }
 }
 
@@ -296,7 +307,7 @@ fn named(mut object: Arguments) -> Result<(String, Arguments), String> {
     };
     match object.keys().next() {
         None => Ok((name, arguments)),
-        Some(unknown) => Err(format!("`{unknown}` is unknown; known: id, name, arguments")),
+        Some(unknown) => Err(format!("`{unknown}` is unknown; known: id, turn, name, arguments")),
     }
 }
 
@@ -350,7 +361,7 @@ mod tests {
         ) {
             let line = json!({ "id": id, "name": name, "arguments": arguments }).to_string();
             let written = Written::of(Line::Whole(line.as_bytes()), line.len());
-            let Some(Written { id: Some(kept), call: Ok((tool, kept_arguments)) }) = written else {
+            let Some(Written { id: Some(kept), call: Ok((tool, kept_arguments)), .. }) = written else {
                 return Err(TestCaseError::fail(line));
             };
             prop_assert_eq!(kept.to_string(), id.to_string());

@@ -43,17 +43,20 @@ pub(crate) fn run(mut loaded: Loaded, command: &CheckpointCommand) -> anyhow::Re
 /// Returns the tool that a command calls, its arguments, and whether the result is printed as JSON.
 fn named(loaded: &Loaded, command: &CheckpointCommand) -> (&'static str, Arguments, bool) {
     let (tool, written, as_json) = match command {
-        CheckpointCommand::List { path, limit, json } => {
+        CheckpointCommand::List { turn, path, limit, json } => {
             let session = loaded.settings.session.as_ref();
-            let arguments = json!({ "session": session, "path": path, "limit": limit });
+            let arguments = json!({
+                "session": session, "turn": turn, "path": path, "limit": limit,
+            });
             ("CheckpointList", arguments, *json)
         }
         CheckpointCommand::Diff { id, now, json } => {
             ("CheckpointDiff", json!({ "id": id, "now": now }), *json)
         }
-        CheckpointCommand::Restore { id, only, path, force, dry_run, json, .. } => {
+        CheckpointCommand::Restore { id, only, turn, path, force, dry_run, json, .. } => {
             let arguments = json!({
-                "id": id, "only": only, "path": path, "force": force, "dry_run": dry_run,
+                "id": id, "only": only, "turn": turn, "path": path, "force": force,
+                "dry_run": dry_run,
             });
             ("CheckpointRestore", arguments, *json)
         }

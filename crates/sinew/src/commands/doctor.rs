@@ -100,10 +100,7 @@ fn checkpoints(loaded: &Loaded, wired: &anyhow::Result<Wired>) -> Finding {
         Err(error) => return note(&format!("{error:#}")),
     };
     let Some(checkpoints) = &wired.checkpoints else {
-        return note(match loaded.settings.rules.profile {
-            Profile::ReadOnly => "nothing changes, so there are no checkpoints",
-            _ => "there is no state directory, so there are no checkpoints and no undo",
-        });
+        return note("there is no state directory, so there are no checkpoints and no undo");
     };
     let usage = match checkpoints.usage() {
         Ok(usage) => usage,
@@ -113,6 +110,9 @@ fn checkpoints(loaded: &Loaded, wired: &anyhow::Result<Wired>) -> Finding {
     let max = loaded.settings.checkpoints.max_bytes;
     let stored = format!("{n_checkpoints} checkpoints, {n_bytes} of {max} bytes");
     match loaded.settings.files.checkpoint_before_mutation {
+        _ if loaded.settings.rules.profile == Profile::ReadOnly => {
+            note(&format!("nothing changes here; {stored}"))
+        }
         true => found("undo", true, format!("what is there is kept before each change: {stored}")),
         false => note(&format!("off by configuration or dialect, so changes stay; {stored}")),
     }

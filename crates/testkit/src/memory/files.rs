@@ -69,7 +69,7 @@ impl MemoryFiles {
     ) -> Result<Option<Written>, FileError> {
         let target = self.at(deed.slot)?;
         let is_made = match deed.becomes {
-            Becomes::Directory => true,
+            Becomes::Directory { .. } => true,
             Becomes::NoDirectory => false,
             Becomes::File { .. } | Becomes::Link(_) | Becomes::Nothing => return Ok(None),
         };
@@ -90,7 +90,11 @@ impl MemoryFiles {
         match found {
             None if is_made => {
                 let time = self.now();
-                tree.put(&target.path, What::Directory, 0o755, time);
+                let mode = match deed.becomes {
+                    Becomes::Directory { mode: Some(mode) } => mode,
+                    _ => 0o755,
+                };
+                tree.put(&target.path, What::Directory, mode, time);
             }
             Some(kind) if is_made && kind != FileKind::Directory => {
                 return Err(FileError::NotDirectory);
@@ -168,7 +172,7 @@ impl MemoryFiles {
                 (Some(pieces.concat()), with_mode(like.unwrap_or(bits), mode))
             }
             Becomes::Link(to) => (Some(to.to_vec()), 0o777),
-            Becomes::Nothing | Becomes::Directory | Becomes::NoDirectory => (None, 0),
+            Becomes::Nothing | Becomes::Directory { .. } | Becomes::NoDirectory => (None, 0),
         };
         let time = self.now();
         match (&content, deed.becomes) {
@@ -312,7 +316,7 @@ impl Files for MemoryFiles {
         let mut draft = tree.clone();
         // Directories are made before the other changes and removed after them.
         let turn = |deed: &Deed<'_>| match deed.becomes {
-            Becomes::Directory => 0,
+            Becomes::Directory { .. } => 0,
             Becomes::File { .. } | Becomes::Link(_) | Becomes::Nothing => 1,
             Becomes::NoDirectory => 2,
         };

@@ -87,6 +87,23 @@ fn a_collection_comes_by_itself_once_enough_was_kept() {
     assert!(bench.ids(None).contains(&ids[59]));
 }
 
+/// Of processes that end at once, each goes on with what the one before began.
+#[test]
+fn short_processes_collect_together() {
+    let bench = Bench::new();
+    replaced(&bench, 1_500, 100);
+    let small =
+        CheckpointSettings { max_count: 5, max_bytes: 1_000, ..CheckpointSettings::default() };
+    let due = Instant::now() + Duration::from_secs(60);
+    while 10 < bench.ids(None).len() || 10 < bench.n_stored() {
+        assert!(Instant::now() < due, "{} checkpoints are there", bench.ids(None).len());
+        let short = checkpoints(&bench.tree, small.clone());
+        let mut draft = short.begin(mark("s"));
+        keep(&mut draft, &bench.tree.root.join("a"), None);
+        draft.record(LONG).unwrap();
+    }
+}
+
 #[test]
 fn what_is_too_large_is_refused_or_not_kept() {
     let defaults = CheckpointSettings::default;

@@ -192,7 +192,7 @@ fn what_others_changed_stands_against_it() {
     check(
         "a person edits a new file",
         &[s(vec![put("n", "n1")]), Person(vec![put("n", "p")])],
-        &["Remove n: changed after c1 by somebody"],
+        &["Nothing n: Foreign"],
     );
     check(
         "a person makes a removed file again",
@@ -295,6 +295,7 @@ fn a_checkpoint_says_whose_it_is_and_what_changed() {
     let id = bench.call("s", &[put("a", "a1"), link("x/l", "a")]);
     let listed = bench.checkpoints.list(&Query {
         session: Some("s"),
+        turn: None,
         id: Some(id),
         before: None,
         limit: 10,
@@ -334,7 +335,7 @@ fn a_checkpoint_says_whose_it_is_and_what_changed() {
         }
     );
     let before = |before, limit| {
-        let query = Query { session: None, id: None, before, limit };
+        let query = Query { session: None, turn: None, id: None, before, limit };
         let listed = bench.checkpoints.list(&query).unwrap();
         listed.into_iter().map(|listed| listed.id).collect::<Vec<_>>()
     };

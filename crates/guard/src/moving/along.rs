@@ -1,0 +1,134 @@
+//! What a directory takes along when it moves.
+//!
+//! Nobody named it, so each name is judged where it is and where it goes, and where changes can be
+//! undone each is kept like a change of its own: at the old name something goes, at the new one
+//! something comes.
+
+use std::ffi::{CStr, CString, OsStr};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, Dir as Entries, FileType, Stat, statat};
+use sinew_tool::{Access, FileError, FileKind};
+
+use super::{Moved, kept_at};
+use crate::checkpoints::PathState;
+use crate::checkpoints::of_call::OfCall;
+use crate::guard::Guard;
+use crate::resolve::Place;
+use crate::roots::{DIRECTORY_READ, Dir, open_name};
+use crate::rules::{self, Names};
+use crate::stat::{error_of, kind_of};
+
+/// The most names beneath a directory that is moved.
+const MAX_BENEATH: usize = 100_000;
+/// The most of them that a checkpoint keeps.
+const MAX_KEPT: usize = 10_000;
+
+/// Judges what a directory takes along where it goes. Returns the protected name that something
+/// beneath it falls under, here or there.
+pub(crate) fn judge(
+    guard: &Guard,
+    from: &Place,
+    to: &Path,
+) -> Result<Option<&'static str>, FileError> {
+    if to.starts_with(&from.real) {
+        return Err(FileError::Invalid("is to be moved into itself"));
+    }
+    if guard.roots().any(|root| root.starts_with(&from.real)) {
+        return Err(FileError::Denied(String::from("a root is moved by nobody")));
+    }
+    let (mut found, mut n_seen) = (None, 0);
+    each(from, |_, _, beneath, stat| {
+        n_seen += 1;
+        if MAX_BENEATH < n_seen {
+            return Err(FileError::Denied(format!(
+                "it holds more than {MAX_BENEATH} names, which cannot all be judged"
+            )));
+        }
+        let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        for real in [from.real.join(beneath), to.join(beneath)] {
+            found = judged(guard, &real, is_dir)?.or(found);
+        }
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// Keeps a directory and what is beneath it, for a move to this path. What cannot be kept, such as a
+/// FIFO, keeps the directory where it is.
+pub(super) fn keep(
+    kept: &OfCall,
+    from: &Place,
+    mode: u32,
+    to: &Path,
+) -> Result<Vec<Moved>, FileError> {
+    if !kept.is_on() {
+        return Ok(Vec::new());
+    }
+    let mut moved = Vec::new();
+    let directory = |here: PathBuf, there: PathBuf, mode| {
+        kept.keep_directory(&here, mode)?;
+        let after = PathState::directory(mode);
+        kept.keep(&there, None, after.clone())?;
+        Ok::<_, FileError>(Moved { from: here, to: there, after })
+    };
+    moved.push(directory(from.real.clone(), to.to_owned(), mode)?);
+    each(from, |dir, name, beneath, stat| {
+        if MAX_KEPT <= moved.len() {
+            return Err(kept.too_many(&from.real, MAX_KEPT));
+        }
+        let (here, there) = (from.real.join(beneath), to.join(beneath));
+        match kind_of(FileType::from_raw_mode(stat.st_mode)) {
+            FileKind::Directory => moved.push(directory(here, there, stat.st_mode)?),
+            FileKind::File | FileKind::Symlink => {
+                let old = super::open_to_keep(dir, name, stat)?;
+                moved.push(kept_at(kept, &here, &there, &old)?);
+            }
+            FileKind::Special => return Err(kept.special(&here)),
+        }
+        Ok(())
+    })?;
+    kept.record()?;
+    Ok(moved)
+}
+
+/// Hands out each name beneath a directory, what is above before what is beneath it.
+fn each(
+    top: &Place,
+    mut take: impl FnMut(&Dir, &CStr, &Path, Stat) -> Result<(), FileError>,
+) -> Result<(), FileError> {
+    let dir: Dir = Arc::new(top.open_directory(DIRECTORY_READ)?);
+    let mut left: Vec<(Dir, CString, PathBuf)> = vec![(dir, c".".to_owned(), PathBuf::new())];
+    while let Some((above, name, beneath)) = left.pop() {
+        let dir: Dir = Arc::new(open_name(above.as_fd(), &name, DIRECTORY_READ).map_err(error_of)?);
+        for entry in Entries::read_from(&*dir).map_err(error_of)? {
+            let entry = entry.map_err(error_of)?;
+            let name = entry.file_name();
+            if matches!(name.to_bytes(), b"." | b"..") {
+                continue;
+            }
+            let beneath = beneath.join(OsStr::from_bytes(name.to_bytes()));
+            let stat = statat(&*dir, name, AtFlags::SYMLINK_NOFOLLOW).map_err(error_of)?;
+            take(&dir, name, &beneath, stat)?;
+            if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+                left.push((Arc::clone(&dir), name.to_owned(), beneath));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Applies the rules to one name. Returns the protected name that it falls under.
+fn judged(guard: &Guard, real: &Path, is_dir: bool) -> Result<Option<&'static str>, FileError> {
+    let named = guard.roots.named(real);
+    rules::check_own(named, Access::Move)?;
+    if is_dir {
+        guard.rules.check_search(real)?;
+    } else {
+        guard.rules.check(real)?;
+    }
+    Ok(rules::protected(&Names::new(real, named)))
+}
