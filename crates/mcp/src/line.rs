@@ -14,6 +14,9 @@ pub enum Line<'a> {
     TooLong(Option<String>),
 }
 
+/// How much room for a line that came in parts stays for the next one.
+const KEPT_BYTES: usize = 2 * 1024 * 1024;
+
 /// Cuts a stream into lines.
 #[derive(Debug)]
 pub struct Lines {
@@ -41,8 +44,11 @@ impl Lines {
             match self.dropped.take() {
                 Some(scan) => line(Line::TooLong(scan.id)),
                 None => {
-                    let whole = mem::take(&mut self.partial);
+                    let mut whole = mem::take(&mut self.partial);
                     line(Line::Whole(&whole));
+                    whole.clear();
+                    whole.shrink_to(KEPT_BYTES);
+                    self.partial = whole;
                 }
             }
         }

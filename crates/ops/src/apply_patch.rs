@@ -20,6 +20,7 @@ mod shown;
 mod work;
 
 use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 
 use serde::Deserialize;
 use sinew_tool::{
@@ -61,6 +62,20 @@ pub struct Args {
     /// Whether the target of a symbolic link is changed; else a link is refused.
     #[serde(default)]
     pub follow_links: bool,
+    /// The names of the patch, once they were read.
+    #[serde(skip)]
+    names: OnceLock<Arc<Names>>,
+}
+
+impl Args {
+    /// Returns the names of the patch. They are asked for at each step of a call, and read once.
+    fn names(&self) -> Result<Arc<Names>, ToolError> {
+        if let Some(names) = self.names.get() {
+            return Ok(Arc::clone(names));
+        }
+        let names = Arc::new(Names::of(&parse(self)?, self.path.as_deref())?);
+        Ok(Arc::clone(self.names.get_or_init(|| names)))
+    }
 }
 
 /// What ApplyPatch did.
@@ -151,8 +166,7 @@ impl Operation for ApplyPatch {
                 format!("the patch has {n} bytes, and at most {MAX_PATCH_BYTES} are read");
             return Err(ToolError::new(Kind::TooLarge, message).hint("send it in parts"));
         }
-        let patch = parse(args)?;
-        Names::of(&patch, args.path.as_deref()).map(|_| ())
+        args.names().map(drop)
     }
 
     fn effects(args: &Args) -> Effects {
@@ -161,9 +175,7 @@ impl Operation for ApplyPatch {
 
     fn claims(args: &Args, _settings: &FileSettings) -> Vec<Claim> {
         // Whatever is wrong with the patch was refused before.
-        let Ok(patch) = parse(args) else { return Vec::new() };
-        let names = Names::of(&patch, args.path.as_deref());
-        names.map(|names| names.claims(args)).unwrap_or_default()
+        args.names().map(|names| names.claims(args)).unwrap_or_default()
     }
 
     fn cost(args: &Args, targets: &Targets) -> Cost {
@@ -178,15 +190,14 @@ impl Operation for ApplyPatch {
 
     fn preview(args: &Args, cx: &Context) -> Preview {
         let diff = parse(args).and_then(|patch| {
-            let names = Names::of(&patch, args.path.as_deref())?;
-            Ok(Work::new(cx, &names)?.run(&patch)?.diff())
+            Ok(Work::new(cx, &*args.names()?)?.run(&patch)?.diff())
         });
         diff.map_or(Preview::Nothing, Preview::Diff)
     }
 
     async fn run(args: &Args, cx: &Context) -> Result<Out, ToolError> {
         let patch = parse(args)?;
-        let names = Names::of(&patch, args.path.as_deref())?;
+        let names = args.names()?;
         let done = Work::new(cx, &names)?.run(&patch)?;
         let diff = if args.dry_run { done.diff() } else { String::new() };
         if !args.dry_run {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use serde_json::Value;
 use sinew_tool::{
     Arguments, Change, Clock, Closing, Effects, Kind, Ledger, Opening, Recorder, Request, Ruling,
     Ticket, ToolError, Verdict,
@@ -70,9 +71,40 @@ pub(super) fn open(runtime: &Runtime, request: Request) -> Open {
 
 /// Returns what tells these arguments from others.
 fn hash(arguments: &Arguments) -> [u8; 32] {
-    // A value of JSON can always be written.
-    let text = serde_json::to_vec(arguments).unwrap_or_default();
-    blake3::hash(&text).into()
+    let mut hasher = blake3::Hasher::new();
+    arguments.iter().for_each(|(name, value)| hash_named(&mut hasher, name, value));
+    hasher.finalize().into()
+}
+
+/// Hashes each text as it is, with its length before it: a text of a megabyte is not escaped and
+/// copied for that.
+fn hash_value(hasher: &mut blake3::Hasher, value: &Value) {
+    match value {
+        Value::String(text) => hash_text(hasher, b's', text),
+        Value::Array(values) => {
+            hasher.update(b"[");
+            values.iter().for_each(|value| hash_value(hasher, value));
+            hasher.update(b"]");
+        }
+        Value::Object(members) => {
+            hasher.update(b"{");
+            members.iter().for_each(|(name, value)| hash_named(hasher, name, value));
+            hasher.update(b"}");
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {
+            hash_text(hasher, b'v', &value.to_string());
+        }
+    }
+}
+
+fn hash_named(hasher: &mut blake3::Hasher, name: &str, value: &Value) {
+    hash_text(hasher, b'k', name);
+    hash_value(hasher, value);
+}
+
+fn hash_text(hasher: &mut blake3::Hasher, tag: u8, text: &str) {
+    let length = (text.len() as u64).to_le_bytes();
+    hasher.update(&[tag]).update(&length).update(text.as_bytes());
 }
 
 impl Entry {
@@ -176,5 +208,44 @@ impl Drop for Entry {
             recorder.call(&closing);
         }
         self.ledger.close(self.intent, closing);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn other_arguments_have_another_hash() {
+        let all = [
+            json!({}),
+            json!({ "a": "b" }),
+            json!({ "ab": "" }),
+            json!({ "a": "b", "c": "d" }),
+            json!({ "c": "d", "a": "b" }),
+            json!({ "a": "bc", "d": "" }),
+            json!({ "a": { "b": "c" } }),
+            json!({ "a": {}, "b": "c" }),
+            json!({ "a": ["b", "c"] }),
+            json!({ "a": ["bc"] }),
+            json!({ "a": [["b"], "c"] }),
+            json!({ "a": ["b", ["c"]] }),
+            json!({ "a": [] }),
+            json!({ "a": null }),
+            json!({ "a": "null" }),
+            json!({ "a": 1 }),
+            json!({ "a": 1.0 }),
+            json!({ "a": "1" }),
+            json!({ "a": true }),
+        ];
+        let hash = |value: &Value| value.as_object().map(hash);
+        for (at, one) in all.iter().enumerate() {
+            assert_eq!(hash(one), hash(&one.clone()));
+            for other in all.iter().skip(at + 1) {
+                assert_ne!(hash(one), hash(other), "{one} and {other}");
+            }
+        }
     }
 }
