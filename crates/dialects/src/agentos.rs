@@ -11,9 +11,9 @@
 //! was written before the time ran out is shown, and failures are recorded as successes are. Binary
 //! content is refused, and a file that is larger than a reply is cut: `size` tells how much there is.
 //! Writing is atomic. `recursive` works; names are then paths, and what ignore files name is passed over.
-//! A link is neither followed nor a directory. A name may begin with two dots. A patch is for the file
-//! that `path` names, whatever its headers say; one that does not fit, and one of a second file, is
-//! refused.
+//! A link is neither followed nor a directory. A name may begin with two dots. A patch is for the
+//! content of the file that `path` names, whatever its headers say: one that removes every line leaves
+//! an empty file. One that does not fit, and one of a second file, is refused.
 
 use std::sync::Arc;
 
@@ -110,7 +110,7 @@ const APPLY_PATCH: Row<apply_patch::ApplyPatch> = Row {
         Param::required("path", "path", ParamKind::String, "File path to apply the patch to"),
         Param::required("patch", "patch", ParamKind::String, "Unified diff format patch content"),
     ],
-    presets: &[("follow_links", Preset::Bool(true))],
+    presets: &[("follow_links", Preset::Bool(true)), ("content_only", Preset::Bool(true))],
     absolute_paths: false,
     bound: Bound::HARD,
     core: true,
@@ -210,7 +210,7 @@ const SHELL_EXEC: Row<bash::Bash> = Row {
     name: "tool::shell_exec",
     description: "Execute an allowlisted program directly, without a shell.",
     params: &[
-        Param::required("argv", "argv", ParamKind::Strings, "Program and its arguments"),
+        Param::required("argv", "argv", ParamKind::Strings { min: 0 }, "Program and its arguments"),
         Param::optional("cwd", "cwd", ParamKind::String, "Working directory, relative to the root"),
         Param::optional(
             "timeout",

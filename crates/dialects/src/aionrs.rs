@@ -21,7 +21,7 @@ use sinew_ops::bash::{self, end};
 use sinew_ops::{edit, glob, grep, read, row_name, write};
 use sinew_tool::{
     Bound, Dialect, Exit, FileKind, FileSettings, Finished, Kind, Param, ParamKind, Preset, Reply,
-    Row, Scale, Shaping, Skipped, Tool, ToolError,
+    Row, Scale, Shaping, Skipped, Tool, ToolError, line_name,
 };
 
 use crate::words::{hint, occurrences, said, without_argument};
@@ -87,7 +87,8 @@ const WRITE: Row<write::Write> = Row {
     core: true,
     shape: |args, out, _| {
         let deed = if out.created { "Created" } else { "Updated" };
-        Reply::text(format!("{deed} {} ({} lines)", args.path, args.content.lines().count()))
+        let path = line_name(Path::new(&args.path));
+        Reply::text(format!("{deed} {path} ({} lines)", args.content.lines().count()))
     },
     fail: |error, _| match error.kind {
         Kind::InvalidArgs | Kind::PathDenied => Reply::failure(error),
@@ -115,7 +116,8 @@ const EDIT: Row<edit::Edit> = Row {
     bound: Bound::DEFAULT,
     core: true,
     shape: |args, out, _| {
-        Reply::text(format!("Edited {}: replaced {} occurrence(s)", args.path, out.replacements))
+        let path = line_name(Path::new(&args.path));
+        Reply::text(format!("Edited {path}: replaced {} occurrence(s)", out.replacements))
     },
     fail: fail_edit,
 };

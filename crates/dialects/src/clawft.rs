@@ -222,7 +222,7 @@ const SPAWN: Row<bash::Bash> = Row {
     description: "Spawn a subprocess in the workspace directory; at most 5 run at once.",
     params: &[
         Param::required("command", "program", ParamKind::String, "Program to execute"),
-        Param::optional("args", "args", ParamKind::Strings, "Its arguments"),
+        Param::optional("args", "args", ParamKind::Strings { min: 0 }, "Its arguments"),
         Param::optional("description", "description", ParamKind::String, "What it is for"),
         Param::optional(
             "timeout",
@@ -368,7 +368,7 @@ fn fail_edit(error: &ToolError, path: Option<&str>) -> Reply {
     Reply { error: Reply::failure(error).error, ..reply }
 }
 
-/// Returns a refusal without the name of its argument, and without a hint that speaks of native tools.
+/// Returns a refusal without the name of its argument, and without a hint where there never is one.
 fn plain(error: &ToolError) -> ToolError {
     let plain = ToolError::new(error.kind, without_argument(&error.message).to_owned());
     match crate::words::hint(error) {

@@ -14,6 +14,8 @@
 mod refusal;
 mod shown;
 
+use std::borrow::Cow;
+use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -21,7 +23,7 @@ use sinew_ops::{find, info, list, make_directory, move_path, multi_edit, read, r
 use sinew_ops::{long_time, write};
 use sinew_tool::{
     Arguments, Block, Bound, BoxFuture, Context, Dialect, Facts, FileKind, FileSettings, Kind,
-    Param, ParamKind, Prepared, Preset, Reply, Row, Shaping, Tool, ToolError,
+    Param, ParamKind, Prepared, Preset, Reply, Row, Shaping, Tool, ToolError, line_name,
 };
 
 use crate::words::text;
@@ -169,9 +171,13 @@ fn media_output() -> Value {
 
 const PATH: Param = Param::required("path", "path", ParamKind::String, "");
 const LINES: ParamKind = ParamKind::Number { min: 0, cap: None };
-const EXCLUDE: Param =
-    Param::optional("excludePatterns", "exclude", ParamKind::Strings, "Globs that are left out")
-        .or(Preset::Strings(&[]));
+const EXCLUDE: Param = Param::optional(
+    "excludePatterns",
+    "exclude",
+    ParamKind::Strings { min: 0 },
+    "Globs that are left out",
+)
+.or(Preset::Strings(&[]));
 
 const READ_FILE: Row<read::Read> = Row {
     name: "read_file",
@@ -210,7 +216,7 @@ const READ_MEDIA_FILE: Row<read::Read> = Row {
 const READ_MULTIPLE_FILES: Row<read_many::ReadMany> = Row {
     name: "read_multiple_files",
     description: "Read several text files. One that cannot be read does not keep the others away.",
-    params: &[Param::required("paths", "paths", ParamKind::Strings, "The files")],
+    params: &[Param::required("paths", "paths", ParamKind::Strings { min: 1 }, "The files")],
     presets: &[],
     absolute_paths: false,
     bound: Bound::HARD,
@@ -240,7 +246,7 @@ const WRITE_FILE: Row<write::Write> = Row {
     absolute_paths: false,
     bound: Bound::HARD,
     core: true,
-    shape: |args, _, _| said(format!("Successfully wrote to {}", args.path)),
+    shape: |args, _, _| said(format!("Successfully wrote to {}", in_line(&args.path))),
     fail: |error, path| OPEN.fail(error, path),
 };
 
@@ -282,7 +288,7 @@ const CREATE_DIRECTORY: Row<make_directory::MakeDirectory> = Row {
     absolute_paths: false,
     bound: Bound::HARD,
     core: true,
-    shape: |args, _, _| said(format!("Successfully created directory {}", args.path)),
+    shape: |args, _, _| said(format!("Successfully created directory {}", in_line(&args.path))),
     fail: |error, path| MKDIR.fail(error, path),
 };
 
@@ -367,7 +373,8 @@ const MOVE_FILE: Row<move_path::Move> = Row {
         };
         match out.end {
             move_path::End::Moved => {
-                said(format!("Successfully moved {} to {}", args.source, args.destination))
+                let (from, to) = (in_line(&args.source), in_line(&args.destination));
+                said(format!("Successfully moved {from} to {to}"))
             }
             move_path::End::Exists => refused(format!("Destination already exists: {to}")),
             move_path::End::NotFound | move_path::End::NoParent => {
@@ -438,6 +445,11 @@ const LIST_ALLOWED_DIRECTORIES: Row<roots::Roots> = Row {
     },
     fail: |error, path| STAT.fail(error, path),
 };
+
+/// Returns a path as it was written, for a line of text.
+fn in_line(path: &str) -> Cow<'_, str> {
+    line_name(Path::new(path))
+}
 
 /// Returns a reply of one text, as content and as the structured result.
 fn said(words: String) -> Reply {

@@ -2,7 +2,8 @@
 //!
 //! A command runs in the user's shell, and a code that is not 0 is a result. Where the published page
 //! and the program differ, the page is followed for names, defaults and limits, but the exit code stands
-//! after a blank line, as the program writes it.
+//! after a blank line, as the program writes it. An empty text in the place of a path or glob that may
+//! be left out counts as absent.
 //!
 //! What differs from the program: output of a command whose time ran out is shown; a time above the
 //! longest is cut and the reply says so; every path lies beneath a root; the environment is the filtered
@@ -21,10 +22,10 @@ use sinew_ops::bash::{self, end};
 use sinew_ops::{edit, glob, grep, read, row_name, write};
 use sinew_tool::{
     Block, Bound, Dialect, Exit, FileKind, FileSettings, Finished, Kind, Param, ParamKind, Preset,
-    Reply, Row, Shaping, Tool, ToolError,
+    Reply, Row, Shaping, Tool, ToolError, line_name,
 };
 
-use crate::words::{hint, occurrences, renamed, said, text, without_argument};
+use crate::words::{hint, occurrences, renamed, said, without_argument};
 
 /// The dialect of molf.
 pub const MOLF: Dialect = Dialect { name: "molf", tools, settings, approval_timeout_ms: 300_000 };
@@ -59,7 +60,8 @@ const SHELL_EXEC: Row<bash::Bash> = Row {
     description: "Execute a shell command and return combined stdout/stderr and exit code.",
     params: &[
         Param::required("command", "command", ParamKind::String, "Shell command to execute"),
-        Param::optional("cwd", "cwd", ParamKind::String, "Working directory for the command"),
+        Param::optional("cwd", "cwd", ParamKind::String, "Working directory for the command")
+            .absent_if_empty(),
         Param::optional(
             "timeout",
             "timeout_ms",
@@ -119,7 +121,7 @@ const WRITE_FILE: Row<write::Write> = Row {
     bound: Bound::DEFAULT,
     core: true,
     shape: |_, out, _| {
-        Reply::text(format!("Wrote {} bytes to {}", out.bytes_written, text(&out.path)))
+        Reply::text(format!("Wrote {} bytes to {}", out.bytes_written, line_name(&out.path)))
     },
     fail: |error, _| match error.kind {
         Kind::FileNotFound => said(
@@ -146,7 +148,7 @@ const EDIT_FILE: Row<edit::Edit> = Row {
     bound: Bound::DEFAULT,
     core: true,
     shape: |_, out, _| {
-        let (n, path) = (out.replacements, text(&out.path));
+        let (n, path) = (out.replacements, line_name(&out.path));
         Reply::text(format!("Replaced {n} occurrence(s) in {path}"))
     },
     fail: fail_edit,
@@ -157,7 +159,8 @@ const GLOB: Row<glob::Glob> = Row {
     description: "Find files matching a glob pattern, newest first.",
     params: &[
         Param::required("pattern", "pattern", ParamKind::String, "Such as **/*.ts, src/**/*.js"),
-        Param::optional("path", "path", ParamKind::String, "Directory to search in"),
+        Param::optional("path", "path", ParamKind::String, "Directory to search in")
+            .absent_if_empty(),
     ],
     presets: &[("all_files", Preset::Bool(true)), ("skip_hidden", Preset::Bool(true))],
     absolute_paths: false,
@@ -184,8 +187,10 @@ const GREP: Row<grep::Grep> = Row {
     description: "Search file contents with a regular expression, newest file first.",
     params: &[
         Param::required("pattern", "pattern", ParamKind::String, "Regex pattern to search for"),
-        Param::optional("path", "path", ParamKind::String, "File or directory to search in"),
-        Param::optional("include", "glob", ParamKind::String, "Such as *.ts, *.{js,jsx}"),
+        Param::optional("path", "path", ParamKind::String, "File or directory to search in")
+            .absent_if_empty(),
+        Param::optional("include", "glob", ParamKind::String, "Such as *.ts, *.{js,jsx}")
+            .absent_if_empty(),
     ],
     presets: &[("mode", Preset::Str("content")), ("order", Preset::Str("newest"))],
     absolute_paths: false,
@@ -208,7 +213,7 @@ const GREP: Row<grep::Grep> = Row {
 };
 
 fn read_file(args: &read::Args, out: read::Out, shaping: &Shaping<'_>) -> Reply {
-    let path = text(shaping.path(0));
+    let path = line_name(shaping.path(0));
     let failed = |kind, message: String| Reply::failure(&ToolError::new(kind, message));
     match out {
         read::Out::Text(lines) => read_text(args, &lines, &path),

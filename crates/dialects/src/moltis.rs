@@ -165,12 +165,12 @@ const CHECKPOINT_RESTORE: Row<checkpoint_restore::CheckpointRestore> = Row {
     name: "checkpoint_restore",
     description: "Restores what was there before the change of a checkpoint.",
     params: &[Param::required("id", "id", ParamKind::String, "The checkpoint_id of a result")],
-    presets: &[("only", Preset::Bool(true))],
+    presets: &[("only", Preset::Bool(true)), ("asks_person", Preset::Bool(true))],
     absolute_paths: true,
     bound: Bound::HARD,
     core: true,
     shape: shape_restore,
-    fail: |error, path| fail(error, path, false),
+    fail: |error, _| fail_restore(error),
 };
 
 const GLOB: Row<glob::Glob> = Row {
@@ -505,6 +505,23 @@ fn refused(
     outcome: Kind,
 ) -> Reply {
     typed(json!({ "kind": kind, "file_path": path, "error": error, "detail": detail }), outcome)
+}
+
+/// Shapes the refusal of a restore. Its call names no path, but the message ends with the one that it is
+/// about.
+fn fail_restore(error: &ToolError) -> Reply {
+    let path = error.message.split_once(": /").map(|(_, path)| format!("/{path}"));
+    let names_arguments =
+        |hint: &str| hint.contains("with `path`") || hint.contains("CheckpointList");
+    match error.hint.as_deref() {
+        Some(hint) if names_arguments(hint) => {
+            let plain = ToolError::new(error.kind, error.message.to_string()).hint(
+                "ask the person to look with `sinew checkpoint list` and to restore single paths",
+            );
+            fail(&plain, path.as_deref(), false)
+        }
+        _ => fail(error, path.as_deref(), false),
+    }
 }
 
 /// Shapes a refusal: what a model can act on is a typed payload, the rest an error. Neither names

@@ -34,7 +34,7 @@ pub(crate) fn said(error: &ToolError, message: String, hint: Option<String>) -> 
     })
 }
 
-/// Returns the hint of a refusal, unless it speaks of tools by names that are native.
+/// Returns the hint of a refusal, unless the words of the vocabulary are known to go without it.
 pub(crate) fn hint(error: &ToolError) -> Option<String> {
     match error.kind {
         Kind::FileNotFound | Kind::NotRegularFile | Kind::Binary | Kind::Stale => None,

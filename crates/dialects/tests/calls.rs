@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 use sinew_testkit::{MemoryWorld, ROOT, Scripted, call, finished, golden};
-use sinew_tool::{Block, Dialect, Exit};
+use sinew_tool::{Block, Dialect, Exit, Tool};
 
 /// The tree that every call starts from.
 fn world(dialect: &Dialect) -> MemoryWorld {
@@ -67,6 +68,8 @@ type Deed = (&'static str, &'static str, Value);
 fn deeds() -> Vec<Deed> {
     let all = [
         native(),
+        patches(),
+        searches(),
         on_files(),
         on_directories(),
         on_files_of_mcp(),
@@ -97,6 +100,7 @@ fn native() -> Vec<Deed> {
         ("a new file", "Write", json!({ "file_path": "b/new.txt", "content": "new\n" })),
         ("a file that was there", "Write", json!({ "file_path": "a.rs", "content": "" })),
         ("a file that nobody read", "Write", json!({ "file_path": "b/empty", "content": "x" })),
+        ("a name of two lines", "Write", json!({ "file_path": "b/1\n2", "content": "x" })),
         ("a missing parent", "Write", json!({ "file_path": "no/where.txt", "content": "x" })),
         ("through a link", "Write", json!({ "file_path": "link.rs", "content": "x" })),
         ("one place", "Edit", edit("a.rs", "one", "two")),
@@ -110,6 +114,10 @@ fn native() -> Vec<Deed> {
         ),
         ("other line endings", "Edit", edit("b/dos.txt", "one\ntwo", "1\n2")),
         ("the same text", "Edit", edit("a.rs", "one", "one")),
+        ("no text", "Edit", edit("a.rs", "", "one")),
+        ("binary", "Edit", edit("b/bytes.bin", "a", "b")),
+        ("a directory", "Edit", edit("b", "a", "b")),
+        ("beneath a file", "Edit", edit("a.rs/b", "a", "b")),
         ("a missing file", "Edit", edit("nope", "a", "b")),
         (
             "in order",
@@ -125,6 +133,12 @@ fn native() -> Vec<Deed> {
                 { "old_string": "one", "new_string": "two" },
                 { "old_string": "gone", "new_string": "x" } ] }),
         ),
+    ]
+}
+
+/// Patches in native words.
+fn patches() -> Vec<Deed> {
+    vec![
         (
             "a diff of two files",
             "ApplyPatch",
@@ -157,6 +171,12 @@ fn native() -> Vec<Deed> {
             json!({ "patch": "--- /dev/null\n+++ b/../x\n@@ -0,0 +1 @@\n+x\n" }),
         ),
         ("no patch", "ApplyPatch", json!({ "patch": "one(); becomes two();" })),
+    ]
+}
+
+/// Searches in native words, which several vocabularies have.
+fn searches() -> Vec<Deed> {
+    vec![
         ("newest first", "Glob", json!({ "pattern": "**/*", "path": "." })),
         ("nothing found", "Glob", json!({ "pattern": "*.zig", "path": "." })),
         ("a pattern that is none", "Glob", json!({ "pattern": "[", "path": "." })),
@@ -202,6 +222,7 @@ fn on_files() -> Vec<Deed> {
         ("a directory", "read_file", json!({ "path": "b" })),
         ("a pipe", "read_file", json!({ "path": "pipe" })),
         ("a new file", "write_file", json!({ "path": "b/new.txt", "content": "new\n" })),
+        ("a name of two lines", "write_file", json!({ "path": "b/1\n2", "content": "x" })),
         ("a missing parent", "write_file", json!({ "path": "no/where.txt", "content": "x" })),
         (
             "a missing parent that is wanted",
@@ -256,7 +277,9 @@ fn on_directories() -> Vec<Deed> {
         ("nothing found", "glob", json!({ "pattern": "*.zig", "path": "." })),
         ("no directory", "glob", json!({ "pattern": "*", "path": "a.rs" })),
         ("a missing directory", "glob", json!({ "pattern": "*", "path": "nope" })),
+        ("an empty directory name", "glob", json!({ "pattern": "*.rs", "path": "" })),
         ("lines", "grep", json!({ "pattern": "one", "path": "." })),
+        ("empty names", "grep", json!({ "pattern": "one", "path": "", "include": "" })),
         ("some files", "grep", json!({ "pattern": "one", "path": ".", "include": "*.txt" })),
         ("nothing found", "grep", json!({ "pattern": "zzz" , "path": "." })),
         ("a missing directory", "grep", json!({ "pattern": "a", "path": "nope" })),
@@ -279,6 +302,18 @@ fn on_directories() -> Vec<Deed> {
             "tool::apply_patch",
             json!({ "path": "link.rs", "patch": "--- a/x\n+++ b/x\n@@ -2 +2 @@\n-    one();\n\
                 +    two();\n" }),
+        ),
+        (
+            "nothing in the headers",
+            "tool::apply_patch",
+            json!({ "path": "a.rs", "patch": "--- a/a.rs\n+++ /dev/null\n@@ -1,3 +0,0 @@\n-fn a() {\n\
+                -    one();\n-}\n" }),
+        ),
+        (
+            "no hunks",
+            "tool::apply_patch",
+            json!({ "path": "a.rs", "patch": "*** Begin Patch\n*** Delete File: a.rs\n\
+                *** End Patch\n" }),
         ),
         (
             "a second file",
@@ -350,6 +385,11 @@ fn on_files_of_mcp() -> Vec<Deed> {
                 { "oldText": "one();\n  }", "newText": "two();\n  }" } ] }),
         ),
         (
+            "no text",
+            "edit_file",
+            json!({ "path": "a.rs", "edits": [{ "oldText": "", "newText": "x" }] }),
+        ),
+        (
             "no such text",
             "edit_file",
             json!({ "path": "a.rs", "edits": [{ "oldText": "nothing\nlike it", "newText": "" }] }),
@@ -401,6 +441,7 @@ fn commands() -> Vec<Deed> {
     vec![
         ("a command", "Bash", json!({ "command": "make" })),
         ("a command", "shell_exec", json!({ "command": "make", "cwd": "b" })),
+        ("an empty directory name", "shell_exec", json!({ "command": "make", "cwd": "" })),
         ("a program", "tool::shell_exec", json!({ "argv": ["make", "all"], "cwd": "b" })),
         ("a command", "exec_shell", json!({ "command": "make" })),
         ("a program", "spawn", json!({ "command": "make", "args": ["all"], "description": "All" })),
@@ -417,7 +458,9 @@ fn commands() -> Vec<Deed> {
 /// Makes the paths of a call absolute.
 fn absolute(mut args: Value) -> Value {
     let make = |path: &mut Value| {
-        if let Value::String(path) = path {
+        if let Value::String(path) = path
+            && !path.is_empty()
+        {
             *path = if path == "." { ROOT.to_owned() } else { format!("{ROOT}/{path}") };
         }
     };
@@ -428,21 +471,53 @@ fn absolute(mut args: Value) -> Value {
     args
 }
 
+/// Returns the deeds that a vocabulary has words for.
+fn deeds_of(tools: &[Arc<dyn Tool>]) -> Vec<(&'static str, &Arc<dyn Tool>, Value)> {
+    let known = |(what, name, args): Deed| {
+        let tool = tools.iter().find(|tool| tool.name() == name)?;
+        // Several vocabularies have these names, each with arguments of its own.
+        let known = tool.parameters()["properties"].clone();
+        let fits = args.as_object().is_some_and(|args| args.keys().all(|k| known.get(k).is_some()));
+        (fits || !name.ends_with("_file")).then(|| (what, tool, absolute(args)))
+    };
+    deeds().into_iter().filter_map(known).collect()
+}
+
+/// The hint of an empty text to find had named Write, which not every vocabulary has.
+#[test]
+fn hints_name_no_foreign_tool() {
+    let native = (sinew_dialects::dialect("native").expect("the dialect").tools)();
+    for dialect in sinew_dialects::ALL {
+        let tools = (dialect.tools)();
+        let is_foreign = |word: &&str| {
+            let is = |tool: &Arc<dyn Tool>| tool.name() == *word;
+            native.iter().any(is) && !tools.iter().any(is)
+        };
+        for (what, tool, args) in deeds_of(&tools) {
+            let reply = call(&world(dialect), tool, args);
+            let is_refused = reply.error.is_some() || reply.outcome.is_some();
+            let mut told: Vec<&str> = Vec::new();
+            told.extend(reply.error.as_ref().and_then(|error| error.hint.as_deref()));
+            for block in reply.content.iter().filter(|_| is_refused) {
+                if let Block::Text { text } = block {
+                    told.push(text);
+                }
+            }
+            for told in told {
+                let foreign = told.split(|c: char| !c.is_alphanumeric()).find(is_foreign);
+                assert_eq!(foreign, None, "{}, {}, {what}: {told}", dialect.name, tool.name());
+            }
+        }
+    }
+}
+
 #[test]
 fn replies_are_as_they_were() {
     for dialect in sinew_dialects::ALL {
         let tools = (dialect.tools)();
         let mut page = format!("Replies of the dialect {}.\n", dialect.name);
-        for (what, name, args) in deeds() {
-            let Some(tool) = tools.iter().find(|tool| tool.name() == name) else { continue };
-            // Several vocabularies have these names, each with arguments of its own.
-            let known = tool.parameters()["properties"].clone();
-            let fits =
-                args.as_object().is_some_and(|args| args.keys().all(|k| known.get(k).is_some()));
-            if name.ends_with("_file") && !fits {
-                continue;
-            }
-            let args = absolute(args);
+        for (what, tool, args) in deeds_of(&tools) {
+            let name = tool.name();
             let reply = call(&world(dialect), tool, args.clone());
             let _ = writeln!(page, "\n== {name}: {what}\n{args}");
             let end = match (&reply.error, reply.outcome) {

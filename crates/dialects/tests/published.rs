@@ -3,12 +3,17 @@
 use serde_json::{Map, Value, json};
 use sinew_tool::{Effects, Facts};
 
-/// Returns a schema without what is not compared: words, bounds, and that other names are refused.
+/// Returns a schema without what is not compared: words, bounds of numbers, that lists of objects are
+/// not empty, and that other names are refused.
 fn plain(schema: &Value) -> Value {
     match schema {
         Value::Object(fields) => {
-            let left_out = ["description", "minimum", "minItems", "additionalProperties"];
-            let kept = fields.iter().filter(|(name, _)| !left_out.contains(&name.as_str()));
+            let left_out = ["description", "minimum", "additionalProperties"];
+            let of_objects = schema["items"]["type"] == "object";
+            let kept = fields.iter().filter(|(name, _)| {
+                let is_bound = of_objects && *name == "minItems";
+                !is_bound && !left_out.contains(&name.as_str())
+            });
             Value::Object(kept.map(|(name, value)| (name.clone(), plain(value))).collect())
         }
         Value::Array(items) => items.iter().map(plain).collect(),

@@ -24,7 +24,7 @@ fn value(name: &str, property: &Value) -> Value {
         "array" if property["items"]["type"] == "string" => json!(["cat"]),
         "array" => json!([Value::Object(example(&property["items"]))]),
         _ if ["patch", "input"].contains(&name) => {
-            json!("*** Begin Patch\n*** Delete File: x\n*** End Patch\n")
+            json!("*** Begin Patch\n*** Add File: x\n+x\n*** End Patch\n")
         }
         _ if name.contains("path") => json!("/somewhere/file"),
         _ if name.ends_with("sha256") => json!("0".repeat(64)),

@@ -29,7 +29,7 @@ use sinew_tool::{
 };
 
 use crate::edit;
-use crate::patch::{self, Match, Patch};
+use crate::patch::{self, Deed, FilePatch, Match, Patch};
 use names::Names;
 use work::Work;
 
@@ -62,6 +62,9 @@ pub struct Args {
     /// Whether the target of a symbolic link is changed; else a link is refused.
     #[serde(default)]
     pub follow_links: bool,
+    /// Whether the hunks alone are heeded: no header takes a file away or changes its mode.
+    #[serde(default)]
+    pub content_only: bool,
     /// The names of the patch, once they were read.
     #[serde(skip)]
     names: OnceLock<Arc<Names>>,
@@ -189,9 +192,8 @@ impl Operation for ApplyPatch {
     }
 
     fn preview(args: &Args, cx: &Context) -> Preview {
-        let diff = parse(args).and_then(|patch| {
-            Ok(Work::new(cx, &*args.names()?)?.run(&patch)?.diff())
-        });
+        let diff =
+            parse(args).and_then(|patch| Ok(Work::new(cx, &*args.names()?)?.run(&patch)?.diff()));
         diff.map_or(Preview::Nothing, Preview::Diff)
     }
 
@@ -211,7 +213,30 @@ impl Operation for ApplyPatch {
 }
 
 fn parse(args: &Args) -> Result<Patch<'_>, ToolError> {
-    patch::parse(args.patch.as_bytes(), args.strip).map_err(|error| error.to_error())
+    let mut patch =
+        patch::parse(args.patch.as_bytes(), args.strip).map_err(|error| error.to_error())?;
+    if args.content_only {
+        for file in &mut patch.files {
+            keep_content(file)?;
+        }
+    }
+    Ok(patch)
+}
+
+/// Leaves nothing of an entry but what it makes of the content.
+fn keep_content(file: &mut FilePatch<'_>) -> Result<(), ToolError> {
+    let creates = file.deed == Deed::Create;
+    if file.hunks.is_empty() && !creates {
+        let problem = "has no hunks, so it does not change the content of a file";
+        let message = format!("the entry at line {} of the patch {problem}", file.line);
+        return Err(ToolError::new(Kind::InvalidArgs, message)
+            .hint("send hunks; files are not removed and modes are not changed here"));
+    }
+    if file.deed == Deed::Delete {
+        file.deed = Deed::Change;
+    }
+    (file.old_mode, file.new_mode) = (None, None);
+    Ok(())
 }
 
 fn shape(_args: &Args, out: Out, shaping: &Shaping<'_>) -> Reply {

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use sinew_tool::{
     Access, Background, Bound, Claim, Command, CommandLine, Context, Cost, Effects, ErrorBody,
     Exit, Facts, FileSettings, Finished, Kind, Moved, Operation, Param, ParamKind, Preset, Reply,
-    Row, RunOptions, Shaping, Shell, Targets, ToolError,
+    Row, RunOptions, Shaping, Shell, Targets, ToolError, line_name,
 };
 
 use crate::screen;
@@ -258,7 +258,7 @@ fn finished_reply(
         Some(Moved::Not { outside, stays }) => note(format!(
             "working directory: still {}, for {} is outside the roots",
             shaping.shown(stays),
-            outside.display()
+            line_name(outside)
         )),
     }
     for one in background {

@@ -7,12 +7,12 @@ use serde::Deserialize;
 use serde_json::json;
 use sinew_tool::{
     Bound, Claim, Context, Cost, Facts, FileSettings, NoCheckpoints, Operation, Param, ParamKind,
-    PathChange, Preset, Reply, Restore, RestorePlan, Row, Shaping, Targets, ToolError, Was,
+    PathChange, Preset, Reply, Restore, RestorePlan, Row, Shaping, Targets, ToolError,
 };
 
-use crate::checkpoint_restore::now;
+use crate::checkpoint_restore::{kept, now, why};
 use crate::diff::DiffLimits;
-use crate::states::{self, MAX_COMPARED, Side};
+use crate::states::{self, Side};
 
 /// Compares what a call changed.
 #[derive(Debug)]
@@ -98,19 +98,21 @@ fn compared(args: &Args, change: &PathChange, plan: &RestorePlan, cx: &Context) 
     let limits = DiffLimits::preview(cx.deadline);
     let shown = cx.shown(&change.path);
     let step = plan.steps.iter().find(|step| step.path == change.path);
-    let kept = |was: &Was| match was {
-        Was::File { size, .. } if *size <= MAX_COMPARED => {
-            cx.world.checkpoints.content(&change.path, was).ok()
+    let before = match kept(&change.path, &change.before, cx) {
+        Ok(content) => Side { was: &change.before, content },
+        Err(error) => {
+            let why = why(&error);
+            return format!("{shown}: what was there before cannot be restored: {why}\n");
         }
-        _ => None,
     };
-    let before = Side { was: &change.before, content: kept(&change.before) };
     let after = match (args.now, &change.after, step) {
         (true, _, Some(step)) => Side { was: &step.now, content: now(step, cx) },
         (_, Some(after), step) => {
             // Where nobody changed it since, it is still there.
             let still = step.filter(|step| step.now == *after).and_then(|step| now(step, cx));
-            Side { was: after, content: still.or_else(|| kept(after)) }
+            // What a call left is kept only where a later one changed it.
+            let left = still.or_else(|| kept(&change.path, after, cx).ok().flatten());
+            Side { was: after, content: left }
         }
         _ => return format!("{shown}: nobody knows what the call left\n"),
     };

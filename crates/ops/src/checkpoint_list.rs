@@ -52,10 +52,10 @@ pub struct Out {
 /// The native row.
 pub const NATIVE: Row<CheckpointList> = Row {
     name: "CheckpointList",
-    description: "Lists what was kept before changes, newest first: id, time, tool, paths.",
+    description: "Lists what was kept before changes, newest first.",
     params: &[
-        Param::optional("session", "session", ParamKind::String, "Of this session alone"),
-        Param::optional("turn", "turn", ParamKind::String, "Of this turn alone"),
+        Param::optional("session", "session", ParamKind::String, ""),
+        Param::optional("turn", "turn", ParamKind::String, ""),
         Param::optional("path", "path", ParamKind::String, "That changed it or what is beneath it"),
         Param::optional(
             "limit",

@@ -6,14 +6,14 @@
 //! change of the session has made. All of it happens or none does; only where a file and a directory take
 //! each other's place, what is there goes first, in a step of its own. A restore has a checkpoint too.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde_json::json;
 use sinew_tool::{
     Becomes, Bound, Claim, Context, Cost, Deed, Effects, Expect, Facts, FileMode, FileSettings,
     Kind, NoCheckpoints, Operation, Param, ParamKind, PathChange, Preset, Preview, Reply, Restore,
-    RestoreAct, RestorePlan, RestoreStep, Row, Shaping, Targets, ToolError, Was,
+    RestoreAct, RestorePlan, RestoreStep, Row, Shaping, Targets, ToolError, Was, line_name,
 };
 
 use crate::checkpoint_list;
@@ -50,6 +50,10 @@ pub struct Args {
     /// Whether nothing is changed.
     #[serde(default)]
     pub dry_run: bool,
+    /// Whether only a person can ask for more than this: hints then name the command for it, and paths
+    /// are absolute, because it may start elsewhere.
+    #[serde(default)]
+    pub asks_person: bool,
 }
 
 /// What CheckpointRestore did.
@@ -69,7 +73,7 @@ pub struct Out {
     pub steps: Vec<Restored>,
     /// What would change, where nothing was to be changed.
     pub diff: Option<String>,
-    /// What stands against it, where nothing was to be changed.
+    /// Why it would not be done, where nothing was to be changed.
     pub refusal: Option<String>,
 }
 
@@ -80,27 +84,36 @@ pub struct Restored {
     pub path: PathBuf,
     /// What was done, in a word.
     pub act: &'static str,
+    /// Why it cannot be done, where nothing was to be changed.
+    pub problem: Option<String>,
 }
+
+/// The row of the command line, whose arguments are options.
+pub const COMMAND: Row<CheckpointRestore> = Row {
+    fail: |error, _| {
+        let said = ToolError::new(error.kind, error.message.to_string());
+        Reply::failure(&match &error.hint {
+            Some(hint) => said.hint(with_options(hint)),
+            None => said,
+        })
+    },
+    ..NATIVE
+};
 
 /// The native row.
 pub const NATIVE: Row<CheckpointRestore> = Row {
     name: "CheckpointRestore",
     description: "Undoes a checkpoint and the later ones of its session. Refused where others \
-                  changed a file since, unless forced. It can be undone too.",
+                  changed a file since, unless forced.",
     params: &[
         Param::required("id", "id", ParamKind::String, "As c12"),
-        Param::optional(
-            "only",
-            "only",
-            ParamKind::Boolean,
-            "Its paths alone, and not other later ones",
-        )
-        .or(Preset::Bool(false)),
-        Param::optional("turn", "turn", ParamKind::Boolean, "From the start of its turn on")
+        Param::optional("only", "only", ParamKind::Boolean, "Its paths alone")
+            .or(Preset::Bool(false)),
+        Param::optional("turn", "turn", ParamKind::Boolean, "Its whole turn")
             .or(Preset::Bool(false)),
         Param::optional("path", "path", ParamKind::String, "This path alone"),
         Param::optional("force", "force", ParamKind::Boolean, "").or(Preset::Bool(false)),
-        Param::optional("dry_run", "dry_run", ParamKind::Boolean, "Only show what would change")
+        Param::optional("dry_run", "dry_run", ParamKind::Boolean, "Change nothing")
             .or(Preset::Bool(false)),
     ],
     presets: &[],
@@ -143,18 +156,20 @@ impl Operation for CheckpointRestore {
 
     fn preview(args: &Args, cx: &Context) -> Preview {
         let Some(plan) = cx.world.checkpoints.plan() else { return Preview::Nothing };
-        if refusal(plan, args.force, cx).is_some() || plan.acting().next().is_none() {
+        if refusal(plan, args, cx).is_some() || plan.acting().next().is_none() {
             return Preview::Nothing;
         }
-        Preview::Diff(shown(plan, cx, DiffLimits::preview(cx.deadline)))
+        let shown = Shown::of(plan, cx, DiffLimits::preview(cx.deadline));
+        if shown.lost.is_empty() { Preview::Diff(shown.diff) } else { Preview::Nothing }
     }
 
     async fn run(args: &Args, cx: &Context) -> Result<Out, ToolError> {
         let plan = cx.world.checkpoints.plan().ok_or_else(NoCheckpoints::error)?;
-        let refusal = refusal(plan, args.force, cx);
+        let refusal = refusal(plan, args, cx);
         let done = |step: &RestoreStep| Restored {
             path: step.path.clone(),
             act: states::act(step.act, &step.now),
+            problem: None,
         };
         let mut out = Out {
             id: plan.id.clone(),
@@ -168,53 +183,92 @@ impl Operation for CheckpointRestore {
         };
         match refusal {
             _ if args.dry_run => {
-                out.diff = Some(shown(plan, cx, DiffLimits::preview(cx.deadline)));
+                let shown = Shown::of(plan, cx, DiffLimits::preview(cx.deadline));
+                if let Some((_, error)) = shown.lost.first() {
+                    out.refusal.get_or_insert(error.message.to_string());
+                }
+                for step in &mut out.steps {
+                    let lost = shown.lost.iter().find(|(path, _)| **path == step.path);
+                    step.problem = lost.map(|(_, error)| why(error).to_owned());
+                }
+                out.diff = Some(shown.diff);
             }
             Some(error) => return Err(error),
-            None => restore(plan, cx).await?,
+            None => restore(plan, args, cx).await?,
         }
         Ok(out)
     }
 }
 
 /// Returns why a restore is refused, if it is.
-fn refusal(plan: &RestorePlan, force: bool, cx: &Context) -> Option<ToolError> {
-    let refused: Vec<_> = plan.refused(force).collect();
-    let (first, conflict) = refused.first()?;
-    let others = match refused.len() {
+fn refusal(plan: &RestorePlan, args: &Args, cx: &Context) -> Option<ToolError> {
+    let refused: Vec<_> = plan.refused(args.force).collect();
+    let Some((first, conflict)) = refused.first() else { return too_large(plan, args) };
+    let at = match refused.len() {
         1 => String::new(),
-        n => format!(" (and {} more)", n - 1),
+        n => format!(" at {n} paths"),
     };
-    let message = format!(
-        "the restore of {} is refused: {}: {}{others}",
-        plan.id,
-        conflict.why,
-        cx.shown(&first.path)
-    );
-    let hint = match refused.iter().all(|(_, conflict)| conflict.can_be_forced) {
-        true => "`dry_run` shows what would change; `force` restores it all the same",
-        false => "restore the other paths one by one with `path`",
+    let path = match args.asks_person {
+        true => line_name(&first.path).into_owned(),
+        false => cx.shown(&first.path),
+    };
+    let message = format!("the restore of {} is refused{at}: {}: {path}", plan.id, conflict.why);
+    let can_be_forced = refused.iter().all(|(_, conflict)| conflict.can_be_forced);
+    let hint = match (can_be_forced, args.asks_person) {
+        (false, _) => one_by_one(&plan.id, args, "restore the other paths"),
+        (true, false) => {
+            String::from("`dry_run` shows what would change; `force` restores it all the same")
+        }
+        (true, true) => format!(
+            "ask the person to run `{}`, which restores it all the same",
+            command(&plan.id, args, "--force")
+        ),
     };
     Some(ToolError::new(Kind::Stale, message).hint(hint))
 }
 
-/// Does what the plan says.
-async fn restore(plan: &RestorePlan, cx: &Context) -> Result<(), ToolError> {
+/// Returns the refusal of a restore that is too large, if it is.
+fn too_large(plan: &RestorePlan, args: &Args) -> Option<ToolError> {
     let total: u64 = plan.acting().map(|step| size(&step.wanted)).sum();
-    if MAX_BYTES < total {
-        return Err(ToolError::new(
-            Kind::TooLarge,
-            format!(
-                "the files have {total} bytes together, and at most {MAX_BYTES} come back at once"
-            ),
-        )
-        .hint("restore them one by one with `path`"));
+    let message =
+        format!("the files have {total} bytes together, and at most {MAX_BYTES} come back at once");
+    let hint = || one_by_one(&plan.id, args, "restore them");
+    (MAX_BYTES < total).then(|| ToolError::new(Kind::TooLarge, message).hint(hint()))
+}
+
+/// Returns how single paths are restored, where not all can be.
+fn one_by_one(id: &str, args: &Args, what: &str) -> String {
+    match args.asks_person {
+        false => format!("{what} one by one with `path`"),
+        true => {
+            let command = command(id, args, "--path PATH");
+            format!("ask the person to {what} one by one with `{command}`")
+        }
     }
+}
+
+/// Returns the command with which a person restores the same.
+fn command(id: &str, args: &Args, option: &str) -> String {
+    let only = if args.only { " --only" } else { "" };
+    format!("sinew checkpoint restore {id} {option}{only}")
+}
+
+/// Returns what an error says without the path at its end.
+pub(crate) fn why(error: &ToolError) -> &str {
+    error.message.split_once(": ").map_or(&*error.message, |(why, _)| why)
+}
+
+/// Does what the plan says.
+async fn restore(plan: &RestorePlan, args: &Args, cx: &Context) -> Result<(), ToolError> {
+    let without =
+        |error: ToolError| error.hint(one_by_one(&plan.id, args, "restore the other paths"));
     // Nothing is changed before every content was read whole and found sound.
     let mut steps = Vec::new();
     for step in plan.acting() {
         let content = match (step.act, &step.wanted) {
-            (RestoreAct::Write, wanted) => cx.world.checkpoints.content(&step.path, wanted)?,
+            (RestoreAct::Write, wanted) => {
+                cx.world.checkpoints.content(&step.path, wanted).map_err(without)?
+            }
             (RestoreAct::MakeLink, Was::Link(target)) => link_bytes(target),
             _ => Vec::new(),
         };
@@ -253,6 +307,14 @@ async fn restore(plan: &RestorePlan, cx: &Context) -> Result<(), ToolError> {
     Ok(())
 }
 
+/// Returns a hint with the options of the command in the place of arguments.
+fn with_options(hint: &str) -> String {
+    hint.replace("`path`", "`--path`")
+        .replace("`dry_run`", "`--dry-run`")
+        .replace("`force`", "`--force`")
+        .replace("CheckpointList", "`sinew checkpoint list`")
+}
+
 fn mode(step: &RestoreStep) -> FileMode {
     bits(&step.wanted).map_or(FileMode::Kept, FileMode::Exact)
 }
@@ -278,22 +340,45 @@ fn link_bytes(target: &std::path::Path) -> Vec<u8> {
     target.as_os_str().as_bytes().to_vec()
 }
 
-/// Returns what a restore would change, as text.
-fn shown(plan: &RestorePlan, cx: &Context, limits: DiffLimits) -> String {
-    let mut text = String::new();
-    let mut before = None;
-    for step in plan.acting() {
-        // The second step at one path says the same.
-        if before.replace(&step.path) == Some(&step.path) {
-            continue;
+/// What a restore would change.
+struct Shown<'p> {
+    /// As text.
+    diff: String,
+    /// The paths that cannot be restored, because what was kept of them is lost or damaged.
+    lost: Vec<(&'p PathBuf, ToolError)>,
+}
+
+impl<'p> Shown<'p> {
+    fn of(plan: &'p RestorePlan, cx: &Context, limits: DiffLimits) -> Self {
+        let mut shown = Self { diff: String::new(), lost: Vec::new() };
+        let mut before = None;
+        for step in plan.acting() {
+            // The second step at one path says the same.
+            if before.replace(&step.path) == Some(&step.path) {
+                continue;
+            }
+            match kept(&step.path, &step.wanted, cx) {
+                Ok(content) => {
+                    let now = Side { was: &step.now, content: now(step, cx) };
+                    let wanted = Side { was: &step.wanted, content };
+                    let name = cx.shown(&step.path);
+                    shown.diff.push_str(&states::difference(&name, &now, &wanted, limits));
+                }
+                Err(error) => shown.lost.push((&step.path, error)),
+            }
         }
-        let now = Side { was: &step.now, content: now(step, cx) };
-        let small = size(&step.wanted) <= MAX_COMPARED;
-        let wanted = small.then(|| cx.world.checkpoints.content(&step.path, &step.wanted).ok());
-        let wanted = Side { was: &step.wanted, content: wanted.flatten() };
-        text.push_str(&states::difference(&cx.shown(&step.path), &now, &wanted, limits));
+        shown
     }
-    text
+}
+
+/// Reads what was kept of a path, all of it, so that what is lost or damaged is known. Returns it
+/// where it is small enough to be compared.
+pub(crate) fn kept(path: &Path, was: &Was, cx: &Context) -> Result<Option<Vec<u8>>, ToolError> {
+    if !matches!(was, Was::File { .. }) {
+        return Ok(None);
+    }
+    let content = cx.world.checkpoints.content(path, was)?;
+    Ok((size(was) <= MAX_COMPARED).then_some(content))
 }
 
 /// Reads what is at the path of a step now, where it is small.
@@ -309,11 +394,16 @@ pub(crate) fn now(step: &RestoreStep, cx: &Context) -> Option<Vec<u8>> {
 }
 
 fn shape(args: &Args, out: Out, shaping: &Shaping<'_>) -> Reply {
-    let line = |step: &Restored| format!("  {}  {}\n", step.act, shaping.shown(&step.path));
-    let mut text = match (out.steps.len(), args.dry_run) {
-        (0, _) => format!("everything is as it was before {}", out.id),
-        (n, true) => format!("restoring {} would change {n}:\n", out.id),
-        (n, false) => format!("restored {}: {n} changed\n", out.id),
+    let line = |step: &Restored| {
+        let problem = step.problem.as_ref();
+        let problem = problem.map_or(String::new(), |why| format!("  (cannot be done: {why})"));
+        format!("  {}  {}{problem}\n", step.act, shaping.shown(&step.path))
+    };
+    let mut text = match (out.steps.len(), args.dry_run, &out.refusal) {
+        (_, true, Some(_)) => format!("restoring {} would fail and change nothing\n", out.id),
+        (0, ..) => format!("everything is as it was before {}\n", out.id),
+        (n, true, None) => format!("restoring {} would change {n}:\n", out.id),
+        (n, false, _) => format!("restored {}: {n} changed\n", out.id),
     };
     text.extend(out.steps.iter().take(MAX_SHOWN).map(line));
     if let Some(more @ 1..) = out.steps.len().checked_sub(MAX_SHOWN) {
@@ -334,7 +424,10 @@ fn shape(args: &Args, out: Out, shaping: &Shaping<'_>) -> Reply {
     let steps: Vec<_> = out
         .steps
         .iter()
-        .map(|step| json!({ "path": step.path.to_string_lossy(), "act": step.act }))
+        .map(|step| {
+            let path = step.path.to_string_lossy();
+            json!({ "path": path, "act": step.act, "problem": step.problem })
+        })
         .collect();
     let mut reply = Reply::text(text.trim_end());
     reply.structured = Some(json!({

@@ -258,7 +258,9 @@ pub(crate) fn missed(
 pub(crate) fn check_texts(prefix: &str, path: &str, old: &str, new: &str) -> Result<(), ToolError> {
     if old.is_empty() {
         let name = format!("{prefix}old_string");
-        return Err(ToolError::argument(&name, "is empty").hint("use Write to create a file"));
+        return Err(
+            ToolError::argument(&name, "is empty").hint("to create a file, write the whole of it")
+        );
     }
     if old == new {
         return Err(ToolError::argument(

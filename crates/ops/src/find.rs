@@ -218,7 +218,7 @@ mod tests {
     const PARAMS: &[Param] = &[
         Param::required("path", "path", ParamKind::String, ""),
         Param::optional("pattern", "pattern", ParamKind::String, ""),
-        Param::optional("exclude", "exclude", ParamKind::Strings, ""),
+        Param::optional("exclude", "exclude", ParamKind::Strings { min: 0 }, ""),
     ];
 
     const fn row(presets: &'static [(&'static str, Preset)]) -> Row<Find> {

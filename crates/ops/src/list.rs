@@ -363,7 +363,7 @@ mod tests {
             &[
                 "argument `path`: not a directory: b.txt",
                 "",
-                "what stands before a `/`, and what is listed or searched, must be a directory; Read shows a file",
+                "what stands before a `/`, and what is listed or searched, must be a directory",
             ],
         );
         check(
@@ -371,7 +371,7 @@ mod tests {
             &[
                 "argument `path`: no such file: none",
                 "",
-                "check the path with Glob or List; a dangling link counts as missing",
+                "check the path by listing the directory above it; a dangling link counts as missing",
             ],
         );
     }

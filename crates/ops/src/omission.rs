@@ -2,9 +2,11 @@
 //!
 //! Whoever sends one means the rest of the old file, and a tool that takes it literally throws that
 //! rest away. So a new text may only have such a line where the old one has it. A line counts when it
-//! is nothing but a comment, or begins or ends with an ellipsis, and when its words say no more than
-//! that something stays as it was. What may also be an honest comment is let through: a word that
-//! belongs to the matter itself, such as in `// rest of the header is padding`, is enough.
+//! is nothing but a comment, stands in brackets, or begins or ends with an ellipsis, and when its words
+//! say no more than that something stays as it was. One without any sign counts outside of prose, where
+//! it says that of a rest: `rest unchanged` is no line of a program. What may also be an honest comment is
+//! let through: a word that belongs to the matter itself, such as in `// rest of the header is padding`,
+//! is enough.
 
 use sinew_tool::{Kind, ToolError};
 
@@ -94,6 +96,8 @@ const STAYS: &[&str] = &[
     "unmodified",
     "untouched",
 ];
+/// Words that say that something was taken away.
+const CUT: &[&str] = &["abbreviated", "abridged", "cut", "shortened", "trimmed", "truncated"];
 /// Words that say nothing by themselves.
 const SMALL: &[&str] = &[
     "a", "above", "all", "and", "are", "as", "before", "below", "change", "changes", "for", "from",
@@ -128,11 +132,13 @@ pub(crate) fn check(name: &str, path: &str, new: &str, old: &str) -> Result<(), 
 /// Returns the lines of a text that stand for content left out, with their numbers.
 pub(crate) fn find<'a>(path: &str, text: &'a str) -> impl Iterator<Item = (usize, &'a str)> {
     let is_prose = is_prose(path);
-    let mut follows_comment = false;
+    let (mut follows_comment, mut before) = (false, "");
     text.lines().map(str::trim).zip(1..).filter_map(move |(line, number)| {
+        let before = std::mem::replace(&mut before, line);
         if is_content(line) {
             follows_comment = false;
-            return None;
+            let counts = begins_with_rest(line) && !is_prose && is_bare_omission(line, before);
+            return counts.then_some((number, line));
         }
         let follows = follows_comment;
         let (inner, mark) = uncommented(line, is_prose);
@@ -151,6 +157,31 @@ fn is_content(line: &str) -> bool {
     })
 }
 
+/// Returns whether a line begins by speaking of a rest. The first letter tells of nearly every line.
+fn begins_with_rest(line: &str) -> bool {
+    if !matches!(line.as_bytes().first(), Some(b'R' | b'r' | b'T' | b't')) {
+        return false;
+    }
+    let begins = |line: &str, word: &str| {
+        line.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word))
+    };
+    let rest = if begins(line, "the ") { line.get(4..).unwrap_or_default() } else { line };
+    REST.iter().any(|word| begins(rest, word))
+}
+
+/// Returns whether a line without any sign of a comment stands for content left out. Below a line of
+/// words it is likely the end of their sentence.
+fn is_bare_omission(line: &str, before: &str) -> bool {
+    let is_words = |line: &str, signs: &str| {
+        line.len() <= MAX_LINE && line.chars().all(|c| c.is_alphanumeric() || signs.contains(c))
+    };
+    let is_sentence = is_words(before, " ,-'") && before.split_whitespace().nth(3).is_some();
+    if is_sentence || !is_words(line, " ") {
+        return false;
+    }
+    Words::of(line).are_complete()
+}
+
 /// Returns whether a file holds text for people, in which the signs of comments mean other things.
 fn is_prose(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
@@ -161,19 +192,27 @@ fn is_prose(path: &str) -> bool {
 /// Returns whether a line, without the signs of a comment, stands for content left out. One that follows
 /// a comment without an ellipsis is likely the end of its sentence.
 fn is_omission(inner: &str, mark: Mark, follows_comment: bool) -> bool {
+    if matches!(inner, "[...]" | "[…]" | "(...)" | "(…)") {
+        return mark == Mark::Comment && !follows_comment;
+    }
     let (inner, is_elided, is_bracketed) = unwrapped(inner);
     // Nearly every line is one of these, and nobody reads their words.
     if mark == Mark::None && !is_elided && !is_bracketed {
         return false;
     }
     let is_plain = |c: char| c.is_alphanumeric() || " ,-'/".contains(c);
+    if mark == Mark::None && is_list(inner) {
+        return false;
+    }
     if inner.is_empty() || (follows_comment && !is_elided) || !inner.chars().all(is_plain) {
         return false;
     }
-    let inner = inner.to_lowercase();
-    let words = inner.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
-    let words: Vec<&str> = words.collect();
-    Words::of(&words).stand_for_more(mark, is_elided, is_bracketed)
+    Words::of(inner).stand_for_more(mark, is_elided, is_bracketed)
+}
+
+/// Returns whether a text is several names with commas between them, as in the lists of a program.
+fn is_list(inner: &str) -> bool {
+    inner.contains(',') && inner.split(',').all(|name| !name.trim().contains(' '))
 }
 
 /// Takes the signs of a comment off a line.
@@ -242,12 +281,19 @@ struct Words {
     stays: bool,
     /// Whether `existing` is among them, which is said of nothing but what was there.
     says_existing: bool,
+    says_cut: bool,
+    says_here: bool,
+    /// Whether `brevity` is among them, for which nothing but content is left out.
+    says_brevity: bool,
 }
 
 impl Words {
-    fn of(words: &[&str]) -> Self {
+    fn of(line: &str) -> Self {
+        let line = line.to_lowercase();
+        let words = line.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+        let words: Vec<&str> = words.collect();
         let mut said = Self { n: words.len(), ..Self::default() };
-        for word in words {
+        for word in &words {
             let is = |list: &[&str]| list.contains(word);
             said.says_rest |= is(REST);
             said.says_old |= is(OLD);
@@ -255,8 +301,11 @@ impl Words {
             said.says_whole |= is(WHOLES);
             said.says_code |= matches!(*word, "code" | "implementation");
             said.says_existing |= matches!(*word, "existing" | "unchanged");
+            said.says_cut |= is(CUT);
+            said.says_here |= *word == "here";
+            said.says_brevity |= *word == "brevity";
             said.stays |= is(STAYS);
-            let is_known = [REST, OLD, PARTS, STAYS, SMALL].iter().any(|list| is(list));
+            let is_known = [REST, OLD, PARTS, STAYS, CUT, SMALL].iter().any(|list| is(list));
             said.n_others += usize::from(!is_known);
         }
         let says = |phrase: &[&str]| words.windows(phrase.len()).any(|window| window == phrase);
@@ -270,26 +319,37 @@ impl Words {
 
     /// Returns whether the words stand for content that is not there.
     fn stand_for_more(&self, mark: Mark, is_elided: bool, is_bracketed: bool) -> bool {
-        let of_old = self.says_rest || self.says_old;
-        // What something is about, and that it stays.
-        let is_complete = of_old && (self.says_part || self.says_rest) && self.stays;
+        let is_complete = self.are_complete();
         match (mark, is_elided) {
             (Mark::Comment, true) => {
                 let says = self.stays || self.says_rest || (self.says_old && self.says_part);
-                (says || self.says_existing) && self.n_others <= 2
+                let is_cut = self.says_cut && self.n_others == 0;
+                is_cut || ((says || self.says_existing) && self.n_others <= 2)
             }
             (Mark::Comment, false) => {
                 let is_whole =
                     (self.says_rest && self.says_whole) || (self.says_existing && self.says_code);
+                let is_there = self.says_old && self.says_code && (self.says_here || is_bracketed);
                 let is_short = self.stays && self.n <= 4 && !self.is_reading();
-                self.n_others == 0 && (is_complete || is_whole || is_short)
+                let says = is_complete || is_whole || is_there || is_short || self.says_brevity;
+                self.n_others == 0 && says
             }
             (Mark::None, true) => {
-                let says = (of_old && self.says_part) || is_complete;
+                let says = (self.are_of_old() && self.says_part) || is_complete;
                 2 <= self.n && self.n_others == 0 && says
             }
-            (Mark::None, false) => is_bracketed && self.n_others == 0 && is_complete && 3 <= self.n,
+            (Mark::None, false) => is_bracketed && is_complete,
         }
+    }
+
+    fn are_of_old(&self) -> bool {
+        self.says_rest || self.says_old
+    }
+
+    /// Returns whether the words say what something is about and that it stays, and nothing else.
+    fn are_complete(&self) -> bool {
+        let is_about = self.are_of_old() && (self.says_part || self.says_rest);
+        is_about && self.stays && self.n_others == 0
     }
 
     /// Returns whether what stays may be meant of what follows, and not of what is left out.
@@ -299,202 +359,4 @@ impl Words {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[track_caller]
-    fn check_line(path: &str, line: &str, expected: bool) {
-        let found: Vec<_> = find(path, line).collect();
-        assert_eq!(!found.is_empty(), expected, "{path}: {line}");
-    }
-
-    #[test]
-    fn placeholders_are_found() {
-        for line in [
-            "// ... existing code ...",
-            "// existing code",
-            "// existing code here",
-            "    // ... existing code ...",
-            "// your existing code here",
-            "// ... rest of the code ...",
-            "// rest of the code",
-            "// rest of code remains the same",
-            "// rest of methods unchanged",
-            "// The rest of the file stays the same.",
-            "// rest of the file unchanged",
-            "// ... rest of file",
-            "// Rest of the implementation...",
-            "// ...rest of the component",
-            "// (rest of the class unchanged)",
-            "// ... other methods ...",
-            "// ... other imports remain unchanged ...",
-            "// other methods remain the same",
-            "// ... unchanged ...",
-            "// unchanged",
-            "// remaining code unchanged",
-            "// [existing code]",
-            "/// ... rest of the function ...",
-            "// ... (same as before)",
-            "// ... same as before ...",
-            "// no changes here",
-            "// ... keep existing code",
-            "// --- rest of the code ---",
-            "// ... previous implementation ...",
-            "// ... existing imports and helper methods ...",
-            "// code omitted for brevity",
-            "// ... omitted ...",
-            "# (unchanged)",
-            "# ... rest of the code ...",
-            "# ... existing code ...",
-            "# rest of the function remains unchanged",
-            "# … rest unchanged …",
-            "-- ... rest of the file unchanged ...",
-            "; ... existing code ...",
-            "% ... rest of the file ...",
-            "/* same as before */",
-            "/* ... existing styles ... */",
-            "{/* ... existing code ... */}",
-            "{/* rest of the component */}",
-            "<!-- rest remains -->",
-            "<!-- ... existing content ... -->",
-            "<!-- rest of the file unchanged -->",
-            "(* ... rest of the module ... *)",
-            "... rest of the code ...",
-            "...rest of the file unchanged...",
-            "... (rest of the code remains the same)",
-            "[... rest of the file unchanged ...]",
-            "[rest of the code unchanged]",
-            "(rest of the file stays the same)",
-            "… existing code …",
-        ] {
-            check_line("a.rs", line, true);
-        }
-        for line in [
-            "... rest of the code ...",
-            "[... rest of the file unchanged ...]",
-            "<!-- ... existing sections ... -->",
-        ] {
-            check_line("docs/a.md", line, true);
-        }
-    }
-
-    #[test]
-    fn code_and_text_are_not() {
-        for line in [
-            "...",
-            "    ...",
-            "// ...",
-            "# ...",
-            "/* ... */",
-            "..",
-            "    Self { n: 1, ..Self::default() }",
-            "        ..",
-            "    ..rest",
-            "match rest { [first, ..] => {} }",
-            "...rest,",
-            "    ...props,",
-            "  ...existing,",
-            "  ...state.unchanged,",
-            "return { ...existing, ...other };",
-            "def f(self): ...",
-            "x: tuple[int, ...]",
-            "let existing = code(rest);",
-            "existing code",
-            "unchanged",
-            "rest of the code",
-            "// Rest of the header is padding.",
-            "// the rest of the line",
-            "// remaining bytes",
-            "// Other imports",
-            "// other methods",
-            "// other tests",
-            "// same as above",
-            "// Same as `Foo`, but unchanged by the rest.",
-            "// `foo` remains unchanged.",
-            "// Existing users keep their password.",
-            "// the existing file is replaced",
-            "// nothing changes here",
-            "// methods",
-            "// code",
-            "// The content is unchanged, so the cache is kept.",
-            "// everything else stays where the compiler put it",
-            "# remaining arguments",
-            "# existing connections are closed first",
-            "# Keep the rest of the arguments for later",
-            "#include <code>",
-            "#[test]",
-            "[package]",
-            "[existing]",
-            "[other.code]",
-            "(unchanged)",
-            "-- the rest of the rows",
-            "--no-changes",
-            "* rest of the code",
-            "<code>",
-            "<script>",
-            "</script>",
-            "%rest",
-            "'...existing code...'",
-            "\"// ... existing code ...\",",
-            "println!(\"... rest of the code ...\");",
-        ] {
-            check_line("a.rs", line, false);
-        }
-        for line in [
-            "# Existing code",
-            "## Rest of the file",
-            "The rest of the code is unchanged.",
-            "...and the rest is history.",
-            "... the same as before, she said.",
-            "Unchanged:",
-            "- unchanged",
-            "* other methods",
-            "// ... existing code ...",
-            "(same as before)",
-            "The existing code... well, the rest of it stays.",
-        ] {
-            check_line("README.md", line, false);
-        }
-    }
-
-    #[test]
-    fn own_sources_have_none() {
-        for (path, text) in [
-            ("edit.rs", include_str!("edit.rs")),
-            ("diff.rs", include_str!("diff.rs")),
-            ("lines.rs", include_str!("lines.rs")),
-            ("omission.rs", include_str!("omission.rs")),
-            ("patch/name.rs", include_str!("patch/name.rs")),
-            ("read.rs", include_str!("read.rs")),
-            ("ARCHITECTURE.md", include_str!("../../../ARCHITECTURE.md")),
-            ("CONTRIBUTING.md", include_str!("../../../CONTRIBUTING.md")),
-            ("SECURITY.md", include_str!("../../../SECURITY.md")),
-        ] {
-            let found: Vec<_> = find(path, text).collect();
-            assert!(found.is_empty(), "{path}: {found:?}");
-        }
-    }
-
-    #[test]
-    fn what_the_old_text_has_may_stay() {
-        for (new, old, refused) in [
-            ("fn a() {\n    // ... existing code ...\n}\n", "fn a() {\n    b();\n}\n", true),
-            ("a\n  // existing code\n", "// existing code\n", false),
-            ("a\r\n# (unchanged)\r\n", "# (unchanged)\r\nb", false),
-            ("# (unchanged)\n\n// rest of the code\n", "# (unchanged)\n", true),
-            ("// What it returns is\n// unchanged.\n", "", false),
-            ("// A\n// ... unchanged ...\n", "", true),
-            ("a\n", "", false),
-        ] {
-            let refusal = check("content", "a.rs", new, old).err();
-            assert_eq!(refusal.is_some(), refused, "{new}");
-            if let Some(error) = refusal {
-                assert_eq!(error.kind, Kind::InvalidArgs);
-                assert!(
-                    error.message.starts_with("argument `content` stands for content"),
-                    "{error}"
-                );
-            }
-        }
-    }
-}
+mod tests;

@@ -41,14 +41,12 @@ impl Operation for ReadMany {
     type Out = Vec<One>;
 
     fn check(args: &Args) -> Result<(), ToolError> {
-        match args.paths.len() {
-            0 => Err(ToolError::argument("paths", "must hold at least one path")),
-            n if MAX_FILES < n => {
-                let problem = format!("holds {n} paths, more than {MAX_FILES}");
-                Err(ToolError::argument("paths", problem))
-            }
-            _ => Ok(()),
+        let n = args.paths.len();
+        if MAX_FILES < n {
+            let problem = format!("holds {n} paths, more than {MAX_FILES}");
+            return Err(ToolError::argument("paths", problem));
         }
+        Ok(())
     }
 
     fn claims(args: &Args, _settings: &FileSettings) -> Vec<Claim> {

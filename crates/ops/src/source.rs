@@ -126,9 +126,7 @@ impl Form {
                     "binary content cannot be edited: {}",
                     cx.shown(&target.path)
                 ))
-                .hint(
-                    "Write replaces the whole file; a program that knows the format can edit it",
-                )),
+                .hint("write the whole file, or edit it with a program that knows the format")),
             },
         }
     }

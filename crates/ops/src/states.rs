@@ -1,6 +1,6 @@
 //! What was and what is at a path, as people and models read it.
 
-use sinew_tool::{RestoreAct, Was};
+use sinew_tool::{RestoreAct, Was, line_name};
 
 use crate::diff::{self, DiffLimits};
 
@@ -19,7 +19,7 @@ pub(crate) fn words(was: &Was) -> String {
         Was::Absent => String::from("nothing"),
         Was::File { size, mode, .. } => format!("a file of {size} bytes, mode {mode:o}"),
         Was::Unkept => String::from("a file that was too large to be kept"),
-        Was::Link(target) => format!("a symbolic link to {}", target.display()),
+        Was::Link(target) => format!("a symbolic link to {}", line_name(target)),
         Was::Directory { mode } => format!("a directory, mode {mode:o}"),
         Was::Special => String::from("a FIFO, socket or device"),
     }

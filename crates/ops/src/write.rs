@@ -195,6 +195,7 @@ fn shape(_args: &Args, out: Out, shaping: &Shaping<'_>) -> Reply {
 mod tests {
     use serde_json::json;
     use sinew_testkit::{MemoryWorld, call};
+    use sinew_tool::Block;
 
     use super::*;
 
@@ -217,6 +218,21 @@ mod tests {
             let claims = Write::claims(&args, &world.settings);
             let targets = world.contain(claims).expect("the path is in the root");
             assert_eq!(Write::cost(&args, &targets), expected, "{}: {n_bytes}", args.path);
+        }
+    }
+
+    /// A name with a line feed had made a second line of the reply.
+    #[test]
+    fn a_reply_has_one_line_whatever_the_name() {
+        let world = MemoryWorld::new();
+        for (path, expected) in [
+            ("a b", "created a b: 1 bytes"),
+            ("a\nwrote b: 1 bytes", "created \"a\\nwrote b: 1 bytes\": 1 bytes"),
+            ("a\x1b[2J", "created \"a\\033[2J\": 1 bytes"),
+        ] {
+            let reply = call(&world, &NATIVE.tool(), json!({"file_path": path, "content": "x"}));
+            let Some(Block::Text { text }) = reply.content.first() else { panic!("{reply:?}") };
+            assert!(text.starts_with(expected), "{text}");
         }
     }
 

@@ -40,6 +40,7 @@ async fn a_change_is_made_recorded_and_ordered() {
 #[tokio::test]
 async fn refusals_say_what_to_do_and_are_recorded() {
     let bench = Bench::new(|builder| builder);
+    let mut hashes = std::collections::HashMap::new();
     for (name, args, kind, words) in [
         ("nope", json!({}), Kind::NotFound, "known tools: put, odd, agent::unknown"),
         ("putt", json!({}), Kind::NotFound, "did you mean: put"),
@@ -73,17 +74,14 @@ async fn refusals_say_what_to_do_and_are_recorded() {
         let [(_, closing)] = records.as_slice() else { panic!("{name} {args}: {records:?}") };
         assert_eq!(closing.error, Some(kind), "{name} {args}");
         // What was asked is known of every refusal, and of a path outside that it was refused.
-        assert_eq!(closing.opening.arguments, hash(&args), "{name} {args}");
+        let same = hashes.insert(closing.opening.arguments, args.clone());
+        assert!(same.is_none_or(|same| same == args), "{name} {args}");
         if kind == Kind::PathDenied {
             assert_eq!(closing.path, args["where"].as_str().map(Into::into));
             assert_eq!((closing.verdict, closing.rule), (Some("deny"), Some("containment")));
         }
     }
     assert_eq!(bench.content("a"), None, "nothing was written");
-}
-
-fn hash(args: &serde_json::Value) -> [u8; 32] {
-    blake3::hash(args.to_string().as_bytes()).into()
 }
 
 #[tokio::test]

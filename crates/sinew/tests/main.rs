@@ -16,6 +16,7 @@ mod differential;
 mod fidelity;
 mod limits;
 mod race;
+mod readme;
 mod rows;
 mod served;
 mod shell;

@@ -303,8 +303,8 @@ fn exec_of_moltis() {
         ),
         (
             json!({"command": "true", "working_dir": "none"}),
-            "argument `working_dir`: no such file: none\n\ncheck the path with Glob or List; a \
-             dangling link counts as missing",
+            "argument `working_dir`: no such file: none\n\ncheck the path by listing the \
+             directory above it; a dangling link counts as missing",
             Some("file_not_found"),
         ),
     ] {

@@ -480,7 +480,20 @@ fn a_store_that_is_damaged_changes_nothing() {
         let reply = bench.restore(&id, json!({}));
         let error = reply.error.unwrap();
         assert_eq!(error.kind.as_str(), "unavailable", "{name}: {error:?}");
+        let hint = error.hint.unwrap();
+        assert_eq!(hint, "restore the other paths one by one with `path`", "{name}");
         assert_eq!(there, picture(&bench.root), "{name}");
+        // A look had promised that it would come back.
+        let reply = bench.restore(&id, json!({ "dry_run": true }));
+        let said = text(&reply);
+        assert!(said.starts_with(&format!("restoring {id} would fail")), "{name}: {said}");
+        assert!(said.contains("  restore  a.txt  (cannot be done: the kept content is "), "{said}");
+        assert!(said.contains("  restore  b.txt\n"), "{name}: {said}");
+        let structured = reply.structured.unwrap();
+        let steps = structured["steps"].as_array().unwrap();
+        let problems: Vec<bool> = steps.iter().map(|step| step["problem"].is_string()).collect();
+        assert_eq!(problems, [true, false], "{name}: {structured}");
+        assert!(structured["refused"].is_string(), "{name}: {structured}");
         // The other file comes back all the same.
         assert!(bench.restore(&id, json!({ "path": "b.txt" })).ok, "{name}");
         assert_eq!(bench.read("b.txt"), "old too\n");
@@ -534,6 +547,47 @@ fn moltis_says_which_checkpoint_and_restores_it() {
     assert_eq!(result["checkpoint"]["sourcePath"], json!(path));
     assert_eq!(result["checkpoint"]["existed"], json!(true));
     assert_eq!(bench.read("a.txt"), "old\n");
+}
+
+/// A refusal had named arguments that the tool does not have, and its path neither whole nor beside the
+/// message.
+#[test]
+fn moltis_says_what_a_person_can_do() {
+    let others: &[(&str, Deed<Bench>, &str, &str)] = &[
+        (
+            "changed",
+            |bench| bench.put("a.txt", "by a person\n"),
+            "file_modified_since_read",
+            "ask the person to run `sinew checkpoint restore c1 --force --only`, which restores it all \
+             the same",
+        ),
+        (
+            "a directory",
+            |bench| {
+                fs::remove_file(bench.root.join("a.txt")).unwrap();
+                fs::create_dir(bench.root.join("a.txt")).unwrap();
+            },
+            "file_modified_since_read",
+            "ask the person to restore the other paths one by one with `sinew checkpoint restore c1 \
+             --path PATH --only`",
+        ),
+    ];
+    for (name, other, kind, detail) in others {
+        let bench = Bench::over(MOLTIS, CheckpointSettings::default());
+        bench.put("a.txt", "old\n");
+        let path = bench.root.join("a.txt");
+        let reply = bench.caller.call("Write", json!({ "file_path": path, "content": "new\n" }));
+        let id = reply.structured.unwrap()["checkpoint_id"].as_str().unwrap().to_owned();
+        other(&bench);
+        let there = picture(&bench.root);
+        let reply = bench.caller.call("checkpoint_restore", json!({ "id": id }));
+        let result = reply.structured.unwrap();
+        assert_eq!((&result["kind"], &result["detail"]), (&json!(kind), &json!(detail)), "{name}");
+        assert_eq!(result["file_path"], json!(path), "{name}");
+        let error = result["error"].as_str().unwrap();
+        assert!(error.ends_with(&format!(": {}", path.display())), "{name}: {error}");
+        assert_eq!(there, picture(&bench.root), "{name}");
+    }
 }
 
 /// A home and a root for the command, as a person has them.
@@ -615,7 +669,7 @@ fn a_person_lists_compares_and_restores() {
     place.says(
         &["checkpoint", "restore", "c1", "--yes"],
         1,
-        &["is refused", "changed it after c1"],
+        &["is refused", "changed it after c1", "`--dry-run` shows", "`--force` restores"],
     );
     place.says(&["checkpoint", "restore", "c1", "--dry-run"], 0, &["-three\n+one\n"]);
     place.says(&["checkpoint", "restore", "c1"], 3, &["--yes"]);
@@ -665,6 +719,62 @@ fn a_turn_is_listed_and_undone() {
     assert_eq!(fs::read_to_string(place.root.join("a.txt")).unwrap(), "1\n");
     place.says(&["call", "Write", WRITE], 0, &[]);
     place.says(&["checkpoint", "restore", "c5", "--turn", "--yes"], 2, &["belongs to a turn"]);
+}
+
+/// What was lost had been shown as if it would come back, and nobody said how the rest does.
+#[test]
+fn a_person_is_told_what_is_lost() {
+    let place = Place::new();
+    place.says(&["call", "Write", WRITE], 0, &["wrote"]);
+    let kept = place.home.join("state/sinew/contents").join(blake3_name(b"one\n"));
+    fs::remove_file(kept).unwrap();
+    for (args, code, words) in [
+        (
+            &["checkpoint", "diff", "c1"][..],
+            0,
+            "a.txt: what was there before cannot be restored: the kept content is gone",
+        ),
+        (&["checkpoint", "restore", "c1", "--dry-run"], 0, "restoring c1 would fail"),
+        (&["checkpoint", "restore", "c1", "--yes"], 1, "one by one with `--path`"),
+        (&["checkpoint", "restore", "c1", "--yes", "--path", "none"], 2, "`sinew checkpoint list`"),
+    ] {
+        place.says(args, code, &[words]);
+    }
+    assert_eq!(fs::read_to_string(place.root.join("a.txt")).unwrap(), "two\n");
+}
+
+/// A look had said that everything was as before, where it was not and could not be.
+#[test]
+fn a_look_tells_what_was_never_kept() {
+    let place = Place::new();
+    let unkept = ["--set", "checkpoints.larger=unkept", "--set", "checkpoints.max_file_bytes=1"];
+    let call = ["--approvals", "allow", "call", "Write", WRITE];
+    place.says(&[&unkept[..], &call].concat(), 0, &["wrote"]);
+    let words = ["restoring c1 would fail", "its content was too large to be kept: a.txt"];
+    place.says(&["checkpoint", "restore", "c1", "--dry-run"], 0, &words);
+}
+
+/// A name with a line feed had made a line of its own, which looked like another checkpoint.
+#[test]
+fn a_name_cannot_look_like_a_line() {
+    let place = Place::new();
+    let name = "a\nc99  2020-01-01T00:00:00Z  Write  session evil\x1b[2J";
+    let quoted = r#""a\nc99  2020-01-01T00:00:00Z  Write  session evil\033[2J""#;
+    let write = |content: &str| json!({ "file_path": name, "content": content }).to_string();
+    place.says(&["call", "Write", &write("one\n")], 0, &[&format!("created {quoted}: 4 bytes")]);
+    place.says(&["call", "Write", &write("two\n")], 0, &[&format!("wrote {quoted}: 4 bytes")]);
+    for (args, line) in [
+        (&["checkpoint", "list"][..], format!("  created  {quoted}\n")),
+        (&["checkpoint", "diff", "c1"], format!("+++ {quoted}\n")),
+        (&["checkpoint", "restore", "c1", "--dry-run"], format!("  remove  {quoted}\n")),
+        (&["checkpoint", "restore", "c2", "--yes"], format!("  restore  {quoted}\n")),
+    ] {
+        place.says(args, 0, &[&line]);
+        let (_, said) = place.run(args);
+        assert!(!said.contains("\nc99") && !said.contains('\x1b'), "{args:?}: {said}");
+    }
+    fs::write(place.root.join(name), "three\n").unwrap();
+    place.says(&["checkpoint", "restore", "c1", "--yes"], 1, &["is refused", quoted]);
 }
 
 /// Whether a change runs where nobody can answer: it does if a checkpoint covers it.

@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use crate::{
     BoxFuture, Cancel, Claim, Command, CommitError, Cost, Deed, Effects, Expect, Facts, FileError,
     FileSettings, FileTarget, Kind, Memo, Restore, Slot, Targets, ToolError, World, Written,
+    line_name,
 };
 
 /// Where long work says how far it is: nowhere, unless the caller asked to be told.
@@ -171,7 +172,8 @@ impl Context {
     }
 
     /// Returns a real path as people and models see it: relative where it lies beneath the working
-    /// directory, else absolute. The working directory itself is `.`.
+    /// directory, else absolute. The working directory itself is `.`, and what cannot stand in a line
+    /// is in quotes as [`line_name`](crate::line_name) has it.
     pub fn shown(&self, path: &Path) -> String {
         shown(&self.cwd, path)
     }
@@ -193,13 +195,14 @@ pub(crate) fn about(cwd: &Path, target: &FileTarget, error: FileError) -> ToolEr
     ToolError { message: message.into(), ..error }
 }
 
-/// Returns a path relative to a directory where it lies beneath it, else as it is.
+/// Returns a path relative to a directory where it lies beneath it, else as it is, for a line of text.
 pub(crate) fn shown(cwd: &Path, path: &Path) -> String {
-    match path.strip_prefix(cwd) {
-        Ok(relative) if relative.as_os_str().is_empty() => String::from("."),
-        Ok(relative) => relative.to_string_lossy().into_owned(),
-        Err(_) => path.to_string_lossy().into_owned(),
-    }
+    let path = match path.strip_prefix(cwd) {
+        Ok(relative) if relative.as_os_str().is_empty() => Path::new("."),
+        Ok(relative) => relative,
+        Err(_) => path,
+    };
+    line_name(path).into_owned()
 }
 
 /// One deed of the engine, with typed arguments and a typed outcome, and without authority of its

@@ -29,8 +29,11 @@ pub enum ParamKind {
         /// The greatest value; more is cut to it.
         cap: Option<i64>,
     },
-    /// A list of texts.
-    Strings,
+    /// A list of texts, of at least `min`.
+    Strings {
+        /// The least number; fewer are refused.
+        min: usize,
+    },
     /// A list of objects with these parameters, of at least one.
     Objects(&'static [Param]),
 }
@@ -90,6 +93,8 @@ pub struct Param {
     pub aliases: &'static [&'static str],
     /// How its unit becomes the canonical one.
     pub scale: Scale,
+    /// Whether an empty text is a value, and not as good as none.
+    pub may_be_empty: bool,
 }
 
 impl Param {
@@ -109,6 +114,7 @@ impl Param {
             description,
             aliases: &[],
             scale: Scale::One,
+            may_be_empty: true,
         }
     }
 
@@ -140,6 +146,12 @@ impl Param {
         Self { scale, ..self }
     }
 
+    /// Returns the same parameter, where an empty text counts as absent.
+    #[must_use]
+    pub const fn absent_if_empty(self) -> Self {
+        Self { may_be_empty: false, ..self }
+    }
+
     fn schema(&self) -> Value {
         let mut schema = match self.kind {
             ParamKind::String => json!({ "type": "string" }),
@@ -147,7 +159,12 @@ impl Param {
             ParamKind::Boolean => json!({ "type": "boolean" }),
             ParamKind::Integer { min, .. } => json!({ "type": "integer", "minimum": min }),
             ParamKind::Number { min, .. } => json!({ "type": "number", "minimum": min }),
-            ParamKind::Strings => json!({ "type": "array", "items": { "type": "string" } }),
+            ParamKind::Strings { min: 0 } => {
+                json!({ "type": "array", "items": { "type": "string" } })
+            }
+            ParamKind::Strings { min } => {
+                json!({ "type": "array", "minItems": min, "items": { "type": "string" } })
+            }
             ParamKind::Objects(params) => {
                 json!({ "type": "array", "minItems": 1, "items": schema(params) })
             }
@@ -198,7 +215,10 @@ impl Param {
                 (None, Some(n)) => self.bounded(path, n.ceil() as i64, min, cap, notes),
                 (None, None) => Err(wrong("a number", &got)),
             },
-            (ParamKind::Strings, Value::Array(items)) => items
+            (ParamKind::Strings { min }, Value::Array(items)) if items.len() < min => {
+                Err(fewer(path, min))
+            }
+            (ParamKind::Strings { .. }, Value::Array(items)) => items
                 .into_iter()
                 .enumerate()
                 .map(|(at, item)| match item {
@@ -211,7 +231,7 @@ impl Param {
                 .collect(),
             (ParamKind::Objects(params), Value::Array(items)) => {
                 if items.is_empty() {
-                    return Err(ToolError::argument(path, "must hold at least one item"));
+                    return Err(fewer(path, 1));
                 }
                 items
                     .into_iter()
@@ -229,7 +249,7 @@ impl Param {
                     })
                     .collect()
             }
-            (ParamKind::Strings | ParamKind::Objects(_), got) => Err(wrong("a list", &got)),
+            (ParamKind::Strings { .. } | ParamKind::Objects(_), got) => Err(wrong("a list", &got)),
         }
     }
 
@@ -301,9 +321,12 @@ pub(crate) fn decode(
     refuse_unknown(params, prefix, &wire)?;
     let mut canonical = Canonical::with_capacity(params.len());
     for param in params {
+        let is_there = |value: &Value| {
+            !value.is_null() && (param.may_be_empty || value.as_str().is_none_or(|s| !s.is_empty()))
+        };
         let written = std::iter::once(param.name)
             .chain(param.aliases.iter().copied())
-            .find_map(|name| Some((name, wire.shift_remove(name).filter(|v| !v.is_null())?)));
+            .find_map(|name| Some((name, wire.shift_remove(name).filter(is_there)?)));
         let path = |name: &'static str| match prefix {
             "" => Cow::Borrowed(name),
             prefix => Cow::Owned(format!("{prefix}{name}")),
@@ -347,6 +370,12 @@ fn refuse_unknown(params: &[Param], prefix: &str, wire: &Arguments) -> Result<()
     }
 }
 
+/// Returns the error of a list that is too short.
+fn fewer(path: &str, min: usize) -> ToolError {
+    let items = if min == 1 { String::from("one item") } else { format!("{min} items") };
+    ToolError::argument(path, format!("must hold at least {items}"))
+}
+
 fn whole(value: &Value) -> Option<i64> {
     value.as_i64().or_else(|| {
         let float = value.as_f64()?;
@@ -378,6 +407,8 @@ mod tests {
         Param::optional("line", "offset", ParamKind::Integer { min: 0, cap: Some(10) }, "")
             .scaled(Scale::FromZero),
         Param::optional("mode", "mode", ParamKind::Enum(&["a", "b"]), ""),
+        Param::optional("beneath", "root", ParamKind::String, "").absent_if_empty(),
+        Param::optional("names", "names", ParamKind::Strings { min: 2 }, ""),
         Param::optional("edits", "edits", ParamKind::Objects(EDITS), ""),
     ];
     const TIMED: &[Param] =
@@ -406,6 +437,20 @@ mod tests {
         check(json!({"path": "a", "line": 2.0}), Ok(json!({"path": "a", "offset": 3})));
         check(json!({"file": "a", "line": 99}), Ok(json!({"path": "a", "offset": 11})));
         check(json!({"file": "a", "mode": null}), Ok(json!({"path": "a"})));
+        check(json!({"file": "", "beneath": ""}), Ok(json!({"path": ""})));
+        check(json!({"file": "a", "beneath": "b"}), Ok(json!({"path": "a", "root": "b"})));
+        check(
+            json!({"file": "a", "names": ["b", "c"]}),
+            Ok(json!({"path": "a", "names": ["b", "c"]})),
+        );
+        check(
+            json!({"file": "a", "names": ["b"]}),
+            Err("argument `names` must hold at least 2 items"),
+        );
+        check(
+            json!({"file": "a", "beneath": 3}),
+            Err("argument `beneath` must be a string, not a number"),
+        );
         check(json!({}), Err("argument `file` is missing"));
         check(json!({"file": 3}), Err("argument `file` must be a string, not a number"));
         check(json!({"file": "a", "x": 1}), Err("argument `x` is unknown"));

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use crate::knowledge;
 use crate::{Checkpoints, Kind, Knowledge, Processes, Skipped, ToolError, Writer};
+use crate::{knowledge, line, line_name};
 
 /// The place of a target in the World of its call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -476,11 +476,11 @@ impl FileError {
 
     /// Returns the error of a call about a path, in the words for the model.
     pub fn about(self, shown: &str) -> ToolError {
-        let shown = &clipped(shown);
+        let shown = &in_line(clipped(shown));
         let error = |kind, message: String| ToolError::new(kind, message);
         match self {
             Self::Missing => error(Kind::FileNotFound, format!("no such file: {shown}"))
-                .hint("check the path with Glob or List; a dangling link counts as missing"),
+                .hint("check the path by listing the directory above it; a dangling link counts as missing"),
             Self::Denied(rule) => {
                 error(Kind::PathDenied, format!("path denied: {shown}")).hint(rule)
             }
@@ -493,12 +493,12 @@ impl FileError {
                 format!("not a regular file but {}: {shown}", kind.words()),
             )
             .hint(match kind {
-                FileKind::Directory => "name a file in it; List shows them",
+                FileKind::Directory => "name a file in it, or list it",
                 FileKind::Symlink => "pass the path that the link points to",
                 FileKind::File | FileKind::Special => "pass a regular file; nothing else is read",
             }),
             Self::NotDirectory => error(Kind::NotRegularFile, format!("not a directory: {shown}"))
-                .hint("what stands before a `/`, and what is listed or searched, must be a directory; Read shows a file"),
+                .hint("what stands before a `/`, and what is listed or searched, must be a directory"),
             Self::Invalid(problem) => {
                 error(Kind::InvalidPath, format!("the path {problem}: {shown}"))
             }
@@ -527,7 +527,7 @@ impl FileError {
                      with other changes: {shown}"
                 ),
             )
-            .hint("set `files.hard_links` to \"break\", or change this file with Edit"),
+            .hint("set `files.hard_links` to \"break\", or change this file in a call of its own"),
             Self::Changed => error(Kind::Stale, format!("the file changed meanwhile: {shown}"))
                 .hint("read it again and repeat the call"),
             Self::Stale(writer) => knowledge::stale(writer.as_ref(), shown),
@@ -583,6 +583,14 @@ fn other_file_system(shown: &str) -> ToolError {
         format!("it lies on another file system, where nothing can be moved: {shown}"),
     )
     .hint("read the files and write them there")
+}
+
+/// Returns a path as it was written or is shown, in quotes where it would not stay in its line.
+fn in_line(shown: Cow<'_, str>) -> Cow<'_, str> {
+    match line::breaks_lines(&shown) {
+        true => Cow::Owned(line_name(Path::new(&*shown)).into_owned()),
+        false => shown,
+    }
 }
 
 /// Returns a path that is too long to be one with its middle left out.

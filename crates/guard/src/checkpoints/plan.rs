@@ -258,16 +258,23 @@ impl<'a> Chain<'a> {
         clear.into_iter().chain(put).map(|act| step(act, conflict.clone())).collect()
     }
 
-    /// Returns whether a restore may take away what is there. What it removes is what a change of the
-    /// session left there, or may have left. What it replaces is of the kind that such a change left,
-    /// or of the kind that comes back.
+    /// Returns whether a restore may take away what is there. What it removes is what a change left
+    /// there, of this session or another, or may have left. What it replaces is of the kind that a
+    /// change of the session left, or of the kind that comes back.
     fn may_take_away(&self, now: &PathState, wanted: &PathState, clear: Option<Act>) -> bool {
-        let mut left = self.own.iter().flat_map(|change| left_by(&change.entry));
+        let left = |change: &&Change, is: fn(&PathState, &PathState) -> bool| {
+            left_by(&change.entry).any(|left| is(left, now))
+        };
         match (now, clear) {
             (PathState::Absent, _) => true,
             (PathState::Special, _) => false,
-            (_, Some(Act::Remove)) => left.any(|left| left.is_same(now)),
-            _ => now.is_same_kind(wanted) || left.any(|left| left.is_same_kind(now)),
+            (_, Some(Act::Remove)) => {
+                self.own.iter().chain(&self.others).any(|change| left(change, PathState::is_same))
+            }
+            _ => {
+                now.is_same_kind(wanted)
+                    || self.own.iter().any(|change| left(change, PathState::is_same_kind))
+            }
         }
     }
 

@@ -50,7 +50,15 @@ fn found(world: &MemoryWorld, paths: &[&str]) -> Vec<(String, String)> {
 
 /// Applies a patch by the native row; returns the text of the reply, or the error with its hint.
 fn apply(world: &MemoryWorld, args: Value) -> Result<String, (Kind, String)> {
-    let reply = call(world, &NATIVE.tool(), args);
+    apply_by(NATIVE, world, args)
+}
+
+fn apply_by(
+    row: Row<ApplyPatch>,
+    world: &MemoryWorld,
+    args: Value,
+) -> Result<String, (Kind, String)> {
+    let reply = call(world, &row.tool(), args);
     match reply.error {
         None => match reply.content.into_iter().next() {
             Some(Block::Text { text }) => Ok(text),
@@ -326,6 +334,49 @@ fn a_path_names_the_one_file() {
     refuses_args(AB, json!({ "patch": moved, "path": "a" }), Kind::InvalidArgs, words);
     let strip = json!({ "patch": format!("--- x/y/a\n+++ x/y/a\n{hunk}"), "strip": 2 });
     check_args(AB, strip, &["M a"], after);
+}
+
+/// A patch whose second header was `/dev/null` had removed the file where headers are not heeded.
+#[test]
+fn no_header_removes_or_marks_a_file_where_only_the_content_counts() {
+    const ONLY: &[(&str, Preset)] = &[("content_only", Preset::Bool(true))];
+    let gone = "@@ -1,3 +0,0 @@\n-1\n-2\n-3\n";
+    let one = "@@ -2 +2 @@\n-2\n+two\n";
+    for (patch, after) in [
+        (format!("--- a/a\n+++ /dev/null\n{gone}"), Ok("")),
+        (
+            format!("diff --git a/a b/a\ndeleted file mode 100644\n--- a/a\n+++ /dev/null\n{gone}"),
+            Ok(""),
+        ),
+        (format!("--- a/a\n+++ /dev/null\n{one}"), Ok("1\ntwo\n3\n")),
+        (
+            format!(
+                "diff --git a/a b/a\nold mode 100644\nnew mode 100755\n--- a/a\n+++ b/a\n{one}"
+            ),
+            Ok("1\ntwo\n3\n"),
+        ),
+        (
+            String::from("diff --git a/a b/a\nold mode 100644\nnew mode 100755\n"),
+            Err((Kind::InvalidArgs, "the entry at line 1 of the patch has no hunks")),
+        ),
+        (
+            String::from("*** Begin Patch\n*** Delete File: a\n*** End Patch\n"),
+            Err((Kind::InvalidArgs, "the entry at line 2 of the patch has no hunks")),
+        ),
+    ] {
+        let world = world(AB);
+        let row = Row { presets: ONLY, ..NATIVE };
+        let done = apply_by(row, &world, json!({ "patch": patch, "path": "a" }));
+        match (&done, after) {
+            (Ok(_), Ok(after)) => assert_eq!(found(&world, &["a"]), [("a".into(), after.into())]),
+            (Err((kind, message)), Err((wanted, words))) => {
+                assert_eq!(*kind, wanted);
+                assert!(message.contains(words), "{message}");
+                assert_eq!(found(&world, &["a"]), [("a".into(), "1\n2\n3\n".into())]);
+            }
+            _ => panic!("{done:?} of {patch}"),
+        }
+    }
 }
 
 #[test]

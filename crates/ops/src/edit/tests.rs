@@ -303,7 +303,7 @@ fn texts_that_cannot_work_are_refused() {
     let world = MemoryWorld::new();
     world.file("a", "x");
     for (old, new, message) in [
-        ("", "y", "argument `old_string` is empty\n\nuse Write to create a file"),
+        ("", "y", "argument `old_string` is empty\n\nto create a file, write the whole of it"),
         ("x", "x", "argument `new_string` is the same as old_string: nothing would change"),
     ] {
         let reply = edit(&world, old, new, false);
@@ -384,8 +384,8 @@ fn broken_text_and_binaries_are_refused() {
         "a",
         "b",
         Kind::Binary,
-        "binary content cannot be edited: a\n\nWrite replaces the whole file; a program that knows \
-             the format can edit it",
+        "binary content cannot be edited: a\n\nwrite the whole file, or edit it with a program that knows \
+             the format",
     );
 }
 

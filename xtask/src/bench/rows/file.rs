@@ -12,8 +12,8 @@ use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
 use super::super::Bench;
-use super::super::client::{Client, Request};
-use super::super::peers::{Run, Server, memory};
+use super::super::client::Request;
+use super::super::peers::{Launch, Run, Server, memory};
 use super::super::report::{Sheet, Unit};
 use super::super::stats::{Series, Side, in_turns};
 use super::super::tree;
@@ -24,6 +24,26 @@ const OURS: &str = "sinew";
 const SED: &str = "sed -i";
 const N_LINES: u64 = 2_000;
 const SERVERS: [Server; 3] = [Server::Ours, Server::RustFs, Server::NodeFs];
+const WITH_UNDO: &str = "sinew, with undo";
+
+/// Returns the servers that change files, by name. No peer can undo, so sinew keeps nothing where it
+/// is held against one; with undo it is shown beside them.
+fn changing(bench: &Bench) -> impl Iterator<Item = (&'static str, Server, Launch)> {
+    let launch = |server| bench.peers.launch(server, &bench.work);
+    let with_undo = launch(Server::Ours).map(|launch| launch.state("state-undo"));
+    let others = [Server::RustFs, Server::NodeFs]
+        .map(|server| launch(server).map(|launch| (server.name(), server, launch)));
+    let ours = launch(Server::Ours).map(without_undo);
+    [ours.map(|launch| (OURS, Server::Ours, launch))]
+        .into_iter()
+        .chain([with_undo.map(|launch| (WITH_UNDO, Server::Ours, launch))])
+        .chain(others)
+        .flatten()
+}
+
+fn without_undo(launch: Launch) -> Launch {
+    launch.options(&["--set", "tools.fs.checkpoint_before_mutation=false"])
+}
 
 pub(in super::super) fn read_1k(bench: &Bench, sheet: &mut Sheet) -> Result<()> {
     let path = tree::lines(&bench.work, 1_000)?;
@@ -188,9 +208,8 @@ fn write(bench: &Bench, sheet: &mut Sheet, n_bytes: u64, n_calls: usize) -> Resu
     let content = fs::read_to_string(tree::lines(&bench.work, n_bytes)?)?;
     let contents = [content.clone(), content.replace("INFO", "WARN")];
     let mut sides = Vec::new();
-    for server in SERVERS {
-        let Some(launch) = bench.peers.launch(server, &bench.work) else { continue };
-        let path = bench.work.join(format!("write-{n_bytes}-{}.txt", server.name()));
+    for (name, server, launch) in changing(bench) {
+        let path = bench.work.join(format!("write-{n_bytes}-{name}.txt"));
         let (tool, key) = match server {
             Server::Ours | Server::Null => ("Write", "file_path"),
             Server::RustFs | Server::NodeFs => ("write_file", "path"),
@@ -200,7 +219,7 @@ fn write(bench: &Bench, sheet: &mut Sheet, n_bytes: u64, n_calls: usize) -> Resu
             .map(|content| (Request::call(tool, &json!({key: path, "content": content})), content))
             .collect();
         let mut client = launch.start()?;
-        sides.push(Side::new(server.name(), move |series| {
+        sides.push(Side::new(name, move |series| {
             for (request, content) in requests.iter().cycle().take(2 * n_calls) {
                 series.push(client.time(request)?);
                 check_file(&path, content)?;
@@ -225,7 +244,7 @@ pub(in super::super) fn write_durable(bench: &Bench, sheet: &mut Sheet) -> Resul
         let requests = contents.each_ref().map(|content| {
             (Request::call("Write", &json!({"file_path": path, "content": content})), content)
         });
-        let mut client = launch.options(&["--set", "files.sync=data"]).start()?;
+        let mut client = without_undo(launch).options(&["--set", "files.sync=data"]).start()?;
         sides.push(Side::new(OURS, move |series| {
             for (request, content) in requests.iter().cycle().take(10) {
                 series.push(client.time(request)?);
@@ -316,8 +335,7 @@ fn edit_request(server: Server, path: &Path, old: &[String], new: &[String]) -> 
 }
 
 fn edited_by<'a>(
-    mut client: Client,
-    server: Server,
+    (name, server, launch): (&'static str, Server, Launch),
     path: PathBuf,
     edits: &'a Edits,
     memory_at_most: Option<&'a mut Series>,
@@ -325,7 +343,8 @@ fn edited_by<'a>(
     fs::write(&path, &edits.contents[0])?;
     let ways = edits.ways().map(|(old, new, after)| (edit_request(server, &path, old, new), after));
     let mut memory_at_most = memory_at_most;
-    Ok(Side::new(server.name(), move |series| {
+    let mut client = launch.start()?;
+    Ok(Side::new(name, move |series| {
         for (request, after) in &ways {
             series.push(client.time(request)?);
             check_file(&path, after)?;
@@ -363,10 +382,9 @@ fn edit(
     let path = |name: &str| bench.work.join(format!("edit-{n_bytes}-{n_edits}-{name}.txt"));
     let mut memories = Some(memories);
     let mut sides = Vec::new();
-    for server in SERVERS {
-        let Some(launch) = bench.peers.launch(server, &bench.work) else { continue };
-        let memories = if server == Server::Ours { memories.take() } else { None };
-        sides.push(edited_by(launch.start()?, server, path(server.name()), &edits, memories)?);
+    for side in changing(bench) {
+        let (path, memories) = (path(side.0), if side.0 == OURS { memories.take() } else { None });
+        sides.push(edited_by(side, path, &edits, memories)?);
     }
     sides.push(edited_by_sed(bench, path("sed"), &edits)?);
     let begun = Instant::now();
@@ -440,15 +458,16 @@ pub(in super::super) fn patch_10k(bench: &Bench, sheet: &mut Sheet) -> Result<()
     let [before, after] = &edits.contents;
     let ways = [(before, after), (after, before)];
     let mut sides = Vec::new();
-    if let Some(launch) = bench.peers.launch(Server::Ours, &bench.work) {
-        let path = bench.work.join("patch-sinew.txt");
+    for (name, _, launch) in changing(bench).filter(|(_, server, _)| *server == Server::Ours) {
+        let file = format!("patch-{}.txt", name.replace([' ', ','], "-"));
+        let path = bench.work.join(&file);
         fs::write(&path, before)?;
         let requests = ways.map(|(old, new)| {
-            let patch = Patches::of(old, new, "patch-sinew.txt").unified;
+            let patch = Patches::of(old, new, &file).unified;
             (Request::call("ApplyPatch", &json!({"patch": patch})), new)
         });
         let mut client = launch.start()?;
-        sides.push(Side::new(OURS, move |series| {
+        sides.push(Side::new(name, move |series| {
             for (request, after) in &requests {
                 series.push(client.time(request)?);
                 check_file(&path, after)?;

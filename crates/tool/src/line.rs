@@ -1,0 +1,78 @@
+//! Names of files in lines of text.
+//!
+//! A name may hold anything but a slash and a NUL. One with a line feed would look like two lines, so
+//! a path that cannot stand in a line as it is stands in double quotes with escapes, as git writes
+//! it: `\n`, `\t`, `\"`, `\\`, and three octal digits for any other byte. So does one that begins
+//! with a quote, and one that is not UTF-8. Every other path is written as it is.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+/// Returns a path as it stands in a line of text: owned where it is in quotes.
+pub fn line_name(path: &Path) -> Cow<'_, str> {
+    match path.to_str() {
+        Some(name) if !name.starts_with('"') && !breaks_lines(name) => Cow::Borrowed(name),
+        _ => Cow::Owned(quoted(path.as_os_str().as_encoded_bytes())),
+    }
+}
+
+/// Returns whether a text does not stay in its line, or moves about in it.
+pub(crate) fn breaks_lines(text: &str) -> bool {
+    text.chars().any(breaks_line)
+}
+
+fn breaks_line(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}')
+}
+
+fn quoted(path: &[u8]) -> String {
+    let mut text = String::from("\"");
+    for chunk in path.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '"' => text.push_str("\\\""),
+                '\\' => text.push_str("\\\\"),
+                '\n' => text.push_str("\\n"),
+                '\t' => text.push_str("\\t"),
+                '\r' => text.push_str("\\r"),
+                c if breaks_line(c) => {
+                    octal(&mut text, c.encode_utf8(&mut [0; 4]).as_bytes());
+                }
+                c => text.push(c),
+            }
+        }
+        octal(&mut text, chunk.invalid());
+    }
+    text.push('"');
+    text
+}
+
+fn octal(text: &mut String, bytes: &[u8]) {
+    for byte in bytes {
+        text.push_str(&format!("\\{byte:03o}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    use super::*;
+
+    #[test]
+    fn only_names_that_break_lines_are_quoted() {
+        for (name, line) in [
+            ("a/plain name.txt".as_bytes(), "a/plain name.txt"),
+            ("é 'x' \"y\" \\n".as_bytes(), "é 'x' \"y\" \\n"),
+            (b"", ""),
+            (b"two\nlines", r#""two\nlines""#),
+            (b"\"a\"", r#""\"a\"""#),
+            (b"a\\b\tc\rd\x1b[2J", r#""a\\b\tc\rd\033[2J""#),
+            ("a\u{2028}b\u{85}".as_bytes(), r#""a\342\200\250b\302\205""#),
+            (b"caf\xe9.txt", r#""caf\351.txt""#),
+        ] {
+            assert_eq!(line_name(Path::new(OsStr::from_bytes(name))), line);
+        }
+    }
+}
