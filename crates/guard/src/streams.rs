@@ -21,18 +21,20 @@ pub struct Streams {
 #[derive(Debug)]
 pub struct BlockingFile(File);
 
-/// What a pipe to the client holds: the most that Linux gives to anybody.
+/// What a pipe from and to the client holds: the most that Linux gives to anybody.
 const PIPE_BYTES: usize = 1024 * 1024;
 
 /// Returns the standard streams without buffers in between.
 pub fn standard_streams() -> io::Result<Streams> {
+    let input = rustix::stdio::stdin().try_clone_to_owned()?;
     let output = rustix::stdio::stdout().try_clone_to_owned()?;
-    // A large answer then needs no turn of the client in the middle of it. Sockets and files have
-    // no such size, and a system that allows less keeps what it has.
+    // A large message then needs no turn of the other side in the middle of it. Sockets and files
+    // have no such size, and a system that allows less keeps what it has.
+    let _ = fcntl_setpipe_size(&input, PIPE_BYTES);
     let _ = fcntl_setpipe_size(&output, PIPE_BYTES);
     let watched = File::from(output.try_clone()?);
     Ok(Streams {
-        input: BlockingFile(File::from(rustix::stdio::stdin().try_clone_to_owned()?)),
+        input: BlockingFile(File::from(input)),
         output: BlockingFile(File::from(output)),
         gone: Box::new(move || has_hung_up(watched.as_fd())),
     })

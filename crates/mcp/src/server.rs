@@ -91,7 +91,7 @@ fn read(
     max_line_bytes: usize,
 ) -> io::Result<()> {
     let mut lines = Lines::new(max_line_bytes);
-    let mut buffer = vec![0; 64 * 1024];
+    let mut buffer = vec![0; 256 * 1024];
     while connection.output.failure().is_none() {
         let n = match input.read(&mut buffer) {
             Ok(0) => break,
