@@ -20,6 +20,7 @@ use sinew_tool::{Expect, FileError, FileSettings, Identity, Stamp};
 
 use crate::checkpoints::of_call;
 use crate::knowledge::OfCall;
+use crate::late::Late;
 use crate::resolve::Place;
 use crate::roots::{DIRECTORY_READ, Dir, open_name};
 use crate::stat::{error_of, identity_of};
@@ -60,6 +61,8 @@ pub(crate) struct Terms<'a> {
     pub(crate) knowledge: &'a OfCall,
     /// The checkpoint of the call.
     pub(crate) kept: &'a of_call::OfCall,
+    /// Where old files stay open for a moment.
+    pub(crate) late: &'a Late,
     /// When the caller could read the old file first.
     pub(crate) since: Stamp,
 }

@@ -27,7 +27,7 @@ use sinew_tool::{
     Becomes, Change, CommitError, FileError, FileKind, FileMeta, Slot, Sync, Written,
 };
 
-use crate::change::old;
+use crate::change::old::{self, Old};
 use crate::change::parents::Parents;
 use crate::change::temporary::Named;
 use crate::change::{Failure, Job, MAX_ATTEMPTS, Terms, length, sync_directory};
@@ -59,6 +59,9 @@ pub(crate) struct Done {
     /// What went wrong when they could not be taken back any more.
     pub(crate) late: Option<CommitError>,
 }
+
+/// Of so many changes the old files stay open to the end.
+const FEW: usize = 8;
 
 /// A directory among the changes.
 pub(crate) struct DirectoryPart<'a> {
@@ -291,6 +294,8 @@ struct Prepared<'a> {
     step: Step,
     /// What was there when the change was worked out.
     old: Option<Stat>,
+    /// It itself, where few are changed.
+    open: Option<Old>,
     /// The new thing, until somebody else takes care of it.
     temporary: Option<Named>,
     written: Written,
@@ -319,7 +324,9 @@ fn attempt(
     for (part, key) in parts.iter().zip(keys) {
         let dir = &dirs.get(*key).map_err(|error| part.stopped(error))?.handle;
         let at = places.get(key).copied().unwrap_or_default();
-        prepared.push(prepare(part, dir, at, &moved).map_err(|why| part.stopped(why))?);
+        let is_one_of_few = parts.len() <= FEW;
+        let one = prepare(part, dir, at, &moved, is_one_of_few);
+        prepared.push(one.map_err(|why| part.stopped(why))?);
     }
     if let Some(part) = parts.first() {
         terms.kept.record().map_err(|error| part.stopped(error))?;
@@ -466,6 +473,7 @@ fn finish(
         terms.kept.settle(&path, one.left);
         done.changes.push(Change { path, before: one.before, after: one.after, bytes });
         done.written.push(one.written);
+        one.part.job.late(one.open);
     }
     done
 }
@@ -477,6 +485,7 @@ fn prepare<'a>(
     dir: &'a Dir,
     place: usize,
     moved: &HashSet<&Path>,
+    is_one_of_few: bool,
 ) -> Result<Prepared<'a>, Failure> {
     let job = part.job;
     let old = job.open_old(dir)?;
@@ -511,8 +520,9 @@ fn prepare<'a>(
     };
     let (temporary, after) = new.map(|new| (new.name, new.hash)).unzip();
     let written = Written { bytes, created: old.is_none() };
-    let old = old.map(|old| old.stat);
-    Ok(Prepared { part, dir, step, old, temporary, written, before, after, left })
+    let stat = old.as_ref().map(|old| old.stat);
+    let open = old.filter(|_| is_one_of_few);
+    Ok(Prepared { part, dir, step, old: stat, open, temporary, written, before, after, left })
 }
 
 impl Prepared<'_> {

@@ -148,6 +148,7 @@ impl GuardedFiles {
             turns: self.guard.turns,
             knowledge: &self.knowledge,
             kept: &self.kept,
+            late: &self.guard.late,
             since: self.since,
         }
     }

@@ -22,6 +22,7 @@ use crate::clear::Contained;
 use crate::commit::{self, JournalSettings};
 use crate::ignore_rules::IgnoreCache;
 use crate::knowledge::KnowledgeBase;
+use crate::late::Late;
 use crate::moving;
 use crate::process::{CommandSettings, Commands, Rung, Shortfall, real_or_same};
 use crate::resolve::{self, Place, Resolver, Spot};
@@ -118,6 +119,7 @@ pub struct Guard {
     pub(crate) knowledge: Arc<KnowledgeBase>,
     pub(crate) journals: Option<JournalSettings>,
     pub(crate) checkpoints: Option<Arc<Checkpoints>>,
+    pub(crate) late: Arc<Late>,
     /// The globs of the rules, for commands.
     pub(crate) globs: Arc<PathGlobs>,
     denied: Vec<PathBuf>,
@@ -151,6 +153,7 @@ impl Guard {
             knowledge: settings.knowledge,
             journals: settings.journals,
             checkpoints: settings.checkpoints,
+            late: Arc::default(),
             globs: Arc::new(globs),
             denied: settings.denied,
             hidden,
@@ -174,6 +177,7 @@ impl Guard {
             knowledge: Arc::clone(&self.knowledge),
             journals: self.journals.clone(),
             checkpoints: self.checkpoints.clone(),
+            late: Arc::clone(&self.late),
             globs: Arc::new(globs),
             denied: self.denied.clone(),
             hidden: self.hidden.clone(),
@@ -204,6 +208,11 @@ impl Guard {
     /// Returns the real paths of the roots; the first is the working directory.
     pub fn roots(&self) -> impl Iterator<Item = &Path> {
         self.roots.paths()
+    }
+
+    /// Closes the old files of changes, which nobody has to wait for.
+    pub fn close_late(&self) {
+        self.late.close();
     }
 
     /// Returns whether a call with these roots may name a real path, to look at it.

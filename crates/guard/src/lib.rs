@@ -18,6 +18,7 @@ mod guard;
 mod ignore_rules;
 mod judge;
 mod knowledge;
+mod late;
 mod ledger;
 mod list;
 mod mark;

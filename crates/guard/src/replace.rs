@@ -74,6 +74,7 @@ fn attempt(job: &Job<'_>, pieces: &[&[u8]], dir: &Dir) -> Result<Done, Failure> 
         }
         Some(old) => overwrite(job, pieces, dir, old),
     }
+    .inspect(|_| job.late(old))
 }
 
 /// Creates a file that was not there.

@@ -34,6 +34,9 @@ pub enum Turns {
 const N_AT_ONCE: u32 = 16;
 /// How often it sleeps where something would be lost. Together this lasts less than a millisecond.
 const N_SLEEPS: u32 = 4;
+/// How often it sleeps where a start finishes what a dead process began. Together this lasts less than
+/// a second.
+const N_SLEEPS_AT_START: u32 = 14;
 /// The first sleep; each further one is twice as long.
 const FIRST_SLEEP: Duration = Duration::from_micros(50);
 
@@ -67,11 +70,24 @@ impl Turn {
         self.dir.as_ref().map_or(Ok(()), |dir| lock(dir, N_SLEEPS))
     }
 
+    /// Takes the turn at a start, where nobody else waits for this process.
+    pub(crate) fn take_at_start(&self) -> Result<(), FileError> {
+        self.dir.as_ref().map_or(Ok(()), |dir| lock(dir, N_SLEEPS_AT_START))
+    }
+
     /// Gives the turn back for now.
     pub(crate) fn give_back(&self) {
         if let Some(dir) = &self.dir {
             let _ = flock(dir, FlockOperation::NonBlockingUnlock);
         }
+    }
+}
+
+impl Drop for Turn {
+    /// A process that is being started has the handle too until it executes its program, so closing
+    /// it here would not be enough.
+    fn drop(&mut self) {
+        self.give_back();
     }
 }
 
@@ -133,6 +149,48 @@ pub(crate) fn ask_at_once(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A directory, and a way to ask for the turn at it.
+    fn place() -> (tempfile::TempDir, impl Fn() -> Turn) {
+        let dir = tempfile::tempdir().expect("a directory");
+        let handle =
+            open_name(rustix::fs::CWD, &path_of(&dir), DIRECTORY_READ).expect("its handle");
+        (dir, move || Turn::of(&handle, Turns::Auto).expect("a place of turns"))
+    }
+
+    fn path_of(dir: &tempfile::TempDir) -> std::ffi::CString {
+        use std::os::unix::ffi::OsStrExt;
+        std::ffi::CString::new(dir.path().as_os_str().as_bytes()).expect("a path")
+    }
+
+    /// A start had given up where a process that was just being started still had the handle.
+    #[test]
+    fn a_turn_ends_though_somebody_has_its_handle() {
+        let (_dir, turn) = place();
+        let first = turn();
+        first.take_at_once().expect("the turn");
+        let copy = first.dir.as_ref().map(|dir| dir.try_clone().expect("a copy"));
+        assert!(matches!(turn().take(), Err(FileError::Busy)));
+        drop(first);
+        turn().take_at_once().expect("the next turn");
+        drop(copy);
+    }
+
+    #[test]
+    fn a_start_waits_for_longer() {
+        let (_dir, turn) = place();
+        let first = turn();
+        first.take_at_once().expect("the turn");
+        let second = turn();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                thread::sleep(Duration::from_millis(100));
+                first.give_back();
+            });
+            assert!(matches!(second.take(), Err(FileError::Busy)));
+            second.take_at_start().expect("the turn in time");
+        });
+    }
 
     /// Whatever went wrong, the change had gone on without a lock.
     #[test]

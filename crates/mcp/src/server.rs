@@ -158,6 +158,7 @@ impl Connection {
             return Ok(());
         }
         let written = self.output.write(&self.answers);
+        self.engine.runtime.rest();
         self.answers.clear();
         // One large answer must not stay in memory for the rest of the session.
         self.answers.shrink_to(KEPT_ANSWERS);
@@ -337,6 +338,7 @@ impl Connection {
         call: ReusableBoxFuture<'static, Reply>,
     ) {
         let (moved, output) = (Arc::clone(&self.moved), self.output.clone());
+        let runtime = Arc::clone(&self.engine.runtime);
         let (key, id) = (frame::key(id).into_owned(), id.get().to_owned());
         locked(&moved).insert(key.clone(), Some(cancel.clone()));
         handle.spawn(async move {
@@ -349,6 +351,7 @@ impl Connection {
                 // A client that is gone is noticed by the reading thread.
                 let _ = output.write(&answer);
             }
+            runtime.rest();
             let mut moved = locked(&moved);
             // The client may have used the id again as soon as it had the answer.
             if let Some(None) = moved.get(&key) {

@@ -9,7 +9,7 @@ use rustix::fs::{Access, AtFlags, FileType, Stat, accessat, fstat, readlinkat, s
 use rustix::io::Errno;
 use sinew_tool::{Expect, FileError, FileKind, Stamp};
 
-use super::Failure;
+use super::{Failure, Job};
 use crate::roots::{Dir, FILE_READ, open_name};
 use crate::stat::{identity_of, kind_of};
 
@@ -127,6 +127,15 @@ impl Old {
         // Some file systems keep whole seconds, or two of them.
         let tick = if changed.nanos == 0 { 2_000_000_000 } else { TICK_NS };
         age < tick
+    }
+}
+
+impl Job<'_> {
+    /// Says that a change is made, and what was there needed no more.
+    pub(crate) fn late(&self, old: Option<Old>) {
+        if let Some(Old { content: Content::File(file), .. }) = old {
+            self.terms.late.add(file);
+        }
     }
 }
 

@@ -349,7 +349,7 @@ impl Settling<'_> {
             let steps: Vec<_> = record.steps.iter().filter(|step| step.dir == at).collect();
             let opened = open_recorded(found, self.same_boot).and_then(|dir| {
                 let turn = Turn::of(&*dir, self.turns).map_err(words)?;
-                turn.take().map_err(words)?;
+                turn.take_at_start().map_err(words)?;
                 Ok((dir, turn))
             });
             let (dir, turn) = match opened {

@@ -161,6 +161,7 @@ async fn batch(wired: &Wired, max_line_bytes: usize) -> anyhow::Result<ExitCode>
             n_lines += 1;
             if let Some(line) = line {
                 writeln!(out, "{}", answer(wired, &calls, n_lines, line).await)?;
+                wired.runtime.rest();
             }
         }
         if n == 0 {

@@ -1,0 +1,63 @@
+//! Old files that are closed late.
+//!
+//! A file whose name went to another is freed by its last close, and that can take as long as the change
+//! did: file systems give its blocks back then, and some tell the disk. Nobody has to wait for it. The
+//! old file of a change stays open until whoever called says that the answer is out, or calls again.
+
+use std::fs::File;
+use std::sync::Mutex;
+
+use crate::database::lock;
+
+/// The most files that stay open; what is more is closed at once.
+const MAX_LATE: usize = 32;
+
+/// Old files that are closed late.
+#[derive(Debug, Default)]
+pub(crate) struct Late(Mutex<Vec<File>>);
+
+impl Late {
+    /// Keeps a file open until the next [`Late::close`].
+    pub(crate) fn add(&self, file: File) {
+        let mut late = lock(&self.0);
+        if late.len() < MAX_LATE {
+            late.push(file);
+        }
+    }
+
+    /// Closes what was kept open.
+    pub(crate) fn close(&self) {
+        let late = std::mem::take(&mut *lock(&self.0));
+        drop(late);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::pipe;
+
+    use super::*;
+
+    #[test]
+    fn files_stay_open_for_so_long_and_no_longer() {
+        let late = Late::default();
+        let add = || {
+            let (reader, writer) = pipe().expect("a pipe");
+            late.add(File::from(std::os::fd::OwnedFd::from(writer)));
+            reader
+        };
+        let ended = |mut reader: std::io::PipeReader| {
+            rustix::io::ioctl_fionbio(&reader, true).expect("it stops blocking");
+            matches!(std::io::Read::read(&mut reader, &mut [0]), Ok(0))
+        };
+        assert!(!ended(add()));
+        for _ in 1..MAX_LATE {
+            drop(add());
+        }
+        assert!(ended(add()), "one too many");
+        late.close();
+        let reader = add();
+        late.close();
+        assert!(ended(reader));
+    }
+}
