@@ -215,8 +215,9 @@ struct Shared {
     /// Whether somebody has to look after the store, and the thread that does.
     due: AtomicBool,
     n_recorded: AtomicU64,
-    /// Bytes that this process added to the store.
+    /// Bytes that this process added to the store, and those that no record counted.
     n_kept: AtomicU64,
+    n_uncounted: AtomicU64,
     helper: Mutex<Option<JoinHandle<()>>>,
     /// Since when the process ends.
     ends: Arc<OnceLock<Instant>>,
@@ -257,6 +258,7 @@ impl Checkpoints {
                 due: AtomicBool::new(false),
                 n_recorded: AtomicU64::new(0),
                 n_kept: AtomicU64::new(0),
+                n_uncounted: AtomicU64::new(0),
                 helper: Mutex::new(None),
                 ends: Arc::default(),
             }),
@@ -393,6 +395,8 @@ impl Shared {
         patience: Duration,
     ) -> Result<CheckpointId, CheckpointError> {
         let own = self.own.get_or_init(ProcessMark::own);
+        let n_waiting = self.n_uncounted.load(Ordering::Relaxed);
+        let n_counted = n_new.saturating_add(n_waiting);
         let (id, since) = self.write(patience, |transaction, process| {
             let process = match process {
                 Some(process) => *process,
@@ -405,14 +409,33 @@ impl Shared {
             entries.try_for_each(|(path, before, after)| {
                 index::insert_entry(transaction, id, path, before, after)
             })?;
-            Ok((id, index::count(transaction, n_new)?))
+            Ok((id, index::count(transaction, n_counted)?))
         })?;
         let n_recorded = 1 + self.n_recorded.fetch_add(1, Ordering::Relaxed);
         self.n_kept.fetch_add(n_new, Ordering::Relaxed);
+        self.n_uncounted.fetch_sub(n_waiting, Ordering::Relaxed);
         if n_recorded.is_multiple_of(N_LOGGED) || self.collector().is_due(since) {
             self.due.store(true, Ordering::Relaxed);
         }
         Ok(id)
+    }
+
+    /// Takes down bytes that were kept for a change that did not happen. Where they are a part of what
+    /// may be kept, they are collected now.
+    fn uncounted(&self, n_bytes: u64) {
+        if n_bytes == 0 {
+            return;
+        }
+        self.n_kept.fetch_add(n_bytes, Ordering::Relaxed);
+        let n_waiting = n_bytes + self.n_uncounted.fetch_add(n_bytes, Ordering::Relaxed);
+        if !self.collector().is_much(n_waiting) {
+            return;
+        }
+        let counted = self.write(QUICK, |transaction, _| Ok(index::count(transaction, n_waiting)?));
+        if counted.is_ok() {
+            self.n_uncounted.fetch_sub(n_waiting, Ordering::Relaxed);
+            self.tend();
+        }
     }
 
     /// Writes what became of changes, at once if nobody else is writing, and else with the next

@@ -43,8 +43,8 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 use sinew_tool::{
-    Access, Answer, Command, Effects, FileSettings, FileState, FileTarget, Kind, NoProcesses,
-    Processes, Ruling, Targets, ToolError, Verdict, World,
+    Access, Answer, Command, Effects, FileKind, FileSettings, FileState, FileTarget, Kind,
+    NoProcesses, Processes, Ruling, Targets, ToolError, Verdict, World,
 };
 
 use crate::caller::Caller;
@@ -265,15 +265,15 @@ impl Judged {
             && checkpoints.has_room()
             && targets.command.is_none()
             && changed.all(|file| {
-                // Changes of these kinds pass the checkpoint, and of no others.
-                let is_kept = matches!(
-                    file.claim.access,
-                    Access::Write { .. }
-                        | Access::Edit { .. }
-                        | Access::Make
-                        | Access::Move
-                        | Access::Remove
-                );
+                // Changes of these kinds pass the checkpoint, and of no others. What a directory takes
+                // along is only known when it moves, and may be too much.
+                let is_kept = match file.claim.access {
+                    Access::Write { .. } | Access::Edit { .. } | Access::Make | Access::Remove => {
+                        true
+                    }
+                    Access::Move => !is_directory(&file.state),
+                    _ => false,
+                };
                 is_kept && file.protected.is_none() && checkpoints.keeps(&file.state)
             })
     }
@@ -369,4 +369,8 @@ pub(crate) fn is_temporary(name: &[u8]) -> bool {
         .is_some_and(|hex| {
             16 <= hex.len() && hex.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
         })
+}
+
+fn is_directory(state: &FileState) -> bool {
+    matches!(state, FileState::Found(meta) if meta.kind == FileKind::Directory)
 }

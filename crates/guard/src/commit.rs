@@ -102,20 +102,18 @@ pub(crate) fn commit(
     terms: &Terms<'_>,
 ) -> Result<Done, CommitError> {
     let kept = terms.kept;
-    let mut parents = Parents::default();
+    let modes = directories.iter().filter_map(|directory| match directory.deed {
+        OfDirectory::Made(mode) => Some((directory.place.real.clone(), mode?)),
+        OfDirectory::Removed => None,
+    });
+    let mut parents = Parents::with_modes(modes.collect());
     let done = make_directories(directories, &mut parents, terms)
         .and_then(|()| attempts(parts, journals, terms, &mut parents));
     match done {
         Ok(mut done) => {
             let first = parts.first().map_or(Slot(0), |part| part.slot);
-            // The deepest first: a directory may be closed to its owner from then on.
-            for DirectoryPart { slot, place, deed } in directories.iter().rev() {
-                let OfDirectory::Made(Some(mode)) = deed else { continue };
-                if let Err(error) = parents.set_mode(&place.real, *mode) {
-                    done.late.get_or_insert(CommitError { slot: *slot, error });
-                }
-            }
-            if let Err(error) = parents.keep(terms.settings.sync, kept) {
+            let kept_all = parents.set_modes().and(parents.keep(terms.settings.sync, kept));
+            if let Err(error) = kept_all {
                 done.late.get_or_insert(CommitError { slot: first, error });
             }
             for DirectoryPart { slot, place, deed } in directories {

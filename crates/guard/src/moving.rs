@@ -204,7 +204,10 @@ fn take_down(job: &Job<'_>, dir: &Dir, to: &Path) -> Result<(Option<String>, Mov
         other => other?,
     };
     let hash = job.take_down(Some(&old))?;
-    let moved = kept_at(kept, here, to, &old)?;
+    let mut moved = kept_at(kept, here, to, &old)?;
+    if let (PathState::Unkept { size, mode }, Some(hash)) = (&moved.after, &hash) {
+        moved.after = of_call::written(hash, *size, *mode);
+    }
     kept.record()?;
     Ok((hash, moved))
 }

@@ -5,7 +5,7 @@
 //! once more with the right to change, and hold only for what the plan found: whatever changes in
 //! between is refused. So a restore meets every wall that a change meets, and nothing else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::CString;
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -21,8 +21,8 @@ use sinew_tool::{
 
 use crate::checkpoints::of_call::path_of;
 use crate::checkpoints::{
-    Act, Changer, CheckpointError, CheckpointId, Checkpoints, Conflict, Entry, Held, Listed,
-    PathState, Plan, Query, Scope, Step,
+    Act, Changer, CheckpointError, CheckpointId, Checkpoints, Conflict, Entry, Held, History,
+    Listed, PathState, Plan, Query, Scope, Step,
 };
 use crate::clear::Contained;
 use crate::guard::Guard;
@@ -35,12 +35,15 @@ const MAX_ATTEMPTS: u32 = 3;
 /// The most checkpoints that one list looks through.
 const MAX_LOOKED: usize = 10_000;
 
+/// Kept states by path.
+type States = HashMap<PathBuf, Vec<PathState>>;
+
 /// What a call restores.
 #[derive(Debug)]
 pub(crate) struct Restoring {
     plan: RestorePlan,
-    /// The kept states that the plan names.
-    states: Vec<(PathBuf, PathState)>,
+    /// The kept states that the plan names, by path.
+    states: States,
     /// Nothing is collected until the call ends.
     _held: Held,
 }
@@ -72,31 +75,8 @@ impl Guard {
         let id: CheckpointId = restore.id.parse().map_err(|problem| {
             ToolError::argument(restore.argument, format!("is no checkpoint: {problem}"))
         })?;
-        let id = if restore.turn { checkpoints.first_of_turn(id)? } else { id };
         let held = checkpoints.hold()?;
-        let scope = if restore.only { Scope::Only } else { Scope::Since };
-        let mut history = checkpoints.history(id, scope)?;
-        let of_call = self.contain(&[], cwd, narrowed)?;
-        let may_name = |path: &Path| self.may_name(of_call.roots(), path);
-        // Ids are counted through: one of elsewhere tells nothing.
-        if !history.paths().any(may_name) {
-            return Err(CheckpointError::Unknown(id).into());
-        }
-        if let Some(path) = &restore.path {
-            let one = self.contain(&[looking(restore, path.clone())], cwd, narrowed)?;
-            let real = one.targets().files.first().map(|target| target.path.clone());
-            history.retain(|path| real.as_ref().is_some_and(|real| path.starts_with(real)));
-        }
-        if history.paths().next().is_none() {
-            let problem = "the checkpoint has no such path";
-            return Err(ToolError::new(Kind::NotFound, format!("{problem}: {id}"))
-                .hint("CheckpointList shows what each checkpoint has"));
-        }
-        if !history.paths().all(may_name) {
-            let problem = "the checkpoint has paths that this call may not touch";
-            return Err(ToolError::new(Kind::PathDenied, format!("{problem}: {id}"))
-                .hint("restore the others one by one with `path`"));
-        }
+        let (id, history) = self.history(checkpoints, restore, id, (cwd, narrowed))?;
         let entries = checkpoints.entries(id)?;
         let query = Query { session: None, turn: None, id: Some(id), before: None, limit: 1 };
         let listed = checkpoints.list(&query)?.pop().ok_or(CheckpointError::Unknown(id))?;
@@ -149,6 +129,45 @@ impl Guard {
             .hint("repeat the call once nobody else changes them"))
     }
 
+    /// Returns the checkpoint that a restore begins with, and the history of the paths that it is about,
+    /// all of which the call may name.
+    fn history(
+        self: &Arc<Self>,
+        checkpoints: &Checkpoints,
+        restore: &Restore,
+        id: CheckpointId,
+        (cwd, narrowed): (Option<&Path>, Option<&[PathBuf]>),
+    ) -> Result<(CheckpointId, History), ToolError> {
+        let scope = if restore.only { Scope::Only } else { Scope::Since };
+        let of_call = self.contain(&[], cwd, narrowed)?;
+        let may_name = |path: &Path| self.may_name(of_call.roots(), path);
+        let mut history = checkpoints.history(id, scope)?;
+        // Ids are counted through: one of elsewhere tells nothing.
+        if !history.paths().any(may_name) {
+            return Err(CheckpointError::Unknown(id).into());
+        }
+        let id = if restore.turn { checkpoints.first_of_turn(id)? } else { id };
+        if restore.turn {
+            history = checkpoints.history(id, scope)?;
+        }
+        if let Some(path) = &restore.path {
+            let one = self.contain(&[looking(restore, path.clone())], cwd, narrowed)?;
+            let real = one.targets().files.first().map(|target| target.path.clone());
+            history.retain(|path| real.as_ref().is_some_and(|real| path.starts_with(real)));
+        }
+        if history.paths().next().is_none() {
+            let problem = "the checkpoint has no such path";
+            return Err(ToolError::new(Kind::NotFound, format!("{problem}: {id}"))
+                .hint("CheckpointList shows what each checkpoint has"));
+        }
+        if !history.paths().all(may_name) {
+            let problem = "the checkpoint has paths that this call may not touch";
+            return Err(ToolError::new(Kind::PathDenied, format!("{problem}: {id}"))
+                .hint("restore the others one by one with `path`"));
+        }
+        Ok((id, history))
+    }
+
     /// Looks at each path, and returns the call that may look at them again.
     fn look<'a>(
         self: &Arc<Self>,
@@ -193,16 +212,17 @@ impl Look {
 
 /// Refuses to put something in the place of a directory that the restore does not empty.
 fn check_emptied(plan: &Plan, looks: &BTreeMap<PathBuf, Look>) -> Result<(), ToolError> {
-    let goes = |path: &Path| {
-        let removes = |step: &Step| matches!(step.act, Act::Remove | Act::RemoveDirectory);
-        plan.steps.iter().any(|step| step.path == path && removes(step))
-    };
+    let removes = |step: &&Step| matches!(step.act, Act::Remove | Act::RemoveDirectory);
+    let removed: HashSet<&Path> =
+        plan.steps.iter().filter(removes).map(|step| step.path.as_path()).collect();
     for step in plan.steps.iter().filter(|step| step.act == Act::RemoveDirectory) {
         let is_replaced = step.wanted != PathState::Absent;
         let names = looks.get(&step.path).map(|look| look.names.as_slice()).unwrap_or_default();
         let left =
             names.iter().map(|name| name.to_bytes()).filter(|name| !matches!(*name, b"." | b".."));
-        let mut left = left.map(|name| step.path.join(path_of(name))).filter(|path| !goes(path));
+        let mut left = left
+            .map(|name| step.path.join(path_of(name)))
+            .filter(|path| !removed.contains(&**path));
         if let Some(path) = left.next().filter(|_| is_replaced) {
             let message = format!(
                 "the restore is refused: a directory is in the way, and holds what it does not \
@@ -290,14 +310,14 @@ fn told<'a>(
     plan: &Plan,
     listed: &Listed,
     entries: impl Iterator<Item = &'a Entry> + Clone,
-) -> (RestorePlan, Vec<(PathBuf, PathState)>) {
-    let mut states: Vec<(PathBuf, PathState)> = Vec::new();
+) -> (RestorePlan, States) {
+    let mut states = States::new();
     for step in &plan.steps {
-        states.push((step.path.clone(), step.wanted.clone()));
+        states.entry(step.path.clone()).or_default().push(step.wanted.clone());
     }
     for entry in entries.clone() {
         let both = [Some(&entry.before), entry.after.as_ref()].into_iter().flatten();
-        states.extend(both.map(|state| (entry.path.clone(), state.clone())));
+        states.entry(entry.path.clone()).or_default().extend(both.cloned());
     }
     let steps = plan.steps.iter().map(|step| RestoreStep {
         slot: None,
@@ -443,8 +463,9 @@ impl sinew_tool::Checkpoints for OfWorld {
     }
 
     fn content(&self, path: &Path, wanted: &Was) -> Result<Vec<u8>, ToolError> {
-        let states = self.restoring.iter().flat_map(|restoring| &restoring.states);
-        let mut known = states.filter(|(known, _)| known == path).map(|(_, state)| state);
+        let of_path = |restoring: &'_ Arc<Restoring>| restoring.states.get(path).cloned();
+        let known = self.restoring.as_ref().and_then(of_path).unwrap_or_default();
+        let mut known = known.iter();
         let Some(state) = known.find(|state| was(state) == *wanted) else {
             return Err(ToolError::new(
                 Kind::ExecutionFailed,

@@ -21,8 +21,10 @@ pub struct Streams {
 #[derive(Debug)]
 pub struct BlockingFile(File);
 
-/// What a pipe from and to the client holds: the most that Linux gives to anybody.
-const PIPE_BYTES: usize = 1024 * 1024;
+/// What a pipe to the client holds: the most that Linux gives to anybody.
+const OUTPUT_BYTES: usize = 1024 * 1024;
+/// What a pipe from the client holds. More is hardly faster, and pipes of one user share a bound.
+const INPUT_BYTES: usize = 256 * 1024;
 
 /// Returns the standard streams without buffers in between.
 pub fn standard_streams() -> io::Result<Streams> {
@@ -30,8 +32,8 @@ pub fn standard_streams() -> io::Result<Streams> {
     let output = rustix::stdio::stdout().try_clone_to_owned()?;
     // A large message then needs no turn of the other side in the middle of it. Sockets and files
     // have no such size, and a system that allows less keeps what it has.
-    let _ = fcntl_setpipe_size(&input, PIPE_BYTES);
-    let _ = fcntl_setpipe_size(&output, PIPE_BYTES);
+    let _ = fcntl_setpipe_size(&input, INPUT_BYTES);
+    let _ = fcntl_setpipe_size(&output, OUTPUT_BYTES);
     let watched = File::from(output.try_clone()?);
     Ok(Streams {
         input: BlockingFile(File::from(input)),

@@ -6,6 +6,7 @@
 //! change of the session has made. All of it happens or none does; only where a file and a directory take
 //! each other's place, what is there goes first, in a step of its own. A restore has a checkpoint too.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -292,9 +293,9 @@ async fn restore(plan: &RestorePlan, args: &Args, cx: &Context) -> Result<(), To
         .collect();
     let clears =
         |step: &RestoreStep| matches!(step.act, RestoreAct::Remove | RestoreAct::RemoveDirectory);
-    let is_twice =
-        |step: &RestoreStep| plan.acting().filter(|other| other.path == step.path).nth(1).is_some();
-    let n_cleared = match plan.acting().any(is_twice) {
+    let mut paths = HashSet::new();
+    let is_twice = plan.acting().any(|step| !paths.insert(&step.path));
+    let n_cleared = match is_twice {
         true => plan.acting().take_while(|step| clears(step)).count(),
         false => 0,
     };

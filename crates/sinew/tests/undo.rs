@@ -357,6 +357,53 @@ fn what_a_person_put_in_the_place_of_a_new_file_stays() {
     assert_eq!(bench.read("n.txt"), "a person's\n");
 }
 
+/// Who makes a file executable, or a command that does, does not put another file there.
+#[test]
+fn a_new_file_of_another_mode_can_be_undone() {
+    let bench = Bench::new();
+    let id = bench.write("run.sh", "new\n");
+    let mode = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(bench.root.join("run.sh"), mode).unwrap();
+    assert!(!bench.restore(&id, json!({})).ok);
+    assert!(bench.restore(&id, json!({ "force": true })).ok);
+    assert!(!bench.root.join("run.sh").exists());
+}
+
+/// What was kept for a change that was refused had stayed, uncounted.
+#[test]
+fn refused_changes_do_not_fill_the_store() {
+    let small = CheckpointSettings { max_bytes: 200_000, ..CheckpointSettings::default() };
+    let bench = Bench::over(NATIVE, small);
+    let stored = || -> u64 {
+        let contents = fs::read_dir(bench.state.join("contents"));
+        contents.map_or(0, |all| all.map(|one| one.unwrap().metadata().unwrap().len()).sum())
+    };
+    for n in 0..8_u64 {
+        let dir = bench.root.join(format!("d{n}"));
+        fs::create_dir(&dir).unwrap();
+        for part in 0..4_u64 {
+            let mut state = 1 + 4 * n + part;
+            let noise: Vec<u8> = (0..60_000)
+                .map(|_| {
+                    state ^= state << 13;
+                    state ^= state >> 7;
+                    state ^= state << 17;
+                    state as u8
+                })
+                .collect();
+            fs::write(dir.join(part.to_string()), noise).unwrap();
+        }
+        let arguments = json!({ "source": dir, "destination": bench.root.join("to") });
+        let reply = bench.caller.call_in(Some("mcp-filesystem"), "move_file", arguments);
+        assert!(!reply.ok && dir.exists(), "{reply:?}");
+    }
+    let due = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while 500_000 < stored() {
+        assert!(std::time::Instant::now() < due, "{} bytes are there", stored());
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
 #[test]
 fn directories_come_back_with_their_mode() {
     let bench = Bench::new();
@@ -605,6 +652,7 @@ impl Place {
         fs::create_dir_all(&home).unwrap();
         fs::create_dir_all(root.join(".git/hooks")).unwrap();
         fs::write(root.join("a.txt"), "one\n").unwrap();
+        fs::create_dir(root.join("d")).unwrap();
         Self { _dir: dir, home, root }
     }
 
@@ -707,18 +755,20 @@ fn a_turn_is_listed_and_undone() {
         let arguments = json!({ "file_path": "a.txt", "content": content });
         json!({ "turn": turn, "name": "Write", "arguments": arguments }).to_string()
     };
-    let calls = [line("t1", "1\n"), line("t2", "2\n"), line("t2", "3\n")].join("\n");
+    // A name of a turn that comes again is another turn.
+    let calls = [("t2", "0"), ("t1", "1"), ("t2", "2"), ("t2", "3")];
+    let calls = calls.map(|(turn, content)| line(turn, &format!("{content}\n"))).join("\n");
     fs::write(place.root.join("calls"), calls).unwrap();
     let input = fs::File::open(place.root.join("calls")).unwrap();
     let ran = place.command(&["call", "--batch"]).stdin(input).output().unwrap();
     assert!(ran.status.success(), "{ran:?}");
     let (_, said) = place.run(&["checkpoint", "list", "--turn", "t2"]);
-    assert!(said.contains("c3") && said.contains("turn t2") && !said.contains("c1 "), "{said}");
-    let args = ["checkpoint", "restore", "c3", "--turn", "--yes"];
-    place.says(&args, 0, &["restored c2", "undone: c2, c3"]);
+    assert!(said.contains("c4") && said.contains("turn t2") && !said.contains("c2 "), "{said}");
+    let args = ["checkpoint", "restore", "c4", "--turn", "--yes"];
+    place.says(&args, 0, &["restored c3", "undone: c3, c4"]);
     assert_eq!(fs::read_to_string(place.root.join("a.txt")).unwrap(), "1\n");
     place.says(&["call", "Write", WRITE], 0, &[]);
-    place.says(&["checkpoint", "restore", "c5", "--turn", "--yes"], 2, &["belongs to a turn"]);
+    place.says(&["checkpoint", "restore", "c6", "--turn", "--yes"], 2, &["belongs to a turn"]);
 }
 
 /// What was lost had been shown as if it would come back, and nobody said how the rest does.
@@ -797,6 +847,8 @@ fn what_can_be_undone_runs_where_nobody_can_answer() {
         (&[], "Write", WRITE_HOOK, 3),
         (&files, "move_file", r#"{"source": "{root}/a.txt", "destination": "{root}/b.txt"}"#, 0),
         (&files, "move_file", r#"{"source": "{root}/.git", "destination": "{root}/g"}"#, 3),
+        (&files, "move_file", r#"{"source": "{root}/d", "destination": "{root}/e"}"#, 3),
+        (&files, "create_directory", r#"{"path": "{root}/n/m"}"#, 0),
         (&[], "Bash", r#"{"command": "true"}"#, 3),
         (&["--dialect", "moltis"], "Write", moltis, 3),
         (
@@ -812,7 +864,7 @@ fn what_can_be_undone_runs_where_nobody_can_answer() {
         let (found, said) = place.run(&[args, &["call", tool, &arguments]].concat());
         assert_eq!(found, code, "{args:?} {tool} {arguments}: {said}");
         let there = fs::read_to_string(place.root.join("a.txt"));
-        let is_changed = there.ok().as_deref() != Some("one\n");
+        let is_changed = there.ok().as_deref() != Some("one\n") || place.root.join("n").exists();
         assert_eq!(is_changed, code == 0, "{args:?} {tool}");
         assert!(!place.root.join(".git/hooks/pre-commit").exists());
     }

@@ -27,6 +27,8 @@ pub(crate) struct Parents {
     /// Handles of the directories on the way, which many names may share, by the device and inode
     /// of the directory above and the name.
     known: HashMap<(u64, u64, CString), Dir>,
+    /// The permission bits that directories get in the end; until then only their owner enters them.
+    modes: HashMap<PathBuf, u32>,
 }
 
 /// A directory that was made.
@@ -81,7 +83,8 @@ impl Parents {
         if let Some(known) = self.known.get(&key) {
             return Ok(Arc::clone(known));
         }
-        match mkdirat(&**above, name, Mode::from_raw_mode(0o777)) {
+        let mode = if self.modes.contains_key(path) { 0o700 } else { 0o777 };
+        match mkdirat(&**above, name, Mode::from_raw_mode(mode)) {
             Ok(()) => self.made.push(Made {
                 above: Arc::clone(above),
                 name: name.to_owned(),
@@ -95,11 +98,21 @@ impl Parents {
         Ok(dir)
     }
 
-    /// Gives a directory its permission bits, where it was made here.
-    pub(crate) fn set_mode(&self, path: &Path, mode: u32) -> Result<(), FileError> {
-        let Some(made) = self.made.iter().find(|made| made.path == path) else { return Ok(()) };
-        let dir = open_name(made.above.as_fd(), &made.name, DIRECTORY_READ).map_err(error_of)?;
-        fchmod(&dir, Mode::from_raw_mode(mode & 0o1777)).map_err(error_of)
+    /// Returns directories of which these get other permission bits in the end than new ones do.
+    pub(crate) fn with_modes(modes: HashMap<PathBuf, u32>) -> Self {
+        Self { modes, ..Self::default() }
+    }
+
+    /// Gives the directories that were made their permission bits, the deepest first: one may be
+    /// closed to its owner from then on.
+    pub(crate) fn set_modes(&self) -> Result<(), FileError> {
+        for made in self.made.iter().rev() {
+            let Some(mode) = self.modes.get(&made.path) else { continue };
+            let dir = open_name(made.above.as_fd(), &made.name, DIRECTORY_READ);
+            let mode = Mode::from_raw_mode(mode & 0o1777);
+            fchmod(dir.map_err(error_of)?, mode).map_err(error_of)?;
+        }
+        Ok(())
     }
 
     /// Says that what was made stays, and syncs the directories that hold it where that is asked for.

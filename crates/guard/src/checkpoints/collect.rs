@@ -56,7 +56,12 @@ impl Collector {
     /// Returns whether a collection is due.
     pub(super) fn is_due(&self, since: Since) -> bool {
         let pause = index::now_ms().abs_diff(since.collected_at_ms);
-        MAX_PAUSE_MS <= pause || (self.settings.max_bytes / PART).max(1) <= since.n_new_bytes
+        MAX_PAUSE_MS <= pause || self.is_much(since.n_new_bytes)
+    }
+
+    /// Returns whether so many new bytes are a reason to collect.
+    pub(super) fn is_much(&self, n_new: u64) -> bool {
+        (self.settings.max_bytes / PART).max(1) <= n_new
     }
 
     /// Keeps the log of the database short and collects what is due, unless another process does.
@@ -157,7 +162,7 @@ impl Collector {
     }
 
     /// Removes the contents that no checkpoint names, and what deaths left behind. Returns whether
-    /// all are gone, as far as those who keep contents let it.
+    /// all are gone.
     fn sweep(
         &self,
         connection: &Connection,
@@ -173,7 +178,7 @@ impl Collector {
         while !unnamed.is_empty() {
             let batch = unnamed.split_off(unnamed.len().saturating_sub(N_COLLECTED));
             // Whoever keeps all the time is not kept waiting; the next collection goes on.
-            let Some(alone) = self.contents.alone(WAIT)? else { return Ok(true) };
+            let Some(alone) = self.contents.alone(WAIT)? else { return Ok(false) };
             let mut gone = Vec::with_capacity(batch.len());
             for mut found in batch {
                 // It may have been named since; now nobody can name it.

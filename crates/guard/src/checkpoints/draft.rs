@@ -208,6 +208,8 @@ impl Drop for Draft {
     /// checkpoint.
     fn drop(&mut self) {
         self.held = None;
+        // What was kept for nothing is collected too.
+        self.shared.uncounted(std::mem::take(&mut self.n_uncounted));
         let Some(id) = self.id else { return };
         let entries = std::mem::take(&mut self.entries).into_iter();
         let settled = entries.filter(|(_, drafted)| drafted.known).filter_map(|(path, drafted)| {

@@ -248,14 +248,19 @@ pub(super) fn session_of(
         .optional()
 }
 
-/// Returns the first checkpoint of the session and turn that one belongs to.
+/// Returns the first checkpoint of the turn that one belongs to: of its session and agent, with no
+/// other turn in between.
 pub(super) fn first_of_turn(
     connection: &Connection,
     id: CheckpointId,
 ) -> rusqlite::Result<Option<CheckpointId>> {
     connection.query_row(
         "SELECT min(first.number) FROM checkpoint AS first JOIN checkpoint AS one
-         ON first.session = one.session AND first.turn = one.turn WHERE one.number = ?1",
+         ON first.session = one.session AND first.agent IS one.agent AND first.turn = one.turn
+         WHERE one.number = ?1 AND first.number <= one.number AND first.number > (
+            SELECT coalesce(max(other.number), 0) FROM checkpoint AS other
+            WHERE other.session = one.session AND other.agent IS one.agent
+               AND other.turn IS NOT one.turn AND other.number < one.number)",
         [id.0],
         |row| row.get::<_, Option<i64>>(0).map(|number| number.map(CheckpointId)),
     )

@@ -131,6 +131,14 @@ impl PathState {
         }
     }
 
+    /// Returns whether two states have the same content, whatever their modes are.
+    pub(super) fn is_same_content(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::File { content, .. }, Self::File { content: other, .. }) => content == other,
+            _ => self.is_same(other),
+        }
+    }
+
     /// Returns whether two states are of one kind.
     pub(super) fn is_same_kind(&self, other: &Self) -> bool {
         match (self, other) {

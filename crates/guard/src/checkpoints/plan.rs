@@ -268,9 +268,11 @@ impl<'a> Chain<'a> {
         match (now, clear) {
             (PathState::Absent, _) => true,
             (PathState::Special, _) => false,
-            (_, Some(Act::Remove)) => {
-                self.own.iter().chain(&self.others).any(|change| left(change, PathState::is_same))
-            }
+            (_, Some(Act::Remove)) => self
+                .own
+                .iter()
+                .chain(&self.others)
+                .any(|change| left(change, PathState::is_same_content)),
             _ => {
                 now.is_same_kind(wanted)
                     || self.own.iter().any(|change| left(change, PathState::is_same_kind))
