@@ -27,6 +27,8 @@ CALLS = [
     ("Grep", ["pattern=^h", "output_mode=content", "-n=true"], "f.txt:2:here"),
     ("List", ["path=."], "f.txt"),
     ("Bash", ["command=cat f.txt | tail -n 1"], "here"),
+    ("CheckpointList", [], "created  p.txt"),
+    ("CheckpointRestore", ["id=c4", "dry_run=true"], "remove  p.txt"),
 ]
 
 

@@ -78,7 +78,7 @@ async def looks(client, root, way):
         equal([tool["name"] for tool in tools], checks.TOOLS)
         for tool in tools:
             equal(tool["inputSchema"]["type"], "object", tool["name"])
-            looks_only = tool["name"] in ("Read", "Glob", "Grep", "List")
+            looks_only = tool["name"] in ("Read", "Glob", "Grep", "List", "CheckpointList")
             equal(tool["annotations"]["readOnlyHint"], looks_only, tool["name"])
     with check(f"{way}: Read gives every file of the repository as it is"):
         n_read = 0
@@ -334,9 +334,10 @@ async def moltis(directory):
     for way in ["legacy", "2026-07-28"]:
         options = server(root, "--dialect", "moltis", "--approvals", "trust-client")
         async with Client(options, mode=way) as client:
-            with check(f"moltis, {way}: its seven tools are listed"):
+            with check(f"moltis, {way}: its eight tools are listed"):
                 names = [tool.name for tool in (await client.list_tools()).tools]
-                equal(names, ["Read", "Write", "Edit", "MultiEdit", "Glob", "Grep", "exec"])
+                expected = ["Read", "Write", "Edit", "MultiEdit", "Glob", "Grep"]
+                equal(names, [*expected, "checkpoint_restore", "exec"])
             for tool, arguments, kind, parts in MOLTIS:
                 with check(f"moltis, {way}: {tool} gives {kind or 'its payload'}"):
                     result = await good(client, tool, absolute(arguments))

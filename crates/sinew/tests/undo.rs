@@ -2,8 +2,10 @@
 //! that must stand against a restore.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -447,6 +449,12 @@ fn what_was_moved_comes_back() {
     let reply = bench.caller.call_in(Some("mcp-filesystem"), "move_file", arguments);
     assert!(!reply.ok && text(&reply).contains("cannot be kept"), "{reply:?}");
     assert!(path("to/fifo").exists() && !path("other").exists());
+    fs::remove_file(path("to/fifo")).unwrap();
+    fs::write(path("to").join(OsStr::from_bytes(b"\xff")), "x").unwrap();
+    let arguments = json!({ "source": path("to"), "destination": path("other") });
+    let reply = bench.caller.call_in(Some("mcp-filesystem"), "move_file", arguments);
+    assert!(!reply.ok && text(&reply).contains("not UTF-8"), "{reply:?}");
+    assert!(path("to").exists() && !path("other").exists());
 }
 
 #[test]

@@ -36,6 +36,8 @@ pub enum CheckpointError {
         /// The most bytes that checkpoints may be.
         max: u64,
     },
+    /// The path is not UTF-8, so no restore can name it.
+    Unnameable(PathBuf),
     /// The directory holds more names than one checkpoint keeps.
     TooMany {
         /// The directory.
@@ -104,6 +106,11 @@ impl CheckpointError {
                      so they stay"
                 ),
                 Some(format!("change fewer at once, or raise `checkpoints.max_bytes`; {OFF}")),
+            ),
+            Self::Unnameable(path) => (
+                Kind::InvalidPath,
+                format!("a path that is not UTF-8 cannot be kept for an undo: {}", shown(path)),
+                Some(OFF.to_owned()),
             ),
             Self::TooMany { path, max } => (
                 Kind::LimitReached,

@@ -115,16 +115,6 @@ impl OfCall {
             .map(drop)
     }
 
-    /// Returns why a directory with so much in it stays where it is.
-    pub(crate) fn too_many(&self, path: &Path, max: usize) -> FileError {
-        CheckpointError::TooMany { path: path.to_owned(), max }.into()
-    }
-
-    /// Returns why a FIFO, socket or device stays where it is.
-    pub(crate) fn special(&self, path: &Path) -> FileError {
-        CheckpointError::Special(path.to_owned()).into()
-    }
-
     /// Puts on record what was kept. Changes may happen after it and not before.
     pub(crate) fn record(&self) -> Result<(), CheckpointError> {
         self.with(|draft| draft.record(QUICK)).map(drop)

@@ -14,18 +14,19 @@ use rustix::fs::{AtFlags, Dir as Entries, FileType, Stat, statat};
 use sinew_tool::{Access, FileError, FileKind};
 
 use super::{Moved, kept_at};
-use crate::checkpoints::PathState;
 use crate::checkpoints::of_call::OfCall;
+use crate::checkpoints::{CheckpointError, PathState};
 use crate::guard::Guard;
 use crate::resolve::Place;
 use crate::roots::{DIRECTORY_READ, Dir, open_name};
 use crate::rules::{self, Names};
-use crate::stat::{error_of, kind_of};
+use crate::stat::{error_of, identity_of, kind_of};
 
 /// The most names beneath a directory that is moved.
 const MAX_BENEATH: usize = 100_000;
-/// The most of them that a checkpoint keeps.
+/// The most of them that a checkpoint keeps, and the most bytes: so much comes back at once.
 const MAX_KEPT: usize = 10_000;
+const MAX_KEPT_BYTES: u64 = 512 << 20;
 
 /// Judges what a directory takes along where it goes. Returns the protected name that something
 /// beneath it falls under, here or there.
@@ -68,6 +69,7 @@ pub(super) fn keep(
     if !kept.is_on() {
         return Ok(Vec::new());
     }
+    check_kept(from)?;
     let mut moved = Vec::new();
     let directory = |here: PathBuf, there: PathBuf, mode| {
         kept.keep_directory(&here, mode)?;
@@ -77,9 +79,6 @@ pub(super) fn keep(
     };
     moved.push(directory(from.real.clone(), to.to_owned(), mode)?);
     each(from, |dir, name, beneath, stat| {
-        if MAX_KEPT <= moved.len() {
-            return Err(kept.too_many(&from.real, MAX_KEPT));
-        }
         let (here, there) = (from.real.join(beneath), to.join(beneath));
         match kind_of(FileType::from_raw_mode(stat.st_mode)) {
             FileKind::Directory => moved.push(directory(here, there, stat.st_mode)?),
@@ -87,12 +86,38 @@ pub(super) fn keep(
                 let old = super::open_to_keep(dir, name, stat)?;
                 moved.push(kept_at(kept, &here, &there, &old)?);
             }
-            FileKind::Special => return Err(kept.special(&here)),
+            FileKind::Special => return Err(CheckpointError::Special(here).into()),
         }
         Ok(())
     })?;
     kept.record()?;
     Ok(moved)
+}
+
+/// Refuses what could not be kept, or not come back, before anything is kept.
+fn check_kept(from: &Place) -> Result<(), FileError> {
+    let (mut n_names, mut n_bytes) = (0, 0_u64);
+    each(from, |_, _, beneath, stat| {
+        let here = from.real.join(beneath);
+        let kind = kind_of(FileType::from_raw_mode(stat.st_mode));
+        n_names += 1;
+        n_bytes = match kind {
+            FileKind::File => n_bytes.saturating_add(identity_of(&stat).size),
+            _ => n_bytes,
+        };
+        let problem = if kind == FileKind::Special {
+            CheckpointError::Special(here)
+        } else if here.to_str().is_none() {
+            CheckpointError::Unnameable(here)
+        } else if MAX_KEPT < n_names {
+            CheckpointError::TooMany { path: from.real.clone(), max: MAX_KEPT }
+        } else if MAX_KEPT_BYTES < n_bytes {
+            CheckpointError::TooMuch { max: MAX_KEPT_BYTES }
+        } else {
+            return Ok(());
+        };
+        Err(problem.into())
+    })
 }
 
 /// Hands out each name beneath a directory, what is above before what is beneath it.
