@@ -28,6 +28,9 @@ const N_COLLECTED: usize = 32;
 /// How long a collection goes on in a process that ends: a call that is a process of its own gets
 /// something done too.
 const GRACE: Duration = Duration::from_millis(200);
+/// How often a collection that others did not let end is tried again, and how long it pauses before.
+const MAX_PAUSES: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(50);
 /// How long a collection waits for those who keep contents.
 const WAIT: Duration = Duration::from_millis(200);
 
@@ -70,20 +73,33 @@ impl Collector {
         let tend = || -> Result<(), CheckpointError> {
             let connection = self.open()?;
             database::shorten_log(&connection);
-            let claimed = at_once(&connection, |transaction| {
-                let since = index::count(transaction, 0)?;
-                let claims = self.is_due(since) && index::claim(transaction, since)?;
-                Ok::<_, CheckpointError>(claims.then_some(since))
-            })?;
-            let Some(since) = claimed else { return Ok(()) };
-            let collected = self.collect_with(&connection);
-            // What is left is due for the next one.
-            if !matches!(collected, Ok((_, true))) {
+            let mut n_pauses = 0;
+            // What becomes due meanwhile starts no other thread.
+            while let Some(since) = self.claim(&connection)? {
+                let collected = self.collect_with(&connection);
+                if matches!(collected, Ok((_, true))) {
+                    continue;
+                }
+                // What is left is due for the next one.
                 index::give_back(&connection, since)?;
+                if self.ends.get().is_some() || n_pauses == MAX_PAUSES {
+                    return collected.map(drop);
+                }
+                n_pauses += 1;
+                std::thread::sleep(PAUSE);
             }
-            collected.map(drop)
+            Ok(())
         };
         let _ = tend();
+    }
+
+    /// Begins a collection, if one is due and nobody else begins it.
+    fn claim(&self, connection: &Connection) -> Result<Option<Since>, CheckpointError> {
+        at_once(connection, |transaction| {
+            let since = index::count(transaction, 0)?;
+            let claims = self.is_due(since) && index::claim(transaction, since)?;
+            Ok(claims.then_some(since))
+        })
     }
 
     /// Collects now.
