@@ -162,6 +162,16 @@ async def changes(client, root, way):
         gone = f"*** Begin Patch\n*** Delete File: {place}/made.txt\n*** End Patch\n"
         await good(client, "ApplyPatch", {"patch": gone})
         true(not (root / place / "made.txt").exists(), "the file is gone")
+    with check(f"{way}: CheckpointRestore brings back what was removed, and is undone too"):
+        made = root / place / "made.txt"
+        listed = await good(client, "CheckpointList", {"path": str(made), "limit": 1})
+        [removal] = listed["structuredContent"]["checkpoints"]
+        equal([path["deed"] for path in removal["paths"]], ["removed"])
+        restored = await good(client, "CheckpointRestore", {"id": removal["id"]})
+        equal(made.read_bytes(), b"made\n")
+        undo = restored["structuredContent"]["checkpoint_id"]
+        await good(client, "CheckpointRestore", {"id": undo})
+        true(not made.exists(), "the file is gone again")
     with check(f"{way}: a dry run changes nothing"):
         before = (root / "LICENSE-MIT").read_bytes()
         edit = {"old_string": "Permission", "new_string": "x", "replace_all": True, "dry_run": True}
