@@ -13,7 +13,7 @@ use sinew::dialects::NATIVE;
 use sinew::{CallOptions, Kind, Request, Runtime};
 
 use crate::differential::tree::Tree;
-use crate::served::Served;
+use crate::served::{Place, Served};
 
 /// How many descriptors the command may have.
 const MAX_FILES: u64 = 256;
@@ -24,23 +24,7 @@ const SOON: Duration = Duration::from_secs(20);
 /// The most memory for any file of any size, in MiB.
 const MAX_MIB: u64 = 128;
 
-/// A home and a root that vanish with their test.
-struct Place {
-    _dir: tempfile::TempDir,
-    home: PathBuf,
-    root: PathBuf,
-}
-
 impl Place {
-    fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let top = fs::canonicalize(dir.path()).unwrap();
-        let (home, root) = (top.join("home"), top.join("ws"));
-        fs::create_dir(&home).unwrap();
-        fs::create_dir(&root).unwrap();
-        Self { _dir: dir, home, root }
-    }
-
     fn serve(&self) -> Served {
         Served::start(&self.home, &[&self.root], &[], MAX_FILES)
     }

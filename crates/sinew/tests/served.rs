@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
@@ -18,6 +18,24 @@ pub(crate) fn command(home: &Path) -> Command {
         .env("XDG_STATE_HOME", home.join("state"))
         .current_dir(home);
     command
+}
+
+/// A home and an empty root for the command, which vanish with their test.
+pub(crate) struct Place {
+    _dir: tempfile::TempDir,
+    pub(crate) home: PathBuf,
+    pub(crate) root: PathBuf,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let top = fs::canonicalize(dir.path()).unwrap();
+        let (home, root) = (top.join("home"), top.join("ws"));
+        fs::create_dir(&home).unwrap();
+        fs::create_dir(&root).unwrap();
+        Self { _dir: dir, home, root }
+    }
 }
 
 /// A running `sinew call --batch`.

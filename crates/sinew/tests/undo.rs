@@ -20,7 +20,7 @@ use sinew::{
 };
 
 use crate::caller::{Caller, text};
-use crate::served;
+use crate::served::{self, Place};
 
 /// Everything beneath a directory: kind, permission bits, content.
 type Picture = BTreeMap<PathBuf, (char, u32, Vec<u8>)>;
@@ -645,25 +645,16 @@ fn moltis_says_what_a_person_can_do() {
     }
 }
 
-/// A home and a root for the command, as a person has them.
-struct Place {
-    _dir: tempfile::TempDir,
-    home: PathBuf,
-    root: PathBuf,
+/// A project as a person has one.
+fn project() -> Place {
+    let place = Place::new();
+    fs::create_dir_all(place.root.join(".git/hooks")).unwrap();
+    fs::write(place.root.join("a.txt"), "one\n").unwrap();
+    fs::create_dir(place.root.join("d")).unwrap();
+    place
 }
 
 impl Place {
-    fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let top = fs::canonicalize(dir.path()).unwrap();
-        let (home, root) = (top.join("home"), top.join("ws"));
-        fs::create_dir_all(&home).unwrap();
-        fs::create_dir_all(root.join(".git/hooks")).unwrap();
-        fs::write(root.join("a.txt"), "one\n").unwrap();
-        fs::create_dir(root.join("d")).unwrap();
-        Self { _dir: dir, home, root }
-    }
-
     fn command(&self, args: &[&str]) -> Command {
         let mut command = served::command(&self.home);
         command.current_dir(&self.root).args(args).stdin(Stdio::null());
@@ -702,7 +693,7 @@ const WRITE_HOOK: &str = r#"{"file_path": ".git/hooks/pre-commit", "content": "x
 
 #[test]
 fn a_person_lists_compares_and_restores() {
-    let place = Place::new();
+    let place = project();
     place.says(&["checkpoint", "list"], 0, &["no checkpoints"]);
     place.says(&["--session", "s", "call", "Write", WRITE], 0, &["wrote"]);
     place.says(
@@ -758,7 +749,7 @@ fn a_person_lists_compares_and_restores() {
 /// A caller who counts turns can list one and undo it whole.
 #[test]
 fn a_turn_is_listed_and_undone() {
-    let place = Place::new();
+    let place = project();
     let line = |turn: &str, content: &str| {
         let arguments = json!({ "file_path": "a.txt", "content": content });
         json!({ "turn": turn, "name": "Write", "arguments": arguments }).to_string()
@@ -782,7 +773,7 @@ fn a_turn_is_listed_and_undone() {
 /// What was lost had been shown as if it would come back, and nobody said how the rest does.
 #[test]
 fn a_person_is_told_what_is_lost() {
-    let place = Place::new();
+    let place = project();
     place.says(&["call", "Write", WRITE], 0, &["wrote"]);
     let kept = place.home.join("state/sinew/contents").join(blake3_name(b"one\n"));
     fs::remove_file(kept).unwrap();
@@ -804,7 +795,7 @@ fn a_person_is_told_what_is_lost() {
 /// A look had said that everything was as before, where it was not and could not be.
 #[test]
 fn a_look_tells_what_was_never_kept() {
-    let place = Place::new();
+    let place = project();
     let unkept = ["--set", "checkpoints.larger=unkept", "--set", "checkpoints.max_file_bytes=1"];
     let call = ["--approvals", "allow", "call", "Write", WRITE];
     place.says(&[&unkept[..], &call].concat(), 0, &["wrote"]);
@@ -815,7 +806,7 @@ fn a_look_tells_what_was_never_kept() {
 /// A name with a line feed had made a line of its own, which looked like another checkpoint.
 #[test]
 fn a_name_cannot_look_like_a_line() {
-    let place = Place::new();
+    let place = project();
     let name = "a\nc99  2020-01-01T00:00:00Z  Write  session evil\x1b[2J";
     let quoted = r#""a\nc99  2020-01-01T00:00:00Z  Write  session evil\033[2J""#;
     let write = |content: &str| json!({ "file_path": name, "content": content }).to_string();
@@ -867,7 +858,7 @@ fn what_can_be_undone_runs_where_nobody_can_answer() {
         ),
         (&["--set", "tools.fs.require_approval=true"], "Write", WRITE, 3),
     ] {
-        let place = Place::new();
+        let place = project();
         let arguments = arguments.replace("{root}", place.root.to_str().unwrap());
         let (found, said) = place.run(&[args, &["call", tool, &arguments]].concat());
         assert_eq!(found, code, "{args:?} {tool} {arguments}: {said}");
@@ -877,7 +868,7 @@ fn what_can_be_undone_runs_where_nobody_can_answer() {
         assert!(!place.root.join(".git/hooks/pre-commit").exists());
     }
     // Where there is no state directory there is nothing to undo with.
-    let place = Place::new();
+    let place = project();
     let mut command = place.command(&["--set", "ledger.mode=\"off\"", "call", "Write", WRITE]);
     let ran = command.env_remove("HOME").env_remove("XDG_STATE_HOME").output().unwrap();
     assert_eq!(ran.status.code(), Some(3), "{ran:?}");
@@ -886,7 +877,7 @@ fn what_can_be_undone_runs_where_nobody_can_answer() {
 /// A process that dies between keeping and changing leaves a checkpoint that says so.
 #[test]
 fn a_killed_change_leaves_a_checkpoint_that_can_be_restored() {
-    let place = Place::new();
+    let place = project();
     let big = "y".repeat(4 << 20);
     let call = json!({ "name": "Write", "arguments": { "file_path": "a.txt", "content": big } });
     let mut n_unfinished = 0;

@@ -6,7 +6,8 @@
 
 use std::time::Duration;
 
-use crate::world::{FileError, Identity, Slot};
+use crate::FileError;
+use crate::world::{Identity, Slot};
 use crate::{Kind, ToolError};
 
 /// What a read saw of a file.

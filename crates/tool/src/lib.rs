@@ -12,6 +12,7 @@ mod claim;
 mod dialect;
 mod error;
 mod facts;
+mod file_error;
 mod hook;
 mod knowledge;
 mod ledger;
@@ -38,6 +39,7 @@ pub use claim::{Access, Claim, FileState, FileTarget, Links, Targets};
 pub use dialect::Dialect;
 pub use error::{Kind, ToolError};
 pub use facts::{Cost, Effects, Facts};
+pub use file_error::FileError;
 pub use hook::{BeforeCall, Hook};
 pub use knowledge::{Knowledge, NoKnowledge, Sight, Writer};
 pub use ledger::{Closing, Ledger, Opening, Recorder, Ticket};
@@ -56,7 +58,7 @@ pub use ruling::{Ruled, Ruling, Verdict};
 pub use settings::{BinaryPolicy, FileSettings, HardLinks, Sync};
 pub use tools::{BoxFuture, Prepared, Ran, Tool};
 pub use world::{
-    Becomes, Change, Clock, CommitError, Deed, Entry, Expect, FileError, FileKind, FileMode, Files,
-    Flow, Identity, Info, Listed, Listing, Meta as FileMeta, Opened, Slot, Stamp, Visitor,
-    Visitors, WalkOptions, WalkReport, World, Written,
+    Becomes, Change, Clock, CommitError, Deed, Entry, Expect, FileKind, FileMode, Files, Flow,
+    Identity, Info, Listed, Listing, Meta as FileMeta, Opened, Slot, Stamp, Visitor, Visitors,
+    WalkOptions, WalkReport, World, Written,
 };

@@ -361,18 +361,27 @@ fn a_claim_covers_what_it_says() {
     }
 }
 
+/// What becomes of a file of two names, and the error where it stays.
+const HARD_LINKS: [(HardLinks, Option<&str>); 3] = [
+    (HardLinks::Refuse, Some("ManyLinks(2)")),
+    (HardLinks::InPlace, Some("LinksInPlace(2)")),
+    (HardLinks::Break, None),
+];
+
+/// Returns a tree in which `a.txt` has another name outside, which comes last.
+fn linked(hard_links: HardLinks) -> (Tree, Arc<Guard>, PathBuf) {
+    let tree = layout();
+    let other = tree.outside.join("other");
+    fs::hard_link(tree.root.join("a.txt"), &other).unwrap();
+    let files = FileSettings { hard_links, ..FileSettings::default() };
+    let guard = guard(&tree, with_files(files));
+    (tree, guard, other)
+}
+
 #[test]
 fn hard_links_are_parted_only_where_that_is_set() {
-    for (hard_links, expected) in [
-        (HardLinks::Refuse, Some("ManyLinks(2)")),
-        (HardLinks::InPlace, Some("LinksInPlace(2)")),
-        (HardLinks::Break, None),
-    ] {
-        let tree = layout();
-        let other = tree.outside.join("other");
-        fs::hard_link(tree.root.join("a.txt"), &other).unwrap();
-        let files = FileSettings { hard_links, ..FileSettings::default() };
-        let guard = guard(&tree, with_files(files));
+    for (hard_links, expected) in HARD_LINKS {
+        let (tree, guard, other) = linked(hard_links);
         match expected {
             Some(words) => {
                 let error = refused(&tree, &allow(contain(&guard, ASKS)), ASKS).error;
@@ -390,16 +399,8 @@ fn hard_links_are_parted_only_where_that_is_set() {
 /// The old name had gone and the new one was another file, whatever was set.
 #[test]
 fn a_file_of_several_names_moves_only_where_that_is_set() {
-    for (hard_links, expected) in [
-        (HardLinks::Refuse, Some("ManyLinks(2)")),
-        (HardLinks::InPlace, Some("LinksInPlace(2)")),
-        (HardLinks::Break, None),
-    ] {
-        let tree = layout();
-        let other = tree.outside.join("other");
-        fs::hard_link(tree.root.join("a.txt"), &other).unwrap();
-        let files = FileSettings { hard_links, ..FileSettings::default() };
-        let guard = guard(&tree, with_files(files));
+    for (hard_links, expected) in HARD_LINKS {
+        let (tree, guard, _) = linked(hard_links);
         let asks = [("a.txt", Nothing), ("moved", Text("a"))];
         let world = allow(contain(&guard, &asks)).world;
         let becomes = |like| Becomes::File { pieces: &[b"a"], mode: FileMode::Kept, like };

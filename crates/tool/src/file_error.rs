@@ -1,0 +1,211 @@
+//! Why a file could not be looked at or changed, and what a caller is told of it.
+
+use std::borrow::Cow;
+use std::io;
+use std::path::Path;
+
+use crate::{FileKind, Kind, ToolError, Writer};
+use crate::{knowledge, line, line_name};
+
+/// Why a file could not be reached or changed.
+#[derive(Debug)]
+pub enum FileError {
+    /// Nothing there.
+    Missing,
+    /// A rule denies it; says which.
+    Denied(String),
+    /// The operating system refused.
+    Permission,
+    /// Not the kind of thing that was needed.
+    NotRegular(FileKind),
+    /// A directory was needed.
+    NotDirectory,
+    /// A path that cannot be resolved: NUL, too long, a loop.
+    Invalid(&'static str),
+    /// The parent directory does not exist.
+    NoParent,
+    /// Something has the name already.
+    Exists,
+    /// The names lie on two file systems.
+    OtherFileSystem,
+    /// A symbolic link where none is followed.
+    Link,
+    /// A file of another user or group, which a replacement would not keep.
+    Owner,
+    /// A file with this many names.
+    ManyLinks(u64),
+    /// A file with this many names, which is to be changed in place together with others.
+    LinksInPlace(u64),
+    /// The file changed meanwhile.
+    Changed,
+    /// The caller knows another content than the file has; says who wrote that, where it is known.
+    Stale(Option<Writer>),
+    /// The caller must know the content first, and does not.
+    Unread,
+    /// Others were changing the same directory for too long.
+    Busy,
+    /// No space, a quota or a size limit.
+    Full(io::Error),
+    /// The process may not hold more than this many files and directories open.
+    OpenFiles(u64),
+    /// The file system is read-only.
+    ReadOnly,
+    /// The journal of changes that happen together cannot be written.
+    Journal(io::Error),
+    /// What is there cannot be kept for an undo, so it stays; says why.
+    Unkept(Box<ToolError>),
+    /// The call was taken back.
+    Cancelled,
+    /// Anything else.
+    Io(io::Error),
+}
+
+impl FileError {
+    /// Returns whether nothing happened and the same change may succeed in a moment.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Busy => true,
+            Self::Unkept(error) => error.kind == Kind::Timeout,
+            _ => false,
+        }
+    }
+
+    /// Returns the error of a call about a path, in the words for the model.
+    pub fn about(self, shown: &str) -> ToolError {
+        let shown = &in_line(clipped(shown));
+        let error = |kind, message: String| ToolError::new(kind, message);
+        match self {
+            Self::Missing => error(Kind::FileNotFound, format!("no such file: {shown}"))
+                .hint("check the path by listing the directory above it; a dangling link counts as missing"),
+            Self::Denied(rule) => {
+                error(Kind::PathDenied, format!("path denied: {shown}")).hint(rule)
+            }
+            Self::Permission => {
+                error(Kind::PermissionDenied, format!("the system denies access: {shown}"))
+                    .hint("the user who runs sinew needs the right to it; `chmod` gives it")
+            }
+            Self::NotRegular(kind) => error(
+                Kind::NotRegularFile,
+                format!("not a regular file but {}: {shown}", kind.words()),
+            )
+            .hint(match kind {
+                FileKind::Directory => "name a file in it, or list it",
+                FileKind::Symlink => "pass the path that the link points to",
+                FileKind::File | FileKind::Special => "pass a regular file; nothing else is read",
+            }),
+            Self::NotDirectory => error(Kind::NotRegularFile, format!("not a directory: {shown}"))
+                .hint("what stands before a `/`, and what is listed or searched, must be a directory"),
+            Self::Invalid(problem) => {
+                error(Kind::InvalidPath, format!("the path {problem}: {shown}"))
+            }
+            Self::NoParent => no_parent(shown),
+            Self::Exists => exists(shown),
+            Self::OtherFileSystem => other_file_system(shown),
+            Self::Link => error(
+                Kind::NotRegularFile,
+                format!("a symbolic link, which this tool does not follow: {shown}"),
+            )
+            .hint("pass the path that the link points to"),
+            Self::Owner => error(
+                Kind::PermissionDenied,
+                format!("the owner or group of the file could not be kept, so it stays: {shown}"),
+            )
+            .hint("its owner must make the change, or give it to who runs sinew with `chown`"),
+            Self::ManyLinks(n) => error(
+                Kind::ExecutionFailed,
+                format!("the file has {n} hard links and a replacement would part them: {shown}"),
+            )
+            .hint("set `files.hard_links` to \"break\" (replace this name) or \"in_place\""),
+            Self::LinksInPlace(n) => error(
+                Kind::ExecutionFailed,
+                format!(
+                    "the file has {n} hard links, and what is written into it cannot be taken back \
+                     with other changes: {shown}"
+                ),
+            )
+            .hint("set `files.hard_links` to \"break\", or change this file in a call of its own"),
+            Self::Changed => error(Kind::Stale, format!("the file changed meanwhile: {shown}"))
+                .hint("read it again and repeat the call"),
+            Self::Stale(writer) => knowledge::stale(writer.as_ref(), shown),
+            Self::Unread => knowledge::unread(shown),
+            Self::Busy => error(
+                Kind::Timeout,
+                format!("another process keeps changes away, so nothing was changed: {shown}"),
+            )
+            .hint("repeat the call; if it fails again, something holds a lock on the directory"),
+            Self::Full(source) => {
+                error(Kind::LimitReached, format!("no space left for: {shown}")).source(source)
+            }
+            Self::OpenFiles(n) => open_files(n, shown),
+            Self::ReadOnly => {
+                error(Kind::PermissionDenied, format!("the file system is read-only: {shown}"))
+            }
+            Self::Journal(source) => error(
+                Kind::Unavailable,
+                format!("the journal of the change cannot be written, so nothing was changed: {shown}"),
+            )
+            .hint("run `sinew doctor`; the state directory must have space and be writable")
+            .source(source),
+            Self::Unkept(error) => *error,
+            Self::Cancelled => error(Kind::Cancelled, String::from("the call was cancelled")),
+            Self::Io(source) => {
+                error(Kind::ExecutionFailed, format!("{}: {shown}", plain(&source))).source(source)
+            }
+        }
+    }
+}
+
+fn no_parent(shown: &str) -> ToolError {
+    ToolError::new(Kind::FileNotFound, format!("the parent directory does not exist: {shown}"))
+        .hint("create the directory first")
+}
+
+fn exists(shown: &str) -> ToolError {
+    ToolError::new(Kind::ExecutionFailed, format!("something is there already: {shown}"))
+        .hint("choose another name, or move away first what is there")
+}
+
+fn open_files(n: u64, shown: &str) -> ToolError {
+    ToolError::new(
+        Kind::LimitReached,
+        format!("sinew may hold no more than {n} files and directories open: {shown}"),
+    )
+    .hint("name files of fewer directories in one call, or raise the limit with `ulimit -n`")
+}
+
+fn other_file_system(shown: &str) -> ToolError {
+    ToolError::new(
+        Kind::ExecutionFailed,
+        format!("it lies on another file system, where nothing can be moved: {shown}"),
+    )
+    .hint("read the files and write them there")
+}
+
+/// Returns a path as it was written or is shown, in quotes where it would not stay in its line.
+fn in_line(shown: Cow<'_, str>) -> Cow<'_, str> {
+    match line::breaks_lines(&shown) {
+        true => Cow::Owned(line_name(Path::new(&*shown)).into_owned()),
+        false => shown,
+    }
+}
+
+/// Returns a path that is too long to be one with its middle left out.
+fn clipped(shown: &str) -> Cow<'_, str> {
+    const MAX: usize = 1_024;
+    if shown.len() <= MAX {
+        return Cow::Borrowed(shown);
+    }
+    let head = shown.get(..shown.floor_char_boundary(MAX / 2)).unwrap_or_default();
+    let tail = shown.get(shown.ceil_char_boundary(shown.len() - MAX / 2)..).unwrap_or_default();
+    let n_left_out = shown.len() - head.len() - tail.len();
+    Cow::Owned(format!("{head}[{n_left_out} more bytes]{tail}"))
+}
+
+/// Returns the words of an I/O error without its number.
+fn plain(error: &io::Error) -> String {
+    let text = error.to_string().to_lowercase();
+    match text.find(" (os error") {
+        Some(end) => text.get(..end).unwrap_or(&text).to_owned(),
+        None => text,
+    }
+}
