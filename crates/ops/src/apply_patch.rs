@@ -22,7 +22,8 @@ mod work;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use serde::Deserialize;
+use self_cell::self_cell;
+use serde::{Deserialize, Deserializer};
 use sinew_tool::{
     Bound, Claim, Context, Cost, Effects, Facts, FileSettings, FileState, Kind, Operation, Param,
     ParamKind, Preset, Preview, Reply, Row, Shaping, Targets, ToolError,
@@ -49,7 +50,8 @@ pub struct ApplyPatch;
 #[serde(deny_unknown_fields)]
 pub struct Args {
     /// The patch: a unified or git diff, or an envelope.
-    pub patch: String,
+    #[serde(deserialize_with = "shared")]
+    pub patch: Arc<String>,
     /// The one file it is for, whatever its headers say.
     #[serde(default)]
     pub path: Option<String>,
@@ -65,19 +67,56 @@ pub struct Args {
     /// Whether the hunks alone are heeded: no header takes a file away or changes its mode.
     #[serde(default)]
     pub content_only: bool,
-    /// The names of the patch, once they were read.
+    /// What the patch asks for, once it was read.
     #[serde(skip)]
-    names: OnceLock<Arc<Names>>,
+    asked: OnceLock<Arc<Asked>>,
+}
+
+self_cell! {
+    /// A patch and what it asks for.
+    struct Asked {
+        owner: Arc<String>,
+        #[covariant]
+        dependent: Read,
+    }
+
+    impl {Debug}
+}
+
+/// What a patch asks for.
+#[derive(Debug)]
+struct Read<'p> {
+    patch: Patch<'p>,
+    names: Names,
+}
+
+fn shared<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<String>, D::Error> {
+    String::deserialize(deserializer).map(Arc::new)
 }
 
 impl Args {
-    /// Returns the names of the patch. They are asked for at each step of a call, and read once.
-    fn names(&self) -> Result<Arc<Names>, ToolError> {
-        if let Some(names) = self.names.get() {
-            return Ok(Arc::clone(names));
+    /// Returns what the patch asks for. That is wanted at each step of a call, and read once.
+    fn asked(&self) -> Result<Arc<Asked>, ToolError> {
+        if let Some(asked) = self.asked.get() {
+            return Ok(Arc::clone(asked));
         }
-        let names = Arc::new(Names::of(&parse(self)?, self.path.as_deref())?);
-        Ok(Arc::clone(self.names.get_or_init(|| names)))
+        let asked = Asked::try_new(Arc::clone(&self.patch), |text| {
+            let patch = self.read(text)?;
+            let names = Names::of(&patch, self.path.as_deref())?;
+            Ok::<_, ToolError>(Read { patch, names })
+        })?;
+        Ok(Arc::clone(self.asked.get_or_init(|| Arc::new(asked))))
+    }
+
+    fn read<'p>(&self, text: &'p str) -> Result<Patch<'p>, ToolError> {
+        let mut patch =
+            patch::parse(text.as_bytes(), self.strip).map_err(|error| error.to_error())?;
+        if self.content_only {
+            for file in &mut patch.files {
+                keep_content(file)?;
+            }
+        }
+        Ok(patch)
     }
 }
 
@@ -169,7 +208,7 @@ impl Operation for ApplyPatch {
                 format!("the patch has {n} bytes, and at most {MAX_PATCH_BYTES} are read");
             return Err(ToolError::new(Kind::TooLarge, message).hint("send it in parts"));
         }
-        args.names().map(drop)
+        args.asked().map(drop)
     }
 
     fn effects(args: &Args) -> Effects {
@@ -178,7 +217,8 @@ impl Operation for ApplyPatch {
 
     fn claims(args: &Args, _settings: &FileSettings) -> Vec<Claim> {
         // Whatever is wrong with the patch was refused before.
-        args.names().map(|names| names.claims(args)).unwrap_or_default()
+        let claims = |asked: Arc<Asked>| asked.borrow_dependent().names.claims(args);
+        args.asked().map(claims).unwrap_or_default()
     }
 
     fn cost(args: &Args, targets: &Targets) -> Cost {
@@ -192,15 +232,17 @@ impl Operation for ApplyPatch {
     }
 
     fn preview(args: &Args, cx: &Context) -> Preview {
-        let diff =
-            parse(args).and_then(|patch| Ok(Work::new(cx, &*args.names()?)?.run(&patch)?.diff()));
+        let diff = args.asked().and_then(|asked| {
+            let Read { patch, names } = asked.borrow_dependent();
+            Ok(Work::new(cx, names)?.run(patch)?.diff())
+        });
         diff.map_or(Preview::Nothing, Preview::Diff)
     }
 
     async fn run(args: &Args, cx: &Context) -> Result<Out, ToolError> {
-        let patch = parse(args)?;
-        let names = args.names()?;
-        let done = Work::new(cx, &names)?.run(&patch)?;
+        let asked = args.asked()?;
+        let Read { patch, names } = asked.borrow_dependent();
+        let done = Work::new(cx, names)?.run(patch)?;
         let diff = if args.dry_run { done.diff() } else { String::new() };
         if !args.dry_run {
             cx.still_wanted()?;
@@ -210,17 +252,6 @@ impl Operation for ApplyPatch {
         }
         Ok(Out { files: done.patched, dry_run: args.dry_run, diff })
     }
-}
-
-fn parse(args: &Args) -> Result<Patch<'_>, ToolError> {
-    let mut patch =
-        patch::parse(args.patch.as_bytes(), args.strip).map_err(|error| error.to_error())?;
-    if args.content_only {
-        for file in &mut patch.files {
-            keep_content(file)?;
-        }
-    }
-    Ok(patch)
 }
 
 /// Leaves nothing of an entry but what it makes of the content.

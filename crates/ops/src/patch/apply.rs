@@ -142,8 +142,8 @@ impl Applied {
             let (run, rest) = lines.split_at(lines.iter().take_while(is_kept).count());
             lines = rest;
             let start = at;
-            for _ in run.iter().filter(|line| line.mark != Mark::Add) {
-                at += text.line_at(at).len();
+            for line in run.iter().filter(|line| line.mark != Mark::Add) {
+                at += if placed.is_exact() { line.n_bytes() } else { text.line_at(at).len() };
             }
             if first.mark != Mark::Keep {
                 self.block(text, run, start..at, placed.how);
@@ -156,7 +156,10 @@ impl Applied {
         let begin = self.new.len();
         let at_end = old.end == text.bytes.len();
         let follows_open = at_end && old.is_empty() && text.is_open();
-        let ending = ending(text, &old, run);
+        let ending = match how {
+            How::Exact if !follows_open => b"\n",
+            _ => ending(text, &old, run),
+        };
         let mut added = run.iter().filter(|line| line.mark == Mark::Add).peekable();
         if follows_open && added.peek().is_some() {
             self.new.extend_from_slice(ending);

@@ -59,6 +59,13 @@ pub(super) struct Line<'p> {
     pub(super) ended: bool,
 }
 
+impl Line<'_> {
+    /// Returns how many bytes it has, its line feed included.
+    pub(super) fn n_bytes(&self) -> usize {
+        self.text.len() + usize::from(self.ended)
+    }
+}
+
 impl<'p> Hunk<'p> {
     pub(super) fn lines(&self) -> impl Iterator<Item = Line<'p>> {
         let mut rest = Lines::new(self.body);
@@ -337,6 +344,6 @@ fn by_lines(mut lines: Lines<'_>) -> Lines<'_> {
 
 /// Returns whether a mail ends here: two dashes, and then the version of the program.
 pub(super) fn is_signature(mut lines: Lines<'_>) -> bool {
-    lines.next().is_some_and(|raw| raw.trim_ascii_end() == b"--")
-        && lines.next().is_some_and(|raw| raw.first().is_some_and(u8::is_ascii_digit))
+    lines.peek().is_some_and(|raw| raw.starts_with(b"--") && raw.trim_ascii_end() == b"--")
+        && lines.nth(1).is_some_and(|raw| raw.first().is_some_and(u8::is_ascii_digit))
 }

@@ -4,17 +4,20 @@
 
 use memchr::memchr;
 
-/// A place in a text, at the beginning of a line.
+/// A place in a text, at the beginning of a line. The end of that line is looked for once, however
+/// often the line is asked for.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Lines<'p> {
     text: &'p [u8],
     at: usize,
+    /// Behind the line feed of this line.
+    end: usize,
     number: u64,
 }
 
 impl<'p> Lines<'p> {
     pub(super) fn new(text: &'p [u8]) -> Self {
-        Self { text, at: 0, number: 1 }
+        Self { text, at: 0, end: end_of_line(text, 0), number: 1 }
     }
 
     /// Returns the number of the line at this place, counted from 1.
@@ -24,9 +27,7 @@ impl<'p> Lines<'p> {
 
     /// Returns the line at this place with its line feed.
     pub(super) fn peek(&self) -> Option<&'p [u8]> {
-        let rest = self.text.get(self.at..).filter(|rest| !rest.is_empty())?;
-        let end = memchr(b'\n', rest).map_or(rest.len(), |at| at + 1);
-        rest.get(..end)
+        self.text.get(self.at..self.end).filter(|line| !line.is_empty())
     }
 
     /// Returns the text between this place and a later one.
@@ -36,7 +37,8 @@ impl<'p> Lines<'p> {
 
     /// Returns the lines from here up to a later place, as a text of their own.
     pub(super) fn only_until(&self, end: &Self) -> Self {
-        Self { text: self.text.get(..end.at).unwrap_or(self.text), ..*self }
+        let text = self.text.get(..end.at).unwrap_or(self.text);
+        Self { text, end: self.end.min(text.len()), ..*self }
     }
 }
 
@@ -45,10 +47,17 @@ impl<'p> Iterator for Lines<'p> {
 
     fn next(&mut self) -> Option<&'p [u8]> {
         let line = self.peek()?;
-        self.at += line.len();
+        self.at = self.end;
+        self.end = end_of_line(self.text, self.at);
         self.number += 1;
         Some(line)
     }
+}
+
+/// Returns where the line ends that begins at a place, its line feed included.
+fn end_of_line(text: &[u8], at: usize) -> usize {
+    let rest = text.get(at..).unwrap_or_default();
+    memchr(b'\n', rest).map_or(text.len(), |end| at + end + 1)
 }
 
 /// Returns a line without its ending.

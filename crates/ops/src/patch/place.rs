@@ -21,6 +21,9 @@ use super::text::{Index, Text, without_blanks};
 /// How many lines of context may be left out.
 const MAX_FUZZ: usize = 2;
 
+/// How many lines a hunk mostly has at the most.
+const FEW: usize = 16;
+
 /// How many lines may be compared in search of the hunks of one file.
 const MAX_WORK: usize = 1 << 24;
 
@@ -95,8 +98,9 @@ pub(super) struct Shape<'h, 'p> {
 
 impl<'h, 'p> Shape<'h, 'p> {
     pub(super) fn new(hunk: &'h Hunk<'p>) -> Self {
-        let lines: Vec<Line<'p>> = hunk.lines().collect();
-        let old = lines.iter().filter(|line| line.mark != Mark::Add).copied().collect();
+        let (mut lines, mut old) = (Vec::with_capacity(FEW), Vec::with_capacity(FEW));
+        lines.extend(hunk.lines());
+        old.extend(lines.iter().filter(|line| line.mark != Mark::Add));
         let is_context = |line: &&Line<'_>| line.mark == Mark::Keep;
         let prefix = lines.iter().take_while(is_context).count();
         let suffix = lines.iter().rev().take_while(is_context).count();
@@ -145,6 +149,11 @@ pub(super) struct Placed {
 }
 
 impl Placed {
+    /// Returns whether all of its old lines are there, byte by byte.
+    pub(super) fn is_exact(self) -> bool {
+        self.how == How::Exact && self.fuzz == 0
+    }
+
     pub(super) fn to_match(self, hunk: &Hunk<'_>) -> Match {
         Match {
             line: self.line as u64 + 1,

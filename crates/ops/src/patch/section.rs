@@ -10,8 +10,8 @@ use super::{Deed, FilePatch, Mode};
 
 /// Returns whether two lines that name a file stand here.
 pub(super) fn is_names(mut lines: Lines<'_>) -> bool {
-    lines.next().is_some_and(|raw| raw.starts_with(b"--- "))
-        && lines.next().is_some_and(|raw| raw.starts_with(b"+++ "))
+    lines.peek().is_some_and(|raw| raw.starts_with(b"--- "))
+        && lines.nth(1).is_some_and(|raw| raw.starts_with(b"+++ "))
 }
 
 /// Returns whether two lines that name a file stand here, with a hunk after them.

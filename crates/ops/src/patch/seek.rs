@@ -178,11 +178,19 @@ impl Finder<'_> {
     ) -> Option<bool> {
         let mut at = self.text.start(place.saturating_add(core.front));
         for line in core.lines {
+            if core.how == How::Exact {
+                *work_left = work_left.checked_sub(cost + line.text.len() / BYTES_A_LINE)?;
+                if !self.text.has_line(at, line) {
+                    return Some(false);
+                }
+                at += line.n_bytes();
+                continue;
+            }
             let raw = self.text.line_at(at);
             at += raw.len();
             *work_left = work_left.checked_sub(cost + raw.len() / BYTES_A_LINE)?;
             let is_last = at == self.text.bytes.len();
-            if raw.is_empty() || !same(line, raw, core.how, is_last) {
+            if raw.is_empty() || !alike(line, raw, core.how, is_last) {
                 return Some(false);
             }
         }
@@ -190,18 +198,15 @@ impl Finder<'_> {
     }
 }
 
-/// Returns whether a line of a hunk is one of the content. A line of which the patch says that no line
-/// feed follows can only be the last one.
-fn same(line: &Line<'_>, raw: &[u8], how: How, is_last: bool) -> bool {
-    let text = raw.strip_suffix(b"\n");
-    let is_ended = text.is_some();
-    let text = text.unwrap_or(raw);
+/// Returns whether a line of a hunk is one of the content but for its end. A line of which the patch
+/// says that no line feed follows can only be the last one.
+fn alike(line: &Line<'_>, raw: &[u8], how: How, is_last: bool) -> bool {
+    let text = raw.strip_suffix(b"\n").unwrap_or(raw);
     let without_cr = |text: &'_ [u8]| text.strip_suffix(b"\r").unwrap_or(text).len();
     match how {
-        How::Exact => line.ended == is_ended && line.text == text,
         _ if !line.ended && !is_last => false,
-        How::LineEndings => line.text.get(..without_cr(line.text)) == text.get(..without_cr(text)),
         How::Blanks => without_blanks(line.text) == without_blanks(text),
+        _ => line.text.get(..without_cr(line.text)) == text.get(..without_cr(text)),
     }
 }
 

@@ -1,17 +1,19 @@
 //! The content that is patched, by its lines.
 //!
 //! Where a line begins is remembered for every few lines or bytes alone, so that a large file costs
-//! little, and a line is found at once also among long ones. A table from lines to their places is made when a hunk is not where it should be. It knows lines
-//! without the blanks around them, and not those that are empty then.
+//! little, and a line is found at once also among long ones. A table from lines to their places is made
+//! when a hunk is not where it should be. It knows lines without the blanks around them, and not those
+//! that are empty then.
 
 use std::hash::{DefaultHasher, Hasher};
 
 use memchr::{memchr, memchr_iter};
 
+use super::hunk::Line;
 use crate::replace::first_ending;
 
 /// How many lines, and about how many bytes, lie between two lines that are remembered.
-const STEP: usize = 64;
+const STEP: usize = 8;
 const STEP_BYTES: usize = 4096;
 
 /// The most lines of a table.
@@ -77,6 +79,18 @@ impl<'t> Text<'t> {
         let rest = self.bytes.get(at..).unwrap_or_default();
         let end = memchr(b'\n', rest).map_or(rest.len(), |at| at + 1);
         rest.get(..end).unwrap_or_default()
+    }
+
+    /// Returns whether the line that begins at a place is a line of a hunk, byte by byte.
+    pub(super) fn has_line(&self, at: usize, line: &Line<'_>) -> bool {
+        let rest = self.bytes.get(at..).unwrap_or_default();
+        match rest.split_at_checked(line.text.len()) {
+            Some((text, rest)) if text == line.text => match rest.first() {
+                Some(byte) => *byte == b'\n' && line.ended,
+                None => !text.is_empty() && !line.ended,
+            },
+            _ => false,
+        }
     }
 
     /// Returns the number of the line that begins at a place, counted from 0.
