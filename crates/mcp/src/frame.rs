@@ -6,18 +6,20 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::object::Named;
+use crate::params::CallParams;
 
-/// One message, its parts still as text.
+/// One message, its parts still as text, or its parameters read.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Frame<'a> {
+#[serde(bound(deserialize = "P: Deserialize<'de>"))]
+pub(crate) struct Frame<'a, P = &'a RawValue> {
     #[serde(default, borrow)]
     pub(crate) jsonrpc: Option<Cow<'a, str>>,
     #[serde(default, borrow)]
     pub(crate) id: Option<&'a RawValue>,
     #[serde(default, borrow)]
     pub(crate) method: Option<Cow<'a, str>>,
-    #[serde(default, borrow)]
-    pub(crate) params: Option<&'a RawValue>,
+    #[serde(default = "Option::default")]
+    pub(crate) params: Option<P>,
     #[serde(default, borrow)]
     result: Option<&'a RawValue>,
     #[serde(default, borrow)]
@@ -60,25 +62,49 @@ pub(crate) fn parse(line: &[u8]) -> Result<(Frame<'_>, Kind), Fault> {
             Fault { code: PARSE_ERROR, message: format!("not JSON: {error}"), id: None }
         }
     })?;
-    let id = frame.id.map(RawValue::get).filter(|id| *id != "null");
-    let fault = |message: &str| Fault {
-        code: INVALID_REQUEST,
-        message: message.to_owned(),
-        id: id.filter(|id| is_id(id)).map(str::to_owned),
-    };
-    if frame.jsonrpc.as_deref() != Some("2.0") {
-        return Err(fault("`jsonrpc` must be \"2.0\""));
-    }
-    if id.is_some_and(|id| !is_id(id)) {
-        return Err(fault("`id` must be a string or a whole number"));
-    }
-    let kind = match (&frame.method, id, frame.result.or(frame.error)) {
-        (Some(_), Some(_), _) => Kind::Request,
-        (Some(_), None, _) => Kind::Notification,
-        (None, _, Some(_)) => Kind::Response,
-        (None, _, None) => return Err(fault("`method` is missing")),
-    };
+    let kind = frame.kind()?;
     Ok((frame, kind))
+}
+
+/// How far into a line the name of its method is looked for.
+const HEAD: usize = 256;
+
+/// Reads a line that is a call together with its parameters: once, where looking at the envelope first
+/// would go over all of it twice. Nothing where it is no call, or where something is wrong with it
+/// that [`parse`] is to tell.
+pub(crate) fn parse_call(line: &[u8]) -> Option<(&RawValue, CallParams<'_>)> {
+    let head = line.get(..HEAD).unwrap_or(line);
+    memchr::memmem::find(head, b"\"tools/call\"")?;
+    let read = serde_json::from_slice::<Named<Frame<'_, Named<CallParams<'_>>>>>(line);
+    let frame = read.ok()?.0;
+    let is_call =
+        frame.kind() == Ok(Kind::Request) && frame.method.as_deref() == Some("tools/call");
+    let Named(params) = frame.params.filter(|_| is_call)?;
+    Some((frame.id?, params))
+}
+
+impl<P> Frame<'_, P> {
+    /// Returns what kind of message it is.
+    fn kind(&self) -> Result<Kind, Fault> {
+        let id = self.id.map(RawValue::get).filter(|id| *id != "null");
+        let fault = |message: &str| Fault {
+            code: INVALID_REQUEST,
+            message: message.to_owned(),
+            id: id.filter(|id| is_id(id)).map(str::to_owned),
+        };
+        if self.jsonrpc.as_deref() != Some("2.0") {
+            return Err(fault("`jsonrpc` must be \"2.0\""));
+        }
+        if id.is_some_and(|id| !is_id(id)) {
+            return Err(fault("`id` must be a string or a whole number"));
+        }
+        match (&self.method, id, self.result.or(self.error)) {
+            (Some(_), Some(_), _) => Ok(Kind::Request),
+            (Some(_), None, _) => Ok(Kind::Notification),
+            (None, _, Some(_)) => Ok(Kind::Response),
+            (None, _, None) => Err(fault("`method` is missing")),
+        }
+    }
 }
 
 /// Returns the one spelling of an id: a text can be written with escapes or without.
@@ -159,6 +185,39 @@ mod tests {
         check(r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#, Err((-32600, None)));
     }
 
+    /// Returns the id and the parameters of a call as both ways of reading see them: at once, and one
+    /// after the other.
+    fn both(line: &str) -> [Option<String>; 2] {
+        let text = |id: &RawValue, params: CallParams<'_>| {
+            let extra = (params.task.map(RawValue::get), params.input_responses.is_some());
+            format!("{} {} {:?} {extra:?}", id.get(), params.name, params.arguments)
+        };
+        let at_once = parse_call(line.as_bytes()).map(|(id, params)| text(id, params));
+        let in_turn = || {
+            let (frame, kind) = parse(line.as_bytes()).ok()?;
+            let is_call = kind == Kind::Request && frame.method.as_deref() == Some("tools/call");
+            let params = frame.params.filter(|params| is_call && params.get().starts_with('{'))?;
+            Some(text(frame.id?, serde_json::from_str(params.get()).ok()?))
+        };
+        [at_once, in_turn()]
+    }
+
+    #[test]
+    fn calls_are_read_at_once() {
+        let call = r#"{"method":"tools/call","params":{"name":"Read"},"jsonrpc":"2.0","id":1}"#;
+        let [at_once, in_turn] = both(call);
+        assert_eq!(at_once.as_deref(), Some("1 Read None (None, false)"));
+        assert_eq!(at_once, in_turn);
+        // What is spelled otherwise, or stands far behind, is read in turn.
+        for call in [
+            call.replace("tools/call", "tools\\/call"),
+            call.replace("\"method\"", &format!("\"x\":\"{}\",\"method\"", "y".repeat(HEAD))),
+        ] {
+            let [at_once, in_turn] = both(&call);
+            assert_eq!((at_once, in_turn.is_some()), (None, true), "{call}");
+        }
+    }
+
     /// Returns whether a fault is written as one line of JSON.
     fn is_one_line(fault: &Fault) -> bool {
         let mut out = Vec::new();
@@ -176,6 +235,27 @@ mod tests {
             if let Err(fault) = parse(&line) {
                 prop_assert!(is_one_line(&fault));
             }
+        }
+
+        /// Calls whose parts are all there, missing, twice there, or of another type.
+        #[test]
+        fn a_call_is_the_same_at_once_and_in_turn(
+            parts in prop::collection::vec(
+                prop::sample::select(vec![
+                    r#""jsonrpc":"2.0""#, r#""jsonrpc":"1.0""#, r#""id":1"#, r#""id":"a\\n""#,
+                    r#""id":null"#, r#""id":{}"#, r#""method":"tools/call""#,
+                    r#""method":"tools/list""#, r#""result":{}"#, r#""x":[{"id":1}]"#,
+                    r#""params":{"name":"Read","arguments":{"path":"a\\n"}}"#,
+                    r#""params":{"name":"Read","arguments":{"a":1,"a":2}}"#,
+                    r#""params":{"name":"Read","task":{}}"#, r#""params":["Read"]"#,
+                    r#""params":null"#, r#""params":{"name":1}"#, r#""params":{"arguments":[]}"#,
+                ]),
+                3..8,
+            ),
+        ) {
+            let [at_once, in_turn] = both(&format!("{{{}}}", parts.join(",")));
+            let names_call = parts.contains(&r#""method":"tools/call""#);
+            prop_assert_eq!(at_once, in_turn.filter(|_| names_call));
         }
 
         /// Envelopes whose parts are all there, missing, or of another type.

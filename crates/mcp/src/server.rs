@@ -183,6 +183,13 @@ impl Connection {
         if bytes.is_empty() {
             return;
         }
+        if self.engine.options.inline
+            && let Some((id, params)) = frame::parse_call(bytes)
+            && self.is_new(id)
+            && self.call(id, params)
+        {
+            return self.keep_small();
+        }
         match frame::parse(bytes) {
             Ok((frame, kind)) => self.frame(&frame, kind, bytes),
             Err(fault) => frame::write_fault(&mut self.answers, &fault),
@@ -190,10 +197,6 @@ impl Connection {
     }
 
     fn frame(&mut self, frame: &Frame<'_>, kind: Kind, line: &[u8]) {
-        if KEPT_ANSWERS < self.answers.len() {
-            // A client that is gone is noticed at the next read.
-            let _ = self.flush();
-        }
         let answered = match kind {
             Kind::Request => match self.checked(frame) {
                 Ok(asked) => self.answer(frame, asked),
@@ -209,17 +212,30 @@ impl Connection {
         if !answered {
             self.pass_on(frame, kind, line);
         }
+        self.keep_small();
+    }
+
+    /// Writes answers that have become much.
+    fn keep_small(&mut self) {
+        if KEPT_ANSWERS < self.answers.len() {
+            // A client that is gone is noticed at the next read.
+            let _ = self.flush();
+        }
+    }
+
+    /// Returns whether no request with an id waits for its answer.
+    fn is_new(&self, id: &RawValue) -> bool {
+        let id = frame::key(id);
+        !self.owed.waits(&id) && !matches!(locked(&self.moved).get(&*id), Some(Some(_)))
     }
 
     /// Refuses a request that no way could answer; returns what this thread looks at of any other.
     fn checked<'a>(&self, frame: &Frame<'a>) -> Result<Asked<'a>, Fault> {
         let Some(id) = frame.id else { return Ok(Asked::Other) };
-        let waits =
-            |id: &str| self.owed.waits(id) || matches!(locked(&self.moved).get(id), Some(Some(_)));
         // An id must not be used twice in a session, says the specification under "Requests". After
         // the answer it does no harm; before, one of the two would get the answer of the other. An
         // error with this id would be taken for the answer of the first.
-        if waits(&frame::key(id)) {
+        if !self.is_new(id) {
             let message = format!(
                 "a request of this `id` is not answered yet; give each its own: {}",
                 id.get()
