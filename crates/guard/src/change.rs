@@ -113,7 +113,7 @@ impl Job<'_> {
             return Err(FileError::Changed);
         }
         match self.expect {
-            Expect::Same(identity, _) if now != Some(identity) => Err(FileError::Changed),
+            Expect::Same(seen) if now != Some(seen.identity) => Err(FileError::Changed),
             Expect::Nothing if now.is_some() => Err(FileError::Changed),
             Expect::Same(..) | Expect::Any | Expect::Nothing => Ok(()),
         }

@@ -370,11 +370,18 @@ impl Knowledge for OfCall {
         self.path(slot).is_some_and(|path| self.minds_path(path))
     }
 
-    fn check(&self, slot: Slot, state: &Identity, content: &[u8]) -> Result<(), FileError> {
-        match self.path(slot).filter(|path| self.minds_path(path)) {
-            Some(path) => self.check_path(path, state, Some(&blake3::hash(content).to_hex())),
-            None => Ok(()),
-        }
+    fn check(
+        &self,
+        slot: Slot,
+        state: &Identity,
+        content: &[u8],
+    ) -> Result<Option<[u8; 32]>, FileError> {
+        let Some(path) = self.path(slot).filter(|path| self.minds_path(path)) else {
+            return Ok(None);
+        };
+        let hash = blake3::hash(content);
+        self.check_path(path, state, Some(&hash.to_hex()))?;
+        Ok(Some(hash.into()))
     }
 
     fn saw(&self, slot: Slot, sight: &Sight) -> u32 {

@@ -315,7 +315,7 @@ pub(crate) async fn write(
     changes: &[Change<'_>],
     dry_run: bool,
 ) -> Result<u64, ToolError> {
-    let expect = Expect::Same(loaded.identity, &loaded.bytes);
+    let expect = Expect::Same(loaded.seen());
     if let Some(content) = loaded.encoded(cx, target, base, changes)? {
         if !dry_run {
             cx.replace(target, &[&content], expect).await?;

@@ -5,7 +5,7 @@ use std::io::Read;
 
 use memchr::memchr;
 use sha2::{Digest, Sha256};
-use sinew_tool::{Context, FileError, FileMeta, FileTarget, Identity, Kind, ToolError};
+use sinew_tool::{Context, FileError, FileMeta, FileTarget, Kind, Seen, ToolError};
 
 use crate::encoding::{self, Encoding, MAX_DECODED};
 use crate::replace::{self, Change};
@@ -47,11 +47,24 @@ const STEP: u64 = 8 << 20;
 /// A whole file as it was read for a change.
 #[derive(Debug)]
 pub(crate) struct Loaded {
-    /// Which state of which file it was.
-    pub(crate) identity: Identity,
-    /// Its content.
-    pub(crate) bytes: Vec<u8>,
+    whole: Whole,
     form: Form,
+}
+
+/// A whole file, whatever it holds.
+#[derive(Debug)]
+pub(crate) struct Whole {
+    pub(crate) meta: FileMeta,
+    pub(crate) bytes: Vec<u8>,
+    /// BLAKE3 of the content, where it was worked out.
+    pub(crate) hash: Option<[u8; 32]>,
+}
+
+impl Whole {
+    /// Returns what the file must still be when it is changed.
+    pub(crate) fn seen(&self) -> Seen<'_> {
+        Seen { identity: self.meta.identity, content: &self.bytes, hash: self.hash }
+    }
 }
 
 /// What the bytes of a file are.
@@ -68,7 +81,12 @@ pub(crate) enum Form {
 impl Loaded {
     /// Returns the text in UTF-8.
     pub(crate) fn text(&self) -> &[u8] {
-        self.form.text(&self.bytes)
+        self.form.text(&self.whole.bytes)
+    }
+
+    /// Returns what the file must still be when it is changed.
+    pub(crate) fn seen(&self) -> Seen<'_> {
+        self.whole.seen()
     }
 
     /// Returns the name of the encoding where it is not UTF-8.
@@ -202,10 +220,10 @@ pub(crate) fn load(
     target: &FileTarget,
     expected_sha256: Option<&str>,
 ) -> Result<Loaded, ToolError> {
-    let (meta, bytes) = whole_if_known(cx, target)?;
-    check_sha256(cx, target, expected_sha256, &bytes)?;
-    let form = Form::of(cx, target, &bytes)?;
-    Ok(Loaded { identity: meta.identity, bytes, form })
+    let whole = whole_if_known(cx, target)?;
+    check_sha256(cx, target, expected_sha256, &whole.bytes)?;
+    let form = Form::of(cx, target, &whole.bytes)?;
+    Ok(Loaded { whole, form })
 }
 
 /// Refuses what cannot be a SHA-256.
@@ -245,18 +263,15 @@ pub(crate) fn check_sha256(
 
 /// Reads a whole file that is to be changed, whatever it holds. What the caller knows otherwise is
 /// refused.
-pub(crate) fn whole_if_known(
-    cx: &Context,
-    target: &FileTarget,
-) -> Result<(FileMeta, Vec<u8>), ToolError> {
-    let (meta, bytes) = whole(cx, target)?;
-    let known = cx.world.knowledge.check(target.slot, &meta.identity, &bytes);
-    known.map_err(|error| cx.about(target, error))?;
-    Ok((meta, bytes))
+pub(crate) fn whole_if_known(cx: &Context, target: &FileTarget) -> Result<Whole, ToolError> {
+    let whole = whole(cx, target)?;
+    let known = cx.world.knowledge.check(target.slot, &whole.meta.identity, &whole.bytes);
+    let hash = known.map_err(|error| cx.about(target, error))?;
+    Ok(Whole { hash, ..whole })
 }
 
 /// Reads a whole file that is to be changed, whatever it holds.
-pub(crate) fn whole(cx: &Context, target: &FileTarget) -> Result<(FileMeta, Vec<u8>), ToolError> {
+pub(crate) fn whole(cx: &Context, target: &FileTarget) -> Result<Whole, ToolError> {
     let opened = cx.world.files.open(target.slot).map_err(|error| cx.about(target, error))?;
     let size = opened.meta.size();
     if MAX_EDITED < size {
@@ -273,7 +288,7 @@ pub(crate) fn whole(cx: &Context, target: &FileTarget) -> Result<(FileMeta, Vec<
             return Err(too_large(cx, target, bytes.len() as u64));
         }
         if (n as u64) < STEP {
-            return Ok((opened.meta, bytes));
+            return Ok(Whole { meta: opened.meta, bytes, hash: None });
         }
     }
 }

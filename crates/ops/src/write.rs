@@ -9,15 +9,15 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 use sinew_tool::{
-    Access, Bound, Claim, Context, Cost, Expect, Facts, FileError, FileMeta, FileSettings,
-    FileState, FileTarget, Kind, Links, Operation, Param, ParamKind, Preset, Preview, Reply, Row,
-    Shaping, Targets, ToolError,
+    Access, Bound, Claim, Context, Cost, Expect, Facts, FileError, FileSettings, FileState,
+    FileTarget, Kind, Links, Operation, Param, ParamKind, Preset, Preview, Reply, Row, Shaping,
+    Targets, ToolError,
 };
 
 use crate::diff;
 use crate::edit;
 use crate::omission;
-use crate::source::{self, Content};
+use crate::source::{self, Content, Whole};
 
 /// The largest old or new content that a preview compares.
 const MAX_COMPARED: u64 = 1 << 20;
@@ -138,7 +138,7 @@ impl Operation for Write {
         let target = cx.target(0)?;
         let old = old(args, cx, target)?;
         let expect = match &old {
-            Some((meta, bytes)) => Expect::Same(meta.identity, bytes),
+            Some(old) => Expect::Same(old.seen()),
             None => Expect::Any,
         };
         let written = cx.replace(target, &[args.content.as_bytes()], expect).await?;
@@ -152,11 +152,7 @@ impl Operation for Write {
 
 /// Returns the old content where it decides whether the file may be written, and refuses where it may
 /// not. A large file that the caller knows is left to the change itself.
-fn old(
-    args: &Args,
-    cx: &Context,
-    target: &FileTarget,
-) -> Result<Option<(FileMeta, Vec<u8>)>, ToolError> {
+fn old(args: &Args, cx: &Context, target: &FileTarget) -> Result<Option<Whole>, ToolError> {
     let leaves_out = omission::find(&args.path, &args.content).next().is_some();
     let expected = args.expected_sha256.as_deref();
     let is_small = match &target.state {
@@ -167,7 +163,7 @@ fn old(
     if !leaves_out && expected.is_none() && !is_known {
         return Ok(None);
     }
-    let (meta, bytes) = match source::whole_if_known(cx, target) {
+    let old = match source::whole_if_known(cx, target) {
         // Whatever was there is gone, and nothing is lost.
         Err(error) if error.kind == Kind::FileNotFound && expected.is_none() => {
             omission::check("content", &args.path, &args.content, "")?;
@@ -175,11 +171,16 @@ fn old(
         }
         whole => whole?,
     };
-    source::check_sha256(cx, target, expected, &bytes)?;
+    source::check_sha256(cx, target, expected, &old.bytes)?;
     if leaves_out {
-        omission::check("content", &args.path, &args.content, &String::from_utf8_lossy(&bytes))?;
+        omission::check(
+            "content",
+            &args.path,
+            &args.content,
+            &String::from_utf8_lossy(&old.bytes),
+        )?;
     }
-    Ok(Some((meta, bytes)))
+    Ok(Some(old))
 }
 
 fn shape(_args: &Args, out: Out, shaping: &Shaping<'_>) -> Reply {

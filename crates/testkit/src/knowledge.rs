@@ -81,9 +81,14 @@ impl Knowledge for OfCall {
         self.settings.track_reads && (must_know || self.path(slot).is_some_and(is_known))
     }
 
-    fn check(&self, slot: Slot, state: &Identity, content: &[u8]) -> Result<(), FileError> {
+    fn check(
+        &self,
+        slot: Slot,
+        state: &Identity,
+        content: &[u8],
+    ) -> Result<Option<[u8; 32]>, FileError> {
         let checked = |path| self.knowledge.check(&self.settings, path, state, content);
-        self.path(slot).map_or(Ok(()), checked)
+        self.path(slot).map_or(Ok(()), checked).map(|()| None)
     }
 
     fn saw(&self, slot: Slot, sight: &Sight) -> u32 {

@@ -75,8 +75,14 @@ pub trait Knowledge: Send + Sync {
 
     /// Refuses where the caller may not change a file with this content: it knows another one, or
     /// none and must know it. A change asks the same again for the content that it replaces; asking
-    /// before lets a call fail for the first reason first.
-    fn check(&self, slot: Slot, state: &Identity, content: &[u8]) -> Result<(), FileError>;
+    /// before lets a call fail for the first reason first. Returns BLAKE3 of the content where it was
+    /// worked out, so that nobody does it again.
+    fn check(
+        &self,
+        slot: Slot,
+        state: &Identity,
+        content: &[u8],
+    ) -> Result<Option<[u8; 32]>, FileError>;
 
     /// Notes what the caller saw of the file at a slot; returns how often in a row it has now seen
     /// the same part of the same content.
@@ -92,8 +98,13 @@ impl Knowledge for NoKnowledge {
         false
     }
 
-    fn check(&self, _slot: Slot, _state: &Identity, _content: &[u8]) -> Result<(), FileError> {
-        Ok(())
+    fn check(
+        &self,
+        _slot: Slot,
+        _state: &Identity,
+        _content: &[u8],
+    ) -> Result<Option<[u8; 32]>, FileError> {
+        Ok(None)
     }
 
     fn saw(&self, _slot: Slot, _sight: &Sight) -> u32 {

@@ -59,6 +59,6 @@ pub use settings::{BinaryPolicy, FileSettings, HardLinks, Sync};
 pub use tools::{BoxFuture, Prepared, Ran, Tool};
 pub use world::{
     Becomes, Change, Clock, CommitError, Deed, Entry, Expect, FileKind, FileMode, Files, Flow,
-    Identity, Info, Listed, Listing, Meta as FileMeta, Opened, Slot, Stamp, Visitor, Visitors,
-    WalkOptions, WalkReport, World, Written,
+    Identity, Info, Listed, Listing, Meta as FileMeta, Opened, Seen, Slot, Stamp, Visitor,
+    Visitors, WalkOptions, WalkReport, World, Written,
 };

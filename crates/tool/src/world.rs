@@ -166,9 +166,26 @@ pub enum Expect<'a> {
     Any,
     /// Nothing.
     Nothing,
-    /// Still this file in this state, with this content, which the caller read. The content of a
-    /// symbolic link is its target.
-    Same(Identity, &'a [u8]),
+    /// Still this file in this state, with this content.
+    Same(Seen<'a>),
+}
+
+/// A file as the caller read it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seen<'a> {
+    /// Its state.
+    pub identity: Identity,
+    /// Its content; of a symbolic link the target.
+    pub content: &'a [u8],
+    /// BLAKE3 of the content, where it is known already.
+    pub hash: Option<[u8; 32]>,
+}
+
+impl<'a> Seen<'a> {
+    /// Returns a file whose content was not hashed.
+    pub fn new(identity: Identity, content: &'a [u8]) -> Self {
+        Self { identity, content, hash: None }
+    }
 }
 
 /// The permission bits that a file gets. Set-id bits are never given.

@@ -94,17 +94,18 @@ impl Old {
         since: Stamp,
         is_needed: impl FnOnce() -> bool,
     ) -> Result<Option<String>, FileError> {
-        let hash = |content: &[u8]| Some(blake3::hash(content).to_hex().to_string());
+        let hex = |hash: blake3::Hash| Some(hash.to_hex().to_string());
         match (&self.content, expect) {
-            (Content::Link(target), Expect::Same(_, content)) if target != content => {
+            (Content::Link(target), Expect::Same(seen)) if target != seen.content => {
                 Err(FileError::Changed)
             }
-            (Content::Link(target), _) => Ok(hash(target)),
-            (Content::File(file), Expect::Same(_, content)) => {
-                if self.may_hide_a_change(since) && !holds(file, content).map_err(FileError::Io)? {
+            (Content::Link(target), _) => Ok(hex(blake3::hash(target))),
+            (Content::File(file), Expect::Same(seen)) => {
+                let may_differ = self.may_hide_a_change(since);
+                if may_differ && !holds(file, seen.content).map_err(FileError::Io)? {
                     return Err(FileError::Changed);
                 }
-                Ok(hash(content))
+                Ok(hex(seen.hash.map_or_else(|| blake3::hash(seen.content), blake3::Hash::from)))
             }
             (Content::File(file), _) => {
                 let size = identity_of(&self.stat).size;
@@ -113,7 +114,7 @@ impl Old {
                 }
                 let mut hasher = blake3::Hasher::new();
                 hasher.update_reader(file.take(MAX_HASHED.max(size))).map_err(FileError::Io)?;
-                Ok(Some(hasher.finalize().to_hex().to_string()))
+                Ok(hex(hasher.finalize()))
             }
         }
     }

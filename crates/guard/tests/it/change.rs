@@ -7,7 +7,7 @@ use rustix::fs::{CWD, Mode, XattrFlags, getxattr, lgetxattr, lsetxattr};
 use sinew_guard::Guard;
 use sinew_testkit::access_list;
 use sinew_tool::{
-    Access, Expect, FileError, FileSettings, HardLinks, Kind, Links, Slot, Sync, World,
+    Access, Expect, FileError, FileSettings, HardLinks, Kind, Links, Seen, Slot, Sync, World,
 };
 use std::sync::Arc;
 
@@ -237,7 +237,8 @@ fn a_file_that_changed_since_it_was_read_is_not_replaced() {
             let world = world(&guard, "a.txt", EDIT).unwrap();
             let (identity, text) = opened(&world);
             fs::write(tree.root.join("a.txt"), "bad").unwrap();
-            let result = world.files.replace(Slot(0), &[b"new"], Expect::Same(identity, &text));
+            let result =
+                world.files.replace(Slot(0), &[b"new"], Expect::Same(Seen::new(identity, &text)));
             assert!(matches!(result, Err(FileError::Changed)), "{result:?}");
             assert_eq!((tree.read("a.txt").as_str(), names(&tree).len()), ("bad", 1));
         }
@@ -252,7 +253,10 @@ fn a_file_that_did_not_change_is_replaced_again_and_again() {
     for n in 1..20 {
         let (identity, text) = opened(&world);
         let new = n.to_string();
-        world.files.replace(Slot(0), &[new.as_bytes()], Expect::Same(identity, &text)).unwrap();
+        world
+            .files
+            .replace(Slot(0), &[new.as_bytes()], Expect::Same(Seen::new(identity, &text)))
+            .unwrap();
     }
     assert_eq!(tree.read("a.txt"), "19");
 }
@@ -324,7 +328,7 @@ fn parents_are_created_once_and_removed_when_the_change_fails() {
 
         // An edit of nothing fails after the parents of another slot were made.
         let missing = world(&guard, "x/y/z.txt", WRITE).unwrap();
-        let stale = Expect::Same(first.files.meta(Slot(0)).unwrap().identity, b"1");
+        let stale = Expect::Same(Seen::new(first.files.meta(Slot(0)).unwrap().identity, b"1"));
         assert!(missing.files.replace(Slot(0), &[b"3"], stale).is_err());
         assert!(!tree.root.join("x").exists());
     }

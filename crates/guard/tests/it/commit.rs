@@ -14,7 +14,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sinew_guard::{Cleared, Guard, GuardSettings, JournalSettings, Turns};
 use sinew_tool::{
     Access, Becomes, Claim, CommitError, Deed, Expect, FileError, FileMode, FileSettings,
-    HardLinks, Links, Slot, Sync, World, Written,
+    HardLinks, Links, Seen, Slot, Sync, World, Written,
 };
 
 use crate::disk::is_child_under;
@@ -254,7 +254,7 @@ fn what_was_read_must_still_be_there() {
         let commit = |contents: [&[u8]; 3]| {
             let deed = |at: usize, becomes| Deed {
                 slot: Slot(at),
-                expect: Expect::Same(known[at], contents[at]),
+                expect: Expect::Same(Seen::new(known[at], contents[at])),
                 becomes,
             };
             let file = Becomes::File { pieces: &[b"new"], mode: FileMode::Kept, like: None };

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use sinew_testkit::{MemoryWorld, ROOT};
 use sinew_tool::{
     Access, Becomes, Claim, CommitError, Deed, Expect, FileError, FileKind, FileMode, FileState,
-    Links, Slot, Targets, ToolError, WalkOptions, World,
+    Links, Seen, Slot, Targets, ToolError, WalkOptions, World,
 };
 
 use crate::tree::{Names, RESOLVERS, Tree, allow};
@@ -414,7 +414,7 @@ fn set(world: &World, asked: &[(&str, usize, usize)]) -> String {
             expect: match (how, identity) {
                 (0, _) => Expect::Any,
                 (1, _) => Expect::Nothing,
-                (_, Some(identity)) => Expect::Same(*identity, content),
+                (_, Some(identity)) => Expect::Same(Seen::new(*identity, content)),
                 (_, None) => Expect::Nothing,
             },
             becomes: match (what, how) {

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
 use sinew_guard::{Guard, GuardSettings, Turns};
-use sinew_tool::{Expect, FileError, FileSettings, HardLinks, Slot};
+use sinew_tool::{Expect, FileError, FileSettings, HardLinks, Seen, Slot};
 
 use crate::tree::{EDIT, RESOLVERS, Tree, WRITE, replace, rounds, world};
 
@@ -46,7 +46,7 @@ fn add_lines(root: &Path, turns: Turns, path: &str) {
             let identity = opened.meta.identity;
             let text = std::io::read_to_string(opened.file).unwrap();
             let line = format!("{id} {n}\n");
-            let expect = Expect::Same(identity, text.as_bytes());
+            let expect = Expect::Same(Seen::new(identity, text.as_bytes()));
             let done = world.files.replace(Slot(0), &[text.as_bytes(), line.as_bytes()], expect);
             if matches!(done, Err(FileError::Changed | FileError::Busy)) {
                 continue;

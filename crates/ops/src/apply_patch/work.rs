@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use sinew_tool::{
     Becomes, Context, Deed, Expect, FileError, FileKind, FileMode, FileTarget, Identity, Kind,
-    Slot, ToolError,
+    Seen, Slot, ToolError,
 };
 
 use super::names::{Entry, Names};
@@ -16,7 +16,7 @@ use crate::diff::DiffLimits;
 use crate::edit;
 use crate::patch::{self, FilePatch, Mode, Patch, Rejected};
 use crate::replace;
-use crate::source::{self, Form};
+use crate::source::{self, Form, Whole};
 
 /// The most bytes of old and new contents that one patch may need.
 const MAX_HELD: u64 = 1 << 30;
@@ -46,11 +46,20 @@ struct File {
     origin: Option<usize>,
 }
 
+/// What was there before the patch.
+#[derive(Debug, Clone)]
+struct Before {
+    thing: Thing,
+    /// Nothing where nothing was there.
+    identity: Option<Identity>,
+    /// BLAKE3 of the content, where it was worked out.
+    hash: Option<[u8; 32]>,
+}
+
 /// A name while the patch is worked out.
 #[derive(Debug)]
 struct State {
-    /// What was there before, with the identity it had.
-    before: (Option<Identity>, Thing),
+    before: Before,
     now: Thing,
     /// What a later entry will move away from here.
     aside: Option<Thing>,
@@ -191,7 +200,7 @@ impl<'w> Work<'w> {
     fn state(&mut self, at: usize) -> Result<&mut State, ToolError> {
         if !matches!(self.states.get(at), Some(Some(_))) {
             let before = self.load(at)?;
-            let state = State { now: before.1.clone(), before, aside: None };
+            let state = State { now: before.thing.clone(), before, aside: None };
             if let Some(place) = self.states.get_mut(at) {
                 *place = Some(state);
             }
@@ -201,29 +210,32 @@ impl<'w> Work<'w> {
         })
     }
 
-    fn load(&mut self, at: usize) -> Result<(Option<Identity>, Thing), ToolError> {
+    fn load(&mut self, at: usize) -> Result<Before, ToolError> {
         let target = self.target(at)?;
         let meta = match self.cx.world.files.meta(target.slot) {
             Ok(meta) => meta,
-            Err(FileError::Missing) => return Ok((None, Thing::Nothing)),
+            Err(FileError::Missing) => {
+                return Ok(Before { thing: Thing::Nothing, identity: None, hash: None });
+            }
             Err(error) => return Err(self.about(at, error)),
         };
         match meta.kind {
             FileKind::File => {
                 // What is only copied from may be what it likes.
-                let (meta, bytes) = match target.claim.access.changes() {
+                let Whole { meta, bytes, hash } = match target.claim.access.changes() {
                     true => source::whole_if_known(self.cx, target)?,
                     false => source::whole(self.cx, target)?,
                 };
                 self.hold(bytes.len())?;
                 let (bytes, origin) = (Arc::new(bytes), Some(at));
                 let file = File { bytes, executable: None, origin };
-                Ok((Some(meta.identity), Thing::File(file)))
+                Ok(Before { thing: Thing::File(file), identity: Some(meta.identity), hash })
             }
             FileKind::Symlink => {
                 let link = self.cx.world.files.link(target.slot);
                 let link = link.map_err(|error| self.about(at, error))?;
-                Ok((Some(meta.identity), Thing::Link(Arc::new(link))))
+                let thing = Thing::Link(Arc::new(link));
+                Ok(Before { thing, identity: Some(meta.identity), hash: None })
             }
             other => Err(self.about(at, FileError::NotRegular(other))),
         }
@@ -322,8 +334,8 @@ impl<'w> Work<'w> {
         let old = match file.deed {
             _ if entry.takes_aside => state.aside.take().unwrap_or(Thing::Nothing),
             // A copy is made of what was there before the patch, as git means it.
-            patch::Deed::Copy if !matches!(state.before.1, Thing::Nothing) => {
-                state.before.1.clone()
+            patch::Deed::Copy if !matches!(state.before.thing, Thing::Nothing) => {
+                state.before.thing.clone()
             }
             _ => state.now.clone(),
         };
@@ -461,7 +473,7 @@ impl Done<'_> {
 impl State {
     /// Returns the change that the name of a place needs, if it needs one.
     fn change(&self, at: usize) -> Option<Change<'_>> {
-        let (identity, before) = &self.before;
+        let Before { thing: before, identity, hash } = &self.before;
         let is_same = match (before, &self.now) {
             (Thing::Nothing, Thing::Nothing) => true,
             (Thing::Link(before), Thing::Link(now)) => before == now,
@@ -475,7 +487,7 @@ impl State {
         }
         let expect = match (identity, before) {
             (Some(identity), Thing::File(File { bytes, .. }) | Thing::Link(bytes)) => {
-                Expect::Same(*identity, bytes)
+                Expect::Same(Seen { identity: *identity, content: bytes, hash: *hash })
             }
             _ => Expect::Nothing,
         };

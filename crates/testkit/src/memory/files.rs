@@ -151,8 +151,8 @@ impl MemoryFiles {
         let is_expected = match deed.expect {
             Expect::Any => true,
             Expect::Nothing => old.is_none(),
-            Expect::Same(wanted, content) => {
-                identity == Some(wanted) && before.as_deref() == Some(content)
+            Expect::Same(seen) => {
+                identity == Some(seen.identity) && before.as_deref() == Some(seen.content)
             }
         };
         if !is_expected {
