@@ -67,7 +67,8 @@ pub struct Args {
     /// Whether the hunks alone are heeded: no header takes a file away or changes its mode.
     #[serde(default)]
     pub content_only: bool,
-    /// What the patch asks for, once it was read.
+    /// What the patch asks for, once it was read. It is kept as long as the call, also while that waits
+    /// for an answer: 64 bytes a hunk.
     #[serde(skip)]
     asked: OnceLock<Arc<Asked>>,
 }
@@ -77,7 +78,7 @@ self_cell! {
     struct Asked {
         owner: Arc<String>,
         #[covariant]
-        dependent: Read,
+        dependent: Parsed,
     }
 
     impl {Debug}
@@ -85,7 +86,7 @@ self_cell! {
 
 /// What a patch asks for.
 #[derive(Debug)]
-struct Read<'p> {
+struct Parsed<'p> {
     patch: Patch<'p>,
     names: Names,
 }
@@ -103,7 +104,7 @@ impl Args {
         let asked = Asked::try_new(Arc::clone(&self.patch), |text| {
             let patch = self.read(text)?;
             let names = Names::of(&patch, self.path.as_deref())?;
-            Ok::<_, ToolError>(Read { patch, names })
+            Ok::<_, ToolError>(Parsed { patch, names })
         })?;
         Ok(Arc::clone(self.asked.get_or_init(|| Arc::new(asked))))
     }
@@ -233,7 +234,7 @@ impl Operation for ApplyPatch {
 
     fn preview(args: &Args, cx: &Context) -> Preview {
         let diff = args.asked().and_then(|asked| {
-            let Read { patch, names } = asked.borrow_dependent();
+            let Parsed { patch, names } = asked.borrow_dependent();
             Ok(Work::new(cx, names)?.run(patch)?.diff())
         });
         diff.map_or(Preview::Nothing, Preview::Diff)
@@ -241,7 +242,7 @@ impl Operation for ApplyPatch {
 
     async fn run(args: &Args, cx: &Context) -> Result<Out, ToolError> {
         let asked = args.asked()?;
-        let Read { patch, names } = asked.borrow_dependent();
+        let Parsed { patch, names } = asked.borrow_dependent();
         let done = Work::new(cx, names)?.run(patch)?;
         let diff = if args.dry_run { done.diff() } else { String::new() };
         if !args.dry_run {

@@ -63,7 +63,7 @@ pub(crate) struct Whole {
 impl Whole {
     /// Returns what the file must still be when it is changed.
     pub(crate) fn seen(&self) -> Seen<'_> {
-        Seen { identity: self.meta.identity, content: &self.bytes, hash: self.hash }
+        Seen::new(self.meta.identity, &self.bytes).hashed(self.hash)
     }
 }
 

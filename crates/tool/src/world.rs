@@ -177,14 +177,24 @@ pub struct Seen<'a> {
     pub identity: Identity,
     /// Its content; of a symbolic link the target.
     pub content: &'a [u8],
-    /// BLAKE3 of the content, where it is known already.
-    pub hash: Option<[u8; 32]>,
+    hash: Option<[u8; 32]>,
 }
 
 impl<'a> Seen<'a> {
     /// Returns a file whose content was not hashed.
     pub fn new(identity: Identity, content: &'a [u8]) -> Self {
         Self { identity, content, hash: None }
+    }
+
+    /// Returns the same with BLAKE3 of the content, where somebody has worked it out.
+    #[must_use]
+    pub fn hashed(self, hash: Option<[u8; 32]>) -> Self {
+        Self { hash, ..self }
+    }
+
+    /// Returns BLAKE3 of the content, if it is known already.
+    pub fn hash(&self) -> Option<[u8; 32]> {
+        self.hash
     }
 }
 

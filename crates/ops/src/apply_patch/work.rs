@@ -487,7 +487,7 @@ impl State {
         }
         let expect = match (identity, before) {
             (Some(identity), Thing::File(File { bytes, .. }) | Thing::Link(bytes)) => {
-                Expect::Same(Seen { identity: *identity, content: bytes, hash: *hash })
+                Expect::Same(Seen::new(*identity, bytes).hashed(*hash))
             }
             _ => Expect::Nothing,
         };

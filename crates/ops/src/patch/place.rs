@@ -21,8 +21,8 @@ use super::text::{Index, Text, without_blanks};
 /// How many lines of context may be left out.
 const MAX_FUZZ: usize = 2;
 
-/// How many lines a hunk mostly has at the most.
-const FEW: usize = 16;
+/// Room for the lines of most hunks.
+const USUAL_LINES: usize = 16;
 
 /// How many lines may be compared in search of the hunks of one file.
 const MAX_WORK: usize = 1 << 24;
@@ -98,7 +98,8 @@ pub(super) struct Shape<'h, 'p> {
 
 impl<'h, 'p> Shape<'h, 'p> {
     pub(super) fn new(hunk: &'h Hunk<'p>) -> Self {
-        let (mut lines, mut old) = (Vec::with_capacity(FEW), Vec::with_capacity(FEW));
+        let (mut lines, mut old) =
+            (Vec::with_capacity(USUAL_LINES), Vec::with_capacity(USUAL_LINES));
         lines.extend(hunk.lines());
         old.extend(lines.iter().filter(|line| line.mark != Mark::Add));
         let is_context = |line: &&Line<'_>| line.mark == Mark::Keep;

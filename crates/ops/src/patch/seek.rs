@@ -198,7 +198,7 @@ impl Finder<'_> {
     }
 }
 
-/// Returns whether a line of a hunk is one of the content but for its end. A line of which the patch
+/// Returns whether a line of a hunk is one of the content but for its end, at the strictest. A line of which the patch
 /// says that no line feed follows can only be the last one.
 fn alike(line: &Line<'_>, raw: &[u8], how: How, is_last: bool) -> bool {
     let text = raw.strip_suffix(b"\n").unwrap_or(raw);
@@ -206,7 +206,9 @@ fn alike(line: &Line<'_>, raw: &[u8], how: How, is_last: bool) -> bool {
     match how {
         _ if !line.ended && !is_last => false,
         How::Blanks => without_blanks(line.text) == without_blanks(text),
-        _ => line.text.get(..without_cr(line.text)) == text.get(..without_cr(text)),
+        How::Exact | How::LineEndings => {
+            line.text.get(..without_cr(line.text)) == text.get(..without_cr(text))
+        }
     }
 }
 

@@ -12,9 +12,13 @@ use memchr::{memchr, memchr_iter};
 use super::hunk::Line;
 use crate::replace::first_ending;
 
-/// How many lines, and about how many bytes, lie between two lines that are remembered.
+/// How many lines, and about how many bytes, lie between two lines that are remembered, unless they
+/// become too many.
 const STEP: usize = 8;
 const STEP_BYTES: usize = 4096;
+
+/// The most lines that are remembered.
+const MAX_MARKS: usize = 1 << 16;
 
 /// The most lines of a table.
 const MAX_INDEXED: usize = 32 << 20;
@@ -40,12 +44,21 @@ impl<'t> Text<'t> {
     pub(super) fn new(bytes: &'t [u8]) -> Self {
         let mut last = Mark { line: 0, at: 0 };
         let mut marks = vec![last];
+        let (mut step, mut step_bytes) = (STEP, STEP_BYTES);
         let mut n_lines = 0;
         for end in memchr_iter(b'\n', bytes) {
             n_lines += 1;
-            if n_lines - last.line == STEP || STEP_BYTES <= end - last.at {
+            if step <= n_lines - last.line || step_bytes <= end - last.at {
                 last = Mark { line: n_lines, at: end + 1 };
                 marks.push(last);
+            }
+            if marks.len() == MAX_MARKS {
+                let mut nth = 0;
+                marks.retain(|_| {
+                    nth += 1;
+                    nth % 2 == 1
+                });
+                (step, step_bytes) = (step * 2, step_bytes * 2);
             }
         }
         let is_open = bytes.last().is_some_and(|byte| *byte != b'\n');
@@ -157,4 +170,33 @@ pub(super) fn without_blanks(line: &[u8]) -> &[u8] {
     let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n');
     let n_blanks = line.iter().rev().take_while(|byte| is_blank(byte)).count();
     line.get(..line.len() - n_blanks).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Compares the place of some lines with that which counting gives, and bounds what is remembered.
+    #[track_caller]
+    fn check(text: &str) {
+        let found = Text::new(text.as_bytes());
+        assert!(found.marks.len() <= MAX_MARKS, "{} marks", found.marks.len());
+        let mut at = 0;
+        for (number, line) in text.split_inclusive('\n').enumerate() {
+            if number % 997 < 2 {
+                assert_eq!((found.start(number), found.line_of(at)), (at, number));
+            }
+            at += line.len();
+        }
+        assert_eq!(found.start(found.n_lines() + 1), text.len());
+    }
+
+    #[test]
+    fn lines_are_found_where_few_are_remembered() {
+        check("");
+        check("a\nb\n\nc");
+        check(&"line\n".repeat(1_000));
+        check(&"\n".repeat(5 * STEP * MAX_MARKS));
+        check(&format!("{}\n{}", "x".repeat(9_000), "yz\n".repeat(2 * STEP * MAX_MARKS)));
+    }
 }
