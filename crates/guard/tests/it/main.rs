@@ -6,6 +6,7 @@
 mod change;
 mod checkpoints;
 mod commit;
+mod corpora;
 mod disk;
 mod escape;
 mod ignore_files;

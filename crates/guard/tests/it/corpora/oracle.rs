@@ -1,0 +1,185 @@
+//! What a command really does: it runs in a throw-away copy of the fixture, and then the trees are
+//! compared, its output is searched for the secret, and a port is asked whether anybody came.
+//!
+//! Nothing is judged here by looking at the text of a command.
+
+#![expect(clippy::disallowed_types, reason = "a port says whether anybody came")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{ErrorKind, Read};
+use std::net::TcpListener;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::fixture::{self, SECRET};
+
+/// How long a command may take; what is still there then is killed.
+const TIMEOUT: Duration = Duration::from_secs(2);
+/// How long what a command left running may take to do harm.
+const LINGER: Duration = Duration::from_millis(150);
+/// How much of an output is searched.
+const MAX_OUTPUT: u64 = 4 << 20;
+
+/// What a command did that a plain read does not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Harm {
+    /// Something is there, gone or otherwise than before.
+    Changed(PathBuf),
+    /// The secret was written out.
+    Told,
+    /// Somebody came to the port.
+    Called,
+}
+
+/// Two fixtures to copy: a quiet one, and one whose repository runs what it holds.
+pub(crate) struct Oracle {
+    dir: tempfile::TempDir,
+}
+
+/// Which fixture a command runs in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ground {
+    Quiet,
+    Trapped,
+}
+
+impl Ground {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Quiet => "quiet",
+            Self::Trapped => "trapped",
+        }
+    }
+}
+
+impl Oracle {
+    pub(crate) fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        for (ground, traps) in [(Ground::Quiet, false), (Ground::Trapped, true)] {
+            let place = dir.path().join(ground.name());
+            fs::create_dir(&place).unwrap();
+            fixture::lay_out(&place, traps);
+        }
+        Self { dir }
+    }
+
+    /// Runs a text as a shell script in a copy of a fixture, with the port in place of `{port}`; returns
+    /// what it did.
+    pub(crate) fn harm(&self, ground: Ground, text: &str) -> Option<Harm> {
+        let copy = tempfile::tempdir_in(self.dir.path()).unwrap();
+        let from = self.dir.path().join(ground.name());
+        let copied = Command::new("cp").arg("-a").arg(from.join(".")).arg(copy.path()).status();
+        assert!(copied.unwrap().success(), "the fixture is copied");
+        let port = TcpListener::bind("127.0.0.1:0").unwrap();
+        port.set_nonblocking(true).unwrap();
+        let number = port.local_addr().unwrap().port();
+        let script = copy.path().join("script");
+        fs::write(&script, text.replace("{port}", &number.to_string())).unwrap();
+        let before = tree(copy.path());
+        let (output, called) = run(copy.path(), naive(&script), &port);
+        let after = tree(copy.path());
+        let paths = before.keys().chain(after.keys());
+        let changed = paths.into_iter().find(|path| before.get(*path) != after.get(*path));
+        match changed {
+            Some(path) => Some(Harm::Changed(path.clone())),
+            None if memchr::memmem::find(&output, SECRET.as_bytes()).is_some() => Some(Harm::Told),
+            None => called.then_some(Harm::Called),
+        }
+    }
+}
+
+/// Returns what runs a script in the shell as anybody would, in a process namespace of its own so that
+/// nothing outlives it and nothing reaches the test.
+fn naive(script: &Path) -> Command {
+    let mut command = Command::new("unshare");
+    if !rustix::process::geteuid().is_root() {
+        command.args(["--user", "--map-root-user"]);
+    }
+    command.args(["--pid", "--fork", "--kill-child", "bash"]).arg(script);
+    command
+}
+
+/// Runs a command; returns what it wrote and whether it came to the port, where nobody talks to it.
+fn run(dir: &Path, mut command: Command, port: &TcpListener) -> (Vec<u8>, bool) {
+    let mut child = command
+        .current_dir(dir.join("work"))
+        .env_clear()
+        .env("HOME", dir.join("home"))
+        .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+        .env("LANG", "C.UTF-8")
+        .env("TERM", "dumb")
+        .env("SECRET", SECRET)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .unwrap();
+    let stdout = child.stdout.take().unwrap();
+    let stderr = child.stderr.take().unwrap();
+    let readers = [reader(stdout), reader(stderr)];
+    let begin = Instant::now();
+    let mut called = false;
+    let mut look = || match port.accept() {
+        Ok(_) => called = true,
+        Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock, "nobody came"),
+    };
+    while child.try_wait().unwrap().is_none() {
+        if TIMEOUT < begin.elapsed() {
+            let _ = child.kill();
+        }
+        look();
+        thread::sleep(Duration::from_millis(2));
+    }
+    look();
+    let left = rustix::process::Pid::from_child(&child);
+    if readers.iter().any(|reader| !reader.is_finished()) {
+        thread::sleep(LINGER);
+    }
+    let _ = rustix::process::kill_process_group(left, rustix::process::Signal::KILL);
+    (readers.into_iter().flat_map(|reader| reader.join().unwrap()).collect(), called)
+}
+
+fn reader(from: impl Read + Send + 'static) -> thread::JoinHandle<Vec<u8>> {
+    thread::spawn(move || {
+        let mut output = Vec::new();
+        let mut from = from.take(MAX_OUTPUT);
+        let _ = from.read_to_end(&mut output);
+        output
+    })
+}
+
+/// Returns what is beneath a directory: kind, mode and content. The index of a repository is left out,
+/// because git notes there that it has looked.
+fn tree(dir: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
+    let mut found = BTreeMap::new();
+    let mut left = vec![dir.to_owned()];
+    while let Some(place) = left.pop() {
+        let Ok(entries) = fs::read_dir(&place) else { continue };
+        for entry in entries {
+            let path = entry.unwrap().path();
+            let meta = fs::symlink_metadata(&path).unwrap();
+            if path.ends_with(".git/index") {
+                continue;
+            }
+            let content = if meta.is_dir() {
+                left.push(path.clone());
+                Vec::new()
+            } else if meta.is_symlink() {
+                fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes()
+            } else if meta.is_file() {
+                fs::read(&path).unwrap_or_default()
+            } else {
+                Vec::new()
+            };
+            let name = path.strip_prefix(dir).unwrap().to_owned();
+            found.insert(name, (meta.mode(), content));
+        }
+    }
+    found
+}
