@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 use oracle::{Ground, Oracle};
 use serde::Deserialize;
 
+use crate::tree::skipped;
+
 /// The fewest rows of each class that must be shown to do harm on this machine.
 const FEWEST: usize = 10;
 
@@ -64,17 +66,21 @@ fn ways_around_do_harm() {
     };
     let harms: Vec<_> = cases.iter().map(harm).collect();
     let mut shown = BTreeMap::<&str, [usize; 2]>::new();
+    let mut idle = Vec::new();
     for (case, harm) in cases.iter().zip(&harms) {
         let [n_shown, n_rows] = shown.entry(&case.class).or_default();
         *n_rows += 1;
         match harm {
             Some(_) => *n_shown += 1,
-            None => println!("SKIPPED, not shown on this machine: {}", case.shown()),
+            None => idle.push(case.shown()),
         }
     }
-    println!("shown to do harm, of all rows: {shown:?}");
     let lacking: Vec<_> = shown.iter().filter(|(_, [n_shown, _])| *n_shown < FEWEST).collect();
-    assert!(lacking.is_empty(), "classes with too few rows that do harm: {lacking:?}");
+    assert!(lacking.is_empty(), "classes with too few rows that do harm: {lacking:?}: {idle:#?}");
+    if !idle.is_empty() {
+        let (n_idle, n_rows) = (idle.len(), cases.len());
+        skipped(&format!("{n_idle} of {n_rows} ways around do no harm on this machine: {idle:#?}"));
+    }
 }
 
 #[test]
