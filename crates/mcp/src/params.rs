@@ -7,7 +7,7 @@ use rmcp::service::{RoleServer, RxJsonRpcMessage};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::frame::{Fault, Frame, INVALID_PARAMS};
+use crate::frame::{self, Fault, Frame, INVALID_PARAMS};
 use crate::object::{Named, Object};
 
 #[derive(Deserialize)]
@@ -46,6 +46,25 @@ pub(crate) struct RequestMeta<'a> {
 pub(crate) struct CancelParams<'a> {
     #[serde(rename = "requestId", borrow)]
     pub(crate) request_id: &'a RawValue,
+}
+
+/// How far into a line the name of its method is looked for.
+const HEAD: usize = 256;
+
+/// Reads a line that is a call together with its parameters: once, where looking at the envelope first
+/// would go over all of it twice. Nothing where it is no call, or where something is wrong with it
+/// that [`frame::parse`] is to tell.
+pub(crate) fn parse_call(line: &[u8]) -> Option<(&RawValue, CallParams<'_>)> {
+    let head = line.get(..HEAD).unwrap_or(line);
+    memchr::memmem::find(head, b"\"tools/call\"")?;
+    // A part that nobody reads must be text too.
+    let line = std::str::from_utf8(line).ok()?;
+    let Named(frame) =
+        serde_json::from_str::<Named<Frame<'_, Named<CallParams<'_>>>>>(line).ok()?;
+    let is_call =
+        frame.kind() == Ok(frame::Kind::Request) && frame.method.as_deref() == Some("tools/call");
+    let Named(params) = frame.params.filter(|_| is_call)?;
+    Some((frame.id?, params))
 }
 
 impl RequestMeta<'_> {
@@ -102,5 +121,79 @@ pub(crate) fn is_misfit(message: &RxJsonRpcMessage<RoleServer>) -> bool {
             _ => false,
         },
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Returns the id and the parameters of a call as both ways of reading see them: at once, and one
+    /// after the other.
+    fn both(line: &[u8]) -> [Option<String>; 2] {
+        let text = |id: &RawValue, params: CallParams<'_>| {
+            let meta = params.meta.map(|Named(meta)| (meta.names_version(), meta.is_stateless()));
+            let extra = (params.task.map(RawValue::get), params.input_responses.is_some(), meta);
+            format!("{} {} {:?} {extra:?}", id.get(), params.name, params.arguments)
+        };
+        let at_once = parse_call(line).map(|(id, params)| text(id, params));
+        let in_turn = || {
+            let (frame, kind) = frame::parse(line).ok()?;
+            let is_call =
+                kind == frame::Kind::Request && frame.method.as_deref() == Some("tools/call");
+            let params = frame.params.filter(|params| is_call && params.get().starts_with('{'))?;
+            Some(text(frame.id?, serde_json::from_str(params.get()).ok()?))
+        };
+        [at_once, in_turn()]
+    }
+
+    #[test]
+    fn calls_are_read_at_once() {
+        let call = r#"{"method":"tools/call","params":{"name":"Read"},"jsonrpc":"2.0","id":1}"#;
+        let [at_once, in_turn] = both(call.as_bytes());
+        assert_eq!(at_once.as_deref(), Some("1 Read None (None, false, None)"));
+        assert_eq!(at_once, in_turn);
+        // What is spelled otherwise, or stands far behind, is read in turn.
+        for call in [
+            call.replace("tools/call", "tools\\/call"),
+            call.replace("\"method\"", &format!("\"x\":\"{}\",\"method\"", "y".repeat(HEAD))),
+        ] {
+            let [at_once, in_turn] = both(call.as_bytes());
+            assert_eq!((at_once, in_turn.is_some()), (None, true), "{call}");
+        }
+    }
+
+    proptest! {
+        /// Calls whose parts are all there, missing, twice there, or of another type.
+        #[test]
+        fn a_call_is_the_same_at_once_and_in_turn(
+            parts in prop::collection::vec(
+                prop::sample::select(vec![
+                    r#""jsonrpc":"2.0""#, r#""jsonrpc":"1.0""#, r#""id":1"#, r#""id":"a\\n""#,
+                    r#""id":null"#, r#""id":{}"#, r#""method":"tools/call""#,
+                    r#""method":"tools/list""#, r#""result":{}"#, r#""x":[{"id":1}]"#,
+                    r#""params":{"name":"Read","arguments":{"path":"a\\n"}}"#,
+                    r#""params":{"name":"Read","arguments":{"a":1,"a":2}}"#,
+                    r#""params":{"name":"Read","task":{}}"#, r#""params":["Read"]"#,
+                    r#""params":null"#, r#""params":{"name":1}"#, r#""params":{"arguments":[]}"#,
+                    r#""params":{"name":"Read","_meta":{"x":"~"}}"#, r#""y":"~""#,
+                ]),
+                3..8,
+            ),
+            is_text in any::<bool>(),
+        ) {
+            let mut line = format!("{{{}}}", parts.join(",")).into_bytes();
+            if !is_text {
+                line.iter_mut().filter(|byte| **byte == b'~').for_each(|byte| *byte = 0xFF);
+            }
+            let [at_once, in_turn] = both(&line);
+            let names_call = parts.contains(&r#""method":"tools/call""#);
+            // What is not all text is left to the other way.
+            if is_text || at_once.is_some() {
+                prop_assert_eq!(at_once, in_turn.filter(|_| names_call));
+            }
+        }
     }
 }

@@ -21,7 +21,7 @@ use crate::line::{Line, Lines};
 use crate::object::{Named, Object};
 use crate::params::{
     CallParams, CancelParams, ListParams, RequestMeta, carries_version, is_misfit, is_object,
-    misfit,
+    misfit, parse_call,
 };
 use crate::progress;
 use crate::protocol::Protocol;
@@ -184,7 +184,7 @@ impl Connection {
             return;
         }
         if self.engine.options.inline
-            && let Some((id, params)) = frame::parse_call(bytes)
+            && let Some((id, params)) = parse_call(bytes)
             && self.is_new(id)
             && self.call(id, params)
         {
