@@ -17,6 +17,7 @@ mod files;
 mod guard;
 mod ignore_rules;
 mod judge;
+mod kernel;
 mod knowledge;
 mod late;
 mod ledger;

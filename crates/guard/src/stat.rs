@@ -3,13 +3,15 @@
 #![expect(clippy::unnecessary_cast, reason = "the fields of a status differ between processors")]
 
 use std::io;
+use std::os::fd::AsFd;
 
-use rustix::fs::{AtFlags, FileType, Stat, StatxFlags, StatxTimestamp, statx};
+use rustix::fs::{AtFlags, FileType, Stat, StatxFlags, StatxTimestamp, fstatfs, statx};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 use sinew_tool::{FileError, FileKind, FileMeta, Identity, Info, Stamp};
 
+use crate::kernel;
 use crate::resolve::Place;
 
 /// Returns what is known of a file from its status.
@@ -54,6 +56,17 @@ pub(crate) fn info_of(place: &Place) -> Result<Info, FileError> {
     }
 }
 
+/// Returns whether a change of a file gets a time of its own after somebody asked for its times,
+/// however soon it comes: [multigrain timestamps], on file systems whose inodes keep parts of seconds.
+///
+/// [multigrain timestamps]: https://docs.kernel.org/filesystems/multigrain-ts.html
+pub(crate) fn tells_changes_apart(file: impl AsFd) -> bool {
+    /// ext4, xfs, btrfs and tmpfs by their numbers in `linux/magic.h`.
+    const WITH_FINE_TIMES: [i64; 4] = [0xEF53, 0x5846_5342, 0x9123_683E, 0x0102_1994];
+    let kind = || fstatfs(file).is_ok_and(|found| WITH_FINE_TIMES.contains(&(found.f_type as i64)));
+    kernel::is_since((6, 13)) && kind()
+}
+
 /// Returns the time by the clock that files are stamped with.
 pub(crate) fn now() -> Stamp {
     let now = clock_gettime(ClockId::Realtime);
@@ -87,5 +100,45 @@ pub(crate) fn error_of(errno: Errno) -> FileError {
             FileError::OpenFiles(getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX))
         }
         other => FileError::Io(io::Error::from(other)),
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests look from outside")]
+mod tests {
+    use std::fs;
+    use std::io::Write;
+    use std::path::Path;
+
+    use rustix::fs::fstat;
+
+    use super::*;
+
+    /// Changes a file again and again, right after its times were asked for.
+    #[track_caller]
+    fn check(dir: &Path) {
+        let path = dir.join("file");
+        fs::write(&path, "").unwrap();
+        let file = fs::File::open(&path).unwrap();
+        if !tells_changes_apart(&file) {
+            let words = format!("SKIPPED stat: no fine times in {}\n", dir.display());
+            io::stderr().write_all(words.as_bytes()).unwrap();
+            return;
+        }
+        let mut last = identity_of(&fstat(&file).unwrap()).changed;
+        for n in 0..1_000 {
+            fs::write(&path, "").unwrap();
+            let changed = identity_of(&fstat(&file).unwrap()).changed;
+            assert_ne!(changed, last, "change {n} in {}", dir.display());
+            last = changed;
+        }
+    }
+
+    #[test]
+    fn a_change_that_was_looked_at_never_has_the_time_of_the_next() {
+        check(tempfile::tempdir().unwrap().path());
+        if let Ok(in_memory) = tempfile::tempdir_in("/dev/shm") {
+            check(in_memory.path());
+        }
     }
 }

@@ -11,7 +11,7 @@ use sinew_tool::{Expect, FileError, FileKind, Stamp};
 
 use super::{Failure, Job};
 use crate::roots::{Dir, FILE_READ, open_name};
-use crate::stat::{identity_of, kind_of};
+use crate::stat::{self, identity_of, kind_of};
 
 /// The largest old content that is read only to be hashed.
 const MAX_HASHED: u64 = 64 * 1024 * 1024;
@@ -101,7 +101,7 @@ impl Old {
             }
             (Content::Link(target), _) => Ok(hex(blake3::hash(target))),
             (Content::File(file), Expect::Same(seen)) => {
-                let may_differ = self.may_hide_a_change(since);
+                let may_differ = self.may_hide_a_change(since, file);
                 if may_differ && !holds(file, seen.content).map_err(FileError::Io)? {
                     return Err(FileError::Changed);
                 }
@@ -124,13 +124,13 @@ impl Old {
 
     /// Returns whether the file was so young when it was read that a second change could carry the
     /// same time. How old it has become since says nothing.
-    fn may_hide_a_change(&self, since: Stamp) -> bool {
+    fn may_hide_a_change(&self, since: Stamp, file: &File) -> bool {
         let changed = identity_of(&self.stat).changed;
         let ns = |at: Stamp| i128::from(at.seconds) * 1_000_000_000 + i128::from(at.nanos);
         let age = ns(since) - ns(changed);
         // Some file systems keep whole seconds, or two of them.
         let tick = if changed.nanos == 0 { 2_000_000_000 } else { TICK_NS };
-        age < tick
+        age < tick && (changed.nanos == 0 || !stat::tells_changes_apart(file))
     }
 }
 

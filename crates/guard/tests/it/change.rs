@@ -227,7 +227,8 @@ fn opened(world: &World) -> (sinew_tool::Identity, Vec<u8>) {
     (opened.meta.identity, text.into_bytes())
 }
 
-/// Two changes within one tick of the clock carry the same times: content decides then.
+/// Two changes within one tick of the clock carry the same times, where the file system gives them no
+/// finer ones: content decides then.
 #[test]
 fn a_file_that_changed_since_it_was_read_is_not_replaced() {
     for resolver in RESOLVERS {

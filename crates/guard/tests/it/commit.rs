@@ -5,7 +5,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use rustix::fs::{
     CWD, FlockOperation, Mode, OFlags, XattrFlags, flock, lgetxattr, lsetxattr, openat,
@@ -14,7 +13,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sinew_guard::{Cleared, Guard, GuardSettings, JournalSettings, Turns};
 use sinew_tool::{
     Access, Becomes, Claim, CommitError, Deed, Expect, FileError, FileMode, FileSettings,
-    HardLinks, Links, Seen, Slot, Sync, World, Written,
+    HardLinks, Identity, Links, Seen, Slot, Sync, World, Written,
 };
 
 use crate::disk::is_child_under;
@@ -226,32 +225,18 @@ fn remake(tree: &Tree, path: &str) {
     fs::create_dir(tree.root.join(path)).unwrap();
 }
 
-/// Lays out files and does something with them while they are so young that their contents are
-/// compared and not their times alone; a busy machine may need more than one try.
-fn young<T>(with: impl Fn(&Tree) -> T) -> (Tree, T) {
-    loop {
-        let begun = Instant::now();
-        let tree = layout();
-        let done = with(&tree);
-        if begun.elapsed() < Duration::from_millis(15) {
-            return (tree, done);
-        }
-    }
-}
-
 #[test]
 fn what_was_read_must_still_be_there() {
     for resolver in RESOLVERS {
-        let (tree, cleared) = young(|tree| {
-            let guard = guard(tree, |settings| settings.resolver = resolver);
-            let asks = [("a.txt", Text("")), ("b/b.txt", Nothing), ("link", Nothing)];
-            allow(contain(&guard, &asks))
-        });
+        let tree = layout();
+        let guard = guard(&tree, |settings| settings.resolver = resolver);
+        let asks = [("a.txt", Text("")), ("b/b.txt", Nothing), ("link", Nothing)];
+        let cleared = allow(contain(&guard, &asks));
         let files = &cleared.world.files;
-        let known = [0, 1, 2].map(|at| files.meta(Slot(at)).unwrap().identity);
-        let target = files.link(Slot(2)).unwrap();
-        assert_eq!(target, b"a.txt");
-        let commit = |contents: [&[u8]; 3]| {
+        assert_eq!(files.link(Slot(2)).unwrap(), b"a.txt");
+        let known = || [0, 1, 2].map(|at| files.meta(Slot(at)).unwrap().identity);
+        let commit = |known: [Identity; 3]| {
+            let contents = [b"a".as_slice(), b"b", b"a.txt"];
             let deed = |at: usize, becomes| Deed {
                 slot: Slot(at),
                 expect: Expect::Same(Seen::new(known[at], contents[at])),
@@ -260,18 +245,26 @@ fn what_was_read_must_still_be_there() {
             let file = Becomes::File { pieces: &[b"new"], mode: FileMode::Kept, like: None };
             files.commit(&[deed(2, Becomes::Nothing), deed(0, file), deed(1, Becomes::Nothing)])
         };
-        for (at, contents) in [
-            (0, [b"x".as_slice(), b"b", b"a.txt"]),
-            (1, [b"a", b"x", b"a.txt"]),
-            (2, [b"a", b"b", b"b.txt"]),
-        ] {
-            let error = commit(contents).unwrap_err();
+        for (at, path, before, after) in
+            [(0, "a.txt", "a", "x"), (1, "b/b.txt", "b", "x"), (2, "link", "a.txt", "b.txt")]
+        {
+            let put = |content: &str| match at {
+                2 => {
+                    fs::remove_file(tree.root.join(path)).unwrap();
+                    tree.link(path, content);
+                }
+                _ => fs::write(tree.root.join(path), content).unwrap(),
+            };
+            let known = known();
+            put(after);
+            let error = commit(known).unwrap_err();
             assert_eq!(error.slot, Slot(at));
             assert!(matches!(error.error, FileError::Changed), "{error:?}");
             assert_eq!(names(tree.root.clone()), ["a.txt", "b", "link"]);
+            put(before);
         }
         // In the order in which it was asked.
-        let written = commit([b"a", b"b", b"a.txt"]).unwrap();
+        let written = commit(known()).unwrap();
         assert_eq!(written.iter().map(|one| one.bytes).collect::<Vec<_>>(), [0, 3, 0]);
         assert_eq!(names(tree.root.clone()), ["a.txt", "b"]);
     }

@@ -1,7 +1,7 @@
 //! The content that is patched, by its lines.
 //!
-//! Where a line begins is remembered for every few lines or bytes alone, so that a large file costs
-//! little, and a line is found at once also among long ones. A table from lines to their places is made
+//! How many lines end before each block of bytes is remembered, so that a large file costs little, and a
+//! line is looked for in one block alone. A table from lines to their places is made
 //! when a hunk is not where it should be. It knows lines without the blanks around them, and not those
 //! that are empty then.
 
@@ -12,13 +12,11 @@ use memchr::{memchr, memchr_iter};
 use super::hunk::Line;
 use crate::replace::first_ending;
 
-/// How many lines, and about how many bytes, lie between two lines that are remembered, unless they
-/// become too many.
-const STEP: usize = 8;
-const STEP_BYTES: usize = 4096;
+/// How many bytes a block has, unless there would be too many of them.
+const BLOCK: usize = 256;
 
-/// The most lines that are remembered.
-const MAX_MARKS: usize = 1 << 16;
+/// The most blocks.
+const MAX_BLOCKS: usize = 1 << 16;
 
 /// The most lines of a table.
 const MAX_INDEXED: usize = 32 << 20;
@@ -27,43 +25,28 @@ const MAX_INDEXED: usize = 32 << 20;
 #[derive(Debug)]
 pub(super) struct Text<'t> {
     pub(super) bytes: &'t [u8],
-    marks: Vec<Mark>,
+    /// How many bytes a block has.
+    block: usize,
+    /// How many lines end before each block.
+    n_before: Vec<usize>,
     n_lines: usize,
     /// The ending of the first line.
     pub(super) first_ending: Option<&'static [u8]>,
 }
 
-/// A line, counted from 0, and where it begins.
-#[derive(Debug, Clone, Copy)]
-struct Mark {
-    line: usize,
-    at: usize,
-}
-
 impl<'t> Text<'t> {
     pub(super) fn new(bytes: &'t [u8]) -> Self {
-        let mut last = Mark { line: 0, at: 0 };
-        let mut marks = vec![last];
-        let (mut step, mut step_bytes) = (STEP, STEP_BYTES);
+        let block = BLOCK.max(bytes.len().div_ceil(MAX_BLOCKS));
         let mut n_lines = 0;
-        for end in memchr_iter(b'\n', bytes) {
-            n_lines += 1;
-            if step <= n_lines - last.line || step_bytes <= end - last.at {
-                last = Mark { line: n_lines, at: end + 1 };
-                marks.push(last);
-            }
-            if marks.len() == MAX_MARKS {
-                let mut nth = 0;
-                marks.retain(|_| {
-                    nth += 1;
-                    nth % 2 == 1
-                });
-                (step, step_bytes) = (step * 2, step_bytes * 2);
-            }
-        }
+        let before = |bytes: &[u8]| {
+            let n_before = n_lines;
+            n_lines += memchr_iter(b'\n', bytes).count();
+            n_before
+        };
+        let n_before = bytes.chunks(block).map(before).collect();
         let is_open = bytes.last().is_some_and(|byte| *byte != b'\n');
         let first_ending = first_ending(bytes);
-        Self { bytes, marks, n_lines: n_lines + usize::from(is_open), first_ending }
+        Self { bytes, block, n_before, n_lines: n_lines + usize::from(is_open), first_ending }
     }
 
     pub(super) fn n_lines(&self) -> usize {
@@ -77,14 +60,13 @@ impl<'t> Text<'t> {
 
     /// Returns where a line begins, counted from 0; the end of the content for lines behind it.
     pub(super) fn start(&self, line: usize) -> usize {
-        let n_before = self.marks.partition_point(|mark| mark.line <= line);
-        let mark = n_before.checked_sub(1).and_then(|nth| self.marks.get(nth));
-        let Some(mark) = mark.filter(|_| line <= self.n_lines) else { return self.bytes.len() };
-        let mut at = mark.at;
-        for _ in mark.line..line {
-            at += self.line_at(at).len();
-        }
-        at
+        let Some(n_ends) = line.checked_sub(1) else { return 0 };
+        // The end of the line before lies in the last block before which fewer lines end.
+        let block = self.n_before.partition_point(|n_before| *n_before <= n_ends).saturating_sub(1);
+        let (begin, n_before) = self.block(block);
+        let rest = self.bytes.get(begin..).unwrap_or_default();
+        let end = memchr_iter(b'\n', rest).nth(n_ends - n_before);
+        end.map_or(self.bytes.len(), |end| begin + end + 1)
     }
 
     /// Returns the line that begins at a place, with its line feed; empty at the end.
@@ -108,11 +90,16 @@ impl<'t> Text<'t> {
 
     /// Returns the number of the line that begins at a place, counted from 0.
     pub(super) fn line_of(&self, at: usize) -> usize {
-        let n_before = self.marks.partition_point(|mark| mark.at <= at);
-        let mark = n_before.checked_sub(1).and_then(|nth| self.marks.get(nth));
-        let mark = mark.copied().unwrap_or(Mark { line: 0, at: 0 });
-        let between = self.bytes.get(mark.at..at).unwrap_or_default();
-        mark.line + memchr_iter(b'\n', between).count()
+        let (begin, n_before) = self.block(at / self.block);
+        let between = self.bytes.get(begin..at).unwrap_or_default();
+        n_before + memchr_iter(b'\n', between).count()
+    }
+
+    /// Returns where a block begins and how many lines end before it.
+    fn block(&self, nth: usize) -> (usize, usize) {
+        // The end of the last block is the beginning of none.
+        let nth = nth.min(self.n_before.len().saturating_sub(1));
+        (nth * self.block, self.n_before.get(nth).copied().unwrap_or(0))
     }
 }
 
@@ -180,7 +167,7 @@ mod tests {
     #[track_caller]
     fn check(text: &str) {
         let found = Text::new(text.as_bytes());
-        assert!(found.marks.len() <= MAX_MARKS, "{} marks", found.marks.len());
+        assert!(found.n_before.len() <= MAX_BLOCKS, "{} blocks", found.n_before.len());
         let mut at = 0;
         for (number, line) in text.split_inclusive('\n').enumerate() {
             if number % 997 < 2 {
@@ -188,7 +175,11 @@ mod tests {
             }
             at += line.len();
         }
-        assert_eq!(found.start(found.n_lines() + 1), text.len());
+        assert_eq!(at, text.len());
+        let n_ends = text.matches('\n').count();
+        for behind in found.n_lines()..found.n_lines() + 3 {
+            assert_eq!((found.start(behind), found.line_of(at)), (at, n_ends));
+        }
     }
 
     #[test]
@@ -196,7 +187,12 @@ mod tests {
         check("");
         check("a\nb\n\nc");
         check(&"line\n".repeat(1_000));
-        check(&"\n".repeat(5 * STEP * MAX_MARKS));
-        check(&format!("{}\n{}", "x".repeat(9_000), "yz\n".repeat(2 * STEP * MAX_MARKS)));
+        for n_bytes in BLOCK - 2..BLOCK + 2 {
+            let line = "x".repeat(n_bytes);
+            check(&line);
+            check(&format!("{line}\n{line}\n\n{line}"));
+        }
+        check(&"\n".repeat(2 * BLOCK * MAX_BLOCKS + 1));
+        check(&format!("{}\n{}", "x".repeat(9_000), "yz\n".repeat(BLOCK * MAX_BLOCKS)));
     }
 }

@@ -14,6 +14,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, WaitOptions, getegid, geteuid, waitpid};
 
 use super::mounts;
+use crate::kernel;
 use crate::process::rung::{Shortfall, WATCHED_NAMES};
 use crate::process::wire::Policy;
 use crate::spawn::{self, Own, Side};
@@ -103,10 +104,7 @@ pub(super) fn mount_proc() -> io::Result<()> {
 
 /// Returns whether the kernel has a bound of processes for each namespace: 6.14 and later have.
 pub(super) fn has_bound() -> bool {
-    let release = rustix::system::uname();
-    let mut numbers = release.release().to_bytes().split(|byte| !byte.is_ascii_digit());
-    let mut number = || std::str::from_utf8(numbers.next()?).ok()?.parse::<u32>().ok();
-    number().zip(number()).is_some_and(|release| (6, 14) <= release)
+    kernel::is_since((6, 14))
 }
 
 /// Bounds the number of processes in this namespace, where the kernel has a bound for each.
