@@ -23,6 +23,7 @@ mod late;
 mod ledger;
 mod list;
 mod mark;
+mod memory;
 mod moving;
 mod process;
 mod replace;
@@ -48,6 +49,7 @@ pub use guard::{GlobalIgnore, Guard, GuardError, GuardSettings};
 pub use judge::{Case, Profile, Rules, judge, name_matches};
 pub use knowledge::KnowledgeBase;
 pub use ledger::{LedgerSync, Recorded, SqliteLedger};
+pub use memory::keep_freed_memory;
 pub use process::{
     Activate, CommandSettings, Commands, Helper, ProcessLimits, Rung, Shortfall, close_process,
     environment, helper_main,

@@ -1,4 +1,4 @@
-//! The start of processes: the only code of the project that the compiler cannot check.
+//! The start of processes, in code that the compiler cannot check.
 //!
 //! Some things have no safe face. [`fork`] copies a process of one thread, and [`unshare`] gives it
 //! namespaces of its own: both are for the helper process, which has little memory. [`beside`] makes a child
@@ -8,7 +8,7 @@
 //! system calls that a filter hands to another process, and [`restrict`] binds this thread to rules of
 //! Landlock.
 
-#![expect(unsafe_code, reason = "this is the one file that may")]
+#![expect(unsafe_code, reason = "the start of processes has no safe face")]
 
 use std::ffi::{CString, c_char, c_int, c_long, c_void};
 use std::io;

@@ -10,6 +10,7 @@ use crate::wiring::{self, Loaded};
 /// Serves until the client closes its end.
 pub(crate) fn run(loaded: &Loaded) -> anyhow::Result<ExitCode> {
     super::warn(loaded);
+    sinew_guard::keep_freed_memory();
     let native = loaded.settings.dialect.name == "native";
     let serve = if native { ["core"] } else { ["all"] };
     let wired = wiring::wire(loaded, "mcp", &serve, None)?;
