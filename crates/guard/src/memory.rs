@@ -14,17 +14,12 @@ const KEPT_BLOCK: libc::c_int = 4 << 20;
 #[cfg(target_env = "gnu")]
 const KEPT: libc::c_int = 16 << 20;
 
-/// Lets this process keep up to 16 MiB of memory that it needs no more, for what comes next. Where the
-/// user has settled that by `MALLOC_TRIM_THRESHOLD_` or `MALLOC_MMAP_THRESHOLD_`, nothing changes.
+/// Lets this process keep up to 16 MiB of memory that it needs no more, for what comes next.
 ///
 /// For programs that serve calls; a library does not do so by itself.
 pub fn keep_freed_memory() {
     #[cfg(target_env = "gnu")]
     {
-        let is_set = |name| std::env::var_os(name).is_some();
-        if is_set("MALLOC_TRIM_THRESHOLD_") || is_set("MALLOC_MMAP_THRESHOLD_") {
-            return;
-        }
         // SAFETY: `mallopt` may be called at any time, and these values are within its bounds. One that
         // it refuses leaves things as they are.
         unsafe {

@@ -4,13 +4,16 @@ use std::process::ExitCode;
 
 use sinew_mcp::{Options, Stream};
 
+use crate::config::env_vars;
 use crate::signals;
 use crate::wiring::{self, Loaded};
 
 /// Serves until the client closes its end.
 pub(crate) fn run(loaded: &Loaded) -> anyhow::Result<ExitCode> {
     super::warn(loaded);
-    sinew_guard::keep_freed_memory();
+    if !env_vars::settles_memory() {
+        sinew_guard::keep_freed_memory();
+    }
     let native = loaded.settings.dialect.name == "native";
     let serve = if native { ["core"] } else { ["all"] };
     let wired = wiring::wire(loaded, "mcp", &serve, None)?;

@@ -49,6 +49,14 @@ const CACHES: [&str; 8] = [
     "PIP_CACHE_DIR",
 ];
 
+/// What the C library does with freed memory.
+const MALLOC: [&str; 2] = ["MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"];
+
+/// Returns whether the person has settled what becomes of freed memory.
+pub fn settles_memory() -> bool {
+    MALLOC.into_iter().any(|name| std::env::var_os(name).is_some())
+}
+
 fn directory(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
 }
