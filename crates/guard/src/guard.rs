@@ -12,8 +12,8 @@ use std::sync::{Arc, OnceLock};
 use std::thread::available_parallelism;
 
 use sinew_tool::{
-    Access, Claim, FileError, FileSettings, FileState, FileTarget, Kind, Links, Slot, Targets,
-    ToolError,
+    Access, Analysis, Claim, CommandLine, FileError, FileSettings, FileState, FileTarget, Kind,
+    Links, Slot, Targets, ToolError,
 };
 
 use crate::change::locks::Locks;
@@ -28,6 +28,7 @@ use crate::process::{CommandSettings, Commands, Rung, Shortfall, real_or_same};
 use crate::resolve::{self, Place, Resolver, Spot};
 use crate::roots::{DIRECTORY_PATH, Root, RootError, Roots};
 use crate::rules::{self, Names, PathGlobs, PathRules, RuleError};
+use crate::shell::{self, Scene};
 use crate::turn::Turns;
 
 /// Where the person's own ignore file for every repository lies.
@@ -183,6 +184,18 @@ impl Guard {
             hidden: self.hidden.clone(),
             n_threads: self.n_threads.clone(),
         }))
+    }
+
+    /// Returns what a command is found to be that would start in a directory, by its real path.
+    pub fn analysed(&self, line: &CommandLine, cwd: &Path) -> Analysis {
+        let roots: Vec<PathBuf> = self.roots.paths().map(PathBuf::from).collect();
+        let program = |name: &str| self.commands.as_ref().and_then(|commands| commands.find(name));
+        let may_read = |real: &Path| self.rules.check(real).is_ok();
+        let scene = Scene { cwd, roots: &roots, program: &program, may_read: &may_read };
+        match line {
+            CommandLine::Shell(_, text) => shell::analyse(text, &scene),
+            CommandLine::Argv(argv) => shell::analyse_argv(argv, &scene),
+        }
     }
 
     /// Returns where the next command of a session starts, if one ended elsewhere than at the first

@@ -112,10 +112,18 @@ fn built_in(case: &Case<'_>, targets: &Targets, rules: &Rules) -> Ruling {
     if case.effects.only_observes() {
         return ruling(Verdict::Allow, "observe", "looking inside the roots is allowed");
     }
-    let (rule, why) = asking_rule(case);
-    match rules.profile {
-        Profile::Full => ruling(Verdict::Allow, "profile.full", "the profile `full` allows it"),
-        Profile::ReadOnly | Profile::Workspace => ruling(Verdict::Ask, rule, why),
+    if rules.profile == Profile::Full {
+        return ruling(Verdict::Allow, "profile.full", "the profile `full` allows it");
+    }
+    match targets.command.as_ref().map(|command| &command.analysis.plain) {
+        Some(Ok(_)) if (Effects::OBSERVE | Effects::EXECUTE).contains(case.effects) => {
+            ruling(Verdict::Allow, "plain", "the command only reads beneath the roots")
+        }
+        Some(Err(unclear)) => ruling(Verdict::Ask, unclear.rule, unclear.why.clone()),
+        Some(Ok(_)) | None => {
+            let (rule, why) = asking_rule(case);
+            ruling(Verdict::Ask, rule, why)
+        }
     }
 }
 

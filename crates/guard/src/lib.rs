@@ -31,6 +31,7 @@ mod resolve;
 mod restore;
 mod roots;
 mod rules;
+mod shell;
 mod spawn;
 mod stat;
 mod state;

@@ -323,7 +323,7 @@ impl Commands {
     }
 
     /// Returns whether nothing but the lowest rung was asked for.
-    fn wants_no_containment(&self) -> bool {
+    pub(super) fn wants_no_containment(&self) -> bool {
         self.settings.rungs == [Rung::None]
     }
 

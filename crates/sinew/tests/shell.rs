@@ -1,6 +1,7 @@
 //! Commands as people and models run them, in the sandbox that this machine has.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
@@ -70,7 +71,7 @@ fn who_may_not_run_commands_is_told_why() {
     let home = Home::new();
     let arguments = json!({ "command": "touch made" }).to_string();
     for (more, code, words) in [
-        (&[][..], 3, "this call needs approval (running a program asks)"),
+        (&[][..], 3, "(`touch` is no program that is known to only read)"),
         (&["--approvals", "deny"], 3, "this call needs approval"),
         (&["--approvals", "allow", "--read-only"], 3, "profile `read-only`"),
         (&["--approvals", "allow", "--set", "tools.policy.deny=[\"Bash\"]"], 3, "denies the tool"),
@@ -87,6 +88,37 @@ fn who_may_not_run_commands_is_told_why() {
         assert!(done.2.contains(words), "{more:?}: {done:?}");
     }
     assert!(!home.project.join("made").exists());
+}
+
+/// Nobody can be asked here, so what is not plain does not run.
+#[test]
+fn what_only_reads_runs_unasked() {
+    let home = Home::new();
+    fs::create_dir_all(home.project.join(".venv/bin")).unwrap();
+    fs::write(home.project.join(".venv/pyvenv.cfg"), "").unwrap();
+    fs::write(home.project.join("a.txt"), "one\ntwo\n").unwrap();
+    // A repository must not choose what a name means.
+    let planted = home.project.join(".venv/bin/cat");
+    fs::write(&planted, "#!/bin/sh\necho planted\n").unwrap();
+    fs::set_permissions(&planted, fs::Permissions::from_mode(0o755)).unwrap();
+    for (more, command, code, words) in [
+        (&[][..], "cat a.txt", 0, "one\ntwo"),
+        (&[], "cat a.* | head -n 1", 0, "one"),
+        (&[], "cat a.txt > b.txt", 3, "`>` opens or changes `b.txt`"),
+        (&[], "cat /etc/hostname", 3, "does not lie where plain reads may look"),
+        (&[], "cat $HOME/x", 3, "only known when it runs"),
+        (&["--set", "run.sandbox=none"], "cat a.txt", 3, "nothing contains commands here"),
+        (&["--approvals", "deny"], "cat a.txt", 0, "one"),
+        (&["--read-only"], "cat a.txt", 3, "profile `read-only`"),
+        (&["--set", "tools.policy.deny=[\"Bash\"]"], "cat a.txt", 3, "denies the tool"),
+    ] {
+        let arguments = json!({ "command": command }).to_string();
+        let args = [more, &["call", "Bash", &arguments]].concat();
+        let done = home.run(&args);
+        assert_eq!(done.0, code, "{more:?} {command}: {done:?}");
+        assert!(done.1.contains(words) || done.2.contains(words), "{more:?} {command}: {done:?}");
+    }
+    assert!(!home.project.join("b.txt").exists());
 }
 
 #[test]

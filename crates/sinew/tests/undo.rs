@@ -848,7 +848,7 @@ fn what_can_be_undone_runs_where_nobody_can_answer() {
         (&files, "move_file", r#"{"source": "{root}/.git", "destination": "{root}/g"}"#, 3),
         (&files, "move_file", r#"{"source": "{root}/d", "destination": "{root}/e"}"#, 3),
         (&files, "create_directory", r#"{"path": "{root}/n/m"}"#, 0),
-        (&[], "Bash", r#"{"command": "true"}"#, 3),
+        (&[], "Bash", r#"{"command": "rm a.txt"}"#, 3),
         (&["--dialect", "moltis"], "Write", moltis, 3),
         (
             &["--dialect", "moltis", "--set", "tools.fs.checkpoint_before_mutation=true"],

@@ -5,6 +5,7 @@
 //! without knowing its name is in [`Facts`]. This crate opens no file, starts no process and reads
 //! no clock: authority lives in the guard, which hands it out as a `World`.
 
+mod analysis;
 mod approval;
 mod cancel;
 mod checkpoint;
@@ -29,6 +30,7 @@ mod settings;
 mod tools;
 mod world;
 
+pub use analysis::{Analysis, Plain, Segment, Unclear};
 pub use approval::{Answer, Approver, Question};
 pub use cancel::{Cancel, CancelWait};
 pub use checkpoint::{

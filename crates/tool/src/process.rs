@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::{BoxFuture, Cancel, Kind, Progress, ToolError};
+use crate::{Analysis, BoxFuture, Cancel, Kind, Progress, ToolError};
 
 /// What a call wants to run, before containment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +47,8 @@ pub struct CommandTarget {
     pub argv: Vec<String>,
     /// The real path of the directory it starts in.
     pub cwd: PathBuf,
+    /// What it was found to be.
+    pub analysis: Analysis,
 }
 
 /// How a command is run.

@@ -28,7 +28,7 @@ impl Commands {
 
     /// Finds a program by its name in the directories of `PATH`, those beneath a root left out: a
     /// repository must not choose what a name means.
-    pub(super) fn find(&self, name: &str) -> Option<PathBuf> {
+    pub(crate) fn find(&self, name: &str) -> Option<PathBuf> {
         self.named(name).into_iter().find(|path| is_program(path))
     }
 

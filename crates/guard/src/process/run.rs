@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::future::Future;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 use std::thread;
@@ -13,8 +13,8 @@ use futures_channel::oneshot;
 use rustix::io::Errno;
 use sinew_tool::{
     Background, BoxFuture, Cancel, Command, CommandLine, CommandTarget, Contained, Exit, FileError,
-    FileState, FileTarget, Finished, Kind, NoProcesses, Output, Processes, Refused, RunOptions,
-    Targets, ToolError,
+    FileState, FileTarget, Finished, Kind, NoProcesses, Output, Plain, Processes, Refused,
+    RunOptions, Targets, ToolError, Unclear,
 };
 
 use super::capture::{Became, Captured, Following, Keep};
@@ -72,11 +72,29 @@ pub(crate) fn contain(
             (program?, argv.clone())
         }
     };
+    let mut analysis = guard.analysed(&command.line, &cwd);
+    if commands.wants_no_containment() {
+        let why = "nothing contains commands here, so each of them asks";
+        analysis.plain = Err(Unclear::new("shell.rung", why));
+    }
+    // What was looked at is what runs.
+    let (program, argv) = match &analysis.plain {
+        Ok(Plain::Script(script)) => {
+            let name = argv.into_iter().next().unwrap_or_default();
+            (program, vec![name, String::from("-c"), prepared(script)])
+        }
+        Ok(Plain::Argv(plain)) => {
+            let path = plain.first().map_or(program, PathBuf::from);
+            let rest = plain.iter().skip(1).cloned();
+            (path, argv.into_iter().take(1).chain(rest).collect())
+        }
+        Err(_) => (program, argv),
+    };
     let (program, argv) = match commands.direnv(&cwd)? {
         None => (program, argv),
         Some(direnv) => (direnv, through_direnv(&cwd, &program, argv)),
     };
-    Ok(CommandTarget { command, program, argv, cwd })
+    Ok(CommandTarget { command, program, argv, cwd, analysis })
 }
 
 /// Returns the arguments with which direnv executes a program in its own place.

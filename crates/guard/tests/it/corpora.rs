@@ -6,10 +6,11 @@
 mod fixture;
 mod oracle;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use oracle::{Ground, Oracle};
+use oracle::{Copy, Ground, Oracle, Ran};
 use serde::Deserialize;
+use sinew_tool::{Analysis, Plain};
 
 use crate::tree::skipped;
 
@@ -90,4 +91,103 @@ fn plain_reads_do_none() {
     let harms = cases.iter().map(|case| oracle.harm(Ground::Quiet, &case.text()));
     let bad: Vec<_> = cases.iter().zip(harms).filter(|(_, harm)| harm.is_some()).collect();
     assert!(bad.is_empty(), "plain reads that do harm: {bad:#?}");
+}
+
+/// Returns the script that runs in the place of a plain command.
+fn script(analysis: &Analysis) -> Option<&str> {
+    match &analysis.plain {
+        Ok(Plain::Script(script)) => Some(script),
+        Ok(Plain::Argv(_)) | Err(_) => None,
+    }
+}
+
+/// What is allowed of the class `repository` runs without what lies in wait there.
+#[test]
+fn no_way_around_is_plain() {
+    let cases = corpus(include_str!("corpora/bypasses.jsonl"));
+    let Some(oracle) = Oracle::new() else { return };
+    let mut wrong = Vec::new();
+    for case in &cases {
+        let text = case.text();
+        for ground in [Ground::Quiet, Ground::Trapped] {
+            let analysis = oracle.analysed(ground, &text);
+            let Some(found) = script(&analysis) else { continue };
+            if case.class != "repository" {
+                wrong.push((case.shown(), found.to_owned()));
+                continue;
+            }
+            let copy = oracle.copy(ground);
+            let again = copy.analysed(&text);
+            let harm = copy.run(script(&again).unwrap()).harm;
+            if harm.is_some() {
+                wrong.push((case.shown(), format!("{harm:?}: {found}")));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} ways around are plain: {wrong:#?}", wrong.len());
+}
+
+#[test]
+fn plain_reads_are_plain_and_do_the_same() {
+    let cases = corpus(include_str!("corpora/plain.jsonl"));
+    let Some(oracle) = Oracle::new() else { return };
+    let mut asked = Vec::new();
+    let mut differs = Vec::new();
+    for case in &cases {
+        let text = case.text();
+        let copy = oracle.copy(Ground::Quiet);
+        let analysis = copy.analysed(&text);
+        let Some(found) = script(&analysis) else {
+            asked.push((case.shown(), analysis.plain.clone()));
+            continue;
+        };
+        // A clock may go on in between.
+        let difference =
+            (0..3).map(|_| difference(&copy, found, &text)).take_while(Option::is_some);
+        if let Some(Some(difference)) = difference.collect::<Vec<_>>().get(2) {
+            differs.push((case.shown(), found.to_owned(), difference.clone()));
+        }
+    }
+    let (missing, asked): (Vec<_>, Vec<_>) = asked.into_iter().partition(|(_, found)| {
+        found.as_ref().is_err_and(|unclear| unclear.rule == "shell.missing")
+    });
+    if !missing.is_empty() {
+        skipped(&format!("{} plain reads lack their program: {missing:#?}", missing.len()));
+    }
+    let n_tried = cases.len() - missing.len();
+    let n_allowed = n_tried - asked.len();
+    assert!(differs.is_empty(), "{} do something else: {differs:#?}", differs.len());
+    assert!(n_tried * 95 <= n_allowed * 100, "only {n_allowed} of {n_tried}: {asked:#?}");
+}
+
+/// Returns in what a script differs from the text that it is made of, if it does.
+fn difference(copy: &Copy, script: &str, text: &str) -> Option<String> {
+    let ran = copy.run(script);
+    let plainly = copy.run(text);
+    // What a program complains of begins with its name as it was called.
+    let told = |ran: &Ran| {
+        let output = String::from_utf8_lossy(&ran.output);
+        output
+            .lines()
+            .map(|line| line.trim_start_matches("/usr/bin/").to_owned())
+            .collect::<Vec<_>>()
+    };
+    let (one, other) = (told(&ran), told(&plainly));
+    if ran.harm.is_some() {
+        return Some(format!("{:?}", ran.harm));
+    }
+    let first = one.iter().zip(&other).find(|(one, other)| one != other);
+    let is_same = one == other && ran.code == plainly.code;
+    (!is_same).then(|| format!("{first:?}, exit codes {:?} and {:?}", ran.code, plainly.code))
+}
+
+/// The control: whoever looks at the first word alone lets ways around pass.
+#[test]
+fn first_words_let_ways_around_pass() {
+    let plain = corpus(include_str!("corpora/plain.jsonl"));
+    let first = |text: &str| text.split_whitespace().next().unwrap_or_default().to_owned();
+    let known: BTreeSet<String> = plain.iter().map(|case| first(&case.text())).collect();
+    let ways = corpus(include_str!("corpora/bypasses.jsonl"));
+    let n_passed = ways.iter().filter(|case| known.contains(&first(&case.text()))).count();
+    assert!(ways.len() < n_passed * 3, "only {n_passed} of {}", ways.len());
 }

@@ -16,11 +16,16 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use sinew_guard::{CommandSettings, Guard, GuardSettings, ProcessLimits, Rung};
+use sinew_tool::{Analysis, CommandLine, Shell};
+
 use super::fixture::{self, SECRET};
 use crate::tree::skipped;
 
 /// How long a command may take; what is still there then is killed.
 const TIMEOUT: Duration = Duration::from_secs(2);
+/// Where programs lie.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// How much of an output is searched.
 const MAX_OUTPUT: u64 = 4 << 20;
 
@@ -75,25 +80,86 @@ impl Oracle {
     /// Runs a text as a shell script in a copy of a fixture, with the port in place of `{port}`; returns
     /// what it did.
     pub(crate) fn harm(&self, ground: Ground, text: &str) -> Option<Harm> {
+        self.copy(ground).run(text).harm
+    }
+
+    /// Returns what a text is found to be in a fixture.
+    pub(crate) fn analysed(&self, ground: Ground, text: &str) -> Analysis {
+        analysed(&self.dir.path().join(ground.name()), text)
+    }
+
+    /// Returns a copy of a fixture.
+    pub(crate) fn copy(&self, ground: Ground) -> Copy {
         let copy = tempfile::tempdir_in(self.dir.path()).unwrap();
         let from = self.dir.path().join(ground.name());
         let copied = Command::new("cp").arg("-a").arg(from.join(".")).arg(copy.path()).status();
         assert!(copied.unwrap().success(), "the fixture is copied");
+        Copy(copy)
+    }
+}
+
+/// Returns what a text is found to be in a copy of the fixture.
+fn analysed(fixture: &Path, text: &str) -> Analysis {
+    let root = fs::canonicalize(fixture.join("work")).unwrap();
+    let commands = CommandSettings {
+        helper: None,
+        rungs: Rung::OWN.to_vec(),
+        sessions: fixture.join("sessions"),
+        hidden: Vec::new(),
+        caches: Vec::new(),
+        unprotected: Vec::new(),
+        network: false,
+        env: vec![("PATH".into(), PATH.into())],
+        activate: Vec::new(),
+        shell: None,
+        max_processes: 512,
+        limits: ProcessLimits::default(),
+        warn: None,
+    };
+    let settings =
+        GuardSettings { commands: Some(commands), ..GuardSettings::new(vec![root.clone()]) };
+    let guard = Guard::open(settings).unwrap();
+    let text = text.replace("{port}", "9");
+    guard.analysed(&CommandLine::Shell(Shell::User, text), &root)
+}
+
+/// What a run came to.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) harm: Option<Harm>,
+    /// Both streams.
+    pub(crate) output: Vec<u8>,
+    pub(crate) code: Option<i32>,
+}
+
+/// A copy of a fixture.
+pub(crate) struct Copy(tempfile::TempDir);
+
+impl Copy {
+    /// Returns what a text is found to be in it.
+    pub(crate) fn analysed(&self, text: &str) -> Analysis {
+        analysed(self.0.path(), text)
+    }
+
+    /// Runs a text in it.
+    pub(crate) fn run(&self, text: &str) -> Ran {
+        let copy = &self.0;
         let port = TcpListener::bind("127.0.0.1:0").unwrap();
         port.set_nonblocking(true).unwrap();
         let number = port.local_addr().unwrap().port();
         let script = copy.path().join("script");
         fs::write(&script, text.replace("{port}", &number.to_string())).unwrap();
         let before = tree(copy.path());
-        let (output, called) = run(copy.path(), naive(&script), &port);
+        let (output, called, code) = run(copy.path(), naive(&script), &port);
         let after = tree(copy.path());
         let paths = before.keys().chain(after.keys());
         let changed = paths.into_iter().find(|path| before.get(*path) != after.get(*path));
-        match changed {
+        let harm = match changed {
             Some(path) => Some(Harm::Changed(path.clone())),
             None if memchr::memmem::find(&output, SECRET.as_bytes()).is_some() => Some(Harm::Told),
             None => called.then_some(Harm::Called),
-        }
+        };
+        Ran { harm, output, code }
     }
 }
 
@@ -114,13 +180,14 @@ fn alone() -> Command {
     command
 }
 
-/// Runs a command; returns what it wrote and whether it came to the port, where nobody talks to it.
-fn run(dir: &Path, mut command: Command, port: &TcpListener) -> (Vec<u8>, bool) {
+/// Runs a command; returns what it wrote, whether it came to the port, where nobody talks to it, and its
+/// exit code.
+fn run(dir: &Path, mut command: Command, port: &TcpListener) -> (Vec<u8>, bool, Option<i32>) {
     let mut child = command
         .current_dir(dir.join("work"))
         .env_clear()
         .env("HOME", dir.join("home"))
-        .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+        .env("PATH", PATH)
         .env("LANG", "C.UTF-8")
         .env("TERM", "dumb")
         .env("SECRET", SECRET)
@@ -139,15 +206,18 @@ fn run(dir: &Path, mut command: Command, port: &TcpListener) -> (Vec<u8>, bool) 
         Ok(_) => called = true,
         Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock, "nobody came"),
     };
-    while child.try_wait().unwrap().is_none() {
+    let code = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status.code();
+        }
         if TIMEOUT < begin.elapsed() {
             let _ = child.kill();
         }
         look();
         thread::sleep(Duration::from_millis(2));
-    }
+    };
     look();
-    (readers.into_iter().flat_map(|reader| reader.join().unwrap()).collect(), called)
+    (readers.into_iter().flat_map(|reader| reader.join().unwrap()).collect(), called, code)
 }
 
 fn reader(from: impl Read + Send + 'static) -> thread::JoinHandle<Vec<u8>> {

@@ -1,0 +1,67 @@
+//! What a text for the shell would do, as far as that can be told before it runs.
+//!
+//! A text is [parsed](tree), and then two things are made of it. Its segments are all the commands that
+//! stand anywhere in it, also inside substitutions: rules that deny look at them. And where all of it is
+//! understood and only reads beneath the roots, it is *plain*, and a script is written anew that does the
+//! same: each word stands in quotes, patterns are expanded, programs are named by their absolute path
+//! outside the roots. Nobody need be asked about such a command, and it is that script which runs, so
+//! that what was looked at and what happens cannot differ.
+//!
+//! Whatever is not known to be plain is not plain: another syntax, program, option or byte, a file
+//! elsewhere, more than the bounds. That decides about a question alone. What a command can do at all is
+//! bounded by its sandbox.
+
+mod expand;
+mod files;
+mod git;
+mod options;
+mod plain;
+mod programs;
+mod scripts;
+mod segments;
+mod tree;
+mod word;
+
+use std::path::{Path, PathBuf};
+
+use sinew_tool::{Analysis, Plain, Segment};
+
+/// The longest text that is looked at, in bytes.
+pub(crate) const MAX_BYTES: usize = 64 * 1024;
+
+/// Where a command would run.
+pub(crate) struct Scene<'p> {
+    /// The real path of the directory it starts in.
+    pub(crate) cwd: &'p Path,
+    /// The real paths of the roots.
+    pub(crate) roots: &'p [PathBuf],
+    /// Returns where the program of a name lies, outside the roots.
+    pub(crate) program: &'p dyn Fn(&str) -> Option<PathBuf>,
+    /// Returns whether a real path beneath the roots may be read.
+    pub(crate) may_read: &'p dyn Fn(&Path) -> bool,
+}
+
+/// Looks at a text for the shell.
+pub(crate) fn analyse(text: &str, scene: &Scene<'_>) -> Analysis {
+    let parsed = match tree::parse(text) {
+        Ok(parsed) => parsed,
+        Err(unclear) => return Analysis { segments: Vec::new(), plain: Err(unclear) },
+    };
+    let segments = segments::of(&parsed, text);
+    let plain = word::check_characters(text)
+        .and_then(|()| tree::understood(&parsed, text))
+        .and_then(|list| plain::script(&list, scene))
+        .map(Plain::Script);
+    Analysis { segments, plain }
+}
+
+/// Looks at a program with its arguments, which run without a shell.
+pub(crate) fn analyse_argv(argv: &[String], scene: &Scene<'_>) -> Analysis {
+    let segments = vec![Segment { text: argv.join(" "), words: argv.to_vec() }];
+    let plain = argv
+        .iter()
+        .try_for_each(|arg| word::check_characters(arg))
+        .and_then(|()| plain::argv(argv, scene))
+        .map(Plain::Argv);
+    Analysis { segments, plain }
+}

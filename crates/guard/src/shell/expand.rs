@@ -1,0 +1,137 @@
+//! The names that a pattern stands for, found before anything runs.
+
+use std::path::{Path, PathBuf};
+
+use globset::GlobBuilder;
+use sinew_tool::Unclear;
+
+use super::word::Word;
+use super::{Scene, files};
+
+/// The most names that a pattern may stand for, and the most entries of directories that are looked at.
+const MAX_NAMES: usize = 2_000;
+const MAX_ENTRIES: usize = 20_000;
+
+/// Returns the texts that a word stands for: its own, or the names that fit where it is a pattern. Where
+/// none fits the pattern stands for itself.
+pub(super) fn words(word: Word, scene: &Scene<'_>, cwd: &Path) -> Result<Vec<String>, Unclear> {
+    if !word.is_pattern() {
+        return Ok(vec![word.text]);
+    }
+    let mut found = names(&word, scene, cwd)?;
+    if found.is_empty() {
+        return Ok(vec![word.text]);
+    }
+    // A name of the directory must not be taken for an option, and not hide what it is.
+    if let Some(odd) = found.iter().find(|name| name.starts_with('-') || has_controls(name)) {
+        let why = format!("the pattern stands for a name that is more than a name: {odd:?}");
+        return Err(Unclear::new("shell.pattern", why));
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn has_controls(name: &str) -> bool {
+    super::word::check_characters(name).is_err() || name.contains(['\n', '\t'])
+}
+
+fn too_many() -> Unclear {
+    Unclear::new("shell.size", "its patterns stand for too many names")
+}
+
+fn names(word: &Word, scene: &Scene<'_>, cwd: &Path) -> Result<Vec<String>, Unclear> {
+    let mut n_entries = 0;
+    let (mut found, mut at) = (vec![String::new()], 0);
+    for part in word.text.split('/') {
+        let active: Vec<usize> = word
+            .active
+            .iter()
+            .filter(|place| (at..at + part.len()).contains(place))
+            .map(|place| place - at)
+            .collect();
+        let is_first = at == 0;
+        at += part.len() + 1;
+        let mut next = Vec::new();
+        for before in &found {
+            let joined = |name: &str| match (is_first, before.as_str()) {
+                (true, _) => name.to_owned(),
+                (false, before) => format!("{before}/{name}"),
+            };
+            if active.is_empty() {
+                next.push(joined(part));
+                continue;
+            }
+            let dir = match (is_first, before.as_str()) {
+                (true, _) => PathBuf::from("."),
+                (false, "") => PathBuf::from("/"),
+                (false, before) => PathBuf::from(before),
+            };
+            let entries = entries(scene, cwd, &dir)?;
+            n_entries += entries.len();
+            let matcher = matcher(part, &active)?;
+            let shows_dots = part.starts_with('.');
+            let fits = |name: &&String| {
+                (shows_dots || !name.starts_with('.')) && matcher.is_match(name.as_str())
+            };
+            next.extend(entries.iter().filter(fits).map(|name| joined(name)));
+            if MAX_NAMES < next.len() || MAX_ENTRIES < n_entries {
+                return Err(too_many());
+            }
+        }
+        found = next;
+    }
+    // What follows a pattern must be there.
+    #[expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
+    found.retain(|name| std::fs::symlink_metadata(cwd.join(name)).is_ok());
+    Ok(found)
+}
+
+/// Returns the names in a directory beneath the roots, none where it is none.
+#[expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
+fn entries(scene: &Scene<'_>, cwd: &Path, dir: &Path) -> Result<Vec<String>, Unclear> {
+    let name = dir.to_str().ok_or_else(too_many)?;
+    let real = files::check(scene, cwd, name)?;
+    if !files::is_directory(&real) {
+        return Ok(Vec::new());
+    }
+    let Ok(entries) = std::fs::read_dir(&real) else { return Ok(Vec::new()) };
+    let mut names = Vec::new();
+    for entry in entries.flatten().take(MAX_ENTRIES + 1) {
+        let name = entry.file_name().into_string().map_err(|_| {
+            Unclear::new("shell.pattern", "a directory holds names that are no text")
+        })?;
+        names.push(name);
+    }
+    if MAX_ENTRIES < names.len() { Err(too_many()) } else { Ok(names) }
+}
+
+/// Returns what decides whether a name fits one part of a pattern.
+fn matcher(part: &str, active: &[usize]) -> Result<globset::GlobMatcher, Unclear> {
+    let mut glob = String::new();
+    let mut in_class = false;
+    for (at, c) in part.char_indices() {
+        let is_active = active.contains(&at);
+        match c {
+            '[' if is_active && !in_class => {
+                in_class = true;
+                glob.push(c);
+            }
+            '[' | '\\' | '^' if in_class => {
+                return Err(Unclear::new("shell.pattern", "its pattern has a class of characters"));
+            }
+            ']' if in_class => {
+                in_class = false;
+                glob.push(c);
+            }
+            '*' | '?' if is_active => glob.push(c),
+            '*' | '?' | '[' | ']' | '{' | '}' | '\\' if !in_class => glob.extend(['[', c, ']']),
+            c => glob.push(c),
+        }
+    }
+    if in_class {
+        return Err(Unclear::new("shell.pattern", "its pattern has an open bracket"));
+    }
+    let built = GlobBuilder::new(&glob).literal_separator(true).backslash_escape(false).build();
+    let built = built.map_err(|_| Unclear::new("shell.pattern", "its pattern cannot be read"))?;
+    Ok(built.compile_matcher())
+}

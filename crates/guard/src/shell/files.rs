@@ -1,0 +1,90 @@
+//! Which files a plain command may name: those beneath the roots that may be read.
+
+use std::io::ErrorKind;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::FileType;
+use sinew_tool::Unclear;
+
+use super::Scene;
+use crate::judge::name_matches;
+
+/// Names of files that hold secrets: whoever wants to see one is asked.
+pub(super) const SECRETS: &[&str] = &[
+    ".env",
+    ".env.*",
+    ".netrc",
+    ".pgpass",
+    ".git-credentials",
+    "id_rsa",
+    "id_dsa",
+    "id_ecdsa",
+    "id_ed25519",
+    "*.pem",
+    "*.key",
+    "*.p12",
+    "*.pfx",
+    "*.keystore",
+];
+
+fn is_secret(real: &Path) -> bool {
+    let name = real.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let name = name.to_ascii_lowercase();
+    SECRETS.iter().any(|pattern| name_matches(pattern, &name))
+}
+
+/// Returns the real path of what a name stands for, seen from a directory. What is not there has the real
+/// path of the nearest directory above it.
+#[expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
+fn real(cwd: &Path, name: &str) -> Option<PathBuf> {
+    let path = cwd.join(name);
+    let mut ancestor = path.as_path();
+    loop {
+        match std::fs::canonicalize(ancestor) {
+            Ok(real) => return Some(real),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                // A link to nowhere may lead elsewhere one day, and so may what stands behind `..`.
+                let is_link = std::fs::symlink_metadata(ancestor).is_ok();
+                let is_name =
+                    matches!(ancestor.components().next_back(), Some(Component::Normal(_)));
+                if is_link || !is_name || ancestor.ends_with("..") {
+                    return None;
+                }
+                ancestor = ancestor.parent()?;
+            }
+            Err(_) => return None,
+        }
+    }
+}
+
+/// Returns whether a real path is that of a directory.
+pub(super) fn is_directory(real: &Path) -> bool {
+    rustix::fs::stat(real).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_dir())
+}
+
+/// Refuses a name that does not lie beneath a root or may not be read; returns its real path.
+pub(super) fn check(scene: &Scene<'_>, cwd: &Path, name: &str) -> Result<PathBuf, Unclear> {
+    let real = real(cwd, name).filter(|real| {
+        scene.roots.iter().any(|root| real.starts_with(root)) && (scene.may_read)(real)
+    });
+    match real {
+        Some(real) if is_secret(&real) => {
+            Err(Unclear::new("shell.secret", format!("`{name}` holds secrets by its name")))
+        }
+        Some(real) => Ok(real),
+        None => Err(Unclear::new(
+            "shell.outside",
+            format!("`{name}` does not lie where plain reads may look"),
+        )),
+    }
+}
+
+/// Refuses an operand that does not name a file that may be read.
+pub(super) fn check_operand(scene: &Scene<'_>, cwd: &Path, name: &str) -> Result<(), Unclear> {
+    match name {
+        // Standard input, and what is always empty.
+        "-" | "/dev/null" | "/dev/stdin" => Ok(()),
+        "" => Err(Unclear::new("shell.outside", "an empty name is no file")),
+        _ => check(scene, cwd, name).map(drop),
+    }
+}

@@ -1,0 +1,455 @@
+//! The subcommands of `git` that only read, in a repository that runs nothing of its own.
+//!
+//! What a repository may configure to be run is switched off by words that are added: its monitor, its
+//! hooks, pagers, external diffs and text converters. Filters cannot be switched off, and so a repository
+//! whose configuration has more than a list of harmless sections is not plain. The same holds for one that
+//! takes its configuration from elsewhere.
+
+use std::path::{Component, Path};
+
+use sinew_tool::Unclear;
+
+use super::options::Options;
+use super::{Scene, files};
+
+/// What is put behind `git`.
+const ALWAYS: &[&str] = &[
+    "--no-pager",
+    "--no-optional-locks",
+    "-c",
+    "core.fsmonitor=false",
+    "-c",
+    "core.hooksPath=/dev/null",
+    "-c",
+    "safe.bareRepository=explicit",
+    "-c",
+    "log.showSignature=false",
+];
+
+const DIFF: &str = "-psz -u -a -b -w -R -W -c -m -U= -S= -G= -M? -C? -B? -l= --patch --no-patch \
+    --unified= --raw --minimal --patience --histogram --diff-algorithm= --stat? --compact-summary \
+    --numstat --shortstat --dirstat? --summary --name-only --name-status --color? --no-color \
+    --color-moved? --word-diff? --word-diff-regex= --color-words? --check --full-index --abbrev? \
+    --find-renames? --find-copies? --diff-filter= --pickaxe-all --pickaxe-regex --text \
+    --ignore-space-at-eol --ignore-space-change --ignore-all-space --ignore-blank-lines \
+    --function-context --exit-code --quiet --cached --staged --merge-base --no-renames --no-prefix \
+    --src-prefix= --dst-prefix= --relative? --cc --combined-all-paths --inter-hunk-context= \
+    --ws-error-highlight= --no-ext-diff --no-textconv !--output !--output-indicator-new \
+    !--output-indicator-old !--output-indicator-context !--ext-diff !--textconv !--no-index \
+    !--submodule !--ignore-submodules";
+
+const LOG: &str = "-n= -9 -i -E -F -P -g -L= -q --max-count= --skip= --since= --after= --until= \
+    --before= --author= --committer= --grep= --all-match --invert-grep --regexp-ignore-case \
+    --basic-regexp --extended-regexp --fixed-strings --perl-regexp --merges --no-merges --min-parents= \
+    --max-parents= --first-parent --all --branches? --tags? --remotes? --glob= --exclude= --reflog \
+    --walk-reflogs --boundary --simplify-by-decoration --full-history --oneline --graph --decorate? \
+    --no-decorate --pretty? --format= --abbrev-commit --no-abbrev-commit --date= --relative-date \
+    --reverse --topo-order --date-order --author-date-order --follow --left-right --cherry-pick \
+    --cherry-mark --cherry --left-only --right-only --parents --children --notes? --no-notes --source \
+    --log-size --encoding= --no-walk? --count --not --objects !--show-signature !--stdin \
+    !--show-linear-break !--show-pulls";
+
+/// A subcommand.
+struct Subcommand {
+    name: &'static str,
+    tables: &'static [&'static str],
+    takes: Takes,
+    /// Words that are put behind it.
+    added: &'static [&'static str],
+}
+
+/// What stands behind its options.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Takes {
+    /// Revisions and paths.
+    Anything,
+    /// Nothing, unless one of these options says that it lists.
+    Listed(&'static [&'static str]),
+    /// One of these words, and then what it takes.
+    Word(&'static [&'static str]),
+}
+
+const NO_PROGRAMS: &[&str] = &["--no-ext-diff", "--no-textconv"];
+
+const SUBCOMMANDS: &[Subcommand] = &[
+    Subcommand {
+        name: "status",
+        tables: &[
+            "-sbz -u? -M? --short --branch --show-stash --porcelain? --long --untracked-files? \
+                   --ignored? --column? --no-column --ahead-behind --no-ahead-behind --renames \
+                   --no-renames --find-renames? --null !--verbose !--ignore-submodules",
+        ],
+        takes: Takes::Anything,
+        added: &[],
+    },
+    Subcommand { name: "diff", tables: &[DIFF], takes: Takes::Anything, added: NO_PROGRAMS },
+    Subcommand { name: "log", tables: &[DIFF, LOG], takes: Takes::Anything, added: NO_PROGRAMS },
+    Subcommand { name: "show", tables: &[DIFF, LOG], takes: Takes::Anything, added: NO_PROGRAMS },
+    Subcommand { name: "reflog", tables: &[DIFF, LOG], takes: Takes::Word(&["show"]), added: &[] },
+    Subcommand { name: "rev-list", tables: &[LOG], takes: Takes::Anything, added: &[] },
+    Subcommand {
+        name: "branch",
+        tables: &[
+            "-arvqli --all --remotes --verbose --list --show-current --contains= --no-contains= \
+                   --merged? --no-merged? --points-at= --sort= --format= --column? --no-column --color? \
+                   --no-color --abbrev= --no-abbrev --ignore-case --quiet !--edit-description \
+                   !--set-upstream-to !--unset-upstream !--track !--delete !--move !--copy !--force \
+                   !--create-reflog !--recurse-submodules",
+        ],
+        takes: Takes::Listed(&["-l", "--list"]),
+        added: &[],
+    },
+    Subcommand {
+        name: "tag",
+        tables: &["-li -n? --list --contains= --no-contains= --merged? --no-merged? --points-at= \
+                   --sort= --format= --column? --no-column --color? --ignore-case !--annotate !--sign \
+                   !--local-user !--delete !--verify !--message !--file !--edit !--cleanup \
+                   !--create-reflog !--force"],
+        takes: Takes::Listed(&["-l", "--list"]),
+        added: &[],
+    },
+    Subcommand {
+        name: "remote",
+        tables: &["-v --verbose"],
+        takes: Takes::Word(&["get-url"]),
+        added: &[],
+    },
+    Subcommand {
+        name: "rev-parse",
+        tables: &["-q --short? --abbrev-ref? --verify --quiet --symbolic --symbolic-full-name \
+                   --show-toplevel --git-dir --absolute-git-dir --git-common-dir --show-prefix \
+                   --show-cdup --is-inside-work-tree --is-inside-git-dir --is-bare-repository \
+                   --is-shallow-repository --show-object-format? --all --branches? --tags? --remotes?"],
+        takes: Takes::Anything,
+        added: &[],
+    },
+    Subcommand {
+        name: "ls-files",
+        tables: &["-cdmoisuktvzf -x= --cached --deleted --modified --others --ignored --stage \
+                   --directory --no-empty-directory --unmerged --killed --exclude= --exclude-standard \
+                   --error-unmatch --full-name --abbrev? --eol --deduplicate --format= !--exclude-from \
+                   !--exclude-per-directory !--recurse-submodules"],
+        takes: Takes::Anything,
+        added: &[],
+    },
+    Subcommand {
+        name: "ls-tree",
+        tables: &[
+            "-drtlz --name-only --name-status --full-name --full-tree --abbrev? --long --format= \
+                   --object-only",
+        ],
+        takes: Takes::Anything,
+        added: &[],
+    },
+    Subcommand {
+        name: "blame",
+        tables: &[
+            "-lsefnpcbtw -L= -M? -C? --root --show-stats --porcelain --line-porcelain --date= \
+                   --abbrev= --since= --show-name --show-number --show-email --color-lines \
+                   --color-by-age --first-parent --ignore-rev= --minimal --reverse !--contents \
+                   !--ignore-revs-file !--textconv",
+        ],
+        takes: Takes::Anything,
+        added: &["--no-textconv"],
+    },
+    Subcommand {
+        name: "grep",
+        tables: &[
+            "-nilLcvwEGFPqhHIaozWpr0 -e= -A= -B= -C= -m= -9 --cached --untracked --line-number \
+                   --column --name-only --files-with-matches --files-without-match --count --all-match \
+                   --max-depth= --max-count= --recursive --no-recursive --heading --break --ignore-case \
+                   --word-regexp --invert-match --extended-regexp --basic-regexp --fixed-strings \
+                   --perl-regexp --only-matching --null --quiet --text --show-function \
+                   --function-context --threads= --and --or --not --color? --no-color --full-name \
+                   --after-context= --before-context= --context= !--open-files-in-pager !--textconv \
+                   !--no-index !--ext-grep !--recurse-submodules",
+        ],
+        takes: Takes::Anything,
+        added: &["--no-textconv"],
+    },
+    Subcommand { name: "stash", tables: &[DIFF, LOG], takes: Takes::Word(&["list"]), added: &[] },
+    Subcommand {
+        name: "describe",
+        tables: &["--tags --always --long --all --abbrev= --dirty? --broken? --match= --exclude= \
+                   --exact-match --contains --first-parent --candidates= --debug"],
+        takes: Takes::Anything,
+        added: &[],
+    },
+    Subcommand { name: "cat-file", tables: &["-ptse"], takes: Takes::Anything, added: &[] },
+    Subcommand {
+        name: "shortlog",
+        tables: &[
+            "-sec -n -9 --summary --numbered --email --group= --committer --since= --after= \
+                   --until= --before= --author= --no-merges --merges --all --branches? --tags? \
+                   --remotes? !--format !--output",
+        ],
+        takes: Takes::Anything,
+        added: &[],
+    },
+    Subcommand {
+        name: "merge-base",
+        tables: &["-a --all --is-ancestor --fork-point --octopus --independent"],
+        takes: Takes::Anything,
+        added: &[],
+    },
+    Subcommand {
+        name: "show-ref",
+        tables: &["-qsd --head --heads --branches --tags --verify --quiet --hash? --abbrev? \
+                   --dereference !--exclude-existing"],
+        takes: Takes::Anything,
+        added: &[],
+    },
+    Subcommand {
+        name: "for-each-ref",
+        tables: &["--format= --sort= --count= --points-at= --merged? --no-merged? --contains= \
+                   --no-contains= --ignore-case --color? !--stdin !--shell !--perl !--python !--tcl"],
+        takes: Takes::Anything,
+        added: &[],
+    },
+    Subcommand {
+        name: "count-objects",
+        tables: &["-vH --verbose --human-readable"],
+        takes: Takes::Listed(&[]),
+        added: &[],
+    },
+    Subcommand {
+        name: "worktree",
+        tables: &["-vz --porcelain --verbose"],
+        takes: Takes::Word(&["list"]),
+        added: &[],
+    },
+];
+
+fn refused(word: &str) -> Unclear {
+    Unclear::new("shell.option", format!("`{word}` of git is not known to only read"))
+}
+
+/// Returns the words behind `git` that run for some words.
+pub(super) fn words(
+    args: &[String],
+    scene: &Scene<'_>,
+    cwd: &Path,
+) -> Result<Vec<String>, Unclear> {
+    let mut run: Vec<String> = ALWAYS.iter().map(|word| (*word).to_owned()).collect();
+    let mut dir = cwd.to_owned();
+    let mut left = args;
+    let (name, args) = loop {
+        let Some((word, rest)) = left.split_first() else { return Err(refused("nothing")) };
+        left = rest;
+        match word.as_str() {
+            "-C" => {
+                let Some((to, rest)) = left.split_first() else { return Err(refused("-C")) };
+                dir = files::check(scene, &dir, to)?;
+                run.extend([word.clone(), to.clone()]);
+                left = rest;
+            }
+            "--no-pager" | "-P" | "--no-optional-locks" => {}
+            word if word.starts_with('-') => return Err(refused(word)),
+            word => break (word, left),
+        }
+    };
+    let known = SUBCOMMANDS.iter().find(|known| known.name == name).ok_or_else(|| refused(name))?;
+    let is_compared = matches!(name, "status" | "diff" | "describe");
+    check_repository(&dir, is_compared)?;
+    run.push(name.to_owned());
+    let args = match known.takes {
+        Takes::Word(words) => match args.split_first() {
+            Some((word, rest)) if words.contains(&word.as_str()) => {
+                run.push(word.clone());
+                rest
+            }
+            // What is listed without a word is so whatever its options say.
+            Some((word, _)) if !word.starts_with('-') => return Err(refused(word)),
+            Some(_) | None if name == "stash" || name == "worktree" => return Err(refused(name)),
+            Some(_) | None => args,
+        },
+        Takes::Anything | Takes::Listed(_) => args,
+    };
+    let table = known.tables.join(" ");
+    let parsed = Options { table: &table, is_posix: false }.parse("git", args)?;
+    let is_listed = match known.takes {
+        Takes::Anything => true,
+        Takes::Listed(options) => options.iter().any(|option| parsed.has(option)),
+        Takes::Word(_) => name == "remote" || name == "reflog" || name == "stash",
+    };
+    if !is_listed && let Some(word) = parsed.operands.first() {
+        return Err(refused(word));
+    }
+    let formats = parsed
+        .options
+        .iter()
+        .filter(|(option, _)| matches!(option.as_str(), "--pretty" | "--format"));
+    if formats.filter_map(|(_, value)| value.as_ref()).any(|format| format.contains("%G")) {
+        return Err(refused("%G"));
+    }
+    for word in &parsed.operands {
+        check_operand(word, scene, &dir)?;
+    }
+    run.extend(known.added.iter().map(|word| (*word).to_owned()));
+    run.extend(args.iter().cloned());
+    Ok(run)
+}
+
+/// Refuses what names a file outside: git compares two files that lie anywhere.
+fn check_operand(word: &str, scene: &Scene<'_>, dir: &Path) -> Result<(), Unclear> {
+    // A pathspec or the path behind a revision lies in the repository.
+    let path = Path::new(word);
+    let climbs = path.components().any(|part| part == Component::ParentDir);
+    #[expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
+    let is_there = std::fs::symlink_metadata(dir.join(word)).is_ok();
+    if path.is_absolute() || climbs || is_there {
+        files::check(scene, dir, word)?;
+    }
+    Ok(())
+}
+
+fn odd(why: impl Into<String>) -> Unclear {
+    Unclear::new("shell.repository", why)
+}
+
+/// Refuses a repository that may run something when it is looked at.
+#[expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
+fn check_repository(dir: &Path, is_compared: bool) -> Result<(), Unclear> {
+    for above in dir.ancestors() {
+        let is_bare = ["HEAD", "objects", "refs"].iter().all(|name| above.join(name).exists());
+        if is_bare {
+            return Err(odd("git would take a directory of its own making for a repository"));
+        }
+        let git = above.join(".git");
+        let Ok(meta) = std::fs::symlink_metadata(&git) else { continue };
+        if !meta.is_dir() || git.join("commondir").exists() {
+            return Err(odd("the repository lies elsewhere"));
+        }
+        if is_compared && above.join(".gitmodules").exists() {
+            return Err(odd("the repository holds others, which have settings of their own"));
+        }
+        check_config(&git)?;
+        return Ok(());
+    }
+    Ok(())
+}
+
+/// Sections of a configuration in which nothing is run and nothing led elsewhere.
+const SECTIONS: &[&str] = &[
+    "advice",
+    "alias",
+    "branch",
+    "color",
+    "commit",
+    "fetch",
+    "gc",
+    "init",
+    "maintenance",
+    "pack",
+    "pull",
+    "push",
+    "rebase",
+    "remote",
+    "rerere",
+    "status",
+    "submodule",
+    "tag",
+    "user",
+];
+
+/// Keys of the section `core` of which the same holds, or which are set otherwise for a plain command.
+const OF_CORE: &[&str] = &[
+    "abbrev",
+    "autocrlf",
+    "bare",
+    "commentchar",
+    "compression",
+    "editor",
+    "eol",
+    "filemode",
+    "fsmonitor",
+    "hookspath",
+    "ignorecase",
+    "logallrefupdates",
+    "longpaths",
+    "pager",
+    "precomposeunicode",
+    "preloadindex",
+    "quotepath",
+    "repositoryformatversion",
+    "safecrlf",
+    "sharedrepository",
+    "symlinks",
+    "untrackedcache",
+    "whitespace",
+];
+
+/// The longest configuration that is looked at, in bytes.
+const MAX_CONFIG: u64 = 256 * 1024;
+
+#[expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
+fn check_config(git: &Path) -> Result<(), Unclear> {
+    if git.join("config.worktree").exists() {
+        return Err(odd("the repository has settings for one of its places"));
+    }
+    let path = git.join("config");
+    let is_small = std::fs::symlink_metadata(&path)
+        .is_ok_and(|meta| meta.is_file() && meta.len() <= MAX_CONFIG);
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) if is_small => text,
+        _ => return Err(odd("the settings of the repository cannot be looked at")),
+    };
+    check_settings(&text)
+}
+
+/// Refuses settings with more than a list of harmless sections.
+fn check_settings(text: &str) -> Result<(), Unclear> {
+    let mut in_core = false;
+    for line in text.lines() {
+        let mut line = line.trim();
+        if let Some(rest) = line.strip_prefix('[') {
+            let (head, rest) =
+                rest.split_once(']').ok_or_else(|| odd("its settings are cut off"))?;
+            let section = head.split([' ', '\t', '.', '"']).next().unwrap_or_default();
+            let section = section.to_ascii_lowercase();
+            in_core = section == "core";
+            if rest.contains('[') || !(in_core || SECTIONS.contains(&section.as_str())) {
+                return Err(odd(format!("the repository has settings of `{section}`")));
+            }
+            line = rest.trim();
+        }
+        if line.is_empty() || line.starts_with(['#', ';']) || !in_core {
+            continue;
+        }
+        let key = line.split(['=', ' ', '\t', '#', ';']).next().unwrap_or_default();
+        let key = key.to_ascii_lowercase();
+        if !OF_CORE.contains(&key.as_str()) {
+            return Err(odd(format!("the repository has the setting `core.{key}`")));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_may_run_something_are_found() {
+        let check = |text: &str, is_plain: bool| {
+            assert_eq!(check_settings(text).is_ok(), is_plain, "{text}");
+        };
+        check("", true);
+        check("[core]\n\tbare = false\n\tfsmonitor = touch x\n[remote \"o\"]\n\turl = x\n", true);
+        check("[user] name = A\n# [filter]\n", true);
+        check("[core]\n\tworktree = /\n", false);
+        check("[core]\n\tsshCommand\n", false);
+        check("[CORE]\n\tGitProxy = x\n", false);
+        check("[core] worktree = /\n", false);
+        check("[filter \"x\"]\n\tclean = x\n", false);
+        check("[Filter \"x\"]\n", false);
+        check("[filter.x]\n", false);
+        check("[core][filter \"x\"] clean = x\n", false);
+        check("[include]\n\tpath = x\n", false);
+        check("[includeIf \"gitdir:/\"]\n", false);
+        check("[diff]\n\texternal = x\n", false);
+        check("[log]\n\tshowSignature = true\n", false);
+        check("\u{feff}[filter \"x\"]\n", true);
+        check("[branch \"x]\"]\n", true);
+    }
+}

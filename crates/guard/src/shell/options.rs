@@ -1,0 +1,219 @@
+//! The options of a program, as its manual has them: which of them only shape what is read.
+//!
+//! A table names each option that is known to do no harm and what follows it, and for long ones also
+//! those that are not plain, so that what a program takes for an abbreviation is one here.
+
+use sinew_tool::Unclear;
+
+/// What an option takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Takes {
+    Nothing,
+    /// A text, in the same word or in the next one.
+    Text,
+    /// A text in the same word, or nothing.
+    Maybe,
+    /// The name of a file that is read.
+    File,
+    /// It is not plain.
+    Refused,
+}
+
+/// What stands behind the options.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Operands {
+    /// Files that are read.
+    Files,
+    /// At most so many files that are read.
+    UpTo(usize),
+    /// Texts.
+    Texts,
+    /// Nothing.
+    None,
+    /// A text, unless one of these options gave it, and then files.
+    TextThenFiles(&'static [&'static str]),
+}
+
+/// The options of a program.
+#[derive(Debug)]
+pub(super) struct Options<'t> {
+    /// Words such as `-abc`, `-n=`, `-f@`, `--all`, `--lines=`, `--file@`, `--color?`, `!--output`; `-9`
+    /// stands for any number.
+    pub(super) table: &'t str,
+    /// Whether options end at the first operand.
+    pub(super) is_posix: bool,
+}
+
+/// The words of a command, told apart.
+#[derive(Debug, Default)]
+pub(super) struct Parsed {
+    /// The options by their whole names, with what they were given.
+    pub(super) options: Vec<(String, Option<String>)>,
+    pub(super) operands: Vec<String>,
+    /// Names of files that options read.
+    pub(super) files: Vec<String>,
+    /// How many words come before the first operand.
+    pub(super) n_before: usize,
+    /// Where the word stands that ends the options, if one does.
+    pub(super) end: Option<usize>,
+}
+
+impl Parsed {
+    fn add(&mut self, name: String, takes: Takes, value: Option<String>) {
+        if let (Takes::File, Some(file)) = (takes, &value) {
+            self.files.push(file.clone());
+        }
+        self.options.push((name, value));
+    }
+
+    pub(super) fn value(&self, name: &str) -> Option<&str> {
+        let given = self.options.iter().rev().find(|(option, _)| option == name)?;
+        given.1.as_deref()
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.options.iter().any(|(option, _)| option == name)
+    }
+}
+
+impl<'t> Options<'t> {
+    fn short(&self, wanted: char) -> Takes {
+        for entry in self.table.split_ascii_whitespace() {
+            let Some(letters) = entry.strip_prefix('-').filter(|rest| !rest.starts_with('-'))
+            else {
+                continue;
+            };
+            let takes = match letters.chars().next_back() {
+                Some('=') => Takes::Text,
+                Some('@') => Takes::File,
+                Some('?') => Takes::Maybe,
+                _ => Takes::Nothing,
+            };
+            let letters = letters.trim_end_matches(['=', '@', '?']);
+            if letters != "9" && letters.contains(wanted) {
+                return takes;
+            }
+        }
+        Takes::Refused
+    }
+
+    /// Returns the whole name that a long option stands for, and what it takes.
+    fn long(&self, wanted: &str) -> Option<(&'t str, Takes)> {
+        let mut found: Option<(&'t str, Takes)> = None;
+        for entry in self.table.split_ascii_whitespace() {
+            let (entry, is_refused) = match entry.strip_prefix('!') {
+                Some(entry) => (entry, true),
+                None => (entry, false),
+            };
+            let Some(name) = entry.strip_prefix("--") else { continue };
+            let takes = match name.chars().next_back() {
+                _ if is_refused => Takes::Refused,
+                Some('=') => Takes::Text,
+                Some('@') => Takes::File,
+                Some('?') => Takes::Maybe,
+                _ => Takes::Nothing,
+            };
+            let name = name.trim_end_matches(['=', '@', '?']);
+            if name == wanted {
+                return Some((name, takes));
+            }
+            if name.starts_with(wanted) {
+                // What stands for two of them is refused by the program, or means either.
+                let takes = found.map_or(takes, |_| Takes::Refused);
+                found = Some((name, takes));
+            }
+        }
+        found
+    }
+
+    fn has_numbers(&self) -> bool {
+        self.table.split_ascii_whitespace().any(|entry| entry == "-9")
+    }
+
+    /// Tells the words behind the name of a program apart, as `getopt_long` of GNU does.
+    pub(super) fn parse(&self, program: &str, words: &[String]) -> Result<Parsed, Unclear> {
+        let refused = |word: &str| {
+            Unclear::new("shell.option", format!("`{word}` of {program} is not known to only read"))
+        };
+        let mut parsed = Parsed::default();
+        let mut left = words.iter();
+        let mut n_seen = 0;
+        while let Some(word) = left.next() {
+            n_seen += 1;
+            if word == "--" {
+                parsed.end = Some(n_seen - 1);
+                if parsed.operands.is_empty() {
+                    parsed.n_before = n_seen;
+                }
+                parsed.operands.extend(left.cloned());
+                return Ok(parsed);
+            }
+            if let Some(long) = word.strip_prefix("--") {
+                let (name, value) = match long.split_once('=') {
+                    Some((name, value)) => (name, Some(value.to_owned())),
+                    None => (long, None),
+                };
+                let (name, takes) = self.long(name).ok_or_else(|| refused(word))?;
+                let value = match (takes, value) {
+                    (Takes::Refused, _) | (Takes::Nothing, Some(_)) => return Err(refused(word)),
+                    (Takes::Text | Takes::File, None) => {
+                        n_seen += 1;
+                        Some(left.next().ok_or_else(|| refused(word))?.clone())
+                    }
+                    (_, value) => value,
+                };
+                parsed.add(format!("--{name}"), takes, value);
+                continue;
+            }
+            let letters = match word.strip_prefix('-') {
+                Some(letters) if !letters.is_empty() => letters,
+                _ => {
+                    if parsed.operands.is_empty() {
+                        parsed.n_before = n_seen - 1;
+                    }
+                    parsed.operands.push(word.clone());
+                    if self.is_posix {
+                        parsed.operands.extend(left.cloned());
+                        return Ok(parsed);
+                    }
+                    continue;
+                }
+            };
+            if self.has_numbers() && letters.bytes().all(|byte| byte.is_ascii_digit()) {
+                parsed.options.push((String::from("-9"), Some(letters.to_owned())));
+                continue;
+            }
+            n_seen += self.letters(letters, &mut left, &mut parsed).ok_or_else(|| refused(word))?;
+        }
+        if parsed.operands.is_empty() {
+            parsed.n_before = n_seen;
+        }
+        Ok(parsed)
+    }
+
+    /// Reads the letters of one word; returns how many words more they take, or nothing where one is
+    /// refused.
+    fn letters<'w>(
+        &self,
+        letters: &str,
+        left: &mut impl Iterator<Item = &'w String>,
+        parsed: &mut Parsed,
+    ) -> Option<usize> {
+        let mut rest = letters.chars();
+        while let Some(letter) = rest.next() {
+            let takes = self.short(letter);
+            let joined = Some(rest.as_str().to_owned()).filter(|value| !value.is_empty());
+            let (value, n_more) = match (takes, joined) {
+                (Takes::Refused, _) => return None,
+                (Takes::Nothing, _) => (None, 0),
+                (Takes::Text | Takes::File, None) => (Some(left.next()?.clone()), 1),
+                (Takes::Text | Takes::File | Takes::Maybe, joined) => (joined, 0),
+            };
+            parsed.add(format!("-{letter}"), takes, value);
+            if takes != Takes::Nothing {
+                return Some(n_more);
+            }
+        }
+        Some(0)
+    }
+}

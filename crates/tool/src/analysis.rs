@@ -1,0 +1,45 @@
+//! What a command was found to be, before it runs.
+
+/// One command of a text for the shell, or a program with its arguments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Segment {
+    /// The command as it is written.
+    pub text: String,
+    /// Its words, quotes and escapes taken away; one that is only known when it runs stands as it is
+    /// written.
+    pub words: Vec<String>,
+}
+
+/// What is known of a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Analysis {
+    /// All commands that stand in it, in their order, also those inside substitutions.
+    pub segments: Vec<Segment>,
+    /// What runs in its place where it only reads beneath the roots, and else why that is not known.
+    pub plain: Result<Plain, Unclear>,
+}
+
+/// What runs in the place of a command that only reads: the same, with nothing left to the shell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Plain {
+    /// A text for the shell.
+    Script(String),
+    /// A program, by absolute path, and its arguments.
+    Argv(Vec<String>),
+}
+
+/// Why a command is not known to only read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unclear {
+    /// The name of the rule.
+    pub rule: &'static str,
+    /// The reason, in words.
+    pub why: String,
+}
+
+impl Unclear {
+    /// Returns a reason under the name of its rule.
+    pub fn new(rule: &'static str, why: impl Into<String>) -> Self {
+        Self { rule, why: why.into() }
+    }
+}
