@@ -58,6 +58,7 @@ pub use process::{
 pub use resolve::Resolver;
 pub use roots::{RootError, Roots};
 pub use rules::{RuleError, can_be_granted};
+pub use shell::shown;
 pub use state::StateDir;
 pub use store::Store;
 pub use streams::{BlockingFile, Streams, standard_streams};

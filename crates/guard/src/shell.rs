@@ -24,6 +24,8 @@ mod word;
 
 use std::path::{Path, PathBuf};
 
+pub use word::shown;
+
 use sinew_tool::{Analysis, Plain, Segment};
 
 /// The longest text that is looked at, in bytes.

@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use sinew_guard::{
-    Checkpoints, CommandSettings, GlobalIgnore, Guard, GuardError, GuardSettings, JournalSettings,
-    KnowledgeBase, Profile, Resolver, Rules, Rung, Shortfall, Store, SystemClock,
+    Case, Checkpoints, CommandSettings, GlobalIgnore, Guard, GuardError, GuardSettings,
+    JournalSettings, KnowledgeBase, Profile, Resolver, Rules, Rung, Shortfall, Store, SystemClock,
 };
 use sinew_tool::{
-    Cancel, Clock, Dialect, FileSettings, Hook, Ledger, Memo, Progress, Recorder, Reply, Request,
-    Tool,
+    Access, Cancel, Claim, Clock, Command, CommandLine, CommandTarget, Dialect, Effects, Facts,
+    FileSettings, Hook, Kind, Ledger, Memo, Progress, Recorder, Reply, Request, Ruling, Tool,
+    ToolError,
 };
 
 use tokio::sync::{Semaphore, watch};
@@ -110,12 +111,43 @@ impl Runtime {
     pub fn probe_commands(
         &self,
         session: &str,
-    ) -> Option<Result<(Rung, Vec<Shortfall>), sinew_tool::ToolError>> {
+    ) -> Option<Result<(Rung, Vec<Shortfall>), ToolError>> {
         self.guard.probe_commands(session)
     }
 
+    /// Returns what a command would run in the first root and what the rules of the first dialect say of it,
+    /// under another profile where one is given. Nothing runs and nothing is recorded.
+    pub fn judge_command(
+        &self,
+        line: CommandLine,
+        profile: Option<Profile>,
+    ) -> Result<(CommandTarget, Ruling), ToolError> {
+        let catalogs = self.catalogs();
+        let rules = catalogs.first().map(|catalog| catalog.rules.as_ref().clone());
+        let guard = catalogs.first().map_or(&self.guard, |catalog| &catalog.guard);
+        let mut rules = rules.unwrap_or_default();
+        rules.profile = profile.unwrap_or(rules.profile);
+        let argument = match &line {
+            CommandLine::Shell(..) => "command",
+            CommandLine::Argv(_) => "argv",
+        };
+        let command = Command { argument, line, keeps_cwd: false, programs: Vec::new() };
+        let claim = Claim { argument: "cwd", path: None, access: Access::Search };
+        let contained = guard.contain(&[claim], None, None)?.with_command(command)?;
+        let facts = Facts::UNKNOWN;
+        let facts = Facts { effects: Effects::EXECUTE, ..facts };
+        let case =
+            Case { tool: "Bash", operation: "Bash", facts: &facts, effects: Effects::EXECUTE };
+        let judged = contained.judge(&case, &rules);
+        let target = judged.contained().targets().command.clone();
+        let target = target.ok_or_else(|| {
+            ToolError::new(Kind::ExecutionFailed, "the command names nothing to run")
+        })?;
+        Ok((target, judged.ruling().clone()))
+    }
+
     /// Writes every record that waits.
-    pub fn flush(&self) -> Result<(), sinew_tool::ToolError> {
+    pub fn flush(&self) -> Result<(), ToolError> {
         self.ledger.flush()
     }
 }

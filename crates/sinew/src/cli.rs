@@ -89,6 +89,12 @@ pub enum Command {
         #[command(subcommand)]
         command: CheckpointCommand,
     },
+    /// Say what the rules make of a command, without running it.
+    Policy {
+        /// What to do.
+        #[command(subcommand)]
+        command: PolicyCommand,
+    },
     /// Show the configuration.
     Config {
         /// What to show.
@@ -196,6 +202,25 @@ pub enum CheckpointCommand {
         /// Do not ask.
         #[arg(long)]
         yes: bool,
+        /// Print one JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// `sinew policy`.
+#[derive(Debug, Subcommand)]
+pub enum PolicyCommand {
+    /// Answer lines of standard input, {"command"} or {"argv"} and "policy"?, each with one line
+    /// {ruling, rule, segments, why, display, runs?}.
+    Check,
+    /// Say in words what becomes of a command for the shell, and why.
+    Explain {
+        /// The command.
+        command: String,
+        /// By these rules instead of those that are configured: read-only, workspace or full.
+        #[arg(long, value_name = "POLICY")]
+        policy: Option<String>,
         /// Print one JSON object.
         #[arg(long)]
         json: bool,

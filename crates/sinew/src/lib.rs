@@ -92,6 +92,7 @@ fn run(cli: &cli::Cli, helper: Helper) -> anyhow::Result<std::process::ExitCode>
             commands::config::show(&loaded, *json)
         }
         cli::Command::Checkpoint { command } => commands::checkpoint::run(loaded, command),
+        cli::Command::Policy { command } => commands::policy::run(&loaded, command),
         cli::Command::Doctor { json } => commands::doctor::run(&loaded, *json),
     }
 }

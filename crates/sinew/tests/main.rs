@@ -15,6 +15,7 @@ mod cli;
 mod differential;
 mod fidelity;
 mod limits;
+mod policy;
 mod race;
 mod readme;
 mod rows;

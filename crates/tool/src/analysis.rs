@@ -1,7 +1,9 @@
 //! What a command was found to be, before it runs.
 
+use serde::Serialize;
+
 /// One command of a text for the shell, or a program with its arguments.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Segment {
     /// The command as it is written.
     pub text: String,
@@ -20,7 +22,8 @@ pub struct Analysis {
 }
 
 /// What runs in the place of a command that only reads: the same, with nothing left to the shell.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Plain {
     /// A text for the shell.
     Script(String),

@@ -34,14 +34,17 @@ fn is_secret(real: &Path) -> bool {
 }
 
 /// Returns the real path of what a name stands for, seen from a directory. What is not there has the real
-/// path of the nearest directory above it.
+/// path that it would have.
 #[expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
 fn real(cwd: &Path, name: &str) -> Option<PathBuf> {
     let path = cwd.join(name);
     let mut ancestor = path.as_path();
     loop {
         match std::fs::canonicalize(ancestor) {
-            Ok(real) => return Some(real),
+            Ok(real) => {
+                let rest = path.strip_prefix(ancestor).ok()?;
+                return Some(if rest.as_os_str().is_empty() { real } else { real.join(rest) });
+            }
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 // A link to nowhere may lead elsewhere one day, and so may what stands behind `..`.
                 let is_link = std::fs::symlink_metadata(ancestor).is_ok();

@@ -95,6 +95,20 @@ pub(super) fn check_characters(text: &str) -> Result<(), Unclear> {
     }
 }
 
+/// Returns a text in which everything that nobody sees as it is stands as an escape such as `\u{202e}`;
+/// only blanks and line feeds stay.
+pub fn shown(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\t' => out.push_str("\\t"),
+            c if is_shown(c) => out.push(c),
+            c => out.push_str(&format!("\\u{{{:x}}}", u32::from(c))),
+        }
+    }
+    out
+}
+
 /// Returns whether a reader sees a character for what it is.
 fn is_shown(c: char) -> bool {
     match c {

@@ -1,0 +1,156 @@
+//! What `sinew policy` says of commands, without running them.
+
+use std::fs;
+use std::io::Write;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::served::command;
+
+/// How long one hostile line may take, start of the program included.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+fn project() -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("a.txt"), "one\n").unwrap();
+    dir
+}
+
+/// Hands lines to `sinew policy check`; returns its answers and its exit code.
+fn check(lines: &[Vec<u8>]) -> (Vec<Value>, Option<i32>) {
+    let dir = project();
+    let mut command = command(dir.path());
+    command.arg("--root").arg(dir.path()).args(["policy", "check"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let text = [lines.join(&b'\n'), vec![b'\n']].concat();
+    let writer = std::thread::spawn(move || input.write_all(&text).unwrap());
+    let done = child.wait_with_output().unwrap();
+    writer.join().unwrap();
+    let answers = String::from_utf8(done.stdout).unwrap();
+    let answers = answers.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    (answers, done.status.code())
+}
+
+fn asked(value: &Value) -> Vec<u8> {
+    value.to_string().into_bytes()
+}
+
+#[test]
+fn each_line_is_answered_by_its_rule() {
+    let rows = [
+        (json!({ "command": "cat a.txt" }), "allow", "plain"),
+        (json!({ "command": "cat a.txt", "policy": "workspace" }), "allow", "plain"),
+        (json!({ "command": "cat a.txt", "policy": "read-only" }), "deny", "profile.read-only"),
+        (json!({ "command": "rm a.txt", "policy": "full" }), "allow", "profile.full"),
+        (json!({ "command": "rm a.txt" }), "ask", "shell.program"),
+        (json!({ "command": "cat a.txt > b.txt" }), "ask", "shell.write"),
+        (json!({ "command": "sort -o a.txt a.txt" }), "ask", "shell.option"),
+        (json!({ "command": "cat ../x" }), "ask", "shell.outside"),
+        (json!({ "command": "cat .env" }), "ask", "shell.secret"),
+        (json!({ "command": "cat $X" }), "ask", "shell.syntax"),
+        (json!({ "command": "PATH=. cat a.txt" }), "ask", "shell.environment"),
+        (json!({ "command": "ls \u{202e}" }), "ask", "shell.characters"),
+        (json!({ "command": "no-such-program" }), "ask", "shell.missing"),
+        (json!({ "command": "sed e a.txt" }), "ask", "shell.script"),
+        (json!({ "command": "false || cd ." }), "ask", "shell.directory"),
+        (json!({ "argv": ["cat", "a.txt"] }), "allow", "plain"),
+        (json!({ "argv": ["cat", "$X"] }), "allow", "plain"),
+        (json!({ "argv": ["rm", "a.txt"] }), "ask", "shell.program"),
+        (json!({ "argv": ["no-such-program"] }), "deny", "file_not_found"),
+        (json!({ "argv": [] }), "deny", "invalid_args"),
+        (json!({ "command": " " }), "deny", "invalid_args"),
+    ];
+    let lines: Vec<_> = rows.iter().map(|(line, ..)| asked(line)).collect();
+    let (answers, code) = check(&lines);
+    assert_eq!((answers.len(), code), (rows.len(), Some(0)));
+    for ((line, ruling, rule), answer) in rows.iter().zip(&answers) {
+        let found = (answer["ruling"].as_str(), answer["rule"].as_str());
+        assert_eq!(found, (Some(*ruling), Some(*rule)), "{line}: {answer}");
+        assert!(!answer["why"].as_str().unwrap().is_empty(), "{answer}");
+    }
+}
+
+#[test]
+fn parts_are_told_wherever_they_stand() {
+    let text = "cat a.txt && echo \"$(touch 'x y')\" | sh -c 'rm z'";
+    let (answers, _) = check(&[asked(&json!({ "command": text }))]);
+    let parts = answers[0]["segments"].as_array().unwrap();
+    let words: Vec<_> = parts.iter().map(|part| part["words"].clone()).collect();
+    let expected = [
+        json!(["cat", "a.txt"]),
+        json!(["echo", "\"$(touch 'x y')\""]),
+        json!(["touch", "x y"]),
+        json!(["sh", "-c", "rm z"]),
+    ];
+    assert_eq!(words, expected);
+}
+
+#[test]
+fn what_is_no_question_is_answered_too() {
+    let bad = [
+        b"{".to_vec(),
+        b"{\"command\":\"\xff\"}".to_vec(),
+        asked(&json!({ "command": "ls", "argv": ["ls"] })),
+        asked(&json!({})),
+        asked(&json!({ "command": "ls", "policy": "nope" })),
+    ];
+    let lines = [bad.to_vec(), vec![asked(&json!({ "command": "ls" }))]].concat();
+    let (answers, code) = check(&lines);
+    assert_eq!((answers.len(), code), (6, Some(2)));
+    assert!(answers.iter().take(5).all(|answer| answer["error"].is_string()), "{answers:?}");
+    assert_eq!(answers[5]["ruling"], "allow");
+}
+
+/// Each asks, in bounded time.
+#[test]
+fn hostile_texts_ask() {
+    let nested = |n: usize| format!("{}ls{}", "$(".repeat(n), ")".repeat(n));
+    for text in [
+        "a;".repeat(20_000),
+        "(".repeat(40_000),
+        "ls;".repeat(10_000),
+        "true && ".repeat(7_000) + "ls",
+        "! ".repeat(30_000) + "ls",
+        "{ ".repeat(20_000),
+        "if ls; then ".repeat(4_000),
+        "\"".repeat(30_001),
+        "'ls".to_owned(),
+        "ls \"a".to_owned(),
+        nested(5_000),
+        "cat <<A ".repeat(6_000),
+        "cat *".to_owned() + &"*".repeat(30_000) + "x",
+        "ls ".to_owned() + &"*/".repeat(20_000),
+        "eval 'eval \"eval ls\"'".to_owned(),
+        "alias ls=rm; ls".to_owned(),
+        "ls() { rm a; }; ls".to_owned(),
+        "ls\t\t\u{200b}; rm a".to_owned(),
+    ] {
+        let begun = Instant::now();
+        let (answers, code) = check(&[asked(&json!({ "command": text }))]);
+        let shown: String = text.chars().take(40).collect();
+        assert_eq!((answers.len(), code), (1, Some(0)), "{shown}");
+        assert_eq!(answers[0]["ruling"], "ask", "{shown}: {}", answers[0]["why"]);
+        assert!(begun.elapsed() < PATIENCE, "{shown}: {:?}", begun.elapsed());
+    }
+}
+
+#[test]
+fn a_person_is_told_in_words() {
+    let dir = project();
+    for (text, words) in [
+        ("cat a.*", &["allow (plain): ", "what runs in its place:\n", "cat' 'a.txt'\n"][..]),
+        (
+            "ls \u{202e}; rm a",
+            &["ask (shell.characters): ", "  ls \\u{202e}; rm a\n", "its parts:\n"],
+        ),
+    ] {
+        let mut command = command(dir.path());
+        let done = command.arg("--root").arg(dir.path()).args(["policy", "explain", text]).output();
+        let said = String::from_utf8(done.unwrap().stdout).unwrap();
+        assert!(words.iter().all(|word| said.contains(word)), "{said}");
+    }
+}
