@@ -4,15 +4,18 @@
 //! around does harm where anything runs it, a plain read does none.
 
 mod fixture;
+mod mutate;
 mod oracle;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::time::{Duration, Instant, SystemTime};
 
+use mutate::{Mutator, Numbers};
 use oracle::{Copy, Ground, Oracle, Ran};
 use serde::Deserialize;
 use sinew_tool::{Analysis, Plain};
 
-use crate::tree::skipped;
+use crate::tree::{rounds, skipped};
 
 /// The fewest rows of each class that must be shown to do harm on this machine.
 const FEWEST: usize = 10;
@@ -190,4 +193,41 @@ fn first_words_let_ways_around_pass() {
     let ways = corpus(include_str!("corpora/bypasses.jsonl"));
     let n_passed = ways.iter().filter(|case| known.contains(&first(&case.text()))).count();
     assert!(ways.len() < n_passed * 3, "only {n_passed} of {}", ways.len());
+}
+
+/// How long new commands are tried in one round.
+const TRIED: Duration = Duration::from_secs(60);
+/// The fewest that must be plain in that time: fewer would show nothing.
+const FEWEST_PLAIN: usize = 100;
+
+/// New commands do not bring the analyser down, and what it finds plain does no harm.
+#[test]
+fn nothing_that_is_plain_does_harm() {
+    let plain = corpus(include_str!("corpora/plain.jsonl"));
+    let ways = corpus(include_str!("corpora/bypasses.jsonl"));
+    let texts = |cases: &[Case]| cases.iter().map(Case::text).collect::<Vec<_>>();
+    let (plain, ways) = (texts(&plain), texts(&ways));
+    let plain: Vec<&str> = plain.iter().map(String::as_str).collect();
+    let ways: Vec<&str> = ways.iter().map(String::as_str).collect();
+    let Some(oracle) = Oracle::new() else { return };
+    let seed = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as u64;
+    let mut mutator = Mutator::new(&plain, &ways, Numbers::new(seed));
+    let until = Instant::now() + TRIED * u32::try_from(rounds(1)).unwrap();
+    let mut seen = HashSet::new();
+    let mut n_tried = 0;
+    while Instant::now() < until {
+        let text = mutator.next();
+        n_tried += 1;
+        let ground = if n_tried % 2 == 0 { Ground::Quiet } else { Ground::Trapped };
+        let analysis = oracle.analysed(ground, &text);
+        if script(&analysis).is_none_or(|script| !seen.insert((ground, script.to_owned()))) {
+            continue;
+        }
+        let copy = oracle.copy(ground);
+        let again = copy.analysed(&text);
+        let harm = script(&again).map(|script| copy.run(script).harm);
+        assert_eq!(harm, Some(None), "seed {seed}: {text:?} runs as {:?}", again.plain);
+    }
+    assert!(FEWEST_PLAIN <= seen.len(), "only {} of {n_tried} were plain", seen.len());
+    eprintln!("{n_tried} new commands, {} of them plain, none of which does harm", seen.len());
 }

@@ -46,7 +46,7 @@ pub(crate) struct Oracle {
 }
 
 /// Which fixture a command runs in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Ground {
     Quiet,
     Trapped,
