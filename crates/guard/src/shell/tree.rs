@@ -396,6 +396,10 @@ impl<'t> Reader<'t> {
 
     fn push(&mut self, node: Node<'_>, word: &mut Word) -> Result<(), Unclear> {
         let raw = self.raw(node);
+        if raw == "{}" {
+            word.text.push_str(raw);
+            return Ok(());
+        }
         match node.kind() {
             "word" | "number" if node.named_child_count() == 0 => word.push_bare(raw),
             "raw_string" => {

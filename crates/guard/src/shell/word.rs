@@ -19,10 +19,6 @@ impl Word {
     /// Adds what stands unquoted.
     pub(super) fn push_bare(&mut self, raw: &str) -> Result<(), Unclear> {
         let is_first = self.text.is_empty() && self.active.is_empty();
-        if raw == "{}" && is_first {
-            self.text.push_str(raw);
-            return Ok(());
-        }
         if is_first && raw.starts_with('~') {
             return Err(unclear("`~` stands for a directory"));
         }

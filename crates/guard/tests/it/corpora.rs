@@ -192,7 +192,7 @@ fn first_words_let_ways_around_pass() {
     let known: BTreeSet<String> = plain.iter().map(|case| first(&case.text())).collect();
     let ways = corpus(include_str!("corpora/bypasses.jsonl"));
     let n_passed = ways.iter().filter(|case| known.contains(&first(&case.text()))).count();
-    assert!(ways.len() < n_passed * 3, "only {n_passed} of {}", ways.len());
+    assert!(ways.len() < n_passed * 2, "only {n_passed} of {}", ways.len());
 }
 
 /// How long new commands are tried in one round.
