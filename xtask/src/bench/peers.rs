@@ -78,6 +78,11 @@ impl Peers {
         self.apply_patch.as_ref().map(|program| Run::new(program, folder))
     }
 
+    /// Returns the program of the sinew that is measured.
+    pub(super) fn ours(&self) -> Option<&Path> {
+        self.ours.as_ref().map(|ours| ours.command.as_path())
+    }
+
     /// Prepares a server over `root`, if the server is there.
     pub(super) fn launch(&self, server: Server, root: &Path) -> Option<Launch> {
         let (program, args): (&Path, Vec<OsString>) = match server {

@@ -8,6 +8,7 @@ mod answer;
 mod command;
 mod file;
 mod folder;
+mod judge;
 mod search;
 mod server;
 
@@ -33,6 +34,7 @@ const TOKENS_OF_SIX: &str = "tokens of six tools";
 const SECOND_MS: &str = "ms second read";
 const OF_ALLOWANCE: &str = "x max(15 us, 5 %)";
 const FAILED: &str = "operations failed";
+const JUDGED_US: &str = "us a command";
 const X_SH: &str = "x sh -c true";
 const X_NONE: &str = "x without sandbox";
 const OVER_NONE_MS: &str = "ms over no sandbox";
@@ -322,6 +324,13 @@ pub(super) const ROWS: &[Row] = &[
         run_in: Suite::Every,
         bars: &[Bar::limit(FAILED, 0.0)],
         run: folder::descriptors,
+    },
+    Row {
+        name: "judge",
+        about: "what becomes of a typical command, before it runs",
+        run_in: Suite::Every,
+        bars: &[Bar::limit(JUDGED_US, 100.0)],
+        run: judge::commands,
     },
     Row {
         name: "shell-true",
