@@ -13,6 +13,7 @@
 
 mod expand;
 mod files;
+mod find;
 mod git;
 mod options;
 mod plain;

@@ -79,9 +79,11 @@ pub(crate) fn contain(
     }
     // What was looked at is what runs.
     let (program, argv) = match &analysis.plain {
+        // Shells differ in what they make of an argument of `printf`; these two are known.
         Ok(Plain::Script(script)) => {
-            let name = argv.into_iter().next().unwrap_or_default();
-            (program, vec![name, String::from("-c"), prepared(script)])
+            let bash = commands.find("bash").map(|path| (path, "bash"));
+            let (program, name) = bash.unwrap_or_else(|| (PathBuf::from("/bin/sh"), "sh"));
+            (program, vec![name.to_owned(), String::from("-c"), prepared(script)])
         }
         Ok(Plain::Argv(plain)) => {
             let path = plain.first().map_or(program, PathBuf::from);

@@ -11,12 +11,18 @@ use super::{Scene, files};
 /// The most names that a pattern may stand for, and the most entries of directories that are looked at.
 const MAX_NAMES: usize = 2_000;
 const MAX_ENTRIES: usize = 20_000;
+/// The most signs of a pattern, and the most parts of a path with one.
+const MAX_SIGNS: usize = 16;
+const MAX_PARTS: usize = 64;
 
 /// Returns the texts that a word stands for: its own, or the names that fit where it is a pattern. Where
 /// none fits the pattern stands for itself.
 pub(super) fn words(word: Word, scene: &Scene<'_>, cwd: &Path) -> Result<Vec<String>, Unclear> {
     if !word.is_pattern() {
         return Ok(vec![word.text]);
+    }
+    if MAX_SIGNS < word.active.len() || MAX_PARTS < word.text.split('/').count() {
+        return Err(too_many());
     }
     let mut found = names(&word, scene, cwd)?;
     if found.is_empty() {
@@ -52,6 +58,7 @@ fn names(word: &Word, scene: &Scene<'_>, cwd: &Path) -> Result<Vec<String>, Uncl
         let is_first = at == 0;
         at += part.len() + 1;
         let mut next = Vec::new();
+        let matcher = matcher(part, &active)?;
         for before in &found {
             let joined = |name: &str| match (is_first, before.as_str()) {
                 (true, _) => name.to_owned(),
@@ -68,7 +75,6 @@ fn names(word: &Word, scene: &Scene<'_>, cwd: &Path) -> Result<Vec<String>, Uncl
             };
             let entries = entries(scene, cwd, &dir)?;
             n_entries += entries.len();
-            let matcher = matcher(part, &active)?;
             let shows_dots = part.starts_with('.');
             let fits = |name: &&String| {
                 (shows_dots || !name.starts_with('.')) && matcher.is_match(name.as_str())

@@ -27,7 +27,7 @@ pub(super) const SECRETS: &[&str] = &[
     "*.keystore",
 ];
 
-fn is_secret(real: &Path) -> bool {
+pub(super) fn is_secret(real: &Path) -> bool {
     let name = real.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let name = name.to_ascii_lowercase();
     SECRETS.iter().any(|pattern| name_matches(pattern, &name))

@@ -5,8 +5,9 @@
 //! whose configuration has more than a list of harmless sections is not plain. The same holds for one that
 //! takes its configuration from elsewhere.
 
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
+use rustix::io::Errno;
 use sinew_tool::Unclear;
 
 use super::options::Options;
@@ -24,10 +25,18 @@ const ALWAYS: &[&str] = &[
     "safe.bareRepository=explicit",
     "-c",
     "log.showSignature=false",
+    "-c",
+    "diff.autoRefreshIndex=false",
+    "-c",
+    "gpg.program=false",
+    "-c",
+    "gpg.x509.program=false",
+    "-c",
+    "gpg.ssh.program=false",
 ];
 
-const DIFF: &str = "-psz -u -a -b -w -R -W -c -m -U= -S= -G= -M? -C? -B? -l= --patch --no-patch \
-    --unified= --raw --minimal --patience --histogram --diff-algorithm= --stat? --compact-summary \
+const DIFF: &str = "-psz -u -a -b -w -R -W -c -m -U? -S= -G= -M? -C? -B? -l= --patch --no-patch \
+    --unified? --raw --minimal --patience --histogram --diff-algorithm= --stat? --compact-summary \
     --numstat --shortstat --dirstat? --summary --name-only --name-status --color? --no-color \
     --color-moved? --word-diff? --word-diff-regex= --color-words? --check --full-index --abbrev? \
     --find-renames? --find-copies? --diff-filter= --pickaxe-all --pickaxe-regex --text \
@@ -80,19 +89,29 @@ const SUBCOMMANDS: &[Subcommand] = &[
                    --no-renames --find-renames? --null !--verbose !--ignore-submodules",
         ],
         takes: Takes::Anything,
-        added: &[],
+        added: &["--ignore-submodules=all"],
     },
-    Subcommand { name: "diff", tables: &[DIFF], takes: Takes::Anything, added: NO_PROGRAMS },
+    Subcommand {
+        name: "diff",
+        tables: &[DIFF],
+        takes: Takes::Anything,
+        added: &["--no-ext-diff", "--no-textconv", "--ignore-submodules=all"],
+    },
     Subcommand { name: "log", tables: &[DIFF, LOG], takes: Takes::Anything, added: NO_PROGRAMS },
     Subcommand { name: "show", tables: &[DIFF, LOG], takes: Takes::Anything, added: NO_PROGRAMS },
-    Subcommand { name: "reflog", tables: &[DIFF, LOG], takes: Takes::Word(&["show"]), added: &[] },
+    Subcommand {
+        name: "reflog",
+        tables: &[DIFF, LOG],
+        takes: Takes::Word(&["show"]),
+        added: NO_PROGRAMS,
+    },
     Subcommand { name: "rev-list", tables: &[LOG], takes: Takes::Anything, added: &[] },
     Subcommand {
         name: "branch",
         tables: &[
             "-arvqli --all --remotes --verbose --list --show-current --contains= --no-contains= \
                    --merged? --no-merged? --points-at= --sort= --format= --column? --no-column --color? \
-                   --no-color --abbrev= --no-abbrev --ignore-case --quiet !--edit-description \
+                   --no-color --abbrev? --no-abbrev --ignore-case --quiet !--edit-description \
                    !--set-upstream-to !--unset-upstream !--track !--delete !--move !--copy !--force \
                    !--create-reflog !--recurse-submodules",
         ],
@@ -145,7 +164,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
         name: "blame",
         tables: &[
             "-lsefnpcbtw -L= -M? -C? --root --show-stats --porcelain --line-porcelain --date= \
-                   --abbrev= --since= --show-name --show-number --show-email --color-lines \
+                   --abbrev? --since= --show-name --show-number --show-email --color-lines \
                    --color-by-age --first-parent --ignore-rev= --minimal --reverse !--contents \
                    !--ignore-revs-file !--textconv",
         ],
@@ -155,7 +174,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand {
         name: "grep",
         tables: &[
-            "-nilLcvwEGFPqhHIaozWpr0 -e= -A= -B= -C= -m= -9 --cached --untracked --line-number \
+            "-nilLcvwEGFPqhHIaozWpr0 -e= -A= -B= -C= -m= -9 --cached !--untracked --line-number \
                    --column --name-only --files-with-matches --files-without-match --count --all-match \
                    --max-depth= --max-count= --recursive --no-recursive --heading --break --ignore-case \
                    --word-regexp --invert-match --extended-regexp --basic-regexp --fixed-strings \
@@ -167,10 +186,15 @@ const SUBCOMMANDS: &[Subcommand] = &[
         takes: Takes::Anything,
         added: &["--no-textconv"],
     },
-    Subcommand { name: "stash", tables: &[DIFF, LOG], takes: Takes::Word(&["list"]), added: &[] },
+    Subcommand {
+        name: "stash",
+        tables: &[DIFF, LOG],
+        takes: Takes::Word(&["list"]),
+        added: NO_PROGRAMS,
+    },
     Subcommand {
         name: "describe",
-        tables: &["--tags --always --long --all --abbrev= --dirty? --broken? --match= --exclude= \
+        tables: &["--tags --always --long --all --abbrev? !--dirty !--broken --match= --exclude= \
                    --exact-match --contains --first-parent --candidates= --debug"],
         takes: Takes::Anything,
         added: &[],
@@ -249,13 +273,17 @@ pub(super) fn words(
         }
     };
     let known = SUBCOMMANDS.iter().find(|known| known.name == name).ok_or_else(|| refused(name))?;
-    let is_compared = matches!(name, "status" | "diff" | "describe");
-    check_repository(&dir, is_compared)?;
+    let top = check_repository(&dir)?;
+    // The repository that was looked at, and no other.
+    run.push(format!("--git-dir={}/.git", top.to_str().ok_or_else(|| odd("its path is no text"))?));
+    run.push(format!("--work-tree={}", top.display()));
     run.push(name.to_owned());
+    let mut has_word = false;
     let args = match known.takes {
         Takes::Word(words) => match args.split_first() {
             Some((word, rest)) if words.contains(&word.as_str()) => {
                 run.push(word.clone());
+                has_word = true;
                 rest
             }
             // What is listed without a word is so whatever its options say.
@@ -270,7 +298,7 @@ pub(super) fn words(
     let is_listed = match known.takes {
         Takes::Anything => true,
         Takes::Listed(options) => options.iter().any(|option| parsed.has(option)),
-        Takes::Word(_) => name == "remote" || name == "reflog" || name == "stash",
+        Takes::Word(_) => has_word,
     };
     if !is_listed && let Some(word) = parsed.operands.first() {
         return Err(refused(word));
@@ -278,9 +306,9 @@ pub(super) fn words(
     let formats = parsed
         .options
         .iter()
-        .filter(|(option, _)| matches!(option.as_str(), "--pretty" | "--format"));
-    if formats.filter_map(|(_, value)| value.as_ref()).any(|format| format.contains("%G")) {
-        return Err(refused("%G"));
+        .filter(|(option, _)| matches!(option.as_str(), "--pretty" | "--format" | "--sort"));
+    if formats.filter_map(|(_, value)| value.as_ref()).any(|format| asks_signature(format)) {
+        return Err(refused("a format with signatures"));
     }
     for word in &parsed.operands {
         check_operand(word, scene, &dir)?;
@@ -288,6 +316,12 @@ pub(super) fn words(
     run.extend(known.added.iter().map(|word| (*word).to_owned()));
     run.extend(args.iter().cloned());
     Ok(run)
+}
+
+/// Returns whether a format tells of signatures, for which a program is run.
+fn asks_signature(format: &str) -> bool {
+    let of_log = |sign: &str| format.contains(&format!("%{sign}G"));
+    ["", "+", "-", " "].into_iter().any(of_log) || format.contains("signature")
 }
 
 /// Refuses what names a file outside: git compares two files that lie anywhere.
@@ -300,6 +334,11 @@ fn check_operand(word: &str, scene: &Scene<'_>, dir: &Path) -> Result<(), Unclea
     if path.is_absolute() || climbs || is_there {
         files::check(scene, dir, word)?;
     }
+    // The path behind a revision, and that of a pathspec with its signs.
+    let behind = word.rsplit([':', ')']).next().unwrap_or_default();
+    if files::is_secret(Path::new(behind)) {
+        return Err(Unclear::new("shell.secret", format!("`{word}` holds secrets by its name")));
+    }
     Ok(())
 }
 
@@ -307,76 +346,114 @@ fn odd(why: impl Into<String>) -> Unclear {
     Unclear::new("shell.repository", why)
 }
 
-/// Refuses a repository that may run something when it is looked at.
-#[expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
-fn check_repository(dir: &Path, is_compared: bool) -> Result<(), Unclear> {
+/// Refuses a repository that may run something when it is looked at; returns its directory.
+fn check_repository(dir: &Path) -> Result<PathBuf, Unclear> {
+    if dir.components().any(|part| part.as_os_str() == ".git") {
+        return Err(odd("a directory of a repository's own is no place to look at it from"));
+    }
+    let mut top = None;
     for above in dir.ancestors() {
-        let is_bare = ["HEAD", "objects", "refs"].iter().all(|name| above.join(name).exists());
-        if is_bare {
-            return Err(odd("git would take a directory of its own making for a repository"));
+        if is_there(&above.join("HEAD"))? || is_there(&above.join("commondir"))? {
+            return Err(odd("git may take a directory of another making for a repository"));
         }
         let git = above.join(".git");
-        let Ok(meta) = std::fs::symlink_metadata(&git) else { continue };
-        if !meta.is_dir() || git.join("commondir").exists() {
-            return Err(odd("the repository lies elsewhere"));
+        if !is_there(&git)? {
+            continue;
         }
-        if is_compared && above.join(".gitmodules").exists() {
-            return Err(odd("the repository holds others, which have settings of their own"));
+        let has = |name: &str| files::is_directory(&git.join(name));
+        let is_whole = has("objects") && has("refs") && is_there(&git.join("HEAD"))?;
+        if !is_whole || is_there(&git.join("commondir"))? {
+            return Err(odd("the repository lies elsewhere, or is none"));
         }
         check_config(&git)?;
-        return Ok(());
+        check_links(&git)?;
+        top.get_or_insert_with(|| above.to_owned());
+    }
+    top.ok_or_else(|| odd("there is no repository here"))
+}
+
+/// Returns whether something has a name, a link to nowhere too.
+fn is_there(path: &Path) -> Result<bool, Unclear> {
+    match rustix::fs::lstat(path) {
+        Ok(_) => Ok(true),
+        Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),
+        Err(_) => Err(odd("the repository cannot be looked at")),
+    }
+}
+
+/// The most entries of a repository that are looked at.
+const MAX_ENTRIES: usize = 5_000;
+
+/// Refuses a repository with links in it, or with objects elsewhere: what they lead to would be shown.
+#[expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
+fn check_links(git: &Path) -> Result<(), Unclear> {
+    let unseen = || odd("the repository cannot be looked at");
+    if is_there(&git.join("objects/info/alternates"))? {
+        return Err(odd("the repository has objects elsewhere"));
+    }
+    let mut left = vec![git.to_owned()];
+    let mut n_entries = 0;
+    while let Some(dir) = left.pop() {
+        for entry in std::fs::read_dir(&dir).map_err(|_| unseen())? {
+            let entry = entry.map_err(|_| unseen())?;
+            let kind = entry.file_type().map_err(|_| unseen())?;
+            n_entries += 1;
+            if !(kind.is_file() || kind.is_dir()) || MAX_ENTRIES < n_entries {
+                return Err(odd("the repository holds links, or too much to look at"));
+            }
+            // Objects are named by what they hold.
+            let is_objects =
+                dir == git && (entry.file_name() == "objects" || entry.file_name() == "lfs");
+            if kind.is_dir() && !is_objects {
+                left.push(entry.path());
+            }
+        }
     }
     Ok(())
 }
 
-/// Sections of a configuration in which nothing is run and nothing led elsewhere.
-const SECTIONS: &[&str] = &[
-    "advice",
-    "alias",
-    "branch",
-    "color",
-    "commit",
-    "fetch",
-    "gc",
-    "init",
-    "maintenance",
-    "pack",
-    "pull",
-    "push",
-    "rebase",
-    "remote",
-    "rerere",
-    "status",
-    "submodule",
-    "tag",
-    "user",
-];
-
-/// Keys of the section `core` of which the same holds, or which are set otherwise for a plain command.
-const OF_CORE: &[&str] = &[
-    "abbrev",
-    "autocrlf",
-    "bare",
-    "commentchar",
-    "compression",
-    "editor",
-    "eol",
-    "filemode",
-    "fsmonitor",
-    "hookspath",
-    "ignorecase",
-    "logallrefupdates",
-    "longpaths",
-    "pager",
-    "precomposeunicode",
-    "preloadindex",
-    "quotepath",
-    "repositoryformatversion",
-    "safecrlf",
-    "sharedrepository",
-    "symlinks",
-    "untrackedcache",
-    "whitespace",
+/// The keys, by section, with which nothing is run and nothing led elsewhere, or which are set otherwise
+/// for a plain command.
+const KEYS: &[(&str, &[&str])] = &[
+    ("branch", &["remote", "merge", "rebase", "description", "pushremote"]),
+    ("color", &["ui", "status", "branch", "diff"]),
+    (
+        "core",
+        &[
+            "abbrev",
+            "autocrlf",
+            "bare",
+            "commentchar",
+            "compression",
+            "editor",
+            "eol",
+            "filemode",
+            "fsmonitor",
+            "hookspath",
+            "ignorecase",
+            "logallrefupdates",
+            "longpaths",
+            "pager",
+            "precomposeunicode",
+            "preloadindex",
+            "quotepath",
+            "repositoryformatversion",
+            "safecrlf",
+            "sharedrepository",
+            "symlinks",
+            "untrackedcache",
+            "whitespace",
+        ],
+    ),
+    ("fetch", &["prune", "parallel", "recursesubmodules"]),
+    ("gc", &["auto", "autodetach"]),
+    ("init", &["defaultbranch"]),
+    ("pull", &["rebase", "ff"]),
+    ("push", &["default", "autosetupremote", "followtags"]),
+    ("rebase", &["autostash", "autosquash"]),
+    ("remote", &["url", "fetch", "pushurl", "tagopt", "prune"]),
+    ("submodule", &["url", "active"]),
+    ("user", &["name", "email", "signingkey"]),
 ];
 
 /// The longest configuration that is looked at, in bytes.
@@ -384,7 +461,7 @@ const MAX_CONFIG: u64 = 256 * 1024;
 
 #[expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
 fn check_config(git: &Path) -> Result<(), Unclear> {
-    if git.join("config.worktree").exists() {
+    if is_there(&git.join("config.worktree"))? {
         return Err(odd("the repository has settings for one of its places"));
     }
     let path = git.join("config");
@@ -397,29 +474,35 @@ fn check_config(git: &Path) -> Result<(), Unclear> {
     check_settings(&text)
 }
 
-/// Refuses settings with more than a list of harmless sections.
+/// Refuses settings with more than a list of harmless keys, and lines that are not of a plain form.
 fn check_settings(text: &str) -> Result<(), Unclear> {
-    let mut in_core = false;
+    let mut known: &[&str] = &[];
     for line in text.lines() {
         let mut line = line.trim();
+        if line.ends_with('\\') || line.contains(|c: char| c.is_control() && c != '\t') {
+            return Err(odd("its settings have a line that goes on"));
+        }
         if let Some(rest) = line.strip_prefix('[') {
             let (head, rest) =
                 rest.split_once(']').ok_or_else(|| odd("its settings are cut off"))?;
             let section = head.split([' ', '\t', '.', '"']).next().unwrap_or_default();
             let section = section.to_ascii_lowercase();
-            in_core = section == "core";
-            if rest.contains('[') || !(in_core || SECTIONS.contains(&section.as_str())) {
+            let found = KEYS.iter().find(|(name, _)| *name == section);
+            let Some((_, keys)) = found.filter(|_| !rest.contains('[')) else {
                 return Err(odd(format!("the repository has settings of `{section}`")));
-            }
+            };
+            known = keys;
             line = rest.trim();
         }
-        if line.is_empty() || line.starts_with(['#', ';']) || !in_core {
+        if line.is_empty() || line.starts_with(['#', ';']) {
             continue;
         }
-        let key = line.split(['=', ' ', '\t', '#', ';']).next().unwrap_or_default();
+        let end = line.find(|c: char| !c.is_ascii_alphanumeric() && c != '-').unwrap_or(line.len());
+        let (key, rest) = line.split_at_checked(end).unwrap_or_default();
         let key = key.to_ascii_lowercase();
-        if !OF_CORE.contains(&key.as_str()) {
-            return Err(odd(format!("the repository has the setting `core.{key}`")));
+        let is_whole = rest.trim_start().is_empty() || rest.trim_start().starts_with('=');
+        if !is_whole || !known.contains(&key.as_str()) {
+            return Err(odd(format!("the repository has the setting `{key}`")));
         }
     }
     Ok(())
@@ -449,7 +532,11 @@ mod tests {
         check("[includeIf \"gitdir:/\"]\n", false);
         check("[diff]\n\texternal = x\n", false);
         check("[log]\n\tshowSignature = true\n", false);
-        check("\u{feff}[filter \"x\"]\n", true);
-        check("[branch \"x]\"]\n", true);
+        check("\u{feff}[filter \"x\"]\n", false);
+        check("[branch \"x]\"]\n", false);
+        check("[remote \"o\"]\n\tpromisor = true\n", false);
+        check("[remote \"o\"]\n\tuploadpack = touch x\n", false);
+        check("[core]\n\tpager = x \\\n[user]\n\tworktree = /\n", false);
+        check("[core]\n\tpager x\n", false);
     }
 }

@@ -8,7 +8,7 @@ use super::options::{Operands, Options, Parsed};
 use super::programs::{self, Check, Program};
 use super::tree::{Item, List, Redirect, Simple, Stage, When};
 use super::word::quoted;
-use super::{Scene, expand, files, git, scripts};
+use super::{Scene, expand, files, find, git, scripts};
 
 /// The most words of a script.
 const MAX_WORDS: usize = 10_000;
@@ -40,9 +40,9 @@ enum Part {
     Among,
 }
 
-struct Writer<'p> {
-    scene: &'p Scene<'p>,
-    cwd: PathBuf,
+pub(super) struct Writer<'p> {
+    pub(super) scene: &'p Scene<'p>,
+    pub(super) cwd: PathBuf,
     out: String,
     n_words: usize,
     /// Whether a text for standard input was written last, so that its line is over.
@@ -53,7 +53,11 @@ struct Writer<'p> {
 fn is_plain_variable(name: &str, value: &str) -> bool {
     let is_locale = name == "LANG" || name == "LC_ALL" || name.starts_with("LC_");
     let is_known = is_locale || matches!(name, "TZ" | "NO_COLOR" | "COLUMNS" | "LINES");
-    // A zone or a language that begins with a sign or has a `/` in front may be a file.
+    // In other encodings a byte of a character may be a sign of a small language.
+    let is_text =
+        matches!(value, "" | "C" | "POSIX") || value.to_ascii_lowercase().ends_with("utf-8");
+    let is_known = is_known && (!is_locale || is_text || value.ends_with(".utf8"));
+    // A zone that has a `/` in front may be a file.
     let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '@' | '+');
     is_known && value.chars().all(is_word)
 }
@@ -106,10 +110,12 @@ impl Writer<'_> {
                 self.out.push_str(if *is_subshell { "( " } else { "{ " });
                 self.list(list, *is_subshell || part == Part::Alone)?;
                 self.out.push_str(if *is_subshell { "\n)" } else { "\n}" });
-                if *is_subshell {
-                    self.cwd = cwd;
-                }
+                // They are opened before anything inside runs.
+                let inside = std::mem::replace(&mut self.cwd, cwd);
                 self.redirects(redirects)?;
+                if !*is_subshell {
+                    self.cwd = inside;
+                }
             }
             Stage::If { branches, otherwise, redirects } => {
                 let mut word = "if ";
@@ -204,9 +210,19 @@ impl Writer<'_> {
         }
         self.n_words += words.len();
         let has_variables = !simple.variables.is_empty();
+        if words.first().is_some_and(|name| name == "cd") && !simple.redirects.is_empty() {
+            return Err(Unclear::new(
+                "shell.directory",
+                "whether `cd` runs is only known when it does",
+            ));
+        }
         let run = self.program(&words, part, has_variables, before.as_deref(), 0)?;
         let run: Vec<String> = run.iter().map(|word| quoted(word)).collect();
         self.out.push_str(&run.join(" "));
+        if words.first().is_some_and(|name| name == "cd") {
+            // What follows was looked at from there.
+            self.out.push_str(" || exit 1");
+        }
         self.redirects(&simple.redirects)?;
         Ok(words)
     }
@@ -243,8 +259,8 @@ impl Writer<'_> {
                 run.extend(own.iter().cloned());
                 run.extend(self.program(inner, Part::Among, true, None, depth + 1)?);
             }
-            "xargs" => run.extend(self.xargs(args, before, depth)?),
-            "find" => run.extend(self.find_files(args, depth)?),
+            "xargs" => run.extend(self.xargs(args, before)?),
+            "find" => run.extend(self.find_files(args)?),
             "git" if !is_version(&name, args) => {
                 run.extend(git::words(args, self.scene, &self.cwd)?)
             }
@@ -258,13 +274,17 @@ impl Writer<'_> {
     }
 
     /// Returns the path of a program and its name.
-    fn find(&self, word: &str) -> Result<(String, String), Unclear> {
+    pub(super) fn find(&self, word: &str) -> Result<(String, String), Unclear> {
         let name = word.rsplit('/').next().unwrap_or_default();
         let path = (self.scene.program)(name).ok_or_else(|| {
             Unclear::new("shell.missing", format!("there is no program `{name}` in PATH"))
         })?;
         if word.contains('/') && (!word.starts_with('/') || !is_same(Path::new(word), &path)) {
             let why = format!("`{word}` is not the program of that name in PATH");
+            return Err(Unclear::new("shell.program", why));
+        }
+        if !is_outside(&path, self.scene.roots) {
+            let why = format!("`{name}` in PATH leads into a root");
             return Err(Unclear::new("shell.program", why));
         }
         let path = path.to_str().ok_or_else(|| unknown(word))?;
@@ -423,7 +443,6 @@ impl Writer<'_> {
         &mut self,
         args: &[String],
         before: Option<&[String]>,
-        depth: usize,
     ) -> Result<Vec<String>, Unclear> {
         let table = "-0rt -n= -P= -s= --null --no-run-if-empty --max-args= --max-procs= --verbose";
         let parsed = Options { table, is_posix: true }.parse("xargs", args)?;
@@ -443,7 +462,6 @@ impl Writer<'_> {
             Some((name, rest)) => (name, rest),
             None => return Err(Unclear::new("shell.program", "xargs runs no program here")),
         };
-        let _ = depth;
         let (path, name) = self.find(name)?;
         let known = programs::find(&name).ok_or_else(|| unknown(&name))?;
         let mut run: Vec<String> = args.get(..parsed.n_before).unwrap_or_default().to_vec();
@@ -461,13 +479,15 @@ impl Writer<'_> {
     fn end_names_with_nul(&mut self, find: &[String], is_null: bool) -> bool {
         const ACTS: &[&str] =
             &["-print", "-exec", "-printf", "-ls", "-quit", "-o", "-or", ",", "-print0"];
+        const OPEN: &[&str] = &["!", "-not", "-a", "-and", "("];
         let expression = match find.split_last() {
             Some((last, before)) if last == "-print0" && is_null => before,
             Some((last, before)) if last == "-print" && !is_null => before,
             _ if !is_null => find,
             _ => return false,
         };
-        if expression.iter().any(|word| ACTS.contains(&word.as_str())) {
+        let is_open = expression.last().is_some_and(|word| OPEN.contains(&word.as_str()));
+        if is_open || expression.iter().any(|word| ACTS.contains(&word.as_str())) {
             return false;
         }
         let Some(head) = self.out.strip_suffix(" | ") else { return false };
@@ -475,7 +495,7 @@ impl Writer<'_> {
         let Some(before) = head.strip_suffix(last.as_str()) else { return false };
         let n = if expression.len() == find.len() { head.len() } else { before.len() };
         self.out.truncate(n);
-        for word in of_find() {
+        for word in find::without_secrets() {
             self.out.push_str(&format!(" {}", quoted(&word)));
         }
         self.out.push_str(" '-print0' | ");
@@ -484,7 +504,7 @@ impl Writer<'_> {
 
     /// Returns the words behind the name of a known program. Where `more` is set, files follow that are
     /// only known later.
-    fn known(
+    pub(super) fn known(
         &self,
         known: &Program,
         name: &str,
@@ -492,7 +512,19 @@ impl Writer<'_> {
         more: bool,
     ) -> Result<Vec<String>, Unclear> {
         let parsed = known.options.parse(name, args)?;
+        check_odd(name, args)?;
         self.check_files(known, name, &parsed, more)?;
+        let is_walk =
+            |value: Option<&str>| matches!(value, None | Some("read" | "skip" | "recurse"));
+        if !["-d", "--directories"]
+            .iter()
+            .all(|option| known.check != Check::Grep || is_walk(parsed.value(option)))
+        {
+            return Err(Unclear::new(
+                "shell.option",
+                "what grep does with directories is shortened",
+            ));
+        }
         let (options, rest) =
             args.split_at_checked(parsed.end.unwrap_or(args.len())).unwrap_or_default();
         let mut run: Vec<String> = known.added.iter().map(|word| (*word).to_owned()).collect();
@@ -511,6 +543,9 @@ impl Writer<'_> {
         more: bool,
     ) -> Result<(), Unclear> {
         let mut operands = parsed.operands.as_slice();
+        if more && !matches!(known.operands, Operands::Files | Operands::TextThenFiles(_)) {
+            return Err(Unclear::new("shell.operand", format!("{name} takes no files")));
+        }
         match known.operands {
             Operands::Texts => operands = &[],
             Operands::None => {
@@ -520,7 +555,7 @@ impl Writer<'_> {
                 }
             }
             Operands::UpTo(n) => {
-                if n < operands.len() || more {
+                if n < operands.len() {
                     let why =
                         format!("{name} writes to the file that it is given behind the first");
                     return Err(Unclear::new("shell.write", why));
@@ -560,128 +595,30 @@ impl Writer<'_> {
             let why = format!("`{word}` may set the clock");
             return Err(Unclear::new("shell.operand", why));
         }
+        let values = parsed.options.iter().filter_map(|(_, value)| value.as_ref());
         if known.check == Check::NoAt
-            && let Some(word) = operands.iter().find(|word| word.starts_with('@'))
+            && let Some(word) = operands.iter().chain(values).find(|word| word.starts_with('@'))
         {
             let why = format!("`{word}` names a file with more words");
             return Err(Unclear::new("shell.operand", why));
         }
         // A word such as `name=value` is a variable for awk, and no file.
-        let is_variable = |word: &str| known.check == Check::Awk && word.contains('=');
+        let is_variable = |word: &str| known.check == Check::Awk && is_assignment(word);
         let operands = operands.iter().filter(|word| !is_variable(word));
         for file in operands.chain(&parsed.files) {
             files::check_operand(self.scene, &self.cwd, file)?;
         }
-        Ok(())
-    }
-
-    /// Returns the words of `find`, whose tests only look and whose actions only write to its output, or
-    /// run what is plain itself.
-    fn find_files(&mut self, args: &[String], depth: usize) -> Result<Vec<String>, Unclear> {
-        let refused = |word: &str| {
-            Unclear::new("shell.option", format!("`{word}` of find is not known to only read"))
-        };
-        let mut run = Vec::new();
-        let mut left = args.iter();
-        let mut is_expression = false;
-        while let Some(word) = left.next() {
-            run.push(word.clone());
-            let mut value = || left.next().cloned().ok_or_else(|| refused(word));
-            match word.as_str() {
-                "-P" if !is_expression => {}
-                "(" | ")" | "!" | "," => is_expression = true,
-                _ if !word.starts_with('-') && !is_expression => {
-                    files::check_operand(self.scene, &self.cwd, word)?;
-                }
-                "-not"
-                | "-a"
-                | "-and"
-                | "-o"
-                | "-or"
-                | "-print"
-                | "-print0"
-                | "-prune"
-                | "-ls"
-                | "-quit"
-                | "-true"
-                | "-false"
-                | "-empty"
-                | "-depth"
-                | "-d"
-                | "-xdev"
-                | "-mount"
-                | "-readable"
-                | "-writable"
-                | "-executable"
-                | "-nouser"
-                | "-nogroup"
-                | "-daystart"
-                | "-noleaf"
-                | "-ignore_readdir_race"
-                | "-noignore_readdir_race"
-                | "-nowarn"
-                | "-warn" => {
-                    is_expression = true;
-                }
-                "-name" | "-iname" | "-path" | "-ipath" | "-wholename" | "-iwholename"
-                | "-regex" | "-iregex" | "-regextype" | "-type" | "-maxdepth" | "-mindepth"
-                | "-size" | "-mtime" | "-mmin" | "-atime" | "-amin" | "-ctime" | "-cmin"
-                | "-perm" | "-user" | "-group" | "-uid" | "-gid" | "-links" | "-inum"
-                | "-lname" | "-ilname" | "-fstype" | "-used" | "-printf" => {
-                    is_expression = true;
-                    run.push(value()?);
-                }
-                "-newer" | "-anewer" | "-cnewer" | "-samefile" => {
-                    is_expression = true;
-                    let file = value()?;
-                    files::check_operand(self.scene, &self.cwd, &file)?;
-                    run.push(file);
-                }
-                "-exec" => {
-                    is_expression = true;
-                    let mut inner = Vec::new();
-                    let end = loop {
-                        let word = value()?;
-                        let is_end = word == ";"
-                            || (word == "+" && inner.last().is_some_and(|last| last == "{}"));
-                        if is_end {
-                            break word;
-                        }
-                        inner.push(word);
-                    };
-                    // Links may lead anywhere.
-                    let at = run.len() - 1;
-                    run.splice(at..at, of_find());
-                    run.extend(self.each(&inner, depth)?);
-                    run.push(end);
-                }
-                _ => return Err(refused(word)),
+        if known.check == Check::Diff {
+            let is_directory = |name: &String| files::is_directory(&self.cwd.join(name));
+            let n_directories = parsed.operands.iter().filter(|name| is_directory(name)).count();
+            let is_walk = parsed.has("-r") || parsed.has("--recursive");
+            if n_directories != 0 && !(n_directories == parsed.operands.len() && is_walk) {
+                let why = "diff looks for the other file in the directory";
+                return Err(Unclear::new("shell.operand", why));
             }
         }
-        Ok(run)
+        Ok(())
     }
-
-    /// Returns what `find` runs for each name: a known program, with the names in the place of files.
-    fn each(&self, inner: &[String], depth: usize) -> Result<Vec<String>, Unclear> {
-        let _ = depth;
-        let unclear = || Unclear::new("shell.operand", "what find runs takes its names elsewhere");
-        let (name, args) = inner.split_first().ok_or_else(unclear)?;
-        let Some((last, args)) = args.split_last() else { return Err(unclear()) };
-        if last != "{}" || args.iter().any(|arg| arg.contains("{}")) {
-            return Err(unclear());
-        }
-        let (path, name) = self.find(name)?;
-        let known = programs::find(&name).ok_or_else(|| unknown(&name))?;
-        let words = self.known(known, &name, args, true)?;
-        let last = std::iter::once(last.clone());
-        Ok(std::iter::once(path).chain(words).chain(last).collect())
-    }
-}
-
-/// Returns the tests with which `find` leaves out the same.
-fn of_find() -> Vec<String> {
-    let names = files::SECRETS.iter().flat_map(|name| ["!", "-iname", name]);
-    ["!", "-type", "l"].into_iter().chain(names).map(String::from).collect()
 }
 
 /// Returns words with which a program that walks through directories leaves out what is asked about where
@@ -691,15 +628,54 @@ fn without_secrets(known: &Program, parsed: &Parsed) -> Vec<String> {
         || ["-d", "--directories"].iter().any(|option| parsed.value(option) == Some("recurse"));
     let each = |word: fn(&str) -> String| files::SECRETS.iter().map(|name| word(name)).collect();
     match known.check {
-        Check::Grep if is_recursive => each(|name| format!("--exclude={name}")),
+        Check::Grep if is_recursive => each(|name| format!("--exclude={}", in_any_case(name))),
         Check::Rg => each(|name| format!("--iglob=!{name}")),
         Check::Diff if is_recursive => {
-            let mut words: Vec<String> = each(|name| format!("--exclude={name}"));
+            let mut words: Vec<String> = each(|name| format!("--exclude={}", in_any_case(name)));
             words.push(String::from("--no-dereference"));
             words
         }
         _ => Vec::new(),
     }
+}
+
+/// Refuses words that a program reads otherwise than the options of others are read.
+fn check_odd(name: &str, args: &[String]) -> Result<(), Unclear> {
+    let is_odd = |word: &&String| match name {
+        // The old form of `-n`, with `f` to follow; and letters whose value is always the next word.
+        "tail" | "head" | "sort" => word.starts_with('+'),
+        "tree" => {
+            let letters = word.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
+            letters.is_some_and(|letters| 1 < letters.len() && letters.contains(['P', 'I', 'L']))
+        }
+        _ => false,
+    };
+    match args.iter().find(is_odd) {
+        None => Ok(()),
+        Some(word) => {
+            let why = format!("`{word}` of {name} is not known to only read");
+            Err(Unclear::new("shell.option", why))
+        }
+    }
+}
+
+/// Returns whether awk takes a word for a variable and its value.
+fn is_assignment(word: &str) -> bool {
+    let is_name = |name: &str| {
+        !name.is_empty()
+            && !name.starts_with(|c: char| c.is_ascii_digit())
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    };
+    word.split_once('=').is_some_and(|(name, _)| is_name(name))
+}
+
+/// Returns a pattern that fits whatever the case of its letters.
+fn in_any_case(pattern: &str) -> String {
+    let both = |c: char| match c.is_ascii_lowercase() {
+        true => format!("[{c}{}]", c.to_ascii_uppercase()),
+        false => c.to_string(),
+    };
+    pattern.chars().map(both).collect()
 }
 
 fn is_version(name: &str, args: &[String]) -> bool {
@@ -708,8 +684,14 @@ fn is_version(name: &str, args: &[String]) -> bool {
     known.is_some_and(|(_, asked)| asked.contains(&only.as_str()))
 }
 
-fn unknown(name: &str) -> Unclear {
+pub(super) fn unknown(name: &str) -> Unclear {
     Unclear::new("shell.program", format!("`{name}` is no program that is known to only read"))
+}
+
+/// Returns whether a program lies outside the roots, links followed.
+#[expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
+fn is_outside(path: &Path, roots: &[PathBuf]) -> bool {
+    std::fs::canonicalize(path).is_ok_and(|real| !roots.iter().any(|root| real.starts_with(root)))
 }
 
 #[expect(clippy::disallowed_methods, reason = "the guard may touch the system")]

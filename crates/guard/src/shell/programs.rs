@@ -63,7 +63,7 @@ const GREP: &str = "-EFGPivwxycLlqsobHhnTZazrU -e= -f@ -m= -A= -B= -C= -d= -D= -
 pub(super) const PROGRAMS: &[Program] = &[
     plain(
         "ls dir vdir",
-        "-aAbBcCdfFgGhiklmnNopqQrRsStTuUvxX1Z -I= -w= --all --almost-all --author --escape \
+        "-aAbBcCdfFgGhiklmnNopqQrRsStuUvxX1Z -I= -w= -T= --all --almost-all --author --escape \
          --block-size= --ignore-backups --color? --directory --dired --full-time --group-directories-first \
          --no-group --human-readable --si --hide= --hyperlink? --indicator-style= --inode --ignore= \
          --kibibytes --numeric-uid-gid --literal --hide-control-chars --show-control-chars --quote-name \
@@ -168,14 +168,14 @@ pub(super) const PROGRAMS: &[Program] = &[
         check: Check::NoAt,
         ..plain(
             "strings",
-            "-afowdU -n= -t= -e= -s= -9 --all --data --print-file-name --bytes= --radix= --encoding= \
+            "-afowd -n= -t= -e= -s= -U= -9 --all --data --print-file-name --bytes= --radix= --encoding= \
              --include-all-whitespace --output-separator= --unicode=",
             Operands::Files,
         )
     },
     plain(
         "file",
-        "-bcdehiklnNrv0E -e= -F= -P= --brief --exclude= --separator= --mime --mime-type \
+        "-bcdhiklnNrv0E -e= -F= -P= --brief --exclude= --separator= --mime --mime-type \
          --mime-encoding --keep-going --list --no-dereference --no-buffer --no-pad \
          --raw --print0 --extension --apple !--dereference !--magic-file !--files-from !--compile \
          !--uncompress !--uncompress-noreport !--special-files !--debug !--no-sandbox",
@@ -237,11 +237,10 @@ pub(super) const PROGRAMS: &[Program] = &[
     plain("cksum sum", "-rs -a= --sysv", Operands::Files),
     plain(
         "od",
-        "-abcdfhilosvxBDFHILOX -A= -j= -N= -S? -t= -w? --address-radix= --skip-bytes= --read-bytes= \
+        "-abcdfhilosvxBDFHILOX -A= -j= -N= -S= -t= -w? --address-radix= --skip-bytes= --read-bytes= \
          --strings? --format= --output-duplicates --width? --endian=",
         Operands::Files,
     ),
-    plain("xxd", "-abeipuE -c= -g= -l= -o= -s= -R= -n=", Operands::UpTo(1)),
     plain(
         "hexdump hd",
         "-bcCdovx -e= -n= -s= --canonical --length= --skip= --no-squeezing \
@@ -259,7 +258,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     plain("expand unexpand", "-ai -t= -9 --initial --all --first-only --tabs=", Operands::Files),
     plain(
         "column",
-        "-tnsxe -c= -o= -s= -N= -H= -R= --table --separator= --output-separator= \
+        "-txe -n= -c= -o= -s= -N= -H= -R= --table --separator= --output-separator= \
          --output-width= --table-columns= --json --table-name=",
         Operands::Files,
     ),
@@ -272,11 +271,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     ),
     Program {
         check: Check::Grep,
-        ..plain(
-            "grep egrep fgrep",
-            GREP,
-            Operands::TextThenFiles(&["-e", "-f", "--regexp", "--file"]),
-        )
+        ..plain("grep", GREP, Operands::TextThenFiles(&["-e", "-f", "--regexp", "--file"]))
     },
     Program {
         added: &["--no-config"],

@@ -474,9 +474,12 @@ impl<'t> Reader<'t> {
         else {
             return Err(not_understood(node));
         };
+        // The grammar leaves out blanks at the beginning of the text.
+        let end = parts.last().map_or(body.end_byte(), Node::start_byte);
+        let line = self.text.get(start.end_byte()..end).unwrap_or_default();
+        let Some(text) = line.strip_prefix('\n') else { return Err(not_understood(node)) };
         let start = self.raw(*start);
         let is_literal = start.starts_with('\'') && start.ends_with('\'');
-        let text = self.raw(*body);
         let expands = text.contains(['$', '`', '\\']);
         if !is_literal && (expands || start.contains(['\\', '"', '$', '`'])) {
             return Err(syntax("the text of its input is expanded when it runs"));

@@ -26,6 +26,9 @@ struct Case {
     /// What the way around uses.
     #[serde(default)]
     class: String,
+    /// A script that lays out what the command needs.
+    #[serde(default)]
+    setup: String,
     command: Text,
 }
 
@@ -182,6 +185,38 @@ fn difference(copy: &Copy, script: &str, text: &str) -> Option<String> {
     let first = one.iter().zip(&other).find(|(one, other)| one != other);
     let is_same = one == other && ran.code == plainly.code;
     (!is_same).then(|| format!("{first:?}, exit codes {:?} and {:?}", ran.code, plainly.code))
+}
+
+/// What was found by people who looked for holes once there was something to look at. Each row says what
+/// is laid out first; what is plain all the same must do no harm.
+#[test]
+fn what_was_found_once_is_not_found_again() {
+    let cases = corpus(include_str!("corpora/found.jsonl"));
+    let Some(oracle) = Oracle::new() else { return };
+    let mut wrong = Vec::new();
+    let mut idle = Vec::new();
+    for case in &cases {
+        let laid_out = || {
+            let copy = oracle.copy(Ground::Quiet);
+            if !case.setup.is_empty() {
+                copy.run(&case.setup);
+            }
+            copy
+        };
+        if laid_out().run(&case.text()).harm.is_none() {
+            idle.push(case.shown());
+        }
+        let copy = laid_out();
+        let analysis = copy.analysed(&case.text());
+        if let Some(script) = script(&analysis)
+            && let Some(harm) = copy.run(script).harm
+        {
+            wrong.push((case.shown(), script.to_owned(), harm));
+        }
+    }
+    assert!(wrong.is_empty(), "{} are back: {wrong:#?}", wrong.len());
+    // Some need a shell, a version or a locale that is not there.
+    assert!(idle.len() * 3 < cases.len(), "too many rows that do nothing here: {idle:#?}");
 }
 
 /// The control: whoever looks at the first word alone lets ways around pass.
