@@ -641,16 +641,18 @@ fn without_secrets(known: &Program, parsed: &Parsed) -> Vec<String> {
 
 /// Refuses words that a program reads otherwise than the options of others are read.
 fn check_odd(name: &str, args: &[String]) -> Result<(), Unclear> {
-    let is_odd = |word: &&String| match name {
-        // The old form of `-n`, with `f` to follow; and letters whose value is always the next word.
-        "tail" | "head" | "sort" => word.starts_with('+'),
+    let is_odd = |(at, word): &(usize, &String)| match name {
+        // The old form of `-n`, with `f` to follow, and that of `-k`.
+        "tail" | "head" => *at == 0 && word.starts_with('+'),
+        "sort" => word.starts_with('+'),
+        // Letters whose value is always the next word.
         "tree" => {
             let letters = word.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
             letters.is_some_and(|letters| 1 < letters.len() && letters.contains(['P', 'I', 'L']))
         }
         _ => false,
     };
-    match args.iter().find(is_odd) {
+    match args.iter().enumerate().find(is_odd).map(|(_, word)| word) {
         None => Ok(()),
         Some(word) => {
             let why = format!("`{word}` of {name} is not known to only read");
