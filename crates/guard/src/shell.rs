@@ -11,10 +11,12 @@
 //! elsewhere, more than the bounds. That decides about a question alone. What a command can do at all is
 //! bounded by its sandbox.
 
+mod built_in;
 mod expand;
 mod files;
 mod find;
 mod git;
+mod known;
 mod options;
 mod plain;
 mod programs;

@@ -134,8 +134,7 @@ impl Runtime {
         let command = Command { argument, line, keeps_cwd: false, programs: Vec::new() };
         let claim = Claim { argument: "cwd", path: None, access: Access::Search };
         let contained = guard.contain(&[claim], None, None)?.with_command(command)?;
-        let facts = Facts::UNKNOWN;
-        let facts = Facts { effects: Effects::EXECUTE, ..facts };
+        let facts = Facts { effects: Effects::EXECUTE, ..Facts::UNKNOWN };
         let case =
             Case { tool: "Bash", operation: "Bash", facts: &facts, effects: Effects::EXECUTE };
         let judged = contained.judge(&case, &rules);

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use sinew_tool::Unclear;
 
-use super::options::{Operands, Options, Parsed};
-use super::programs::{self, Check, Program};
+use super::options::Options;
+use super::programs;
 use super::tree::{Item, List, Redirect, Simple, Stage, When};
 use super::word::quoted;
-use super::{Scene, expand, files, find, git, scripts};
+use super::{Scene, expand, files, find, git};
 
 /// The most words of a script.
 const MAX_WORDS: usize = 10_000;
@@ -33,7 +33,7 @@ pub(super) fn argv(argv: &[String], scene: &Scene<'_>) -> Result<Vec<String>, Un
 
 /// Where a command stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
+pub(super) enum Part {
     /// It can change the directory of what follows.
     Alone,
     /// What it changes of the shell ends with it.
@@ -228,7 +228,7 @@ impl Writer<'_> {
     }
 
     /// Returns what runs for some words.
-    fn program(
+    pub(super) fn program(
         &mut self,
         words: &[String],
         part: Part,
@@ -289,124 +289,6 @@ impl Writer<'_> {
         }
         let path = path.to_str().ok_or_else(|| unknown(word))?;
         Ok((path.to_owned(), name.to_owned()))
-    }
-
-    /// Returns what runs where a word is a command of the shell itself.
-    fn built_in(
-        &mut self,
-        name: &str,
-        args: &[String],
-        part: Part,
-        has_variables: bool,
-    ) -> Result<Option<Vec<String>>, Unclear> {
-        let own = || std::iter::once(name.to_owned()).chain(args.iter().cloned()).collect();
-        let option = |word: &str| {
-            Err(Unclear::new(
-                "shell.option",
-                format!("`{word}` of {name} is not known to only read"),
-            ))
-        };
-        match name {
-            ":" | "true" | "false" | "echo" => Ok(Some(own())),
-            "pwd" => match args.iter().find(|arg| !matches!(arg.as_str(), "-L" | "-P")) {
-                Some(word) => option(word),
-                None => Ok(Some(own())),
-            },
-            "printf" => match args.first() {
-                Some(word) if word.starts_with('-') && word != "--" => option(word),
-                _ => Ok(Some(own())),
-            },
-            "type" | "which" => {
-                match args.iter().find(|arg| arg.starts_with('-') && *arg != "-a") {
-                    Some(word) => option(word),
-                    None if name == "type" => Ok(Some(own())),
-                    None => {
-                        let (path, _) = self.find(name)?;
-                        Ok(Some(std::iter::once(path).chain(args.iter().cloned()).collect()))
-                    }
-                }
-            }
-            "command" => match args.first().map(String::as_str) {
-                Some("-v" | "-V") => Ok(Some(own())),
-                Some(word) if word.starts_with('-') => option(word),
-                _ => {
-                    let run = self.program(args, part, has_variables, None, 1)?;
-                    Ok(Some(run))
-                }
-            },
-            "test" | "[" => {
-                self.test(name, args)?;
-                Ok(Some(own()))
-            }
-            "cd" => self.change_directory(args, part, has_variables).map(Some),
-            _ => Ok(None),
-        }
-    }
-
-    fn change_directory(
-        &mut self,
-        args: &[String],
-        part: Part,
-        has_variables: bool,
-    ) -> Result<Vec<String>, Unclear> {
-        let unclear = |why: &str| Unclear::new("shell.directory", why);
-        let args = args.strip_prefix(&[String::from("--")]).unwrap_or(args);
-        let [dir] = args else { return Err(unclear("`cd` names no directory")) };
-        if dir.starts_with('-') || has_variables {
-            return Err(unclear("where `cd` leads is only known when it runs"));
-        }
-        if part != Part::Alone {
-            return Err(unclear("whether `cd` runs is only known when it does"));
-        }
-        let real = files::check(self.scene, &self.cwd, dir)?;
-        if !files::is_directory(&real) {
-            return Err(unclear("`cd` names no directory"));
-        }
-        let text = real.to_str().ok_or_else(|| unclear("`cd` names no text"))?.to_owned();
-        self.cwd = real;
-        Ok(vec![String::from("cd"), String::from("--"), text])
-    }
-
-    fn test(&self, name: &str, args: &[String]) -> Result<(), Unclear> {
-        let args = match (name, args.split_last()) {
-            ("[", Some((last, args))) if last == "]" => args,
-            ("[", _) => return Err(Unclear::new("shell.syntax", "`[` has no end")),
-            _ => args,
-        };
-        let unclear = |word: &str| {
-            Err(Unclear::new(
-                "shell.option",
-                format!("`{word}` of {name} is not known to only read"),
-            ))
-        };
-        let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        let args = args.strip_prefix(&["!"]).unwrap_or(&args);
-        let is_number = |text: &str| {
-            let digits = text.strip_prefix('-').unwrap_or(text);
-            !digits.is_empty()
-                && digits.len() < 19
-                && digits.bytes().all(|byte| byte.is_ascii_digit())
-        };
-        match args {
-            [] | [_] => Ok(()),
-            ["-n" | "-z", _] => Ok(()),
-            [
-                "-e" | "-f" | "-d" | "-r" | "-w" | "-x" | "-s" | "-L" | "-h" | "-b" | "-c" | "-p"
-                | "-S" | "-u" | "-g" | "-k" | "-O" | "-G" | "-N" | "-a",
-                file,
-            ] => files::check_operand(self.scene, &self.cwd, file),
-            [_, "=" | "==" | "!=", _] => Ok(()),
-            [one, "-eq" | "-ne" | "-lt" | "-le" | "-gt" | "-ge", other]
-                if is_number(one) && is_number(other) =>
-            {
-                Ok(())
-            }
-            [one, "-nt" | "-ot" | "-ef", other] => {
-                files::check_operand(self.scene, &self.cwd, one)?;
-                files::check_operand(self.scene, &self.cwd, other)
-            }
-            [word, ..] => unclear(word),
-        }
     }
 
     /// Returns how many words of a program that runs another one are its own.
@@ -501,183 +383,6 @@ impl Writer<'_> {
         self.out.push_str(" '-print0' | ");
         true
     }
-
-    /// Returns the words behind the name of a known program. Where `more` is set, files follow that are
-    /// only known later.
-    pub(super) fn known(
-        &self,
-        known: &Program,
-        name: &str,
-        args: &[String],
-        more: bool,
-    ) -> Result<Vec<String>, Unclear> {
-        let parsed = known.options.parse(name, args)?;
-        check_odd(name, args)?;
-        self.check_files(known, name, &parsed, more)?;
-        let is_walk =
-            |value: Option<&str>| matches!(value, None | Some("read" | "skip" | "recurse"));
-        if !["-d", "--directories"]
-            .iter()
-            .all(|option| known.check != Check::Grep || is_walk(parsed.value(option)))
-        {
-            return Err(Unclear::new(
-                "shell.option",
-                "what grep does with directories is shortened",
-            ));
-        }
-        let (options, rest) =
-            args.split_at_checked(parsed.end.unwrap_or(args.len())).unwrap_or_default();
-        let mut run: Vec<String> = known.added.iter().map(|word| (*word).to_owned()).collect();
-        run.extend(options.iter().cloned());
-        // The last word on a file is the one that holds.
-        run.extend(without_secrets(known, &parsed));
-        run.extend(rest.iter().cloned());
-        Ok(run)
-    }
-
-    fn check_files(
-        &self,
-        known: &Program,
-        name: &str,
-        parsed: &Parsed,
-        more: bool,
-    ) -> Result<(), Unclear> {
-        let mut operands = parsed.operands.as_slice();
-        if more && !matches!(known.operands, Operands::Files | Operands::TextThenFiles(_)) {
-            return Err(Unclear::new("shell.operand", format!("{name} takes no files")));
-        }
-        match known.operands {
-            Operands::Texts => operands = &[],
-            Operands::None => {
-                if let Some(word) = operands.first() {
-                    let why = format!("`{word}` is more than {name} takes to only read");
-                    return Err(Unclear::new("shell.operand", why));
-                }
-            }
-            Operands::UpTo(n) => {
-                if n < operands.len() {
-                    let why =
-                        format!("{name} writes to the file that it is given behind the first");
-                    return Err(Unclear::new("shell.write", why));
-                }
-            }
-            Operands::Files => {}
-            Operands::TextThenFiles(given) => {
-                if !given.iter().any(|option| parsed.has(option)) {
-                    let Some((text, rest)) = operands.split_first() else {
-                        return Err(Unclear::new(
-                            "shell.operand",
-                            format!("{name} is given nothing"),
-                        ));
-                    };
-                    match known.check {
-                        Check::Awk => scripts::check_awk(text)?,
-                        Check::Sed => scripts::check_sed(text)?,
-                        Check::Jq => scripts::check_jq(text)?,
-                        _ => {}
-                    }
-                    operands = rest;
-                }
-            }
-        }
-        if known.check == Check::Sed {
-            let scripts = parsed
-                .options
-                .iter()
-                .filter(|(option, _)| option == "-e" || option == "--expression");
-            for (_, script) in scripts {
-                scripts::check_sed(script.as_deref().unwrap_or_default())?;
-            }
-        }
-        if known.check == Check::Date
-            && let Some(word) = parsed.operands.iter().find(|word| !word.starts_with('+'))
-        {
-            let why = format!("`{word}` may set the clock");
-            return Err(Unclear::new("shell.operand", why));
-        }
-        let values = parsed.options.iter().filter_map(|(_, value)| value.as_ref());
-        if known.check == Check::NoAt
-            && let Some(word) = operands.iter().chain(values).find(|word| word.starts_with('@'))
-        {
-            let why = format!("`{word}` names a file with more words");
-            return Err(Unclear::new("shell.operand", why));
-        }
-        // A word such as `name=value` is a variable for awk, and no file.
-        let is_variable = |word: &str| known.check == Check::Awk && is_assignment(word);
-        let operands = operands.iter().filter(|word| !is_variable(word));
-        for file in operands.chain(&parsed.files) {
-            files::check_operand(self.scene, &self.cwd, file)?;
-        }
-        if known.check == Check::Diff {
-            let is_directory = |name: &String| files::is_directory(&self.cwd.join(name));
-            let n_directories = parsed.operands.iter().filter(|name| is_directory(name)).count();
-            let is_walk = parsed.has("-r") || parsed.has("--recursive");
-            if n_directories != 0 && !(n_directories == parsed.operands.len() && is_walk) {
-                let why = "diff looks for the other file in the directory";
-                return Err(Unclear::new("shell.operand", why));
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Returns words with which a program that walks through directories leaves out what is asked about where
-/// it is named, and links, which may lead anywhere.
-fn without_secrets(known: &Program, parsed: &Parsed) -> Vec<String> {
-    let is_recursive = ["-r", "--recursive"].iter().any(|option| parsed.has(option))
-        || ["-d", "--directories"].iter().any(|option| parsed.value(option) == Some("recurse"));
-    let each = |word: fn(&str) -> String| files::SECRETS.iter().map(|name| word(name)).collect();
-    match known.check {
-        Check::Grep if is_recursive => each(|name| format!("--exclude={}", in_any_case(name))),
-        Check::Rg => each(|name| format!("--iglob=!{name}")),
-        Check::Diff if is_recursive => {
-            let mut words: Vec<String> = each(|name| format!("--exclude={}", in_any_case(name)));
-            words.push(String::from("--no-dereference"));
-            words
-        }
-        _ => Vec::new(),
-    }
-}
-
-/// Refuses words that a program reads otherwise than the options of others are read.
-fn check_odd(name: &str, args: &[String]) -> Result<(), Unclear> {
-    let is_odd = |(at, word): &(usize, &String)| match name {
-        // The old form of `-n`, with `f` to follow, and that of `-k`.
-        "tail" | "head" => *at == 0 && word.starts_with('+'),
-        "sort" => word.starts_with('+'),
-        // Letters whose value is always the next word.
-        "tree" => {
-            let letters = word.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
-            letters.is_some_and(|letters| 1 < letters.len() && letters.contains(['P', 'I', 'L']))
-        }
-        _ => false,
-    };
-    match args.iter().enumerate().find(is_odd).map(|(_, word)| word) {
-        None => Ok(()),
-        Some(word) => {
-            let why = format!("`{word}` of {name} is not known to only read");
-            Err(Unclear::new("shell.option", why))
-        }
-    }
-}
-
-/// Returns whether awk takes a word for a variable and its value.
-fn is_assignment(word: &str) -> bool {
-    let is_name = |name: &str| {
-        !name.is_empty()
-            && !name.starts_with(|c: char| c.is_ascii_digit())
-            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-    };
-    word.split_once('=').is_some_and(|(name, _)| is_name(name))
-}
-
-/// Returns a pattern that fits whatever the case of its letters.
-fn in_any_case(pattern: &str) -> String {
-    let both = |c: char| match c.is_ascii_lowercase() {
-        true => format!("[{c}{}]", c.to_ascii_uppercase()),
-        false => c.to_string(),
-    };
-    pattern.chars().map(both).collect()
 }
 
 fn is_version(name: &str, args: &[String]) -> bool {

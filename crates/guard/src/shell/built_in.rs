@@ -1,0 +1,126 @@
+//! The commands of the shell itself that a plain command may use.
+
+use sinew_tool::Unclear;
+
+use super::files;
+use super::plain::{Part, Writer};
+
+impl Writer<'_> {
+    /// Returns what runs where a word is a command of the shell itself.
+    pub(super) fn built_in(
+        &mut self,
+        name: &str,
+        args: &[String],
+        part: Part,
+        has_variables: bool,
+    ) -> Result<Option<Vec<String>>, Unclear> {
+        let own = || std::iter::once(name.to_owned()).chain(args.iter().cloned()).collect();
+        let option = |word: &str| {
+            Err(Unclear::new(
+                "shell.option",
+                format!("`{word}` of {name} is not known to only read"),
+            ))
+        };
+        match name {
+            ":" | "true" | "false" | "echo" => Ok(Some(own())),
+            "pwd" => match args.iter().find(|arg| !matches!(arg.as_str(), "-L" | "-P")) {
+                Some(word) => option(word),
+                None => Ok(Some(own())),
+            },
+            "printf" => match args.first() {
+                Some(word) if word.starts_with('-') && word != "--" => option(word),
+                _ => Ok(Some(own())),
+            },
+            "type" | "which" => {
+                match args.iter().find(|arg| arg.starts_with('-') && *arg != "-a") {
+                    Some(word) => option(word),
+                    None if name == "type" => Ok(Some(own())),
+                    None => {
+                        let (path, _) = self.find(name)?;
+                        Ok(Some(std::iter::once(path).chain(args.iter().cloned()).collect()))
+                    }
+                }
+            }
+            "command" => match args.first().map(String::as_str) {
+                Some("-v" | "-V") => Ok(Some(own())),
+                Some(word) if word.starts_with('-') => option(word),
+                _ => {
+                    let run = self.program(args, part, has_variables, None, 1)?;
+                    Ok(Some(run))
+                }
+            },
+            "test" | "[" => {
+                self.test(name, args)?;
+                Ok(Some(own()))
+            }
+            "cd" => self.change_directory(args, part, has_variables).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    fn change_directory(
+        &mut self,
+        args: &[String],
+        part: Part,
+        has_variables: bool,
+    ) -> Result<Vec<String>, Unclear> {
+        let unclear = |why: &str| Unclear::new("shell.directory", why);
+        let args = args.strip_prefix(&[String::from("--")]).unwrap_or(args);
+        let [dir] = args else { return Err(unclear("`cd` names no directory")) };
+        if dir.starts_with('-') || has_variables {
+            return Err(unclear("where `cd` leads is only known when it runs"));
+        }
+        if part != Part::Alone {
+            return Err(unclear("whether `cd` runs is only known when it does"));
+        }
+        let real = files::check(self.scene, &self.cwd, dir)?;
+        if !files::is_directory(&real) {
+            return Err(unclear("`cd` names no directory"));
+        }
+        let text = real.to_str().ok_or_else(|| unclear("`cd` names no text"))?.to_owned();
+        self.cwd = real;
+        Ok(vec![String::from("cd"), String::from("--"), text])
+    }
+
+    fn test(&self, name: &str, args: &[String]) -> Result<(), Unclear> {
+        let args = match (name, args.split_last()) {
+            ("[", Some((last, args))) if last == "]" => args,
+            ("[", _) => return Err(Unclear::new("shell.syntax", "`[` has no end")),
+            _ => args,
+        };
+        let unclear = |word: &str| {
+            Err(Unclear::new(
+                "shell.option",
+                format!("`{word}` of {name} is not known to only read"),
+            ))
+        };
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let args = args.strip_prefix(&["!"]).unwrap_or(&args);
+        let is_number = |text: &str| {
+            let digits = text.strip_prefix('-').unwrap_or(text);
+            !digits.is_empty()
+                && digits.len() < 19
+                && digits.bytes().all(|byte| byte.is_ascii_digit())
+        };
+        match args {
+            [] | [_] => Ok(()),
+            ["-n" | "-z", _] => Ok(()),
+            [
+                "-e" | "-f" | "-d" | "-r" | "-w" | "-x" | "-s" | "-L" | "-h" | "-b" | "-c" | "-p"
+                | "-S" | "-u" | "-g" | "-k" | "-O" | "-G" | "-N" | "-a",
+                file,
+            ] => files::check_operand(self.scene, &self.cwd, file),
+            [_, "=" | "==" | "!=", _] => Ok(()),
+            [one, "-eq" | "-ne" | "-lt" | "-le" | "-gt" | "-ge", other]
+                if is_number(one) && is_number(other) =>
+            {
+                Ok(())
+            }
+            [one, "-nt" | "-ot" | "-ef", other] => {
+                files::check_operand(self.scene, &self.cwd, one)?;
+                files::check_operand(self.scene, &self.cwd, other)
+            }
+            [word, ..] => unclear(word),
+        }
+    }
+}
