@@ -98,6 +98,11 @@ fn every_parameter_reaches_its_operation() {
             if args.contains_key("head") {
                 args.shift_remove("tail");
             }
+            // A terminal is begun or goes on.
+            if args.contains_key("keys") {
+                ["command", "cwd"].iter().for_each(|name| drop(args.shift_remove(*name)));
+                args.insert(String::from("keys"), json!(["Enter"]));
+            }
             let named = format!("{} {}", dialect.name, tool.name());
             let prepared = tool.prepare(args, &settings);
             assert!(prepared.is_ok(), "{named}: {:?}", prepared.err());

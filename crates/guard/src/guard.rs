@@ -12,8 +12,8 @@ use std::sync::{Arc, OnceLock};
 use std::thread::available_parallelism;
 
 use sinew_tool::{
-    Access, Analysis, Claim, CommandLine, FileError, FileSettings, FileState, FileTarget, Kind,
-    Links, Slot, Targets, ToolError,
+    Access, Analysis, Background, Claim, CommandLine, FileError, FileSettings, FileState,
+    FileTarget, Kind, Links, Slot, Targets, ToolError,
 };
 
 use crate::change::locks::Locks;
@@ -202,6 +202,12 @@ impl Guard {
     /// root.
     pub fn cwd_of(&self, session: &str) -> Option<PathBuf> {
         self.commands.as_ref()?.cwd(session)
+    }
+
+    /// Returns the commands of a session that ended in the background since somebody was told, who is
+    /// told by this.
+    pub fn endings(&self, session: &str) -> Vec<Background> {
+        self.commands.as_ref().map(|commands| commands.endings(session)).unwrap_or_default()
     }
 
     /// Ends every command that goes on.

@@ -11,6 +11,7 @@
 //! sinew hands its start over with [`helper_main`] first.
 
 mod activate;
+mod background;
 mod bubblewrap;
 mod capture;
 mod environment;
@@ -18,6 +19,7 @@ mod group;
 mod keeper;
 mod kept;
 mod launcher;
+mod ongoing;
 mod porter;
 mod programs;
 pub(crate) mod run;
@@ -27,6 +29,7 @@ mod session;
 mod settings;
 mod spool;
 mod starter;
+mod terminal;
 mod tree;
 mod wire;
 
@@ -40,15 +43,16 @@ use std::time::Duration;
 
 use memchr::memmem;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
-use sinew_tool::{Contained, Exit, Kind, Moved, Refused, ToolError};
+use sinew_tool::{Contained, Kind, Moved, Refused, Size, ToolError};
 
 use crate::command_rules::CommandRules;
 use crate::rules::{PathGlobs, protected_at};
 use crate::spawn;
+use background::InBackground;
 use capture::Ordered;
 use kept::Kept;
-use run::Ongoing;
 use session::{NoSession, Session};
+use terminal::Pty;
 use wire::{Order, Policy};
 
 pub use activate::Activate;
@@ -104,6 +108,8 @@ pub(crate) struct Job {
     pub(crate) timeout: Option<Duration>,
     pub(crate) merged: bool,
     pub(crate) keeps_cwd: bool,
+    /// The size of the terminal that it runs in.
+    pub(crate) terminal: Option<Size>,
     pub(crate) globs: Arc<PathGlobs>,
 }
 
@@ -135,14 +141,6 @@ enum AtOnce {
     Ordered(Result<Running, ToolError>),
     /// Its session must be opened first.
     Not(Job),
-}
-
-/// The commands of a session that go on.
-#[derive(Debug, Default)]
-struct InBackground {
-    commands: Vec<Ongoing>,
-    /// How many were begun: no name is given twice.
-    n_begun: u32,
 }
 
 impl Commands {
@@ -204,10 +202,15 @@ impl Commands {
             cwd: job.cwd,
             cwd_identity: job.cwd_identity,
             keeps_cwd: job.keeps_cwd,
+            has_terminal: job.terminal.is_some(),
             grace_ms: GRACE_MS,
         };
         let stdin = job.stdin.as_deref().map(wire::in_memory).transpose().map_err(broken)?;
-        let ordered = session.order(&order, stdin, job.merged).map_err(broken)?;
+        let ordered = match job.terminal {
+            Some(size) => Pty::open(size).and_then(|pty| session.order_in_terminal(&order, pty)),
+            None => session.order(&order, stdin, job.merged),
+        };
+        let ordered = ordered.map_err(broken)?;
         Ok(Running { session, ordered, timeout: job.timeout })
     }
 
@@ -252,33 +255,6 @@ impl Commands {
         }
         let before = all.insert(session.to_owned(), cwd.clone());
         (before.as_ref().or(first) != Some(&cwd)).then_some(Moved::To(cwd))
-    }
-
-    /// Remembers a command that goes on; returns its name.
-    fn goes_on(&self, session: &str, mut ongoing: Ongoing) -> String {
-        let mut all = lock(&self.background);
-        let of = all.entry(session.to_owned()).or_default();
-        of.n_begun += 1;
-        let id = format!("b{}", of.n_begun);
-        ongoing.name(id.clone());
-        of.commands.push(ongoing);
-        id
-    }
-
-    /// Remembers how a command that went on ended.
-    fn ended(&self, session: &str, id: &str, ended: Option<(Exit, Duration)>) {
-        let mut all = lock(&self.background);
-        let of = all.get_mut(session).into_iter().flat_map(|of| &mut of.commands);
-        of.filter(|ongoing| ongoing.is(id)).for_each(|ongoing| ongoing.end(ended.clone()));
-    }
-
-    /// Returns the commands of a session that go on, and forgets those that ended once they are told.
-    fn background<T>(&self, session: &str, show: impl Fn(&Ongoing) -> T) -> Vec<T> {
-        let mut all = lock(&self.background);
-        let Some(of) = all.get_mut(session) else { return Vec::new() };
-        let shown = of.commands.iter().map(show).collect();
-        of.commands.retain(|ongoing| !ongoing.has_ended());
-        shown
     }
 
     /// Returns where the next command of a session starts.

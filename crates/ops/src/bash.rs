@@ -16,11 +16,11 @@ use std::time::Duration;
 use serde::Deserialize;
 use sinew_tool::{
     Access, Background, Bound, Claim, Command, CommandLine, Context, Cost, Effects, ErrorBody,
-    Exit, Facts, FileSettings, Finished, Kind, Moved, Operation, Param, ParamKind, Preset, Reply,
-    Row, RunOptions, Shaping, Shell, Targets, ToolError, line_name,
+    Exit, Facts, FileSettings, Finished, Kind, Moved, News, Operation, Output, Param, ParamKind,
+    Preset, Reply, Row, RunOptions, Shaping, Shell, Targets, ToolError, line_name,
 };
 
-use crate::screen;
+use crate::{screen, waits};
 
 /// How long a command may take unless the call says so, in milliseconds.
 pub const DEFAULT_TIMEOUT_MS: i64 = 120_000;
@@ -128,8 +128,8 @@ pub enum Out {
         /// The commands of the session that go on.
         background: Vec<Background>,
     },
-    /// The command goes on.
-    Begun(Background),
+    /// The command goes on, and wrote this already.
+    Begun(Box<News>),
 }
 
 /// The native row.
@@ -174,7 +174,8 @@ impl Operation for Bash {
     fn command(args: &Args) -> Option<Command> {
         let (argument, line) = args.line();
         let programs = args.programs.clone();
-        Some(Command { argument, line, keeps_cwd: args.keeps_cwd, programs })
+        let keeps_cwd = args.keeps_cwd;
+        Some(Command { argument, line, keeps_cwd, has_terminal: false, programs })
     }
 
     fn cost(_args: &Args, _targets: &Targets) -> Cost {
@@ -196,14 +197,14 @@ impl Operation for Bash {
         let processes = &cx.world.processes;
         if !args.background {
             let finished = Box::new(processes.run(options).await?);
-            return Ok(Out::Finished { finished, background: processes.background() });
+            let mut background = processes.background();
+            background.retain(|one| one.exit.is_none());
+            return Ok(Out::Finished { finished, background });
         }
-        let id = processes.begin(options).await?;
-        (cx.sleep)(FIRST_LOOK).await;
-        let begun = processes.background().into_iter().find(|one| one.id == id);
-        begun.map(Out::Begun).ok_or_else(|| {
-            ToolError::new(Kind::ExecutionFailed, "the command ended and nothing is known of it")
-        })
+        let cancel = options.cancel.clone();
+        let id = processes.begin(options, None).await?;
+        let wait = waits::for_its_end(FIRST_LOOK, &cancel);
+        Ok(Out::Begun(Box::new(processes.news(&id, wait, true).await?)))
     }
 }
 
@@ -212,7 +213,7 @@ fn shape(args: &Args, out: Out, shaping: &Shaping<'_>) -> Reply {
         Out::Finished { finished, background } => {
             finished_reply(args, &finished, &background, shaping)
         }
-        Out::Begun(one) => begun_reply(&one),
+        Out::Begun(news) => begun_reply(args, *news),
     }
 }
 
@@ -220,7 +221,7 @@ fn shape(args: &Args, out: Out, shaping: &Shaping<'_>) -> Reply {
 pub fn shaped(args: &Args, out: Out, words: fn(&Args, &Finished) -> Reply) -> Reply {
     match out {
         Out::Finished { finished, .. } => words(args, &finished),
-        Out::Begun(one) => begun_reply(&one),
+        Out::Begun(news) => begun_reply(args, *news),
     }
 }
 
@@ -262,7 +263,7 @@ fn finished_reply(
         )),
     }
     for one in background {
-        note(line_of(one));
+        note(format!("background {}", waits::line(one)));
     }
     if text.is_empty() {
         text.push_str("[no output]\n");
@@ -278,44 +279,31 @@ fn finished_reply(
     reply
 }
 
-fn begun_reply(one: &Background) -> Reply {
-    let mut text = match &one.exit {
-        None => format!("{} runs in the background and ends with the session", one.id),
-        Some(exit) => format!("{} has ended already: {}", one.id, words_of(exit)),
-    };
-    if let Some(path) = &one.stored {
-        let _ = write!(text, "; its output goes to {path}");
+fn begun_reply(args: &Args, news: News) -> Reply {
+    let News { background: one, bytes, .. } = news;
+    let total = bytes.len() as u64;
+    let output = Output { head: bytes, tail: Vec::new(), total };
+    let mut text = screen::show(&output, args.raw, SHOWN).text;
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
     }
-    let message = text.clone();
+    let mut state = match &one.exit {
+        None => format!("{} runs in the background and ends with the session", one.id),
+        Some(exit) => format!("{} has ended already: {exit}", one.id),
+    };
+    let message = state.clone();
+    if let Some(path) = &one.stored {
+        let _ = write!(state, "; its output goes to {path}");
+    }
+    let _ = write!(text, "[{state}]");
     let mut reply = Reply::text(text);
-    reply.meta.more.insert("background_id", one.id.clone());
-    reply.meta.output_path.clone_from(&one.stored);
-    if one.exit.as_ref().is_some_and(|exit| *exit != Exit::Code(0)) {
+    reply.meta.more.insert("background_id", one.id);
+    reply.meta.output_path = one.stored;
+    if one.exit.is_some_and(|exit| exit != Exit::Code(0)) {
         reply.ok = false;
         reply.error = Some(ErrorBody { kind: Kind::ExecutionFailed, message, hint: None });
     }
     reply
-}
-
-/// Returns a line about a command that goes on.
-fn line_of(one: &Background) -> String {
-    let command: String = one.command.chars().take(60).collect();
-    let state = match &one.exit {
-        None => format!("running for {} s", one.duration.as_secs()),
-        Some(exit) => words_of(exit),
-    };
-    format!("background {}: {state}: {}", one.id, command.replace('\n', " "))
-}
-
-fn words_of(exit: &Exit) -> String {
-    match exit {
-        Exit::Code(code) => format!("exit code {code}"),
-        Exit::Signal(signal) => format!("ended by signal {}", end::signal_name(*signal)),
-        Exit::TimedOut => String::from("timed out"),
-        Exit::Cancelled => String::from("cancelled"),
-        Exit::NotStarted { why, .. } => format!("could not be started: {why}"),
-        Exit::Lost => String::from("lost with the process that watched it"),
-    }
 }
 
 #[cfg(test)]

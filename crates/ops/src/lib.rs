@@ -8,6 +8,7 @@
 
 pub mod apply_patch;
 pub mod bash;
+pub mod bash_output;
 pub mod checkpoint_diff;
 pub mod checkpoint_list;
 pub mod checkpoint_restore;
@@ -16,6 +17,7 @@ pub mod find;
 pub mod glob;
 pub mod grep;
 pub mod info;
+pub mod kill_shell;
 pub mod list;
 pub mod make_directory;
 pub mod move_path;
@@ -24,6 +26,7 @@ pub mod patch;
 pub mod read;
 pub mod read_many;
 pub mod roots;
+pub mod terminal;
 pub mod write;
 
 mod batch;
@@ -46,6 +49,7 @@ mod search;
 mod source;
 mod states;
 mod time;
+mod waits;
 mod watch;
 
 use std::sync::Arc;
@@ -70,6 +74,9 @@ pub fn native() -> Vec<Arc<dyn Tool>> {
         grep::NATIVE.tool(),
         list::NATIVE.tool(),
         bash::NATIVE.tool(),
+        bash_output::NATIVE.tool(),
+        kill_shell::NATIVE.tool(),
+        terminal::NATIVE.tool(),
         checkpoint_list::NATIVE.tool(),
         checkpoint_restore::NATIVE.tool(),
     ]

@@ -131,7 +131,8 @@ impl Runtime {
             CommandLine::Shell(..) => "command",
             CommandLine::Argv(_) => "argv",
         };
-        let command = Command { argument, line, keeps_cwd: false, programs: Vec::new() };
+        let command =
+            Command { argument, line, keeps_cwd: false, has_terminal: false, programs: Vec::new() };
         let claim = Claim { argument: "cwd", path: None, access: Access::Search };
         let contained = guard.contain(&[claim], None, None)?.with_command(command)?;
         let facts = Facts { effects: Effects::EXECUTE, ..Facts::UNKNOWN };

@@ -305,6 +305,7 @@ fn commands(loaded: &Loaded, state: &Path) -> CommandSettings {
         network: run.network,
         env: environment(env_vars::all(), &run.env),
         shell: env_vars::shell(),
+        max_background: run.max_background,
         max_processes: run.max_processes,
         limits: run.limits,
         activate: run.activate.clone(),

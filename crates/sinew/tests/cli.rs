@@ -538,6 +538,13 @@ const TOOL_LIST: &[&str] = &["tools"];
 const WEAK: &[&str] = &["--set", "run.sandbox=landlock", "call", "List"];
 const RUN: &[&str] =
     &["--approvals", "allow", "call", "--json", "Bash", r#"{"command": "env; ls dir; exit 0"}"#];
+const BEGIN: &[&str] = &[
+    "--approvals",
+    "allow",
+    "call",
+    "Bash",
+    r#"{"command": "sleep 9", "run_in_background": true}"#,
+];
 const LIMITS: &[&str] =
     &["--approvals", "allow", "call", "Bash", r#"{"command": "tr -s ' ' </proc/self/limits"}"#];
 const PLANT: &[&str] =
@@ -620,6 +627,13 @@ const KEYS: &[Row] = &[
         Seen::Shows("file size 1048576 ", "file size 17179869184 "),
     ),
     ("run.max_open_files", "99", LIMITS, "", Seen::Shows("open files 99 ", "")),
+    (
+        "run.max_background",
+        "0",
+        BEGIN,
+        "",
+        Seen::Shows("no more may run", "runs in the background"),
+    ),
     ("run.max_processes", "400", SHOW, "", Seen::Resolved("run.max_processes = 400")),
     ("tools.fs.workspace_root", "{other}", LIST, "", Seen::Shows("elsewhere.txt", "a.txt")),
     ("tools.fs.allow_paths", r#"["{root}/dir/**"]"#, READ, "", Seen::Shows("allow_paths", "two")),

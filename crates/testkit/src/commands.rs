@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sinew_tool::{
-    Background, BoxFuture, Contained, Exit, Finished, Output, Processes, RunOptions, ToolError,
+    Background, BoxFuture, Contained, Exit, Finished, News, Output, Processes, RunOptions, Screen,
+    Size, ToolError, Typed, Wait, Waited,
 };
 
 /// The rows of other vocabularies that run commands, each with its dialect.
@@ -21,13 +22,42 @@ pub const COMMAND_ROWS: &[(&str, &str)] = &[
 pub struct Scripted {
     finished: Finished,
     background: Vec<Background>,
+    written: Vec<u8>,
     asked: Mutex<Option<RunOptions>>,
+    typed: Mutex<Vec<Typed>>,
 }
 
 impl Scripted {
     /// Returns commands that all end in one way, while others go on.
     pub fn new(finished: Finished, background: Vec<Background>) -> Arc<Self> {
-        Arc::new(Self { finished, background, asked: Mutex::default() })
+        Self::writing(finished, background, &[])
+    }
+
+    /// Returns the same, where whoever looks at one that goes on finds that it wrote this: in a terminal,
+    /// that it stands on the screen.
+    pub fn writing(finished: Finished, background: Vec<Background>, written: &[u8]) -> Arc<Self> {
+        let written = written.to_vec();
+        let (asked, typed) = (Mutex::default(), Mutex::default());
+        Arc::new(Self { finished, background, written, asked, typed })
+    }
+
+    /// Returns what was typed.
+    pub fn typed(&self) -> Vec<Typed> {
+        std::mem::take(&mut self.typed.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn one(&self, id: &str) -> Result<Background, ToolError> {
+        let one = self.background.iter().find(|one| one.id == id);
+        one.cloned().ok_or_else(|| ToolError::argument("id", "names no command"))
+    }
+
+    fn waited(&self, one: &Background, wait: &Wait) -> Waited {
+        match &wait.until {
+            Some(matches) if matches(&self.written) => Waited::Matched,
+            _ if one.exit.is_some() => Waited::Ended,
+            _ if wait.idle.is_some() => Waited::Idle,
+            _ => Waited::OutOfTime,
+        }
     }
 
     /// Returns how the last command was run, if one was.
@@ -46,9 +76,62 @@ impl Processes for Scripted {
         Box::pin(std::future::ready(Ok(self.finished.clone())))
     }
 
-    fn begin(&self, options: RunOptions) -> BoxFuture<'static, Result<String, ToolError>> {
+    fn begin(
+        &self,
+        options: RunOptions,
+        terminal: Option<Size>,
+    ) -> BoxFuture<'static, Result<String, ToolError>> {
         self.remember(options);
-        Box::pin(std::future::ready(Ok(String::from("b1"))))
+        let id = if terminal.is_some() { "t1" } else { "b1" };
+        Box::pin(std::future::ready(Ok(String::from(id))))
+    }
+
+    fn news(
+        &self,
+        id: &str,
+        wait: Wait,
+        whole_lines: bool,
+    ) -> BoxFuture<'static, Result<News, ToolError>> {
+        let news = self.one(id).map(|background| {
+            let mut bytes = self.written.clone();
+            if whole_lines && background.exit.is_none() {
+                bytes
+                    .truncate(bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1));
+            }
+            let waited = self.waited(&background, &wait);
+            News { background, bytes, n_lost: 0, waited }
+        });
+        Box::pin(std::future::ready(news))
+    }
+
+    fn end(&self, id: &str) -> BoxFuture<'static, Result<Background, ToolError>> {
+        let ended = self.one(id).map(|one| Background { exit: Some(Exit::Signal(15)), ..one });
+        Box::pin(std::future::ready(ended))
+    }
+
+    fn enter(&self, id: &str, typed: Vec<Typed>) -> BoxFuture<'static, Result<(), ToolError>> {
+        let entered = self.one(id).map(|_| {
+            self.typed.lock().unwrap_or_else(PoisonError::into_inner).extend(typed);
+        });
+        Box::pin(std::future::ready(entered))
+    }
+
+    fn screen(&self, id: &str, wait: Wait) -> BoxFuture<'static, Result<Screen, ToolError>> {
+        let screen = self.one(id).map(|background| {
+            let text = String::from_utf8_lossy(&self.written);
+            let rows: Vec<String> = text.split('\n').map(str::to_owned).collect();
+            let waited = self.waited(&background, &wait);
+            Screen {
+                background,
+                size: Size { rows: 24, cols: 80 },
+                changed: rows.iter().map(|row| row.contains("new")).collect(),
+                cursor: (u16::try_from(rows.len()).map_or(0, |n| n.saturating_sub(1)), 0),
+                hides_input: text.ends_with("Password: "),
+                rows,
+                waited,
+            }
+        });
+        Box::pin(std::future::ready(screen))
     }
 
     fn background(&self) -> Vec<Background> {

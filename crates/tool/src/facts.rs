@@ -18,10 +18,18 @@ impl Effects {
     pub const NETWORK: Self = Self(8);
     /// Hands work to another agent.
     pub const DELEGATE: Self = Self(16);
+    /// Reaches what the session itself began and was allowed to: its processes and their terminals.
+    pub const SESSION: Self = Self(32);
 
     /// Returns whether every effect of `other` is in this set.
     pub fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
+    }
+
+    /// Returns both sets as one.
+    #[must_use]
+    pub const fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
     }
 
     /// Returns whether the set only looks.
@@ -37,6 +45,7 @@ impl Effects {
             (Self::EXECUTE, "execute"),
             (Self::NETWORK, "network"),
             (Self::DELEGATE, "delegate"),
+            (Self::SESSION, "session"),
         ]
         .into_iter()
         .filter(|(effect, _)| self.contains(*effect))
@@ -49,7 +58,7 @@ impl BitOr for Effects {
     type Output = Self;
 
     fn bitor(self, other: Self) -> Self {
-        Self(self.0 | other.0)
+        self.or(other)
     }
 }
 

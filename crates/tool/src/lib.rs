@@ -7,6 +7,7 @@
 
 mod analysis;
 mod approval;
+mod background;
 mod cancel;
 mod checkpoint;
 mod claim;
@@ -32,6 +33,7 @@ mod world;
 
 pub use analysis::{Analysis, Plain, Segment, Unclear};
 pub use approval::{Answer, Approver, Question};
+pub use background::{Background, Key, Matcher, News, Screen, Size, Typed, Wait, Waited};
 pub use cancel::{Cancel, CancelWait};
 pub use checkpoint::{
     CheckpointInfo, CheckpointQuery, Checkpoints, NoCheckpoints, PathChange, Restore, RestoreAct,
@@ -50,8 +52,8 @@ pub use memo::Memo;
 pub use operation::{Context, Operation, Preview, Progress};
 pub use param::{Param, ParamKind, Preset, Scale};
 pub use process::{
-    Background, Command, CommandLine, CommandTarget, Contained, Exit, Finished, MAX_STORED_OUTPUT,
-    Moved, NoProcesses, Output, Processes, Refused, RunOptions, Shell,
+    Command, CommandLine, CommandTarget, Contained, Exit, Finished, MAX_STORED_OUTPUT, Moved,
+    NoProcesses, Output, Processes, Refused, RunOptions, Shell,
 };
 pub use reply::{Block, ErrorBody, Meta, More, Reply, Resource, Skipped};
 pub use request::{Arguments, Request, call_id};

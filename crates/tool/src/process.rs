@@ -1,9 +1,13 @@
 //! Commands, as far as an operation may run them: the one that its call names, and no other.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::{Analysis, BoxFuture, Cancel, Kind, Progress, ToolError};
+use crate::{
+    Analysis, Background, BoxFuture, Cancel, Kind, News, Progress, Screen, Size, ToolError, Typed,
+    Wait,
+};
 
 /// What a call wants to run, before containment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,6 +18,8 @@ pub struct Command {
     pub line: CommandLine,
     /// Whether it starts where the last command of the session ended, unless the call names a place.
     pub keeps_cwd: bool,
+    /// Whether it runs in a terminal, so that what it does depends on what is typed later.
+    pub has_terminal: bool,
     /// The programs that may be run without a shell, by name; empty means any.
     pub programs: Vec<String>,
 }
@@ -76,21 +82,6 @@ pub struct RunOptions {
     pub progress: Progress,
 }
 
-/// A command that goes on after the call that began it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Background {
-    /// Its name within the session.
-    pub id: String,
-    /// What was run, as it was named.
-    pub command: String,
-    /// How long it has been running, or ran.
-    pub duration: Duration,
-    /// Where its output is stored, by path relative to the first root.
-    pub stored: Option<String>,
-    /// How it ended, if it did.
-    pub exit: Option<Exit>,
-}
-
 /// The beginning and the end of an output.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Output {
@@ -129,6 +120,41 @@ pub enum Exit {
     },
     /// The process that watched it was ended, and it with that.
     Lost,
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "exit code {code}"),
+            Self::Signal(signal) => write!(f, "ended by signal {}", signal_name(*signal)),
+            Self::TimedOut => f.write_str("timed out"),
+            Self::Cancelled => f.write_str("cancelled"),
+            Self::NotStarted { why, .. } => write!(f, "could not be started: {why}"),
+            Self::Lost => f.write_str("lost with the process that watched it"),
+        }
+    }
+}
+
+/// Returns the number of a signal, with its name where models know it.
+fn signal_name(signal: i32) -> String {
+    let name = match signal {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        4 => "SIGILL",
+        6 => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        11 => "SIGSEGV",
+        13 => "SIGPIPE",
+        15 => "SIGTERM",
+        24 => "SIGXCPU",
+        25 => "SIGXFSZ",
+        31 => "SIGSYS",
+        _ => return signal.to_string(),
+    };
+    format!("{signal} ({name})")
 }
 
 /// Where the next command of a session starts, once one went elsewhere.
@@ -199,16 +225,39 @@ pub struct Finished {
     pub refused: Vec<Refused>,
 }
 
-/// The command of one call.
+/// The command of one call, and those of its session that go on.
 pub trait Processes: Send + std::marker::Sync {
     /// Runs the command to its end. Dropping the future ends the command and everything it started.
     fn run(&self, options: RunOptions) -> BoxFuture<'static, Result<Finished, ToolError>>;
 
-    /// Begins the command and lets it go on until it ends or its session does; returns its name.
-    fn begin(&self, options: RunOptions) -> BoxFuture<'static, Result<String, ToolError>>;
+    /// Begins the command, in a terminal where a size is given, and lets it go on until it ends or its
+    /// session does; returns its name.
+    fn begin(
+        &self,
+        options: RunOptions,
+        terminal: Option<Size>,
+    ) -> BoxFuture<'static, Result<String, ToolError>>;
 
-    /// Returns the commands of the session that go on, and those that ended since they were told.
+    /// Returns the commands of the session that were begun and go on, and the last that ended.
     fn background(&self) -> Vec<Background>;
+
+    /// Waits, and returns what a command wrote since the last look: only whole lines while it runs, where
+    /// that is asked.
+    fn news(
+        &self,
+        id: &str,
+        wait: Wait,
+        whole_lines: bool,
+    ) -> BoxFuture<'static, Result<News, ToolError>>;
+
+    /// Ends a command and everything that it started.
+    fn end(&self, id: &str) -> BoxFuture<'static, Result<Background, ToolError>>;
+
+    /// Types into the terminal of a command. What a program asks for without showing it is refused.
+    fn enter(&self, id: &str, typed: Vec<Typed>) -> BoxFuture<'static, Result<(), ToolError>>;
+
+    /// Waits, and returns what stands on the screen of a command.
+    fn screen(&self, id: &str, wait: Wait) -> BoxFuture<'static, Result<Screen, ToolError>>;
 }
 
 /// The processes of a World that has none.
@@ -217,18 +266,44 @@ pub struct NoProcesses;
 
 impl Processes for NoProcesses {
     fn run(&self, _options: RunOptions) -> BoxFuture<'static, Result<Finished, ToolError>> {
-        Box::pin(std::future::ready(Err(none())))
+        none()
     }
 
-    fn begin(&self, _options: RunOptions) -> BoxFuture<'static, Result<String, ToolError>> {
-        Box::pin(std::future::ready(Err(none())))
+    fn begin(
+        &self,
+        _options: RunOptions,
+        _terminal: Option<Size>,
+    ) -> BoxFuture<'static, Result<String, ToolError>> {
+        none()
     }
 
     fn background(&self) -> Vec<Background> {
         Vec::new()
     }
+
+    fn news(
+        &self,
+        _id: &str,
+        _wait: Wait,
+        _whole_lines: bool,
+    ) -> BoxFuture<'static, Result<News, ToolError>> {
+        none()
+    }
+
+    fn end(&self, _id: &str) -> BoxFuture<'static, Result<Background, ToolError>> {
+        none()
+    }
+
+    fn enter(&self, _id: &str, _typed: Vec<Typed>) -> BoxFuture<'static, Result<(), ToolError>> {
+        none()
+    }
+
+    fn screen(&self, _id: &str, _wait: Wait) -> BoxFuture<'static, Result<Screen, ToolError>> {
+        none()
+    }
 }
 
-fn none() -> ToolError {
-    ToolError::new(Kind::Unavailable, "no command can be run here")
+fn none<T: Send + 'static>() -> BoxFuture<'static, Result<T, ToolError>> {
+    let error = ToolError::new(Kind::Unavailable, "no command can be run here");
+    Box::pin(std::future::ready(Err(error)))
 }

@@ -366,5 +366,9 @@ impl Capture {
 }
 
 fn read(stream: &OwnedFd, buffer: &mut [u8]) -> io::Result<usize> {
-    Ok(rustix::io::read(stream, buffer)?)
+    match rustix::io::read(stream, buffer) {
+        // The other end of a terminal is closed.
+        Err(Errno::IO) => Ok(0),
+        read => Ok(read?),
+    }
 }

@@ -151,6 +151,12 @@ fn is_told(name: &OsStr) -> bool {
     TOLD.iter().any(|(told, _)| name == *told)
 }
 
+/// Returns the environment of a command that has a terminal.
+pub(super) fn in_terminal(env: &mut Vec<(OsString, OsString)>) {
+    env.retain(|(name, _)| name != "TERM");
+    env.push((OsString::from("TERM"), OsString::from("xterm-256color")));
+}
+
 /// Returns whether every command gets a variable, without anybody naming it.
 pub(super) fn is_given(name: &OsStr) -> bool {
     is_passed(name) || is_told(name)

@@ -108,13 +108,14 @@ fn serve_next(
         poll(&mut [PollFd::new(session, PollFlags::IN)], None)?;
         starter::start_next(session, teller, sandbox)
     })?;
-    let Started { pid, handle, calls, ordered, failure } = started;
+    let Started { pid, handle, calls, ordered, terminal, failure } = started;
     let Some((line, grace)) = ordered else {
         let rest = end_the_rest(group);
         return Ok(if rest.is_left { Served::Left } else { Served::Done });
     };
     let calls = calls.zip(sandbox.means());
-    let mut porting = calls.map(|(calls, means)| Porting::begin(calls, Arc::clone(means)));
+    let mut porting =
+        calls.map(|(calls, means)| Porting::begin(calls, Arc::clone(means), terminal));
     // Where nobody listens any more the first look at the line says so.
     let watch = Watch { line: &line, pid, handle: &handle, grace, group };
     let (end, was_told) = watch.until_the_end();

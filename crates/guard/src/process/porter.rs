@@ -105,10 +105,12 @@ pub(super) struct Porting {
 }
 
 impl Porting {
-    /// Begins to carry out calls. Without a thread every call fails.
-    pub(super) fn begin(calls: Calls, means: Arc<Means>) -> Self {
+    /// Begins to carry out calls of a command that may have been given a terminal. Without a thread every
+    /// call fails.
+    pub(super) fn begin(calls: Calls, means: Arc<Means>, terminal: Option<OwnedFd>) -> Self {
         let refused = AllRefused::default();
-        let porter = Porter { calls, means, refused: refused.clone(), waiting: Arc::default() };
+        let porter =
+            Porter { calls, means, terminal, refused: refused.clone(), waiting: Arc::default() };
         let work = move || {
             // The keeper shares both with its command.
             if spawn::keep_apart().is_ok() {
@@ -137,6 +139,8 @@ impl Porting {
 struct Porter {
     calls: Calls,
     means: Arc<Means>,
+    /// The terminal that the command was given, which no name in its view stands for.
+    terminal: Option<OwnedFd>,
     refused: AllRefused,
     waiting: Arc<AtomicUsize>,
 }

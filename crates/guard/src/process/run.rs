@@ -7,14 +7,13 @@ use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
 
 use futures_channel::oneshot;
 use rustix::io::Errno;
 use sinew_tool::{
     Background, BoxFuture, Cancel, Command, CommandLine, CommandTarget, Contained, Exit, FileError,
-    FileState, FileTarget, Finished, Kind, NoProcesses, Output, Plain, Processes, Refused,
-    RunOptions, Targets, ToolError, Unclear,
+    FileState, FileTarget, Finished, Kind, News, NoProcesses, Output, Plain, Processes, Refused,
+    RunOptions, Screen, Size, Targets, ToolError, Typed, Unclear, Wait,
 };
 
 use super::capture::{Became, Captured, Following, Keep};
@@ -30,7 +29,7 @@ use crate::rules::PathGlobs;
 /// The longest text that the system takes as one argument of a program, with its end.
 const MAX_ARGUMENT: usize = 128 * 1024;
 /// What is kept in memory of an output. Dialects show up to 200 KiB of the beginning of a stream.
-const KEEP: Keep = Keep { merged: (64 << 10, 64 << 10), stream: (400 << 10, 64 << 10) };
+pub(super) const KEEP: Keep = Keep { merged: (64 << 10, 64 << 10), stream: (400 << 10, 64 << 10) };
 
 /// Finds out what a command would execute.
 pub(crate) fn contain(
@@ -76,6 +75,10 @@ pub(crate) fn contain(
     if commands.wants_no_containment() {
         let why = "nothing contains commands here, so each of them asks";
         analysis.plain = Err(Unclear::new("shell.rung", why));
+    }
+    if command.has_terminal {
+        let why = "it runs in a terminal, and whatever is typed there later runs unasked";
+        analysis.plain = Err(Unclear::new("shell.terminal", why));
     }
     // What was looked at is what runs.
     let (program, argv) = match &analysis.plain {
@@ -148,10 +151,11 @@ pub(crate) fn processes(
     targets: &Arc<Targets>,
     caller: Option<&Caller>,
 ) -> Result<Arc<dyn Processes>, ToolError> {
-    let (Some(commands), Some(target), Some(caller)) = (&guard.commands, &targets.command, caller)
-    else {
+    let (Some(commands), Some(caller)) = (&guard.commands, caller) else {
         return Ok(Arc::new(NoProcesses));
     };
+    let session = OfSession { commands: Arc::clone(commands), caller: caller.clone() };
+    let Some(target) = &targets.command else { return Ok(Arc::new(session)) };
     let identity = targets.files.first().and_then(|target| match &target.state {
         FileState::Found(meta) => Some(meta.identity.of_file()),
         FileState::Missing => None,
@@ -160,22 +164,27 @@ pub(crate) fn processes(
         ToolError::new(Kind::ExecutionFailed, "the command names no directory to start in")
     })?;
     Ok(Arc::new(Cleared {
-        commands: Arc::clone(commands),
+        session,
         target: target.clone(),
         identity,
         globs: Arc::clone(&guard.globs),
-        caller: caller.clone(),
     }))
+}
+
+/// The commands of a session that go on: all that a call without a command of its own can reach.
+#[derive(Debug)]
+struct OfSession {
+    commands: Arc<Commands>,
+    caller: Caller,
 }
 
 /// The command of a cleared call.
 #[derive(Debug)]
 struct Cleared {
-    commands: Arc<Commands>,
+    session: OfSession,
     target: CommandTarget,
     identity: (u64, u64),
     globs: Arc<PathGlobs>,
-    caller: Caller,
 }
 
 impl Cleared {
@@ -185,9 +194,10 @@ impl Cleared {
                 || options.variables.iter().any(|wanted| name == wanted.as_str())
                 || !environment::is_given(name)
         };
-        let mut env = self.commands.settings.env.clone();
+        let commands = &self.session.commands;
+        let mut env = commands.settings.env.clone();
         env.retain(|(name, _)| passes(name));
-        if let Some(venv) = self.commands.venv(&self.target.cwd) {
+        if let Some(venv) = commands.venv(&self.target.cwd) {
             activate::enter(&venv, &mut env);
         }
         let added = options.env.iter().filter(|(name, _)| !environment::never(name.as_ref()));
@@ -202,6 +212,7 @@ impl Cleared {
             timeout: Some(options.timeout),
             merged: options.merged,
             keeps_cwd: self.target.command.keeps_cwd,
+            terminal: None,
             globs: Arc::clone(&self.globs),
         }
     }
@@ -210,7 +221,8 @@ impl Cleared {
 impl Processes for Cleared {
     fn run(&self, options: RunOptions) -> BoxFuture<'static, Result<Finished, ToolError>> {
         let job = self.job(&options);
-        let (commands, caller) = (Arc::clone(&self.commands), self.caller.clone());
+        let OfSession { commands, caller } = &self.session;
+        let (commands, caller) = (Arc::clone(commands), caller.clone());
         let keeps_cwd = self.target.command.keeps_cwd;
         let seat = match options.max_at_once.map(|most| commands.counted.enter(most)).transpose() {
             Ok(seat) => seat,
@@ -238,28 +250,89 @@ impl Processes for Cleared {
         })
     }
 
-    fn begin(&self, options: RunOptions) -> BoxFuture<'static, Result<String, ToolError>> {
-        let job = Job { timeout: None, ..self.job(&options) };
-        let (commands, caller) = (Arc::clone(&self.commands), self.caller.clone());
+    fn begin(
+        &self,
+        options: RunOptions,
+        terminal: Option<Size>,
+    ) -> BoxFuture<'static, Result<String, ToolError>> {
+        let mut job = Job { timeout: None, terminal, ..self.job(&options) };
+        if terminal.is_some() {
+            environment::in_terminal(&mut job.env);
+        }
         let command = match &self.target.command.line {
             CommandLine::Shell(_, text) => text.clone(),
             CommandLine::Argv(argv) => argv.join(" "),
         };
-        let (begun, has_begun) = oneshot::channel();
-        let started = on_thread(move || go_on(&commands, &caller, job, command, begun));
-        Box::pin(async move {
-            drop(started?);
-            has_begun.await.unwrap_or_else(|_| Err(lost()))
-        })
+        self.session.commands.begin(&self.session.caller, job, command)
     }
 
     fn background(&self) -> Vec<Background> {
-        self.commands.background(&self.caller.session, Ongoing::show)
+        self.session.background()
+    }
+
+    fn news(
+        &self,
+        id: &str,
+        wait: Wait,
+        whole_lines: bool,
+    ) -> BoxFuture<'static, Result<News, ToolError>> {
+        self.session.news(id, wait, whole_lines)
+    }
+
+    fn end(&self, id: &str) -> BoxFuture<'static, Result<Background, ToolError>> {
+        self.session.end(id)
+    }
+
+    fn enter(&self, id: &str, typed: Vec<Typed>) -> BoxFuture<'static, Result<(), ToolError>> {
+        self.session.enter(id, typed)
+    }
+
+    fn screen(&self, id: &str, wait: Wait) -> BoxFuture<'static, Result<Screen, ToolError>> {
+        self.session.screen(id, wait)
+    }
+}
+
+impl Processes for OfSession {
+    fn run(&self, options: RunOptions) -> BoxFuture<'static, Result<Finished, ToolError>> {
+        NoProcesses.run(options)
+    }
+
+    fn begin(
+        &self,
+        options: RunOptions,
+        terminal: Option<Size>,
+    ) -> BoxFuture<'static, Result<String, ToolError>> {
+        NoProcesses.begin(options, terminal)
+    }
+
+    fn background(&self) -> Vec<Background> {
+        self.commands.background(&self.caller.session)
+    }
+
+    fn news(
+        &self,
+        id: &str,
+        wait: Wait,
+        whole_lines: bool,
+    ) -> BoxFuture<'static, Result<News, ToolError>> {
+        self.commands.news(&self.caller.session, id, wait, whole_lines)
+    }
+
+    fn end(&self, id: &str) -> BoxFuture<'static, Result<Background, ToolError>> {
+        self.commands.end_one(&self.caller.session, id)
+    }
+
+    fn enter(&self, id: &str, typed: Vec<Typed>) -> BoxFuture<'static, Result<(), ToolError>> {
+        self.commands.enter(&self.caller.session, id, typed)
+    }
+
+    fn screen(&self, id: &str, wait: Wait) -> BoxFuture<'static, Result<Screen, ToolError>> {
+        self.commands.screen(&self.caller.session, id, wait)
     }
 }
 
 /// Does work that waits on a thread of its own, from now on; returns what it came to.
-fn on_thread<T: Send + 'static>(
+pub(super) fn on_thread<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<impl Future<Output = Result<T, ToolError>>, ToolError> {
     let (done, result) = oneshot::channel();
@@ -271,89 +344,8 @@ fn on_thread<T: Send + 'static>(
     Ok(async { result.await.map_err(|_| lost()) })
 }
 
-fn lost() -> ToolError {
+pub(super) fn lost() -> ToolError {
     ToolError::new(Kind::ExecutionFailed, "the command was lost")
-}
-
-/// A command that goes on in the background.
-#[derive(Debug)]
-pub(super) struct Ongoing {
-    id: String,
-    command: String,
-    since: Instant,
-    stored: Option<String>,
-    /// How it ended and how long it ran, once it did.
-    ended: Option<(Exit, Duration)>,
-}
-
-impl Ongoing {
-    fn show(&self) -> Background {
-        Background {
-            id: self.id.clone(),
-            command: self.command.clone(),
-            duration: self.ended.as_ref().map_or(self.since.elapsed(), |(_, lasted)| *lasted),
-            stored: self.stored.clone(),
-            exit: self.ended.as_ref().map(|(exit, _)| exit.clone()),
-        }
-    }
-}
-
-/// Begins a command that goes on, and follows it to its end.
-fn go_on(
-    commands: &Commands,
-    caller: &Caller,
-    job: Job,
-    command: String,
-    begun: oneshot::Sender<Result<String, ToolError>>,
-) {
-    // Whatever it writes is stored from the first byte on, since nobody waits for it.
-    let mut spool = ToStore::above(caller.clone(), (0, 0));
-    spool.begin();
-    let stored = spool.path();
-    let running = match commands.order(&caller.session, job) {
-        Ok(running) => running,
-        Err(error) => {
-            let _ = begun.send(Err(error));
-            return;
-        }
-    };
-    let since = Instant::now();
-    let ongoing = Ongoing { id: String::new(), command, since, stored, ended: None };
-    let id = commands.goes_on(&caller.session, ongoing);
-    let _ = begun.send(Ok(id.clone()));
-    let Running { session: _session, ordered, timeout } = running;
-    let followed = Following::begin(ordered, KEEP, timeout).and_then(|mut following| {
-        let became = following.follow(&mut spool, &|_| {})?;
-        Ok(following.end(became, &mut spool)?.0)
-    });
-    let ended = followed.ok().map(|captured| {
-        let exit = match captured.became {
-            Became::Ended { end: End::Code(code), .. } => Exit::Code(code),
-            Became::Ended { end: End::Signal(signal), .. } => Exit::Signal(signal),
-            Became::NotStarted(_, number) => not_started(number),
-            Became::Lost => Exit::Lost,
-        };
-        (exit, captured.duration)
-    });
-    commands.ended(&caller.session, &id, ended);
-}
-
-impl Ongoing {
-    pub(super) fn name(&mut self, id: String) {
-        self.id = id;
-    }
-
-    pub(super) fn is(&self, id: &str) -> bool {
-        self.id == id
-    }
-
-    pub(super) fn end(&mut self, ended: Option<(Exit, Duration)>) {
-        self.ended = Some(ended.unwrap_or((Exit::Lost, self.since.elapsed())));
-    }
-
-    pub(super) fn has_ended(&self) -> bool {
-        self.ended.is_some()
-    }
 }
 
 /// Follows a command to its end. It ends where this future is dropped.
@@ -515,7 +507,7 @@ fn told(refused: wire::Refused, home: Option<&Path>) -> Refused {
     }
 }
 
-fn not_started(number: i32) -> Exit {
+pub(super) fn not_started(number: i32) -> Exit {
     let is_missing = number == Errno::NOENT.raw_os_error();
     Exit::NotStarted { is_missing, why: words(number) }
 }

@@ -22,6 +22,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use super::bubblewrap;
 use super::capture::Ordered;
 use super::rung::{Rung, Shortfall, WATCHED_NAMES};
+use super::terminal::Pty;
 use super::wire::{self, Order, Policy, Ready};
 use super::{HELPER, Helper};
 
@@ -157,6 +158,15 @@ impl Session {
             let _ = errors.take(MAX_COMPLAINT).read_to_string(&mut text);
         }
         Shortfall::new("bubblewrap", text.lines().next().unwrap_or("it ended"))
+    }
+
+    /// Orders a command in a terminal, whose other end is returned as the stream of the command.
+    pub(super) fn order_in_terminal(&self, order: &Order, pty: Pty) -> io::Result<Ordered> {
+        let Pty { ours, theirs: terminal } = pty;
+        let (line, theirs) = wire::line()?;
+        let end = terminal.as_fd();
+        wire::send(self.line()?, order, &[theirs.as_fd(), end, end, end])?;
+        Ok(Ordered { line, stdout: ours, stderr: None })
     }
 
     /// Orders a command. It ends when what is returned is dropped.

@@ -28,6 +28,8 @@ pub struct CommandSettings {
     pub activate: Vec<Activate>,
     /// The user's shell, as the environment names it.
     pub shell: Option<PathBuf>,
+    /// How many commands of a session may go on at once.
+    pub max_background: u32,
     /// The most processes of one command, where that can be held.
     pub max_processes: u64,
     /// What each process may use.

@@ -14,7 +14,9 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::stat;
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, chdir, pidfd_send_signal, set_parent_process_death_signal};
+use rustix::process::{
+    Pid, Signal, chdir, ioctl_tiocsctty, pidfd_send_signal, set_parent_process_death_signal,
+};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 
 use super::launcher::Teller;
@@ -33,6 +35,8 @@ pub(super) struct Started {
     /// The line to whoever ordered it, and the time that its processes have to end. There is none where
     /// there is no more order.
     pub(super) ordered: Option<(OwnedFd, Duration)>,
+    /// The terminal that its command got.
+    pub(super) terminal: Option<OwnedFd>,
     /// Why it did not become the command.
     pub(super) failure: Option<(Refusal, i32)>,
 }
@@ -51,7 +55,8 @@ pub(super) fn start_next(
     };
     let (pid, handle) = spawn::beside(work)?;
     drop((theirs, memory));
-    let mut started = Started { pid, handle, calls: None, ordered: None, failure: None };
+    let mut started =
+        Started { pid, handle, calls: None, ordered: None, terminal: None, failure: None };
     loop {
         let (notice, handles) = match wire::receive::<Notice>(&line) {
             Ok(Some(told)) => told,
@@ -62,11 +67,13 @@ pub(super) fn start_next(
                 break;
             }
         };
-        let handle = handles.into_iter().next();
+        let mut handles = handles.into_iter();
+        let handle = handles.next();
         match notice {
             Notice::Confined => started.calls = handle.map(Calls::from),
             Notice::Ordered { grace_ms } => {
                 started.ordered = handle.map(|line| (line, Duration::from_millis(grace_ms)));
+                started.terminal = handles.next();
             }
             Notice::Failed(refusal, number) => started.failure = Some((refusal, number)),
         }
@@ -101,7 +108,10 @@ fn become_command(
     teller.taken();
     let [line, input, output, errors] = <[OwnedFd; 4]>::try_from(handles)
         .map_err(|_| io::Error::other("an order without its streams"))?;
-    wire::send(keeper, &Notice::Ordered { grace_ms: order.grace_ms }, &[line.as_fd()])?;
+    let terminal = order.has_terminal.then_some(input.as_fd());
+    let handles: Vec<_> = [line.as_fd()].into_iter().chain(terminal).collect();
+    wire::send(keeper, &Notice::Ordered { grace_ms: order.grace_ms }, &handles)?;
+    drop(handles);
     if is_closed(&line) {
         // Whoever ordered it has given it up.
         return Ok(());
@@ -141,6 +151,10 @@ fn start(
     };
     let placed =
         dup2_stdin(&input).and_then(|()| dup2_stdout(&output)).and_then(|()| dup2_stderr(&errors));
+    let placed = placed.and_then(|()| match order.has_terminal {
+        true => ioctl_tiocsctty(rustix::stdio::stdin()),
+        false => Ok(()),
+    });
     match placed {
         Ok(()) => (Refusal::Program, spawn::execute(program, sandbox.limits())),
         Err(errno) => (Refusal::Containment, errno.into()),

@@ -73,6 +73,8 @@ pub(super) struct Order {
     pub(super) cwd_identity: (u64, u64),
     /// Whether it is to be told where the command was at its end.
     pub(super) keeps_cwd: bool,
+    /// Whether its streams are a terminal, which becomes that of its session of processes.
+    pub(super) has_terminal: bool,
     /// How long processes have between the request to end and their end.
     pub(super) grace_ms: u64,
 }
@@ -134,7 +136,7 @@ pub(super) enum End {
 pub(super) enum Notice {
     /// It is bound to what commands are bound to. The calls that it hands over come with this.
     Confined,
-    /// It has its order. The line to sinew comes with this.
+    /// It has its order. The line to sinew comes with this, and its terminal where it has one.
     Ordered {
         /// How long processes have between the request to end and their end.
         grace_ms: u64,

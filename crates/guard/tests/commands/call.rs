@@ -176,6 +176,7 @@ fn listed(place: &Place) -> Result<(), Failed> {
             argument: "argv",
             line: program(&[name]),
             keeps_cwd: false,
+            has_terminal: false,
             programs: ["cat", "no-such-program"].map(String::from).to_vec(),
         };
         let run = |world: World| {

@@ -105,6 +105,7 @@ impl Place {
             env: environment(vars, &[]),
             activate: Activate::ALL.to_vec(),
             shell: None,
+            max_background: 4,
             max_processes: 512,
             limits: ProcessLimits { file_bytes: Some(64 << 20), ..ProcessLimits::default() },
             warn: None,
@@ -137,7 +138,14 @@ impl Place {
 
     /// Returns the World of a command.
     pub(crate) fn world(&self, line: CommandLine, cwd: &Path) -> Result<World, ToolError> {
-        self.world_of(Command { argument: "command", line, keeps_cwd: true, programs: vec![] }, cwd)
+        let command = Command {
+            argument: "command",
+            line,
+            keeps_cwd: true,
+            has_terminal: false,
+            programs: vec![],
+        };
+        self.world_of(command, cwd)
     }
 
     /// Returns the World of a command with all that a row says of it.

@@ -221,9 +221,7 @@ pub fn failure(args: &Args, finished: &Finished) -> Option<(Kind, String)> {
     match &finished.exit {
         Exit::Code(0) => None,
         Exit::Code(code) => Some((Kind::ExecutionFailed, format!("exit code {code}"))),
-        Exit::Signal(signal) => {
-            Some((Kind::ExecutionFailed, format!("ended by signal {}", signal_name(*signal))))
-        }
+        Exit::Signal(signal) => Some((Kind::ExecutionFailed, Exit::Signal(*signal).to_string())),
         Exit::TimedOut => Some((
             Kind::Timeout,
             format!("timed out after {} ms, and everything it started was ended", args.timeout_ms),
@@ -238,26 +236,4 @@ pub fn failure(args: &Args, finished: &Finished) -> Option<(Kind, String)> {
             Some((Kind::ExecutionFailed, String::from(words)))
         }
     }
-}
-
-/// Returns the number of a signal, with its name where models know it.
-pub(super) fn signal_name(signal: i32) -> String {
-    let name = match signal {
-        1 => "SIGHUP",
-        2 => "SIGINT",
-        3 => "SIGQUIT",
-        4 => "SIGILL",
-        6 => "SIGABRT",
-        7 => "SIGBUS",
-        8 => "SIGFPE",
-        9 => "SIGKILL",
-        11 => "SIGSEGV",
-        13 => "SIGPIPE",
-        15 => "SIGTERM",
-        24 => "SIGXCPU",
-        25 => "SIGXFSZ",
-        31 => "SIGSYS",
-        _ => return signal.to_string(),
-    };
-    format!("{signal} ({name})")
 }

@@ -15,6 +15,9 @@ fn begun(exit: Option<Exit>) -> Background {
     Background {
         id: String::from("b1"),
         command: String::from("serve\n--all"),
+        is_terminal: false,
+        n_written: 0,
+        n_unread: 0,
         duration: Duration::from_secs(3),
         stored: Some(String::from(".sinew/tool-output/c.txt")),
         exit,
@@ -138,20 +141,16 @@ fn a_command_that_goes_on_is_named_and_listed() {
     let (reply, _) = run(finished(Exit::Code(0), ""), vec![begun(None)], args.clone());
     assert_eq!(
         text(&reply),
-        "b1 runs in the background and ends with the session; its output goes to \
-         .sinew/tool-output/c.txt"
+        "[b1 runs in the background and ends with the session; its output goes to \
+         .sinew/tool-output/c.txt]"
     );
     assert!(reply.ok);
     let (reply, _) = run(finished(Exit::Code(0), ""), vec![begun(Some(Exit::Code(2)))], args);
-    assert!(text(&reply).starts_with("b1 has ended already: exit code 2"), "{}", text(&reply));
+    assert!(text(&reply).starts_with("[b1 has ended already: exit code 2"), "{}", text(&reply));
     assert!(!reply.ok);
     let listed = vec![begun(None), begun(Some(Exit::Signal(15)))];
     let (reply, _) = run(finished(Exit::Code(0), "out"), listed, json!({"command": "x"}));
-    assert_eq!(
-        text(&reply),
-        "out\n[background b1: running for 3 s: serve --all]\n\
-         [background b1: ended by signal 15 (SIGTERM): serve --all]"
-    );
+    assert_eq!(text(&reply), "out\n[background b1: running for 3.0 s: serve --all]");
 }
 
 #[test]

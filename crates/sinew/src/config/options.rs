@@ -126,6 +126,9 @@ pub struct RunOptions {
     /// go on asking for them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unprotected: Option<Vec<String>>,
+    /// How many commands of a session may go on in the background or in terminals at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_background: Option<u32>,
     /// The most processes of one command, where the system can hold it to that: at least 301.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_processes: Option<u64>,

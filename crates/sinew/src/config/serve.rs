@@ -15,7 +15,7 @@ pub(crate) fn serves(word: &str, tool: &dyn Tool) -> bool {
         "core" => tool.core(),
         "read" => effects.contains(Effects::OBSERVE),
         "edit" => effects.contains(Effects::CHANGE),
-        "run" => effects.contains(Effects::EXECUTE),
+        "run" => effects.contains(Effects::EXECUTE) || effects.contains(Effects::SESSION),
         pattern => sinew_guard::name_matches(pattern, tool.name()),
     }
 }

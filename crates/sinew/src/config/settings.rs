@@ -49,6 +49,8 @@ pub struct RunSettings {
     pub show: Vec<PathBuf>,
     /// Protected names that commands may change.
     pub unprotected: Vec<String>,
+    /// How many commands of a session may go on at once.
+    pub max_background: u32,
     /// The most processes of one command.
     pub max_processes: u64,
     /// What of a project's own environment commands get.
@@ -286,6 +288,7 @@ fn run(options: &Options) -> Result<RunSettings, ConfigError> {
         hide: run.hide.unwrap_or_default(),
         show: run.show.unwrap_or_default(),
         unprotected: run.unprotected.unwrap_or_default(),
+        max_background: run.max_background.unwrap_or(16),
         max_processes,
         limits,
         activate,

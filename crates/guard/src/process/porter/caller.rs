@@ -114,15 +114,15 @@ impl<'a> Caller<'a> {
         value.map(|value| value.trim().to_owned()).ok_or(Errno::SRCH)
     }
 
-    /// Returns the path of its terminal.
-    pub(super) fn terminal(&self) -> Result<PathBuf, Errno> {
+    /// Returns the number of the device that its terminal is.
+    pub(super) fn terminal(&self) -> Result<u64, Errno> {
         let stat = fs::read_to_string(self.own("stat")).map_err(|_| Errno::SRCH)?;
         let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields);
         let number = fields.split(' ').nth(4).and_then(|number| number.parse::<i32>().ok());
         let number = u64::from(number.unwrap_or(0).cast_unsigned());
         // The devices of pseudo terminals have these numbers; a command has no other.
         match (rustix::fs::major(number), rustix::fs::minor(number)) {
-            (136..=143, minor) => Ok(PathBuf::from(format!("/dev/pts/{minor}"))),
+            (136..=143, _) => Ok(number),
             _ => Err(Errno::NXIO),
         }
     }

@@ -124,8 +124,7 @@ impl Porter {
                 })
             }
             Some(FileType::CharacterDevice) if found.as_ref().is_ok_and(is_own_terminal) => {
-                let handle = openat(CWD, caller.terminal()?, safe, Mode::empty())?;
-                Ok(Some(Answer::Handle(handle, closed_on_exec)))
+                Ok(Some(Answer::Handle(self.terminal_of(caller, safe)?, closed_on_exec)))
             }
             _ => match place.open_now(safe, mode) {
                 Ok(handle) => Ok(Some(Answer::Handle(handle, closed_on_exec))),
@@ -141,6 +140,18 @@ impl Porter {
                 Err(errno) => Err(self.refused_unless_read(&real, errno, writes || creates)),
             },
         }
+    }
+
+    /// Opens the terminal of a process: the one that its command was given, or one that the command made.
+    fn terminal_of(&self, caller: &Caller<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let device = caller.terminal()?;
+        if let Some(terminal) = &self.terminal
+            && fstat(terminal)?.st_rdev == device
+        {
+            return terminal.try_clone().map_err(|_| Errno::NFILE);
+        }
+        let path = format!("/dev/pts/{}", rustix::fs::minor(device));
+        openat(CWD, path, flags, Mode::empty())
     }
 
     fn refused_unless_read(&self, real: &Path, errno: Errno, changes: bool) -> Errno {

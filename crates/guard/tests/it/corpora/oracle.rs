@@ -112,6 +112,7 @@ fn analysed(fixture: &Path, text: &str) -> Analysis {
         env: vec![("PATH".into(), PATH.into())],
         activate: Vec::new(),
         shell: None,
+        max_background: 4,
         max_processes: 512,
         limits: ProcessLimits::default(),
         warn: None,

@@ -1,0 +1,257 @@
+//! The commands of a session that go on.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_channel::oneshot;
+use sinew_tool::{
+    Background, BoxFuture, Cancel, Exit, Kind, News, Screen, ToolError, Typed, Wait, line_name,
+};
+
+use super::capture::{Became, Following, Ordered};
+use super::ongoing::{Named, NotTyped, Ongoing, Tee};
+use super::run::{KEEP, lost, not_started, on_thread};
+use super::spool::ToStore;
+use super::wire::End;
+use super::{Commands, Counted, Job, Running, Seat, broken, lock};
+use crate::caller::Caller;
+
+/// How many commands that ended are remembered.
+const MAX_ENDED: usize = 16;
+/// How long a command may take to end when it is asked to, and again when it is told to.
+const ENDS: Duration = Duration::from_secs(5);
+
+/// The commands of a session that go on, and the last that ended.
+#[derive(Debug, Default)]
+pub(super) struct InBackground {
+    commands: Vec<Arc<Ongoing>>,
+    /// How many were begun: no name is given twice.
+    n_begun: u32,
+    running: Counted,
+}
+
+impl Commands {
+    /// Begins a command that goes on; returns its name.
+    pub(super) fn begin(
+        self: &Arc<Self>,
+        caller: &Caller,
+        job: Job,
+        command: String,
+    ) -> BoxFuture<'static, Result<String, ToolError>> {
+        let most = self.settings.max_background;
+        let seat =
+            lock(&self.background).entry(caller.session.clone()).or_default().running.enter(most);
+        let seat = seat.map_err(|error| {
+            error
+                .hint("end one of them first; `run.max_background` says how many may go on at once")
+        });
+        let (begun, has_begun) = oneshot::channel();
+        let (commands, caller) = (Arc::clone(self), caller.clone());
+        let started = seat.and_then(|seat| {
+            on_thread(move || go_on(&commands, &caller, job, command, seat, begun))
+        });
+        Box::pin(async move {
+            drop(started?);
+            has_begun.await.unwrap_or_else(|_| Err(lost()))
+        })
+    }
+
+    /// Remembers a command that goes on.
+    fn goes_on(
+        &self,
+        session: &str,
+        (command, stored): (String, Option<String>),
+        ordered: &Ordered,
+        size: Option<sinew_tool::Size>,
+    ) -> std::io::Result<Arc<Ongoing>> {
+        let line = ordered.line.try_clone()?;
+        let terminal = match size {
+            Some(size) => Some((ordered.stdout.try_clone()?, size)),
+            None => None,
+        };
+        let mut all = lock(&self.background);
+        let of = all.entry(session.to_owned()).or_default();
+        of.n_begun += 1;
+        let kind = if terminal.is_some() { 't' } else { 'b' };
+        let named = Named { id: format!("{kind}{}", of.n_begun), command, stored };
+        let ongoing = Arc::new(Ongoing::new(named, line, terminal));
+        of.commands.push(Arc::clone(&ongoing));
+        let mut n_ended = of.commands.iter().filter(|ongoing| ongoing.has_ended()).count();
+        of.commands.retain(|ongoing| {
+            let forgotten = MAX_ENDED < n_ended && ongoing.has_ended();
+            n_ended -= usize::from(forgotten);
+            !forgotten
+        });
+        Ok(ongoing)
+    }
+
+    /// Returns the commands of a session that go on, and the last that ended.
+    pub(super) fn background(&self, session: &str) -> Vec<Background> {
+        let all = lock(&self.background);
+        let commands = all.get(session).into_iter().flat_map(|of| &of.commands);
+        commands.map(|ongoing| ongoing.show()).collect()
+    }
+
+    /// Returns the commands of a session that ended since somebody was told, who is told now.
+    pub(crate) fn endings(&self, session: &str) -> Vec<Background> {
+        let all = lock(&self.background);
+        let commands = all.get(session).into_iter().flat_map(|of| &of.commands);
+        commands.filter_map(|ongoing| ongoing.ended_untold()).collect()
+    }
+
+    fn ongoing(&self, session: &str, id: &str) -> Result<Arc<Ongoing>, ToolError> {
+        let all = lock(&self.background);
+        let commands = all.get(session).map(|of| of.commands.as_slice()).unwrap_or_default();
+        if let Some(ongoing) = commands.iter().find(|ongoing| ongoing.id == id) {
+            return Ok(Arc::clone(ongoing));
+        }
+        let known: Vec<_> = commands.iter().map(|ongoing| format!("`{}`", ongoing.id)).collect();
+        let hint = match known.as_slice() {
+            [] => String::from("none was begun in this session"),
+            known => format!("there are {}", known.join(", ")),
+        };
+        let what = format!("no command that goes on is called `{}`", line_name(Path::new(id)));
+        Err(ToolError::new(Kind::InvalidArgs, what).hint(hint))
+    }
+
+    pub(super) fn news(
+        &self,
+        session: &str,
+        id: &str,
+        wait: Wait,
+        whole_lines: bool,
+    ) -> BoxFuture<'static, Result<News, ToolError>> {
+        let ongoing = self.ongoing(session, id);
+        Box::pin(async move { Ok(ongoing?.news(&wait, whole_lines).await) })
+    }
+
+    pub(super) fn screen(
+        &self,
+        session: &str,
+        id: &str,
+        wait: Wait,
+    ) -> BoxFuture<'static, Result<Screen, ToolError>> {
+        let ongoing = self.ongoing(session, id);
+        Box::pin(async move {
+            let ongoing = ongoing?;
+            ongoing.screen(&wait).await.ok_or_else(|| not_typed(&ongoing.id, NotTyped::NoTerminal))
+        })
+    }
+
+    pub(super) fn enter(
+        &self,
+        session: &str,
+        id: &str,
+        typed: Vec<Typed>,
+    ) -> BoxFuture<'static, Result<(), ToolError>> {
+        let ongoing = self.ongoing(session, id);
+        let work = |ongoing: Arc<Ongoing>| {
+            on_thread(move || {
+                ongoing.enter(&typed).map_err(|problem| not_typed(&ongoing.id, problem))
+            })
+        };
+        let entered = ongoing.and_then(work);
+        Box::pin(async move { entered?.await? })
+    }
+
+    /// Ends a command that goes on.
+    pub(super) fn end_one(
+        &self,
+        session: &str,
+        id: &str,
+    ) -> BoxFuture<'static, Result<Background, ToolError>> {
+        let ongoing = self.ongoing(session, id);
+        Box::pin(async move {
+            let ongoing = ongoing?;
+            let wait = Wait { until: None, idle: None, at_most: ENDS, cancel: Cancel::default() };
+            for tell in [Ongoing::stop, Ongoing::kill] {
+                if !ongoing.has_ended() {
+                    tell(&ongoing);
+                    ongoing.wait(&wait).await;
+                }
+            }
+            if !ongoing.has_ended() {
+                return Err(ToolError::new(
+                    Kind::ExecutionFailed,
+                    format!("`{}` was told to end and has not ended yet", ongoing.id),
+                )
+                .hint("it ends with the session"));
+            }
+            let _ = ongoing.ended_untold();
+            Ok(ongoing.show())
+        })
+    }
+}
+
+fn not_typed(id: &str, problem: NotTyped) -> ToolError {
+    match problem {
+        NotTyped::NoTerminal => {
+            ToolError::new(Kind::InvalidArgs, format!("`{id}` has no terminal"))
+                .hint("what it writes can be read as that of any command in the background")
+        }
+        NotTyped::Ended => ToolError::new(Kind::InvalidArgs, format!("`{id}` has ended"))
+            .hint("begin it anew"),
+        NotTyped::Secret => ToolError::new(
+            Kind::PolicyDenied,
+            format!("`{id}` asks for something that it does not show, such as a password; nothing was typed"),
+        )
+        .hint(
+            "only a person types secrets: ask for that step to be done in a terminal of their own, or give \
+             the question up with the keys C-c or C-d",
+        ),
+        NotTyped::Full(done, all) => ToolError::new(
+            Kind::Timeout,
+            format!("`{id}` does not read: {done} of {all} bytes were typed"),
+        )
+        .hint("look at its screen before you type more"),
+        NotTyped::Broken(error) => {
+            ToolError::new(Kind::ExecutionFailed, format!("nothing can be typed into `{id}`"))
+                .source(error)
+        }
+    }
+}
+
+/// Begins a command that goes on, and follows it to its end.
+fn go_on(
+    commands: &Commands,
+    caller: &Caller,
+    job: Job,
+    command: String,
+    seat: Seat,
+    begun: oneshot::Sender<Result<String, ToolError>>,
+) {
+    // Whatever it writes is stored from the first byte on, since nobody waits for it.
+    let mut store = ToStore::above(caller.clone(), (0, 0));
+    store.begin();
+    let stored = store.path();
+    let size = job.terminal;
+    let began = commands.order(&caller.session, job).and_then(|running| {
+        let known = (command, stored);
+        let ongoing = commands.goes_on(&caller.session, known, &running.ordered, size);
+        Ok((running, ongoing.map_err(broken)?))
+    });
+    let (running, ongoing) = match began {
+        Ok(began) => began,
+        Err(error) => {
+            let _ = begun.send(Err(error));
+            return;
+        }
+    };
+    let _ = begun.send(Ok(ongoing.id.clone()));
+    let Running { session: _session, ordered, timeout } = running;
+    let mut spool = Tee { store, ongoing: &ongoing };
+    let followed = Following::begin(ordered, KEEP, timeout).and_then(|mut following| {
+        let became = following.follow(&mut spool, &|_| {})?;
+        Ok(following.end(became, &mut spool)?.0)
+    });
+    let exit = followed.map_or(Exit::Lost, |captured| match captured.became {
+        Became::Ended { end: End::Code(code), .. } => Exit::Code(code),
+        Became::Ended { end: End::Signal(signal), .. } => Exit::Signal(signal),
+        Became::NotStarted(_, number) => not_started(number),
+        Became::Lost => Exit::Lost,
+    });
+    // Whoever hears of the end may begin the next one.
+    drop(seat);
+    ongoing.end(exit);
+}

@@ -1,0 +1,65 @@
+//! KillShell: a command in the background ends, and everything that it started with it.
+
+use serde::Deserialize;
+use sinew_tool::{
+    Background, Bound, Claim, Context, Cost, Effects, Facts, FileSettings, Operation, Param,
+    ParamKind, Reply, Row, Shaping, Targets, ToolError,
+};
+
+use crate::waits;
+
+/// Ends a command in the background.
+#[derive(Debug)]
+pub struct KillShell;
+
+/// What KillShell is asked.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Args {
+    /// The name of the command.
+    pub id: String,
+}
+
+/// The native row.
+pub const NATIVE: Row<KillShell> = Row {
+    name: "KillShell",
+    description: "Ends a background command or terminal and everything it started.",
+    params: &[Param::required("shell_id", "id", ParamKind::String, "")],
+    presets: &[],
+    absolute_paths: false,
+    bound: Bound::HARD,
+    core: true,
+    shape,
+    fail: |error, _| Reply::failure(error),
+};
+
+impl Operation for KillShell {
+    const NAME: &'static str = "KillShell";
+    const FACTS: Facts =
+        Facts { effects: Effects::SESSION, idempotent: true, destructive: true, parallel: true };
+    type Args = Args;
+    type Out = Background;
+
+    fn claims(_args: &Args, _settings: &FileSettings) -> Vec<Claim> {
+        Vec::new()
+    }
+
+    fn cost(_args: &Args, _targets: &Targets) -> Cost {
+        Cost::Waits
+    }
+
+    async fn run(args: &Args, cx: &Context) -> Result<Background, ToolError> {
+        cx.world.processes.end(&args.id).await
+    }
+}
+
+fn shape(_args: &Args, one: Background, _shaping: &Shaping<'_>) -> Reply {
+    let mut text = waits::line(&one);
+    if 0 < one.n_unread {
+        text.push_str(&format!("\n[{} bytes of its output were not looked at]", one.n_unread));
+    }
+    let mut reply = Reply::text(text);
+    reply.meta.output_path = one.stored;
+    reply.meta.more.insert("background_id", one.id);
+    reply
+}

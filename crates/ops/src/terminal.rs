@@ -1,0 +1,293 @@
+//! Terminal: a program runs in a terminal of its own, is typed into, and its screen is read.
+//!
+//! For programs that talk to a person: the prompts of interpreters, editors, questions of installers. Beginning one
+//! is running a command and is judged as one; what is typed later goes to a program that was allowed, in
+//! the same sandbox. What a program asks for without showing it, as passwords are, is not typed.
+
+mod keys;
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use serde::Deserialize;
+use sinew_tool::{
+    Access, Background, Bound, Claim, Command, CommandLine, Context, Cost, Effects, Facts,
+    FileSettings, Operation, Param, ParamKind, Preset, Reply, Row, RunOptions, Screen, Shaping,
+    Shell, Size, Targets, ToolError, Typed,
+};
+
+use crate::waits::{self, MAX_WAIT_MS, Until};
+
+/// How many lines and characters of a line a terminal has unless the call says so.
+const DEFAULT_SIZE: (i64, i64) = (24, 80);
+/// The most lines and characters of a line.
+const MAX_SIZE: (i64, i64) = (200, 400);
+/// How long nothing may be written until a screen counts as finished, in milliseconds.
+const IDLE_MS: u64 = 300;
+/// How long that is waited for, in milliseconds.
+const IDLE_WAIT_MS: u64 = 10_000;
+
+/// Runs programs in terminals.
+#[derive(Debug)]
+pub struct Terminal;
+
+/// What Terminal is asked.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Args {
+    /// The command that begins.
+    #[serde(default)]
+    pub command: Option<String>,
+    /// Where it begins.
+    #[serde(default)]
+    pub cwd: Option<String>,
+    /// The name of a terminal that there is.
+    #[serde(default)]
+    pub id: Option<String>,
+    /// What is typed.
+    #[serde(default)]
+    pub text: Option<String>,
+    /// The keys that are pressed after that, by name.
+    #[serde(default)]
+    pub keys: Vec<String>,
+    /// A regular expression: the wait ends when it matches something new.
+    #[serde(default)]
+    pub until: Option<String>,
+    /// The wait ends when nothing was written for so long.
+    #[serde(default)]
+    pub idle_ms: Option<u64>,
+    /// The longest wait.
+    #[serde(default)]
+    pub timeout_ms: Option<u64>,
+    /// Whether only lines are shown that are not as they were at the last look.
+    #[serde(default)]
+    pub changes: bool,
+    /// The lines of a terminal that begins.
+    pub rows: u16,
+    /// The characters of each line.
+    pub cols: u16,
+}
+
+impl Args {
+    /// Returns whether the call says what it waits for.
+    fn named_wait(&self) -> bool {
+        self.until.is_some() || self.idle_ms.is_some() || self.timeout_ms.is_some()
+    }
+
+    /// Returns what is waited for: what the call names, or that the screen is finished.
+    fn until(&self) -> Until<'_> {
+        let (idle_ms, timeout_ms) = match self.named_wait() {
+            true => (self.idle_ms, self.timeout_ms),
+            false => (Some(IDLE_MS), Some(IDLE_WAIT_MS)),
+        };
+        Until { until: self.until.as_deref(), idle_ms, timeout_ms }
+    }
+
+    fn typed(&self) -> Result<Vec<Typed>, ToolError> {
+        let text = self.text.clone().map(Typed::Text);
+        let keys = self.keys.iter().map(|name| keys::key(name));
+        text.map(Ok).into_iter().chain(keys).collect()
+    }
+}
+
+/// What Terminal found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Out {
+    /// The terminals of the session.
+    List(Vec<Background>),
+    /// What stands on the screen of one.
+    Screen(Box<Screen>),
+}
+
+/// The native row.
+pub const NATIVE: Row<Terminal> = Row {
+    name: "Terminal",
+    description: "Interactive programs (REPLs, editors, installers): `command` starts one in a sandboxed \
+                  terminal, then `id` with `text` and `keys` types; each call returns the screen. Never \
+                  type secrets.",
+    params: &[
+        Param::optional("command", "command", ParamKind::String, "Starts a terminal"),
+        Param::optional("cwd", "cwd", ParamKind::String, ""),
+        Param::optional("id", "id", ParamKind::String, "A started one"),
+        Param::optional("text", "text", ParamKind::String, "Typed as is; \\n is Enter"),
+        Param::optional(
+            "keys",
+            "keys",
+            ParamKind::Strings { min: 1 },
+            "Pressed after text: Enter, Tab, Escape, Up, F1, C-c, M-x …",
+        ),
+        Param::optional("until", "until", ParamKind::String, "Regex to wait for in new output"),
+        Param::optional(
+            "idle",
+            "idle_ms",
+            ParamKind::Integer { min: 1, cap: Some(MAX_WAIT_MS) },
+            "Milliseconds of silence to wait for; default 300",
+        ),
+        Param::optional(
+            "timeout",
+            "timeout_ms",
+            ParamKind::Integer { min: 0, cap: Some(MAX_WAIT_MS) },
+            "Longest wait; alone: for exit",
+        ),
+        Param::optional("changes", "changes", ParamKind::Boolean, "Only changed lines"),
+        Param::optional("rows", "rows", ParamKind::Integer { min: 1, cap: Some(MAX_SIZE.0) }, "")
+            .or(Preset::Int(DEFAULT_SIZE.0)),
+        Param::optional("cols", "cols", ParamKind::Integer { min: 1, cap: Some(MAX_SIZE.1) }, "")
+            .or(Preset::Int(DEFAULT_SIZE.1)),
+    ],
+    presets: &[],
+    absolute_paths: false,
+    bound: Bound::HARD,
+    core: false,
+    shape,
+    fail: |error, _| Reply::failure(error),
+};
+
+impl Operation for Terminal {
+    const NAME: &'static str = "Terminal";
+    const FACTS: Facts = Facts {
+        effects: Effects::EXECUTE.or(Effects::SESSION),
+        idempotent: false,
+        destructive: true,
+        parallel: true,
+    };
+    type Args = Args;
+    type Out = Out;
+
+    fn check(args: &Args) -> Result<(), ToolError> {
+        let types = args.text.is_some() || !args.keys.is_empty();
+        match (&args.command, &args.id) {
+            (None, None) if types || args.named_wait() => Err(ToolError::argument(
+                "id",
+                "is missing",
+            )
+            .hint(
+                "`command` starts a terminal, `id` names one that was started; neither lists them",
+            )),
+            (Some(_), Some(_)) => Err(ToolError::argument("id", "stands beside `command`")
+                .hint("start a terminal with `command` alone, then use its `id`")),
+            (Some(_), None) if types => Err(ToolError::argument("text", "stands beside `command`")
+                .hint("start the terminal first, then type into it by its `id`")),
+            (None, Some(_)) if args.cwd.is_some() => {
+                Err(ToolError::argument("cwd", "stands beside `id`")
+                    .hint("a terminal that was started stays where it is"))
+            }
+            _ => args.typed().map(drop),
+        }
+    }
+
+    fn effects(args: &Args) -> Effects {
+        if args.command.is_some() { Effects::EXECUTE } else { Effects::SESSION }
+    }
+
+    fn claims(args: &Args, _settings: &FileSettings) -> Vec<Claim> {
+        let path = args.cwd.clone().filter(|cwd| !cwd.is_empty());
+        let starts = Claim { argument: "cwd", path, access: Access::Search };
+        args.command.iter().map(|_| starts.clone()).collect()
+    }
+
+    fn command(args: &Args) -> Option<Command> {
+        let line = CommandLine::Shell(Shell::User, args.command.clone()?);
+        Some(Command {
+            argument: "command",
+            line,
+            keeps_cwd: false,
+            has_terminal: true,
+            programs: Vec::new(),
+        })
+    }
+
+    fn cost(_args: &Args, _targets: &Targets) -> Cost {
+        Cost::Waits
+    }
+
+    async fn run(args: &Args, cx: &Context) -> Result<Out, ToolError> {
+        let processes = &cx.world.processes;
+        let wait = args.until().wait(cx)?;
+        let id = match (&args.id, &args.command) {
+            (None, None) => {
+                let mut all = processes.background();
+                all.retain(|one| one.is_terminal);
+                return Ok(Out::List(all));
+            }
+            (Some(id), _) => {
+                let typed = args.typed()?;
+                if !typed.is_empty() {
+                    processes.enter(id, typed).await?;
+                }
+                id.clone()
+            }
+            (None, Some(_)) => {
+                let size = Size { rows: args.rows, cols: args.cols };
+                processes.begin(options(cx), Some(size)).await?
+            }
+        };
+        processes.screen(&id, wait).await.map(Box::new).map(Out::Screen)
+    }
+}
+
+fn options(cx: &Context) -> RunOptions {
+    RunOptions {
+        merged: true,
+        timeout: Duration::ZERO,
+        stdin: None,
+        env: Vec::new(),
+        variables: Vec::new(),
+        max_at_once: None,
+        store_above: (0, 0),
+        cancel: cx.cancel.clone(),
+        progress: cx.progress.clone(),
+    }
+}
+
+fn shape(args: &Args, out: Out, _shaping: &Shaping<'_>) -> Reply {
+    match out {
+        Out::List(all) if all.is_empty() => Reply::text("[no terminal was started]"),
+        Out::List(all) => {
+            let lines: Vec<String> = all.iter().map(waits::line).collect();
+            Reply::text(lines.join("\n"))
+        }
+        Out::Screen(screen) => screen_reply(args, *screen),
+    }
+}
+
+fn screen_reply(args: &Args, screen: Screen) -> Reply {
+    let Screen { background, size, rows, changed, cursor, hides_input, waited } = screen;
+    let mut text = String::new();
+    if args.changes {
+        let lines = rows.iter().zip(&changed).enumerate().filter(|(_, (_, changed))| **changed);
+        for (at, (row, _)) in lines {
+            let _ = writeln!(text, "{}: {row}", at + 1);
+        }
+    } else {
+        let last = rows.iter().rposition(|row| !row.is_empty()).map_or(0, |at| at + 1);
+        for row in rows.iter().take(last) {
+            text.push_str(row);
+            text.push('\n');
+        }
+    }
+    let mut note = |words: String| {
+        let _ = writeln!(text, "[{words}]");
+    };
+    let mut state = format!("{}: {}", background.id, background.state());
+    if background.exit.is_none() {
+        let (line, column) = (cursor.0 + 1, cursor.1 + 1);
+        let Size { rows, cols } = size;
+        state.push_str(&format!("; cursor in line {line} of {rows}, column {column} of {cols}"));
+    }
+    note(state);
+    if hides_input {
+        note(String::from(
+            "it asks for something that it does not show, such as a password: only a person types that",
+        ));
+    }
+    args.until().words(waited).into_iter().for_each(note);
+    text.pop();
+    let mut reply = Reply::text(text);
+    reply.meta.output_path = background.stored;
+    reply.meta.more.insert("background_id", background.id);
+    reply
+}
+
+#[cfg(test)]
+mod tests;

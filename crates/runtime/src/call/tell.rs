@@ -1,0 +1,19 @@
+//! What a reply tells beside its own outcome: that commands in the background have ended.
+
+use sinew_tool::{Background, Block, Reply, Request};
+
+use crate::runtime::Runtime;
+
+/// Adds a line for each command of the session that ended since somebody was told.
+pub(super) fn endings(runtime: &Runtime, request: &Request, reply: &mut Reply) {
+    let ended = runtime.guard.endings(&request.session);
+    if !ended.is_empty() {
+        let lines: Vec<String> = ended.iter().map(line).collect();
+        reply.content.push(Block::Text { text: lines.join("\n") });
+    }
+}
+
+fn line(one: &Background) -> String {
+    let (id, state, command) = (&one.id, one.state(), one.short_command());
+    format!("[{id} has ended: {state}, {} bytes not looked at: {command}]", one.n_unread)
+}
