@@ -262,7 +262,7 @@ fn a_result_object_has_the_same_fields_whatever_happened() {
     assert_eq!(result["structured"]["kind"], "text", "{result}");
 }
 
-const TOOLS: [&str; 11] = [
+const TOOLS: [&str; 14] = [
     "Read",
     "Write",
     "Edit",
@@ -272,8 +272,24 @@ const TOOLS: [&str; 11] = [
     "Grep",
     "List",
     "Bash",
+    "BashOutput",
+    "KillShell",
+    "Terminal",
     "CheckpointList",
     "CheckpointRestore",
+];
+
+const CORE: [&str; 10] = [
+    "Read",
+    "Write",
+    "Edit",
+    "ApplyPatch",
+    "Glob",
+    "Grep",
+    "List",
+    "Bash",
+    "BashOutput",
+    "KillShell",
 ];
 
 #[test]
@@ -316,7 +332,8 @@ fn what_is_not_served_is_unknown() {
     for (words, served) in [
         ("read", &["Read", "Glob", "Grep", "List", "CheckpointList"][..]),
         ("edit", &["Write", "Edit", "MultiEdit", "ApplyPatch", "CheckpointRestore"]),
-        ("core", &["Read", "Write", "Edit", "ApplyPatch", "Glob", "Grep", "List", "Bash"]),
+        ("core", &CORE),
+        ("run", &["Bash", "BashOutput", "KillShell", "Terminal"]),
         ("all", &TOOLS),
         ("*Edit", &["Edit", "MultiEdit"]),
         ("List,G*", &["Glob", "Grep", "List"]),
@@ -881,7 +898,7 @@ fn a_rule_that_names_no_tool_is_told() {
         assert!(ran.code == 0 && ran.err.contains(&told), "{args:?}: {ran:?}");
         assert!(ran.err.contains("did you mean: Write\n"), "{args:?}: {ran:?}");
         assert!(
-            ran.err.contains("`xyzzyfoo`; known: ApplyPatch, Bash, CheckpointList, "),
+            ran.err.contains("`xyzzyfoo`; known: ApplyPatch, Bash, BashOutput, CheckpointList, "),
             "{args:?}: {ran:?}"
         );
         assert_eq!(ran.err.lines().count(), 2, "{args:?}: {ran:?}");

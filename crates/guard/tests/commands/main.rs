@@ -11,6 +11,7 @@
 #![expect(clippy::expect_used, clippy::indexing_slicing, reason = "a test fails loudly")]
 
 mod call;
+mod goes_on;
 mod hazards;
 mod probes;
 mod twin;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
     let args = Arguments::from_args();
     let mut trials = hazards::trials(&helper);
     trials.extend(call::trials(&helper));
+    trials.extend(goes_on::trials(&helper));
     trials.extend(probes::trials(&helper));
     trials.extend(twin::trials(&helper));
     trials.extend(victim::trials(&helper));

@@ -1,0 +1,307 @@
+//! Commands that go on after the call that began them, and their terminals.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use libtest_mimic::{Failed, Trial};
+use sinew_guard::{Helper, Rung};
+use sinew_tool::{
+    Background, Cancel, Command, CommandLine, Exit, Key, Kind, Screen, Shell, Size, Typed, Wait,
+    Waited, World,
+};
+
+use crate::hazards::{number, sleepers};
+use crate::world::{Place, beside_others, block_on, options, works};
+
+type Case = fn(&Place) -> Result<(), Failed>;
+
+const CASES: &[(&str, Case)] = &[
+    ("what is written is looked at once", looked_at_once),
+    ("a wait ends with what it waits for", waits),
+    ("whole lines wait for their end", whole_lines),
+    ("what nobody looked at in time is counted", counted),
+    ("all that a command started ends with it", ended),
+    ("a command that ignores the end is killed", stubborn),
+    ("no more go on than may", capped),
+    ("the end is told once", told_once),
+    ("all of them end with the session", with_the_session),
+    ("a program has a terminal", has_terminal),
+    ("keys interrupt and end what reads", keys),
+    ("what is not shown is not typed", secrets),
+    ("a screen that is filled is waited for", filled),
+    ("what nobody reads is not typed for ever", unread),
+];
+
+pub(crate) fn trials(helper: &Helper) -> Vec<Trial> {
+    let of = |name: &'static str, case: Case| {
+        Rung::ALL.map(|rung| {
+            let helper = helper.clone();
+            Trial::test(format!("goes on: {name} on {rung}"), move || {
+                let _turn = beside_others();
+                if works(&helper, rung) { case(&Place::new(&helper, rung)) } else { Ok(()) }
+            })
+        })
+    };
+    CASES.iter().flat_map(|&(name, case)| of(name, case)).collect()
+}
+
+fn that(holds: bool, words: impl FnOnce() -> String) -> Result<(), Failed> {
+    if holds { Ok(()) } else { Err(words().into()) }
+}
+
+/// How long something may take that should happen at once.
+const SOON: Duration = Duration::from_secs(20);
+
+fn wait(at_most: Duration) -> Wait {
+    Wait { until: None, idle: None, at_most, cancel: Cancel::default() }
+}
+
+fn until(text: &'static str) -> Wait {
+    let matches = move |bytes: &[u8]| String::from_utf8_lossy(bytes).contains(text);
+    Wait { until: Some(Arc::new(matches)), ..wait(SOON) }
+}
+
+fn world(place: &Place, text: &str, has_terminal: bool) -> Result<World, Failed> {
+    let command = Command {
+        argument: "command",
+        line: CommandLine::Shell(Shell::Posix, text.to_owned()),
+        keeps_cwd: false,
+        has_terminal,
+        programs: Vec::new(),
+    };
+    Ok(place.world_of(command, &place.root)?)
+}
+
+/// Begins a command; returns its World and its name.
+fn begin(place: &Place, text: &str) -> Result<(World, String), Failed> {
+    let world = world(place, text, false)?;
+    let id = block_on(world.processes.begin(options(SOON), None))?;
+    Ok((world, id))
+}
+
+fn begin_terminal(place: &Place, text: &str) -> Result<(World, String), Failed> {
+    let world = world(place, text, true)?;
+    let size = Size { rows: 10, cols: 40 };
+    let id = block_on(world.processes.begin(options(SOON), Some(size)))?;
+    Ok((world, id))
+}
+
+/// Looks at what is new, as text, and how the wait ended.
+fn look(world: &World, id: &str, wait: Wait) -> Result<(String, Waited), Failed> {
+    let news = block_on(world.processes.news(id, wait, false))?;
+    Ok((String::from_utf8_lossy(&news.bytes).into_owned(), news.waited))
+}
+
+fn screen(world: &World, id: &str, wait: Wait) -> Result<Screen, Failed> {
+    Ok(block_on(world.processes.screen(id, wait))?)
+}
+
+fn enter(world: &World, id: &str, text: &str) -> Result<(), Failed> {
+    Ok(block_on(world.processes.enter(id, vec![Typed::Text(text.to_owned())]))?)
+}
+
+fn one(world: &World, id: &str) -> Result<Background, Failed> {
+    let all = world.processes.background();
+    all.into_iter().find(|one| one.id == id).ok_or_else(|| format!("no {id}").into())
+}
+
+fn looked_at_once(place: &Place) -> Result<(), Failed> {
+    let (world, id) = begin(place, "printf one; read line; printf two")?;
+    let (text, _) = look(&world, &id, wait(SOON))?;
+    that(text == "onetwo", || text.clone())?;
+    that(look(&world, &id, wait(SOON))? == (String::new(), Waited::Ended), || text)?;
+    let one = one(&world, &id)?;
+    that(one.exit == Some(Exit::Code(0)) && one.n_written == 6, || format!("{one:?}"))?;
+    let stored = one.stored.as_ref().map(|path| std::fs::read(place.root.join(path)));
+    that(matches!(&stored, Some(Ok(text)) if text == b"onetwo"), || format!("{stored:?}"))
+}
+
+fn waits(place: &Place) -> Result<(), Failed> {
+    let text = "echo first; while [ ! -e go ]; do sleep 0.01; done; echo second; sleep 99";
+    let (world, id) = begin(place, text)?;
+    that(look(&world, &id, until("fir"))?.1 == Waited::Matched, || String::from("first"))?;
+    let quiet = Wait { idle: Some(Duration::from_millis(100)), ..wait(SOON) };
+    let quiet = look(&world, &id, quiet)?;
+    that(quiet == (String::new(), Waited::Idle), || format!("{quiet:?}"))?;
+    let short = look(&world, &id, Wait { at_most: Duration::from_millis(50), ..until("second") })?;
+    that(short == (String::new(), Waited::OutOfTime), || format!("{short:?}"))?;
+    let cancel = Cancel::default();
+    cancel.cancel();
+    let since = Instant::now();
+    look(&world, &id, Wait { cancel, ..until("second") })?;
+    that(since.elapsed() < SOON / 2, || String::from("a wait that was taken back went on"))?;
+    std::fs::write(place.root.join("go"), "")?;
+    let second = look(&world, &id, until("second\n"))?;
+    that(second == (String::from("second\n"), Waited::Matched), || format!("{second:?}"))
+}
+
+fn whole_lines(place: &Place) -> Result<(), Failed> {
+    let text = "printf 'one\\ntw'; while [ ! -e go ]; do sleep 0.01; done; printf 'o\\nthree'";
+    let (world, id) = begin(place, text)?;
+    let lines = |wait| {
+        let news = block_on(world.processes.news(&id, wait, true))?;
+        Ok::<_, Failed>(String::from_utf8_lossy(&news.bytes).into_owned())
+    };
+    that(lines(until("tw"))? == "one\n", || String::from("the first line"))?;
+    std::fs::write(place.root.join("go"), "")?;
+    let rest = lines(wait(SOON))?;
+    that(rest == "two\nthree", || rest.clone())
+}
+
+fn counted(place: &Place) -> Result<(), Failed> {
+    let (world, id) = begin(place, "head -c 3000000 /dev/zero | tr '\\0' x; echo end")?;
+    let news = block_on(world.processes.news(&id, wait(SOON), false))?;
+    let kept = news.bytes.len() as u64;
+    that(news.n_lost + kept == 3_000_004, || format!("{} + {kept}", news.n_lost))?;
+    that(kept == 1 << 20 && news.bytes.ends_with(b"xend\n"), || format!("{kept}"))
+}
+
+fn ended(place: &Place) -> Result<(), Failed> {
+    let number = number();
+    let text = format!("setsid sleep 9{number} & echo begun; sleep 9{number}");
+    let (world, id) = begin(place, &text)?;
+    look(&world, &id, until("begun"))?;
+    let since = Instant::now();
+    let one = block_on(world.processes.end(&id))?;
+    that(matches!(one.exit, Some(Exit::Signal(_))), || format!("{one:?}"))?;
+    that(sleepers(&number).is_empty(), || format!("{:?}", sleepers(&number)))?;
+    that(since.elapsed() < Duration::from_secs(4), || format!("{:?}", since.elapsed()))?;
+    let again = block_on(world.processes.end(&id))?;
+    that(again.exit == one.exit, || format!("{again:?}"))?;
+    let unknown = block_on(world.processes.end("b99"));
+    let kind = unknown.as_ref().err().map(|error| error.kind);
+    that(kind == Some(Kind::InvalidArgs), || format!("{unknown:?}"))
+}
+
+fn stubborn(place: &Place) -> Result<(), Failed> {
+    let (world, id) = begin(place, "trap '' TERM HUP; echo begun; while :; do sleep 1; done")?;
+    look(&world, &id, until("begun"))?;
+    let one = block_on(world.processes.end(&id))?;
+    that(one.exit == Some(Exit::Signal(9)), || format!("{one:?}"))
+}
+
+fn capped(place: &Place) -> Result<(), Failed> {
+    let begun = (0..4).map(|_| begin(place, "sleep 99")).collect::<Result<Vec<_>, _>>()?;
+    let fifth = world(place, "sleep 99", false)?;
+    let refused = block_on(fifth.processes.begin(options(SOON), None));
+    let kind = refused.as_ref().err().map(|error| error.kind);
+    that(kind == Some(Kind::LimitReached), || format!("{refused:?}"))?;
+    let (first, id) = begun.first().ok_or("none")?;
+    block_on(first.processes.end(id))?;
+    block_on(fifth.processes.begin(options(SOON), None))?;
+    Ok(())
+}
+
+fn told_once(place: &Place) -> Result<(), Failed> {
+    let (world, id) = begin(place, "exit 3")?;
+    let since = Instant::now();
+    let told = loop {
+        let told = place.guard.endings("test");
+        if !told.is_empty() || SOON < since.elapsed() {
+            break told;
+        }
+        thread::sleep(Duration::from_millis(5));
+    };
+    let is_it = matches!(told.as_slice(), [one] if one.id == id && one.exit == Some(Exit::Code(3)));
+    that(is_it, || format!("{told:?}"))?;
+    that(place.guard.endings("test").is_empty(), || String::from("it was told twice"))?;
+    let (_world, id) = begin(place, "exit 4")?;
+    look(&world, &id, wait(SOON))?;
+    that(place.guard.endings("test").is_empty(), || String::from("who looked was told again"))
+}
+
+fn with_the_session(place: &Place) -> Result<(), Failed> {
+    let number = number();
+    let text = format!("setsid sleep 9{number} & echo begun; sleep 9{number}");
+    let (world, id) = begin(place, &text)?;
+    look(&world, &id, until("begun"))?;
+    let (terminal, shell) = begin_terminal(place, &text)?;
+    screen(&terminal, &shell, until("begun"))?;
+    that(!sleepers(&number).is_empty(), || String::from("nothing runs"))?;
+    place.guard.close_commands();
+    let since = Instant::now();
+    while !sleepers(&number).is_empty() && since.elapsed() < SOON {
+        thread::sleep(Duration::from_millis(5));
+    }
+    that(sleepers(&number).is_empty(), || format!("{:?}", sleepers(&number)))
+}
+
+fn has_terminal(place: &Place) -> Result<(), Failed> {
+    let text = "stty size; [ -t 0 ] && [ -t 1 ] && [ -t 2 ] && echo all; echo $TERM; \
+                echo asked >/dev/tty; read answer </dev/tty; echo got $answer";
+    let (world, id) = begin_terminal(place, text)?;
+    let seen = screen(&world, &id, until("asked"))?;
+    that(seen.rows[..4] == ["10 40", "all", "xterm-256color", "asked"], || format!("{seen:?}"))?;
+    that(seen.waited == Waited::Matched && !seen.hides_input, || format!("{seen:?}"))?;
+    enter(&world, &id, "yes\n")?;
+    let seen = screen(&world, &id, wait(SOON))?;
+    that(seen.rows[4..6] == ["yes", "got yes"], || format!("{seen:?}"))?;
+    that(seen.changed[..6] == [false, false, false, false, true, true], || format!("{seen:?}"))?;
+    that(seen.background.exit == Some(Exit::Code(0)), || format!("{seen:?}"))?;
+    let late = block_on(world.processes.enter(&id, vec![Typed::Key(Key::Enter)]));
+    that(late.is_err(), || String::from("what has ended was typed into"))?;
+    let plain = place.sh("[ -t 0 ] || echo none; (: </dev/tty) 2>/dev/null || echo nothing");
+    that(plain.merged.head == b"none\nnothing\n", || format!("{plain:?}"))
+}
+
+fn keys(place: &Place) -> Result<(), Failed> {
+    let (world, id) = begin_terminal(place, "trap 'echo caught' INT; echo on; cat; echo out")?;
+    screen(&world, &id, until("on"))?;
+    let press = |key| block_on(world.processes.enter(&id, vec![Typed::Key(key)]));
+    enter(&world, &id, "line\n")?;
+    screen(&world, &id, until("line\r\nline"))?;
+    press(Key::Control('c'))?;
+    let seen = screen(&world, &id, until("out"))?;
+    that(seen.rows.iter().any(|row| row.contains("caught")), || format!("{seen:?}"))?;
+    let (world, id) = begin_terminal(place, "echo on; cat; echo out")?;
+    screen(&world, &id, until("on"))?;
+    block_on(world.processes.enter(&id, vec![Typed::Key(Key::Control('d'))]))?;
+    let seen = screen(&world, &id, wait(SOON))?;
+    that(seen.background.exit == Some(Exit::Code(0)), || format!("{seen:?}"))
+}
+
+/// A control: what is shown is typed.
+fn secrets(place: &Place) -> Result<(), Failed> {
+    let text = "stty -echo; printf 'Password: '; read secret; stty echo; echo; echo is $secret";
+    let (world, id) = begin_terminal(place, text)?;
+    let seen = screen(&world, &id, until("Password: "))?;
+    that(seen.hides_input, || format!("{seen:?}"))?;
+    for typed in [Typed::Text(String::from("s3cret")), Typed::Key(Key::Enter)] {
+        let refused = block_on(world.processes.enter(&id, vec![typed]));
+        let kind = refused.as_ref().err().map(|error| error.kind);
+        that(kind == Some(Kind::PolicyDenied), || format!("{refused:?}"))?;
+    }
+    block_on(world.processes.enter(&id, vec![Typed::Key(Key::Control('d'))]))?;
+    let seen = screen(&world, &id, wait(SOON))?;
+    that(seen.rows.iter().any(|row| row == "is"), || format!("{seen:?}"))?;
+    let (world, id) = begin_terminal(place, "printf 'Name: '; read name; echo is $name")?;
+    screen(&world, &id, until("Name: "))?;
+    enter(&world, &id, "shown\n")?;
+    let seen = screen(&world, &id, wait(SOON))?;
+    that(seen.rows[1] == "is shown", || format!("{seen:?}"))
+}
+
+fn filled(place: &Place) -> Result<(), Failed> {
+    let text = "printf '\\033[?1049h\\033[2J\\033[3;5Hin the middle\\033[1;1Htop'; sleep 99";
+    let (world, id) = begin_terminal(place, text)?;
+    let seen = screen(&world, &id, until("top"))?;
+    that(seen.rows[0] == "top" && seen.rows[2] == "    in the middle", || format!("{seen:?}"))?;
+    that(seen.cursor == (0, 3), || format!("{seen:?}"))?;
+    // It stands there, although nobody wrote it again.
+    let again = screen(&world, &id, until("middle"))?;
+    that(again.waited == Waited::Matched && !again.changed.contains(&true), || format!("{again:?}"))
+}
+
+fn unread(place: &Place) -> Result<(), Failed> {
+    let (world, id) = begin_terminal(place, "stty raw -echo; echo on; sleep 99")?;
+    screen(&world, &id, until("on"))?;
+    let since = Instant::now();
+    let much = vec![Typed::Text("x".repeat(1 << 20))];
+    let refused = block_on(world.processes.enter(&id, much));
+    let kind = refused.as_ref().err().map(|error| error.kind);
+    that(kind == Some(Kind::Timeout), || format!("{refused:?}"))?;
+    that(since.elapsed() < SOON / 2, || format!("{:?}", since.elapsed()))?;
+    block_on(world.processes.end(&id))?;
+    Ok(())
+}
