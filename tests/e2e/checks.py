@@ -16,7 +16,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[2]
 TOOLS = [
     "Read", "Write", "Edit", "MultiEdit", "ApplyPatch", "Glob", "Grep", "List", "Bash",
-    "CheckpointList", "CheckpointRestore",
+    "BashOutput", "KillShell", "Terminal", "CheckpointList", "CheckpointRestore",
 ]
 
 PR_SET_PDEATHSIG = 1

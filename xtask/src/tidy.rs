@@ -94,6 +94,7 @@ const DUPLICATES: &[(&str, &str)] = &[
     ("embedded-io", "postcard names two versions for optional features, and neither is built"),
     ("getrandom", "ahash, under jsonschema, is a version behind tempfile and uuid"),
     ("syn", "tracing-attributes and strum_macros have not left version 2; build time alone"),
+    ("vte", "strip-ansi-escapes is a version behind vt100"),
 ];
 
 /// Lines of one file, tests not counted.

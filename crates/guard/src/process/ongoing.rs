@@ -21,6 +21,8 @@ use super::wire::{self, Command};
 
 /// What is kept in memory of an output that nobody has looked at, in bytes.
 const MAX_UNREAD: usize = 1 << 20;
+/// How long a text may be that is waited for, in bytes.
+const MAX_MATCH: usize = 16 << 10;
 /// How long a program may take to read what is typed.
 const TYPED: Duration = Duration::from_secs(2);
 
@@ -165,8 +167,8 @@ impl Ongoing {
         let mut changes = self.changed.subscribe();
         let began = Instant::now();
         let until = began + wait.at_most;
-        // Where the line begins that has not been looked at whole.
-        let mut looked_to = self.state().seen;
+        // Where the look begins: what was looked at is looked at again as far as one text may reach.
+        let mut from = self.state().seen;
         loop {
             changes.borrow_and_update();
             let (has_ended, written_at, matched) = {
@@ -175,9 +177,11 @@ impl Ongoing {
                     let filled = state.emulator.as_ref().and_then(Emulator::filled);
                     filled.map_or_else(
                         || {
-                            let (bytes, n_lost) = state.recent.from(looked_to);
-                            let line = memchr::memrchr(b'\n', &bytes).map_or(0, |at| at + 1);
-                            looked_to += n_lost + line as u64;
+                            let (bytes, n_lost) = state.recent.from(from);
+                            let again = bytes.len().saturating_sub(MAX_MATCH);
+                            let before = bytes.get(..again).unwrap_or_default();
+                            let line = memchr::memrchr(b'\n', before).map_or(0, |at| at + 1);
+                            from += n_lost + line as u64;
                             matches(&bytes)
                         },
                         |screen| matches(screen.as_bytes()),

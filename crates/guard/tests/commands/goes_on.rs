@@ -133,7 +133,13 @@ fn waits(place: &Place) -> Result<(), Failed> {
     that(since.elapsed() < SOON / 2, || String::from("a wait that was taken back went on"))?;
     std::fs::write(place.root.join("go"), "")?;
     let second = look(&world, &id, until("second\n"))?;
-    that(second == (String::from("second\n"), Waited::Matched), || format!("{second:?}"))
+    that(second == (String::from("second\n"), Waited::Matched), || format!("{second:?}"))?;
+    // What comes in pieces is found as one text, also far behind.
+    let text =
+        "head -c 400000 /dev/zero | tr '\\0' x; echo; echo one; sleep 0.2; echo two; sleep 99";
+    let (world, id) = begin(place, text)?;
+    let both = look(&world, &id, until("x\none\ntwo\n"))?;
+    that(both.1 == Waited::Matched && both.0.len() == 400_009, || format!("{}", both.0.len()))
 }
 
 fn whole_lines(place: &Place) -> Result<(), Failed> {
