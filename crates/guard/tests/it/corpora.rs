@@ -230,6 +230,65 @@ fn first_words_let_ways_around_pass() {
     assert!(ways.len() < n_passed * 2, "only {n_passed} of {}", ways.len());
 }
 
+/// How long a text may be looked at, also where other tests run beside this one.
+const LOOKED_AT: Duration = Duration::from_secs(2);
+
+/// Whatever a text is, it is answered, soon and in bounded memory; these are understood by nobody.
+#[test]
+fn hostile_texts_ask_in_bounded_time() {
+    let Some(oracle) = Oracle::new() else { return };
+    let nested = |inner: &str, n: usize| format!("{}{inner}{}", "$(".repeat(n), ")".repeat(n));
+    let hostile = [
+        String::from("echo 'unbalanced"),
+        String::from("echo \"unbalanced"),
+        String::from("ls `"),
+        "a;".repeat(100_000),
+        "(".repeat(40_000),
+        "{ ".repeat(20_000),
+        "ls;".repeat(10_000),
+        "ls|".repeat(10_000) + "ls",
+        nested("id", 5_000),
+        "eval ".repeat(10_000) + "id",
+        format!("{}id{}", "eval '".repeat(2_000), "'".repeat(2_000)),
+        String::from("alias ls='touch pwned'; ls"),
+        String::from("ls() { touch pwned; }; ls"),
+        String::from("function ls { touch pwned; }; ls"),
+        String::from("ls\u{200b} -la"),
+        String::from("ls \u{202e}dwnwp hcuot"),
+        String::from("ls\u{b}; touch pwned"),
+        String::from("ls\r; touch pwned"),
+        String::from("ls \u{fffd}"),
+        "x=".repeat(30_000),
+        "<<E ".repeat(5_000),
+        "[[ ".repeat(10_000),
+        "a".repeat(64 * 1024 + 1),
+        "\0".repeat(100),
+    ];
+    let began = Instant::now();
+    for text in &hostile {
+        let start: String = text.escape_debug().take(60).collect();
+        let since = Instant::now();
+        let analysis = oracle.analysed(Ground::Quiet, text);
+        assert!(since.elapsed() < LOOKED_AT, "{start}: {:?}", since.elapsed());
+        // What holds a character of no meaning for the shell may be plain.
+        let is_data = text.contains('\u{fffd}');
+        assert!(is_data || analysis.plain.is_err(), "{start} is plain");
+    }
+    let seed = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as u64;
+    let mut numbers = Numbers::new(seed);
+    let until = began + Duration::from_secs(5) * u32::try_from(rounds(1)).unwrap();
+    let mut n_tried = 0;
+    while Instant::now() < until {
+        let text = mutate::noise(&mut numbers);
+        let since = Instant::now();
+        let analysis = oracle.analysed(Ground::Quiet, &text);
+        assert!(since.elapsed() < LOOKED_AT, "seed {seed}: {:?}: {text:?}", since.elapsed());
+        assert!(analysis.segments.len() <= 1_000, "seed {seed}: {text:?}");
+        n_tried += 1;
+    }
+    eprintln!("{n_tried} texts of noise were answered");
+}
+
 /// How long new commands are tried in one round.
 const TRIED: Duration = Duration::from_secs(60);
 /// The fewest that must be plain in that time: fewer would show nothing.

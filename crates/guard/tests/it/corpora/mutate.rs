@@ -99,6 +99,27 @@ impl Numbers {
     }
 }
 
+/// The most signs and characters of one noise.
+const LONGEST_NOISE: usize = 4_000;
+
+/// Returns signs and characters in any order, some of them many times.
+pub(crate) fn noise(numbers: &mut Numbers) -> String {
+    let n = match numbers.below(8) {
+        0 => numbers.below(LONGEST_NOISE),
+        _ => numbers.below(40),
+    };
+    let mut text = String::new();
+    for _ in 0..n {
+        match numbers.below(6) {
+            0 => text.extend(char::from_u32(u32::try_from(numbers.below(0x3100)).unwrap())),
+            1 => text.push(' '),
+            2 => text.push_str(&numbers.one(SIGNS).repeat(numbers.below(30))),
+            _ => text.push_str(numbers.one(SIGNS)),
+        }
+    }
+    text
+}
+
 /// Puts new commands together.
 pub(crate) struct Mutator<'c> {
     plain: Vec<&'c str>,
