@@ -12,14 +12,14 @@ use std::time::Duration;
 use serde::Deserialize;
 use sinew_tool::{
     Access, Background, Bound, Claim, Command, CommandLine, Context, Cost, Effects, Facts,
-    FileSettings, Operation, Param, ParamKind, Preset, Reply, Row, RunOptions, Screen, Shaping,
-    Shell, Size, Targets, ToolError, Typed,
+    FileSettings, Operation, Param, ParamKind, Reply, Row, RunOptions, Screen, Shaping, Shell,
+    Size, Targets, ToolError, Typed,
 };
 
 use crate::waits::{self, MAX_WAIT_MS, Until};
 
 /// How many lines and characters of a line a terminal has unless the call says so.
-const DEFAULT_SIZE: (i64, i64) = (24, 80);
+const DEFAULT_SIZE: Size = Size { rows: 24, cols: 80 };
 /// The most lines and characters of a line.
 const MAX_SIZE: (i64, i64) = (200, 400);
 /// How long nothing may be written until a screen counts as finished, in milliseconds.
@@ -62,10 +62,12 @@ pub struct Args {
     /// Whether only lines are shown that are not as they were at the last look.
     #[serde(default)]
     pub changes: bool,
-    /// The lines of a terminal that begins.
-    pub rows: u16,
+    /// The lines that the terminal has from now on.
+    #[serde(default)]
+    pub rows: Option<u16>,
     /// The characters of each line.
-    pub cols: u16,
+    #[serde(default)]
+    pub cols: Option<u16>,
 }
 
 impl Args {
@@ -81,6 +83,11 @@ impl Args {
             false => (Some(IDLE_MS), Some(IDLE_WAIT_MS)),
         };
         Until { until: self.until.as_deref(), idle_ms, timeout_ms }
+    }
+
+    fn size(&self) -> Size {
+        let Size { rows, cols } = DEFAULT_SIZE;
+        Size { rows: self.rows.unwrap_or(rows), cols: self.cols.unwrap_or(cols) }
     }
 
     fn typed(&self) -> Result<Vec<Typed>, ToolError> {
@@ -130,10 +137,13 @@ pub const NATIVE: Row<Terminal> = Row {
             "Longest wait; alone: for exit",
         ),
         Param::optional("changes", "changes", ParamKind::Boolean, "Only changed lines"),
-        Param::optional("rows", "rows", ParamKind::Integer { min: 1, cap: Some(MAX_SIZE.0) }, "")
-            .or(Preset::Int(DEFAULT_SIZE.0)),
-        Param::optional("cols", "cols", ParamKind::Integer { min: 1, cap: Some(MAX_SIZE.1) }, "")
-            .or(Preset::Int(DEFAULT_SIZE.1)),
+        Param::optional(
+            "rows",
+            "rows",
+            ParamKind::Integer { min: 1, cap: Some(MAX_SIZE.0) },
+            "24; resizes a started one",
+        ),
+        Param::optional("cols", "cols", ParamKind::Integer { min: 1, cap: Some(MAX_SIZE.1) }, "80"),
     ],
     presets: &[],
     absolute_paths: false,
@@ -157,7 +167,7 @@ impl Operation for Terminal {
     fn check(args: &Args) -> Result<(), ToolError> {
         let types = args.text.is_some() || !args.keys.is_empty();
         match (&args.command, &args.id) {
-            (None, None) if types || args.named_wait() => Err(ToolError::argument(
+            (None, None) if types || args.named_wait() || args.rows.or(args.cols).is_some() => Err(ToolError::argument(
                 "id",
                 "is missing",
             )
@@ -211,16 +221,16 @@ impl Operation for Terminal {
                 return Ok(Out::List(all));
             }
             (Some(id), _) => {
+                if args.rows.is_some() || args.cols.is_some() {
+                    processes.resize(id, args.rows, args.cols)?;
+                }
                 let typed = args.typed()?;
                 if !typed.is_empty() {
                     processes.enter(id, typed).await?;
                 }
                 id.clone()
             }
-            (None, Some(_)) => {
-                let size = Size { rows: args.rows, cols: args.cols };
-                processes.begin(options(cx), Some(size)).await?
-            }
+            (None, Some(_)) => processes.begin(options(cx), Some(args.size())).await?,
         };
         processes.screen(&id, wait).await.map(Box::new).map(Out::Screen)
     }

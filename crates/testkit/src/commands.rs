@@ -25,6 +25,7 @@ pub struct Scripted {
     written: Vec<u8>,
     asked: Mutex<Option<RunOptions>>,
     typed: Mutex<Vec<Typed>>,
+    size: Mutex<Size>,
 }
 
 impl Scripted {
@@ -38,7 +39,8 @@ impl Scripted {
     pub fn writing(finished: Finished, background: Vec<Background>, written: &[u8]) -> Arc<Self> {
         let written = written.to_vec();
         let (asked, typed) = (Mutex::default(), Mutex::default());
-        Arc::new(Self { finished, background, written, asked, typed })
+        let size = Mutex::new(Size { rows: 24, cols: 80 });
+        Arc::new(Self { finished, background, written, asked, typed, size })
     }
 
     /// Returns what was typed.
@@ -116,6 +118,14 @@ impl Processes for Scripted {
         Box::pin(std::future::ready(entered))
     }
 
+    fn resize(&self, id: &str, rows: Option<u16>, cols: Option<u16>) -> Result<(), ToolError> {
+        self.one(id)?;
+        let mut size = self.size.lock().unwrap_or_else(PoisonError::into_inner);
+        size.rows = rows.unwrap_or(size.rows);
+        size.cols = cols.unwrap_or(size.cols);
+        Ok(())
+    }
+
     fn screen(&self, id: &str, wait: Wait) -> BoxFuture<'static, Result<Screen, ToolError>> {
         let screen = self.one(id).map(|background| {
             let text = String::from_utf8_lossy(&self.written);
@@ -123,7 +133,7 @@ impl Processes for Scripted {
             let waited = self.waited(&background, &wait);
             Screen {
                 background,
-                size: Size { rows: 24, cols: 80 },
+                size: *self.size.lock().unwrap_or_else(PoisonError::into_inner),
                 changed: rows.iter().map(|row| row.contains("new")).collect(),
                 cursor: (u16::try_from(rows.len()).map_or(0, |n| n.saturating_sub(1)), 0),
                 hides_input: text.ends_with("Password: "),

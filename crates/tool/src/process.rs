@@ -256,6 +256,9 @@ pub trait Processes: Send + std::marker::Sync {
     /// Types into the terminal of a command. What a program asks for without showing it is refused.
     fn enter(&self, id: &str, typed: Vec<Typed>) -> BoxFuture<'static, Result<(), ToolError>>;
 
+    /// Gives the terminal of a command so many lines and so many characters a line; what is not given stays.
+    fn resize(&self, id: &str, rows: Option<u16>, cols: Option<u16>) -> Result<(), ToolError>;
+
     /// Waits, and returns what stands on the screen of a command.
     fn screen(&self, id: &str, wait: Wait) -> BoxFuture<'static, Result<Screen, ToolError>>;
 }
@@ -298,12 +301,19 @@ impl Processes for NoProcesses {
         none()
     }
 
+    fn resize(&self, _id: &str, _rows: Option<u16>, _cols: Option<u16>) -> Result<(), ToolError> {
+        Err(unavailable())
+    }
+
     fn screen(&self, _id: &str, _wait: Wait) -> BoxFuture<'static, Result<Screen, ToolError>> {
         none()
     }
 }
 
 fn none<T: Send + 'static>() -> BoxFuture<'static, Result<T, ToolError>> {
-    let error = ToolError::new(Kind::Unavailable, "no command can be run here");
-    Box::pin(std::future::ready(Err(error)))
+    Box::pin(std::future::ready(Err(unavailable())))
+}
+
+fn unavailable() -> ToolError {
+    ToolError::new(Kind::Unavailable, "no command can be run here")
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use futures_channel::oneshot;
 use sinew_tool::{
-    Background, BoxFuture, Cancel, Exit, Kind, News, Screen, ToolError, Typed, Wait, line_name,
+    Background, BoxFuture, Cancel, Exit, Kind, News, Screen, Size, ToolError, Typed, Wait,
+    line_name,
 };
 
 use super::capture::{Became, Following, Ordered};
@@ -63,7 +64,7 @@ impl Commands {
         session: &str,
         (command, stored): (String, Option<String>),
         ordered: &Ordered,
-        size: Option<sinew_tool::Size>,
+        size: Option<Size>,
     ) -> std::io::Result<Arc<Ongoing>> {
         let line = ordered.line.try_clone()?;
         let terminal = match size {
@@ -137,6 +138,16 @@ impl Commands {
             let ongoing = ongoing?;
             ongoing.screen(&wait).await.ok_or_else(|| not_typed(&ongoing.id, NotTyped::NoTerminal))
         })
+    }
+
+    pub(super) fn resize(
+        &self,
+        session: &str,
+        id: &str,
+        (rows, cols): (Option<u16>, Option<u16>),
+    ) -> Result<(), ToolError> {
+        let ongoing = self.ongoing(session, id)?;
+        ongoing.resize(rows, cols).map_err(|problem| not_typed(id, problem))
     }
 
     pub(super) fn enter(

@@ -16,7 +16,7 @@ use tokio::time::sleep_until;
 
 use super::capture::Spool;
 use super::spool::ToStore;
-use super::terminal::{Emulator, hides_input};
+use super::terminal::{Emulator, hides_input, set_size};
 use super::wire::{self, Command};
 
 /// What is kept in memory of an output that nobody has looked at, in bytes.
@@ -253,6 +253,20 @@ impl Ongoing {
     /// Ends it at once.
     pub(super) fn kill(&self) {
         let _ = wire::send(&self.line, &Command::Kill, &[]);
+    }
+
+    /// Gives its terminal another size, of which the kernel tells the program.
+    pub(super) fn resize(&self, rows: Option<u16>, cols: Option<u16>) -> Result<(), NotTyped> {
+        let terminal = self.terminal.as_ref().ok_or(NotTyped::NoTerminal)?;
+        let mut state = self.state();
+        let emulator = state.emulator.as_mut().ok_or(NotTyped::NoTerminal)?;
+        let Size { rows: now_rows, cols: now_cols } = emulator.size();
+        let size = Size { rows: rows.unwrap_or(now_rows), cols: cols.unwrap_or(now_cols) };
+        set_size(terminal, size).map_err(NotTyped::Broken)?;
+        emulator.resize(size);
+        // What the program draws anew is waited for.
+        state.written_at = Instant::now();
+        Ok(())
     }
 
     /// Types into its terminal.

@@ -287,6 +287,10 @@ impl Processes for Cleared {
         self.session.enter(id, typed)
     }
 
+    fn resize(&self, id: &str, rows: Option<u16>, cols: Option<u16>) -> Result<(), ToolError> {
+        self.session.resize(id, rows, cols)
+    }
+
     fn screen(&self, id: &str, wait: Wait) -> BoxFuture<'static, Result<Screen, ToolError>> {
         self.session.screen(id, wait)
     }
@@ -324,6 +328,10 @@ impl Processes for OfSession {
 
     fn enter(&self, id: &str, typed: Vec<Typed>) -> BoxFuture<'static, Result<(), ToolError>> {
         self.commands.enter(&self.caller.session, id, typed)
+    }
+
+    fn resize(&self, id: &str, rows: Option<u16>, cols: Option<u16>) -> Result<(), ToolError> {
+        self.commands.resize(&self.caller.session, id, (rows, cols))
     }
 
     fn screen(&self, id: &str, wait: Wait) -> BoxFuture<'static, Result<Screen, ToolError>> {

@@ -27,10 +27,15 @@ impl Pty {
         grantpt(&ours)?;
         unlockpt(&ours)?;
         let theirs = ioctl_tiocgptpeer(&ours, flags)?;
-        let size = Winsize { ws_row: size.rows, ws_col: size.cols, ws_xpixel: 0, ws_ypixel: 0 };
-        tcsetwinsize(&ours, size)?;
+        set_size(&ours, size)?;
         Ok(Self { ours, theirs })
     }
+}
+
+/// Gives a terminal a size.
+pub(super) fn set_size(ours: &OwnedFd, size: Size) -> io::Result<()> {
+    let size = Winsize { ws_row: size.rows, ws_col: size.cols, ws_xpixel: 0, ws_ypixel: 0 };
+    Ok(tcsetwinsize(ours, size)?)
 }
 
 /// Returns whether a terminal shows nothing of a line that is typed, as where a password is asked for.
@@ -76,6 +81,16 @@ impl Emulator {
         self.size
     }
 
+    /// Gives the screen another size.
+    pub(super) fn resize(&mut self, size: Size) {
+        let [rows, cols] = [size.rows, size.cols].map(at_least_one);
+        self.size = size;
+        let parser = &mut self.parser;
+        if catch_unwind(AssertUnwindSafe(|| parser.set_size(rows, cols))).is_err() {
+            self.parser = self::parser(size);
+        }
+    }
+
     /// Returns the text of the screen where a program fills it, as editors do.
     pub(super) fn filled(&self) -> Option<String> {
         let screen = self.parser.screen();
@@ -111,13 +126,16 @@ impl Emulator {
 }
 
 fn parser(size: Size) -> Parser<Answers> {
-    let at_least_one = |n| NonZeroU16::new(n).unwrap_or(NonZeroU16::MIN);
     Parser::new_with_callbacks(
         at_least_one(size.rows),
         at_least_one(size.cols),
         0,
         Answers::default(),
     )
+}
+
+fn at_least_one(n: u16) -> NonZeroU16 {
+    NonZeroU16::new(n).unwrap_or(NonZeroU16::MIN)
 }
 
 /// What a terminal answers to programs that ask it something.
@@ -261,6 +279,16 @@ mod tests {
         check(b"", Typed::Key(Key::Function(12)), b"\x1b[24~");
     }
 
+    #[test]
+    fn a_screen_gets_another_size() {
+        let mut emulator = emulator();
+        emulator.take(b"one\r\ntwo");
+        emulator.resize(Size { rows: 2, cols: 20 });
+        assert_eq!(emulator.look().rows, ["one", "two"]);
+        emulator.take(b"\x1b[1;15Hwide");
+        assert_eq!(emulator.look().rows, ["one           wide", "two"]);
+    }
+
     proptest! {
         #[test]
         fn any_bytes_leave_a_screen(pieces in prop::collection::vec(
@@ -274,7 +302,9 @@ mod tests {
             let mut emulator = emulator();
             for piece in pieces {
                 emulator.take(&piece);
-                prop_assert_eq!(emulator.look().rows.len(), 4);
+                prop_assert_eq!(emulator.look().rows.len(), usize::from(emulator.size().rows));
+                let rows = u16::try_from(piece.len() % 6 + 1).unwrap_or(1);
+                emulator.resize(Size { rows, cols: 7 - rows });
             }
         }
     }

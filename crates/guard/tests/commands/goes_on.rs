@@ -235,13 +235,15 @@ fn with_the_session(place: &Place) -> Result<(), Failed> {
 
 fn has_terminal(place: &Place) -> Result<(), Failed> {
     let text = "stty size; [ -t 0 ] && [ -t 1 ] && [ -t 2 ] && echo all; echo $TERM; \
-                echo asked >/dev/tty; read answer </dev/tty; echo got $answer";
+                echo asked >/dev/tty; read answer </dev/tty; echo got $answer; stty size";
     let (world, id) = begin_terminal(place, text)?;
     let seen = screen(&world, &id, until("asked"))?;
     that(seen.rows[..4] == ["10 40", "all", "xterm-256color", "asked"], || format!("{seen:?}"))?;
     that(seen.waited == Waited::Matched && !seen.hides_input, || format!("{seen:?}"))?;
+    world.processes.resize(&id, Some(12), None)?;
     enter(&world, &id, "yes\n")?;
     let seen = screen(&world, &id, wait(SOON))?;
+    that(seen.rows.len() == 12 && seen.rows[6] == "12 40", || format!("{seen:?}"))?;
     that(seen.rows[4..6] == ["yes", "got yes"], || format!("{seen:?}"))?;
     that(seen.changed[..6] == [false, false, false, false, true, true], || format!("{seen:?}"))?;
     that(seen.background.exit == Some(Exit::Code(0)), || format!("{seen:?}"))?;

@@ -56,6 +56,12 @@ fn the_screen_is_shown_with_the_cursor() {
              only a person types that]"
         ),
     );
+    check(
+        None,
+        "one\n",
+        json!({ "id": "t1", "cols": 500 }),
+        "one\n[t1: running for 3.0 s; cursor in line 2 of 24, column 1 of 400]",
+    );
     check(None, "one\n", json!({}), "t1: running for 3.0 s: python3");
     check(
         None,
