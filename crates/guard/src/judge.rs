@@ -8,6 +8,8 @@ use std::borrow::Cow;
 
 use sinew_tool::{Effects, Facts, FileTarget, Ruling, Targets, Verdict};
 
+use crate::run_rules::{self, RunRule};
+
 /// How much is allowed without asking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Profile {
@@ -34,6 +36,8 @@ pub struct Rules {
     pub deny_tools: Vec<String>,
     /// The tools that may be used at all; empty means every tool.
     pub allow_tools: Vec<String>,
+    /// Rules for commands.
+    pub run: Vec<RunRule>,
 }
 
 /// What is known of a call when it is judged.
@@ -60,7 +64,20 @@ pub fn judge(case: &Case<'_>, targets: &Targets, rules: &Rules) -> Ruling {
             strongest = ruling;
         }
     }
-    strongest
+    // Of two that ask, the rule that somebody wrote tells more.
+    match held(targets, rules) {
+        Some(held) if strongest.verdict <= held.verdict => held,
+        _ => strongest,
+    }
+}
+
+/// Returns what the rules for commands hold back.
+fn held(targets: &Targets, rules: &Rules) -> Option<Ruling> {
+    if rules.run.is_empty() {
+        return None;
+    }
+    let command = targets.command.as_ref()?;
+    run_rules::held(&rules.run, &command.command.line)
 }
 
 /// Returns what the lists of tools say.
@@ -115,8 +132,15 @@ fn built_in(case: &Case<'_>, targets: &Targets, rules: &Rules) -> Ruling {
     if rules.profile == Profile::Full {
         return ruling(Verdict::Allow, "profile.full", "the profile `full` allows it");
     }
-    match targets.command.as_ref().map(|command| &command.analysis.plain) {
-        Some(Ok(_)) if (Effects::OBSERVE | Effects::EXECUTE).contains(case.effects) => {
+    let only_runs = (Effects::OBSERVE | Effects::EXECUTE).contains(case.effects);
+    let analysis = targets.command.as_ref().map(|command| &command.analysis);
+    if let Some(analysis) = analysis.filter(|_| only_runs)
+        && let Some(allowed) = run_rules::allowed(&rules.run, analysis)
+    {
+        return allowed;
+    }
+    match analysis.map(|analysis| &analysis.plain) {
+        Some(Ok(_)) if only_runs => {
             ruling(Verdict::Allow, "plain", "the command only reads beneath the roots")
         }
         Some(Err(unclear)) => ruling(Verdict::Ask, unclear.rule, unclear.why.clone()),

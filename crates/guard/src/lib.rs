@@ -31,6 +31,7 @@ mod resolve;
 mod restore;
 mod roots;
 mod rules;
+mod run_rules;
 mod shell;
 mod spawn;
 mod stat;
@@ -58,6 +59,7 @@ pub use process::{
 pub use resolve::Resolver;
 pub use roots::{RootError, Roots};
 pub use rules::{RuleError, can_be_granted};
+pub use run_rules::{CommandPattern, RunRule};
 pub use shell::shown;
 pub use state::StateDir;
 pub use store::Store;

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::{Duration, Instant, SystemTime};
 
 use mutate::{Mutator, Numbers};
+pub(crate) use oracle::analysed;
 use oracle::{Copy, Ground, Oracle, Ran};
 use serde::Deserialize;
 use sinew_tool::{Analysis, Plain};

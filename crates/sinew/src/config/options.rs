@@ -141,6 +141,32 @@ pub struct RunOptions {
     /// The descriptors that each process may have open.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_open_files: Option<u64>,
+    /// Rules for commands, each a table `[[run.rules]]` with `verdict` (`deny`, `ask` or `allow`), `command`
+    /// (words; `*` in one stands for any run of characters, `a|b` for either, a last word `*` for any
+    /// further words), `why`, and `match` and `not_match` (commands that fit and that do not, for `sinew policy
+    /// test`). Deny beats ask beats allow, whatever their order. What a project's own file allows is
+    /// left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rules: Option<Vec<RunRuleOptions>>,
+}
+
+/// `[[run.rules]]`: what becomes of a command.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunRuleOptions {
+    /// `deny`, `ask` or `allow`.
+    pub verdict: String,
+    /// The words that fit.
+    pub command: String,
+    /// Why, in words for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// Commands that fit.
+    #[serde(rename = "match", default, skip_serializing_if = "Vec::is_empty")]
+    pub matches: Vec<String>,
+    /// Commands that do not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_match: Vec<String>,
 }
 
 /// `[tools]`.

@@ -12,7 +12,7 @@ use sinew_runtime::Approvals;
 use sinew_tool::{BinaryPolicy, Dialect, FileSettings, HardLinks, Sync, call_id};
 
 use super::options::RunOptions;
-use super::{ConfigError, Options};
+use super::{ConfigError, Options, run_rules};
 
 /// What is written to standard error beside results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -150,7 +150,7 @@ impl Settings {
         Ok(Self {
             roots,
             serve: options.serve.clone(),
-            rules: rules(options),
+            rules: rules(options)?,
             approvals,
             approval_timeout: timeout.unwrap_or(Duration::from_millis(dialect_ms)),
             session: session(options)?,
@@ -298,18 +298,20 @@ fn resolver(options: &Options) -> Result<Resolver, ConfigError> {
     Ok(word("files.resolver", written, &words)?.unwrap_or(Resolver::Auto))
 }
 
-fn rules(options: &Options) -> Rules {
+fn rules(options: &Options) -> Result<Rules, ConfigError> {
     let policy = options.tools.as_ref().and_then(|tools| tools.policy.clone()).unwrap_or_default();
     let read_only = options.read_only.unwrap_or(false);
-    Rules {
+    let run = options.run.as_ref().and_then(|run| run.rules.as_deref());
+    Ok(Rules {
         profile: if read_only { Profile::ReadOnly } else { Profile::Workspace },
         deny_tools: sinew_dialects::forbidden(
             &policy.deny.unwrap_or_default(),
             sinew_guard::name_matches,
         ),
         allow_tools: sinew_dialects::operations(&policy.allow.unwrap_or_default()),
+        run: run_rules::read(run.unwrap_or_default())?,
         ..Rules::default()
-    }
+    })
 }
 
 fn files(options: &Options, dialect: &Dialect) -> Result<FileSettings, ConfigError> {
@@ -442,6 +444,9 @@ mod tests {
             ("[run]\nshow = [\"x\"]", "`run.show`"),
             ("[run]\nunprotected = [\"x\"]", "`run.unprotected`"),
             ("[run]\nunprotected = [\".sinew\"]", "`run.unprotected`"),
+            ("[[run.rules]]\nverdict = \"no\"\ncommand = \"x\"", "`run.rules[0].verdict`"),
+            ("[[run.rules]]\nverdict = \"ask\"\ncommand = \" \"", "`run.rules[0].command`"),
+            ("[[run.rules]]\nverdict = \"ask\"\ncommand = \"| *\"", "`run.rules[0].command`"),
             ("[run]\nmax_processes = 300", "`run.max_processes`"),
             ("[run]\nmax_memory_mib = 0", "`run.max_memory_mib`"),
             ("[run]\nactivate = [\"conda\"]", "`run.activate`"),

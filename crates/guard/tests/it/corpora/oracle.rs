@@ -99,7 +99,7 @@ impl Oracle {
 }
 
 /// Returns what a text is found to be in a copy of the fixture.
-fn analysed(fixture: &Path, text: &str) -> Analysis {
+pub(crate) fn analysed(fixture: &Path, text: &str) -> Analysis {
     let root = fs::canonicalize(fixture.join("work")).unwrap();
     let commands = CommandSettings {
         helper: None,
