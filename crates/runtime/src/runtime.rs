@@ -116,17 +116,17 @@ impl Runtime {
     }
 
     /// Returns what a command would run in the first root and what the rules of the first dialect say of it,
-    /// under another profile where one is given. Nothing runs and nothing is recorded.
+    /// once they are changed. Nothing runs and nothing is recorded.
     pub fn judge_command(
         &self,
         line: CommandLine,
-        profile: Option<Profile>,
+        change: impl FnOnce(&mut Rules),
     ) -> Result<(CommandTarget, Ruling), ToolError> {
         let catalogs = self.catalogs();
         let rules = catalogs.first().map(|catalog| catalog.rules.as_ref().clone());
         let guard = catalogs.first().map_or(&self.guard, |catalog| &catalog.guard);
         let mut rules = rules.unwrap_or_default();
-        rules.profile = profile.unwrap_or(rules.profile);
+        change(&mut rules);
         let argument = match &line {
             CommandLine::Shell(..) => "command",
             CommandLine::Argv(_) => "argv",

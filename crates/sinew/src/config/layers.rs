@@ -391,7 +391,7 @@ fn is_absent(error: &io::Error) -> bool {
 }
 
 /// Reads a configuration file: regular, and not larger than it may be.
-fn read(path: &Path) -> io::Result<String> {
+pub(super) fn read(path: &Path) -> io::Result<String> {
     let mut options = fs::OpenOptions::new();
     let nonblocking = OFlags::NONBLOCK.bits();
     text_of(options.read(true).custom_flags(nonblocking.cast_signed()).open(path)?)
@@ -466,6 +466,13 @@ fn lines_of_keys(text: &str) -> BTreeMap<String, usize> {
         collect_lines("", document.as_table(), text, &mut lines);
     }
     lines
+}
+
+/// Returns the line of every rule for commands in a TOML text.
+pub(super) fn lines_of_rules(text: &str) -> Vec<usize> {
+    let lines = lines_of_keys(text);
+    let line = |at: usize| lines.get(&format!("{RULES}[{at}]")).copied();
+    (0..).map_while(line).collect()
 }
 
 fn collect_lines(
