@@ -11,6 +11,7 @@
 //! elsewhere, more than the bounds. That decides about a question alone. What a command can do at all is
 //! bounded by its sandbox.
 
+pub(crate) mod arity;
 mod built_in;
 mod commands;
 mod expand;

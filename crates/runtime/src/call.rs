@@ -71,7 +71,7 @@ async fn way(
     told.path = decoded.claims.first().and_then(|claim| claim.path.clone());
     told.path.iter().for_each(|path| open.entry.named(path));
     let contained = contain::contain(runtime, decoded, open)?;
-    let judged = judge::judge(contained, open);
+    let judged = judge::judge(runtime, contained, open);
     let cleared = clear::clear(runtime, judged, open, options).await?;
     let kept = keep::keep(runtime, cleared, open, options).await?;
     let ran = run::run(runtime, kept, open, options).await?;

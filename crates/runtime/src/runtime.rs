@@ -18,6 +18,7 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::approvals::Asking;
 use crate::catalog::Catalog;
+use crate::grants::Grants;
 use crate::ledgers::NoLedger;
 use crate::order::Order;
 
@@ -26,6 +27,7 @@ pub struct Runtime {
     catalogs: watch::Sender<Arc<Vec<Catalog>>>,
     pub(crate) guard: Arc<Guard>,
     pub(crate) asking: Asking,
+    pub(crate) grants: Grants,
     pub(crate) hooks: Vec<Arc<dyn Hook>>,
     pub(crate) ledger: Arc<dyn Ledger>,
     pub(crate) recorder: Option<Arc<dyn Recorder>>,
@@ -400,6 +402,7 @@ impl Builder {
             clock: Arc::new(SystemClock),
             guard,
             asking: self.asking,
+            grants: Grants::default(),
             hooks: self.hooks,
             ledger: self.ledger,
             recorder: self.recorder,

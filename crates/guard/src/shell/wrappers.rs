@@ -172,6 +172,14 @@ pub(super) fn inside(words: &[Piece], input: Option<&str>) -> Vec<Inside> {
     }
 }
 
+/// Returns whether a program runs another one, or a text.
+pub(super) fn runs_another(program: &str) -> bool {
+    let name = program.rsplit('/').next().unwrap_or(program);
+    SHELLS.contains(&name)
+        || LOOSE.contains(&name)
+        || WRAPPERS.iter().any(|wrapper| wrapper.name == name)
+}
+
 /// Returns a text as it stands between double quotes, as a shell that reads it would get it.
 pub(super) fn unquoted(raw: &str) -> String {
     let inner = raw.strip_prefix('"').and_then(|raw| raw.strip_suffix('"')).unwrap_or(raw);

@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::{Duration, Instant, SystemTime};
 
 use mutate::{Mutator, Numbers};
-pub(crate) use oracle::analysed;
 use oracle::{Copy, Ground, Oracle, Ran};
+pub(crate) use oracle::{analysed, guarded};
 use serde::Deserialize;
 use sinew_tool::{Analysis, Plain};
 

@@ -3,13 +3,14 @@
 use std::fs;
 
 use proptest::prelude::*;
-use sinew_guard::{Case, CommandPattern, Profile, Rules, RunRule, judge, name_matches};
+use sinew_guard::{Case, CommandPattern, Judged, Profile, Rules, RunRule, judge, name_matches};
 use sinew_tool::{
-    Analysis, Command, CommandLine, CommandTarget, Effects, Facts, Shell, Targets, Unclear, Verdict,
+    Access, Analysis, Claim, Command, CommandLine, CommandTarget, Effects, Facts, Shell, Targets,
+    Unclear, Verdict,
 };
 use tempfile::TempDir;
 
-use crate::corpora::analysed;
+use crate::corpora::{analysed, guarded};
 use crate::tree::rounds;
 
 fn rule(written: &str) -> RunRule {
@@ -416,6 +417,94 @@ fn what_only_reads_like_a_program_is_none() {
     ] {
         let found = judged(&place, text, &rules);
         assert_ne!(found.1, RULE, "{text}: {}", found.2);
+    }
+}
+
+/// Returns a call that runs a command, judged.
+fn call(place: &TempDir, text: &str, rules: &Rules) -> Judged {
+    let (guard, _) = guarded(place.path());
+    let claim = Claim { argument: "cwd", path: None, access: Access::Search };
+    let command =
+        Command { argument: "command", line: shell(text), keeps_cwd: false, programs: Vec::new() };
+    let facts = Facts { effects: Effects::EXECUTE, ..Facts::UNKNOWN };
+    let case = Case { tool: "Bash", operation: "Bash", facts: &facts, effects: Effects::EXECUTE };
+    guard.contain(&[claim], None, None).unwrap().with_command(command).unwrap().judge(&case, rules)
+}
+
+/// What is asked about once, is granted for the session, and covers no more than was shown.
+#[test]
+fn grants_cover_what_was_shown() {
+    let place = place();
+    let none = Rules::default();
+    for (asked, always, covered, others) in [
+        (
+            "git commit -m x",
+            Some("git commit *"),
+            &["git commit", "git commit -a -m 'a b'", "git commit && cat a.txt"][..],
+            &[
+                "git commit-tree x",
+                "git commit x; rm y",
+                "git commit $(x)",
+                "git commit \"$X\"",
+                "git commit > f",
+                "sudo git commit",
+                "FOO=1 git commit",
+                "git -C . commit",
+                "/usr/bin/git commit",
+                "git commit &",
+                "git commit <<E\nx\nE",
+                "git() { rm y; }; git commit",
+                "git commit *",
+            ][..],
+        ),
+        (
+            "npm run build; cargo test | tail -3; cargo test -q",
+            Some("npm run build, cargo test, cargo test *"),
+            &["npm run build", "cargo test -p x"],
+            &["npm run other", "npm run build -x", "cargo build"],
+        ),
+        ("./x a", Some("./x a"), &["./x a"], &["./x b", "./x", "./x a b"]),
+        ("git commit -m $X", None, &[], &["git commit -m a"]),
+        ("git commit > f", None, &[], &["git commit"]),
+        ("sudo git commit", None, &[], &["sudo git commit"]),
+        ("X=1 git commit", None, &[], &["git commit"]),
+        ("git commit; python -c x", None, &[], &["git commit"]),
+        ("echo \"a", None, &[], &[]),
+        ("cat a.txt", None, &[], &["touch x"]),
+    ] {
+        let patterns = call(&place, asked, &none).always();
+        let shown = patterns.as_ref().map(|patterns| {
+            patterns.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+        });
+        assert_eq!(shown.as_deref(), always, "{asked}");
+        let patterns = patterns.unwrap_or_default();
+        for (text, expected) in covered
+            .iter()
+            .map(|text| (text, (Verdict::Allow, "grant")))
+            .chain(others.iter().map(|text| (text, (Verdict::Ask, "shell.*"))))
+        {
+            let judged = call(&place, text, &none).granted(&patterns);
+            let (verdict, rule) = (judged.ruling().verdict, judged.ruling().rule);
+            assert!(
+                verdict == expected.0 && name_matches(expected.1, rule),
+                "{asked}: {text}: {rule}"
+            );
+            assert_eq!(judged.by_ruling().is_some(), verdict == Verdict::Allow);
+        }
+        // Whoever wrote a rule is asked all the same.
+        for (verdict, expected) in [("ask: *", Verdict::Ask), ("deny: *", Verdict::Deny)] {
+            let strict = rules(&[verdict], Profile::Workspace);
+            for text in covered {
+                let judged = call(&place, text, &strict);
+                assert!(judged.always().is_none(), "{text}");
+                assert_eq!(judged.granted(&patterns).ruling().verdict, expected, "{text}");
+            }
+        }
+        let read_only = rules(&[], Profile::ReadOnly);
+        for text in covered {
+            let judged = call(&place, text, &read_only).granted(&patterns);
+            assert_eq!(judged.ruling().verdict, Verdict::Deny, "{text}");
+        }
     }
 }
 
