@@ -8,6 +8,7 @@ use std::borrow::Cow;
 
 use sinew_tool::{Effects, Facts, FileTarget, Ruling, Targets, Verdict};
 
+use crate::command_policy::CommandPolicy;
 use crate::run_rules::{self, RunRule};
 
 /// How much is allowed without asking.
@@ -38,6 +39,8 @@ pub struct Rules {
     pub allow_tools: Vec<String>,
     /// Rules for commands.
     pub run: Vec<RunRule>,
+    /// Which programs commands may run at all, where the vocabulary says so.
+    pub policy: Option<CommandPolicy>,
 }
 
 /// What is known of a call when it is judged.
@@ -73,11 +76,12 @@ pub fn judge(case: &Case<'_>, targets: &Targets, rules: &Rules) -> Ruling {
 
 /// Returns what the rules for commands hold back.
 fn held(targets: &Targets, rules: &Rules) -> Option<Ruling> {
-    if rules.run.is_empty() {
-        return None;
+    let line = &targets.command.as_ref()?.command.line;
+    let policy = rules.policy.as_ref().and_then(|policy| policy.held(line));
+    if policy.is_some() || rules.run.is_empty() {
+        return policy;
     }
-    let command = targets.command.as_ref()?;
-    run_rules::held(&rules.run, &command.command.line)
+    run_rules::held(&rules.run, line)
 }
 
 /// Returns what the lists of tools say.

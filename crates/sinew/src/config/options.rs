@@ -179,6 +179,27 @@ pub struct ToolsOptions {
     /// `[tools.policy]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicyOptions>,
+    /// `[tools.commandPolicy]`.
+    #[serde(rename = "commandPolicy", skip_serializing_if = "Option::is_none")]
+    pub command_policy: Option<CommandPolicyOptions>,
+}
+
+/// `[tools.commandPolicy]`: which commands may run at all in the dialect clawft, under the names of its page.
+/// Other dialects do not read it. Whatever the mode, dangerous patterns such as `rm -rf /` are refused.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CommandPolicyOptions {
+    /// `allowlist` (only the programs of `allowlist`) or `denylist` (all but what `denylist` holds).
+    /// Default: `allowlist`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
+    /// Programs by name. Default, and where it is empty: `echo`, `cat`, `ls`, `pwd`, `head`, `tail`, `wc`,
+    /// `grep`, `find`, `sort`, `uniq`, `diff`, `date`, `env`, `true`, `false`, `test`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allowlist: Option<Vec<String>>,
+    /// Texts that no command may hold, whatever the case. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub denylist: Option<Vec<String>>,
 }
 
 /// `[tools.fs]`: the keys of the published page of the file tools, with their names and meanings.
