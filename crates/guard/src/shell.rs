@@ -22,6 +22,7 @@ mod known;
 mod options;
 mod plain;
 mod programs;
+mod repeats;
 mod scripts;
 mod segments;
 mod tree;
@@ -54,7 +55,14 @@ pub(crate) struct Scene<'p> {
 pub(crate) fn analyse(text: &str, scene: &Scene<'_>) -> Analysis {
     let parsed = match tree::parse(text) {
         Ok(parsed) => parsed,
-        Err(unclear) => return Analysis { segments: Vec::new(), plain: Err(unclear), rest: None },
+        Err(unclear) => {
+            return Analysis {
+                segments: Vec::new(),
+                plain: Err(unclear),
+                rest: None,
+                repeats: None,
+            };
+        }
     };
     let segments = segments::of(&parsed, text);
     let understood = word::check_characters(text).and_then(|()| tree::understood(&parsed, text));
@@ -65,7 +73,8 @@ pub(crate) fn analyse(text: &str, scene: &Scene<'_>) -> Analysis {
             Err(unclear) => (Err(unclear), plain::rest(&list, scene)),
         },
     };
-    Analysis { segments, plain, rest }
+    let repeats = repeats::of(&parsed, text);
+    Analysis { segments, plain, rest, repeats }
 }
 
 /// Looks at a program with its arguments, which run without a shell.
@@ -78,5 +87,5 @@ pub(crate) fn analyse_argv(argv: &[String], scene: &Scene<'_>) -> Analysis {
         .map(Plain::Argv);
     let is_shown = argv.iter().all(|arg| word::check_characters(arg).is_ok());
     let rest = (plain.is_err() && is_shown).then(|| vec![argv.to_vec()]);
-    Analysis { segments, plain, rest }
+    Analysis { segments, plain, rest, repeats: None }
 }

@@ -12,6 +12,7 @@ mod clear;
 mod contain;
 mod decode;
 mod find;
+mod hint;
 mod judge;
 mod keep;
 mod open;
@@ -75,7 +76,10 @@ async fn way(
     let cleared = clear::clear(runtime, judged, open, options).await?;
     let kept = keep::keep(runtime, cleared, open, options).await?;
     let ran = run::run(runtime, kept, open, options).await?;
-    Ok(shape::shape(ran))
+    let targets = Arc::clone(&ran.targets);
+    let mut reply = shape::shape(ran);
+    hint::hint(runtime, &open.request, &targets, &mut reply);
+    Ok(reply)
 }
 
 /// Raises the cancel flag of a call whose future is dropped, so that work on other threads ends.

@@ -1,8 +1,9 @@
 //! The runtime: what every call shares.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use sinew_guard::{
     Case, Checkpoints, CommandSettings, GlobalIgnore, Guard, GuardError, GuardSettings,
@@ -28,6 +29,8 @@ pub struct Runtime {
     pub(crate) guard: Arc<Guard>,
     pub(crate) asking: Asking,
     pub(crate) grants: Grants,
+    /// Which sessions were told of which operation.
+    pub(crate) hinted: Mutex<HashSet<(String, &'static str)>>,
     pub(crate) hooks: Vec<Arc<dyn Hook>>,
     pub(crate) ledger: Arc<dyn Ledger>,
     pub(crate) recorder: Option<Arc<dyn Recorder>>,
@@ -403,6 +406,7 @@ impl Builder {
             guard,
             asking: self.asking,
             grants: Grants::default(),
+            hinted: Mutex::default(),
             hooks: self.hooks,
             ledger: self.ledger,
             recorder: self.recorder,

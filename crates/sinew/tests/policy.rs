@@ -251,3 +251,45 @@ fn examples_are_tried() {
     );
     assert!(found.contains("own.toml: `run.rules[0].verdict`") && code != Some(0), "{found}");
 }
+
+/// Returns the texts of the replies to commands, in one session.
+fn replies(more: &[&str], tool: &str, commands: &[&str]) -> Vec<Vec<String>> {
+    let dir = project();
+    let mut command = command(dir.path());
+    command.arg("--root").arg(dir.path()).args(["--approvals", "allow"]).args(more);
+    let mut child = command
+        .args(["call", "--batch"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    for text in commands {
+        let call = json!({ "name": tool, "arguments": { "command": text } });
+        writeln!(input, "{call}").unwrap();
+    }
+    drop(input);
+    let done = child.wait_with_output().unwrap();
+    let texts = |line: &str| {
+        let reply: Value = serde_json::from_str(line).unwrap();
+        let blocks = reply["content"].as_array().unwrap().clone();
+        blocks.iter().map(|block| block["text"].as_str().unwrap_or_default().to_owned()).collect()
+    };
+    String::from_utf8(done.stdout).unwrap().lines().map(texts).collect()
+}
+
+#[test]
+fn a_tool_that_does_the_same_is_named_once() {
+    let hint = |tool: &str| format!("[`{tool}` does this too, without a shell]");
+    let commands = ["cat a.txt", "cat a.txt", "ls", "cat a.txt; ls", "cat none", "cat a.txt | wc"];
+    for (more, tool, names) in [
+        (&[][..], "Bash", [Some("Read"), None, Some("List"), None, None, None]),
+        (&["--tools", "Bash,List"], "Bash", [None, None, Some("List"), None, None, None]),
+        (&["--dialect", "molf"], "shell_exec", [Some("read_file"), None, None, None, None, None]),
+    ] {
+        let replies = replies(more, tool, &commands);
+        let found: Vec<_> = replies.iter().map(|texts| texts.get(1).cloned()).collect();
+        let expected: Vec<_> = names.iter().map(|name| name.map(hint)).collect();
+        assert_eq!(found, expected, "{more:?}");
+    }
+}

@@ -22,6 +22,8 @@ pub struct Analysis {
     /// Where it is not plain: the commands that are not plain as they are written, by their words, if all
     /// of it is known before it runs, nothing is set or written by the shell, and they are programs.
     pub rest: Option<Vec<Vec<String>>>,
+    /// The name of the operation on files that does the same, where the command is nothing else.
+    pub repeats: Option<&'static str>,
 }
 
 /// What runs in the place of a command that only reads: the same, with nothing left to the shell.

@@ -209,7 +209,7 @@ fn redirect(node: Node<'_>, text: &str, words: &mut Vec<Piece>, input: &mut Opti
 }
 
 /// Returns a word as far as it is known.
-fn piece(node: Node<'_>, text: &str) -> Piece {
+pub(super) fn piece(node: Node<'_>, text: &str) -> Piece {
     let raw = text.get(node.byte_range()).unwrap_or_default();
     let mut word = Word::default();
     if push(node, text, &mut word) && !word.is_pattern() {

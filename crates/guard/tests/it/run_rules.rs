@@ -372,6 +372,7 @@ fn no_spelling_hides_a_program() {
         segments: Vec::new(),
         plain: Err(Unclear::new("shell.program", "no plain read")),
         rest: None,
+        repeats: None,
     };
     for (program, words) in [("curl", "-s x"), ("rm", "-rf y"), ("git", "push z")] {
         let pattern =
