@@ -5,8 +5,9 @@
 //!
 //! What differs from the program: commands start in the root and nothing that they started outlives
 //! them; output of a command whose time ran out stands beside its error; `spawn` is counted in one step,
-//! so that there are never six, and takes a longest time. Which commands may run at all is asked of a
-//! person. A result that is too long keeps its names: a text or a list loses its end, and `truncated` and
+//! so that there are never six, and takes a longest time. Which commands may run at all is looked up for
+//! every command of a text and for arguments too, with programs that run another one looked through; what
+//! may run and is no plain read is asked of a person. A result that is too long keeps its names: a text or a list loses its end, and `truncated` and
 //! the number of all bytes or entries stand beside it. Files in other encodings than UTF-8 are read and
 //! edited in theirs. An edit refuses an empty text, looks for other line endings where it finds
 //! nothing, and says then what is most like it. Changes are atomic, and no path leads out, whether or not
@@ -42,6 +43,27 @@ fn tools() -> Vec<Arc<dyn Tool>> {
 fn settings() -> FileSettings {
     FileSettings { list_limit: MAX_ENTRIES, ..FileSettings::default() }
 }
+
+/// The programs that commands may run where nothing else is configured.
+pub const ALLOWED: &[&str] = &[
+    "echo", "cat", "ls", "pwd", "head", "tail", "wc", "grep", "find", "sort", "uniq", "diff",
+    "date", "env", "true", "false", "test",
+];
+
+/// What no command may hold, whatever is configured.
+pub const DANGEROUS: &[&str] = &[
+    "rm -rf /",
+    "sudo ",
+    "mkfs",
+    "dd if=",
+    ":(){ :|:& };:",
+    "chmod 777 /",
+    "> /dev/sd",
+    "shutdown",
+    "reboot",
+    "poweroff",
+    "format c:",
+];
 
 /// The most that a result holds.
 const BOUND: Bound = Bound { max_lines: None, max_bytes: 64 * 1024 };

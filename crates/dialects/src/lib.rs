@@ -19,7 +19,7 @@ use sinew_tool::Dialect;
 
 pub use agentos::AGENTOS;
 pub use aionrs::AIONRS;
-pub use clawft::CLAWFT;
+pub use clawft::{ALLOWED as CLAWFT_ALLOWED, CLAWFT, DANGEROUS as CLAWFT_DANGEROUS};
 pub use codex::CODEX;
 pub use mcp_filesystem::MCP_FILESYSTEM;
 pub use molf::MOLF;

@@ -58,6 +58,8 @@ use crate::process::run;
 use crate::resolve::Place;
 use crate::restore::{OfWorld, Restoring};
 use crate::roots::Roots;
+use crate::run_rules::{self, CommandPattern};
+use crate::shell::arity;
 
 /// A call whose paths are resolved to open handles that nobody can use yet.
 #[derive(Debug)]
@@ -293,9 +295,45 @@ impl Judged {
     /// they were when the call was contained.
     pub fn by_answer(self, answer: &Answer) -> Option<Clearance> {
         match answer {
-            Answer::Yes => self.cleared(Verdict::Ask, true),
+            Answer::Yes | Answer::Always => self.cleared(Verdict::Ask, true),
             Answer::No(_) | Answer::TimedOut => None,
         }
+    }
+
+    /// Returns what an answer for the whole session would cover: a pattern for each command that is not
+    /// plain, where one can be offered for all of them and nothing else asks.
+    pub fn always(&self) -> Option<Vec<CommandPattern>> {
+        let mut patterns = Vec::new();
+        for words in self.uncovered()? {
+            let pattern = arity::pattern(words)?;
+            if !patterns.contains(&pattern) {
+                patterns.push(pattern);
+            }
+        }
+        Some(patterns)
+    }
+
+    /// Allows the call where nothing asks but its command, and patterns that were granted cover it.
+    #[must_use]
+    pub fn granted(mut self, granted: &[CommandPattern]) -> Self {
+        let covering = |words: &Vec<String>| granted.iter().find(|pattern| pattern.covers(words));
+        let rest = self.uncovered().unwrap_or_default();
+        let patterns: Option<Vec<_>> = rest.iter().map(covering).collect();
+        if let Some(first) = patterns.and_then(|patterns| patterns.first().copied()) {
+            let why = format!("`{first}` was granted for this session").into();
+            self.ruling = Ruling { verdict: Verdict::Allow, rule: "grant", why };
+        }
+        self
+    }
+
+    /// Returns the commands for which the call asks, where it asks for nothing else.
+    fn uncovered(&self) -> Option<&[Vec<String>]> {
+        let analysis = &self.contained.targets.command.as_ref()?.analysis;
+        let asks_itself = analysis.plain.as_ref().is_err_and(|unclear| {
+            self.ruling.verdict == Verdict::Ask && self.ruling.rule == unclear.rule
+        });
+        let only_runs = (Effects::OBSERVE | Effects::EXECUTE).contains(self.effects);
+        run_rules::rest(analysis).filter(|_| asks_itself && only_runs)
     }
 
     fn cleared(self, verdict: Verdict, bound: bool) -> Option<Clearance> {

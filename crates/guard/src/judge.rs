@@ -8,6 +8,9 @@ use std::borrow::Cow;
 
 use sinew_tool::{Effects, Facts, FileTarget, Ruling, Targets, Verdict};
 
+use crate::command_policy::CommandPolicy;
+use crate::run_rules::{self, RunRule};
+
 /// How much is allowed without asking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Profile {
@@ -34,6 +37,10 @@ pub struct Rules {
     pub deny_tools: Vec<String>,
     /// The tools that may be used at all; empty means every tool.
     pub allow_tools: Vec<String>,
+    /// Rules for commands.
+    pub run: Vec<RunRule>,
+    /// Which programs commands may run at all, where the vocabulary says so.
+    pub policy: Option<CommandPolicy>,
 }
 
 /// What is known of a call when it is judged.
@@ -60,7 +67,21 @@ pub fn judge(case: &Case<'_>, targets: &Targets, rules: &Rules) -> Ruling {
             strongest = ruling;
         }
     }
-    strongest
+    // Of two that ask, the rule that somebody wrote tells more.
+    match held(targets, rules) {
+        Some(held) if strongest.verdict <= held.verdict => held,
+        _ => strongest,
+    }
+}
+
+/// Returns what the rules for commands hold back.
+fn held(targets: &Targets, rules: &Rules) -> Option<Ruling> {
+    let line = &targets.command.as_ref()?.command.line;
+    let policy = rules.policy.as_ref().and_then(|policy| policy.held(line));
+    if policy.is_some() || rules.run.is_empty() {
+        return policy;
+    }
+    run_rules::held(&rules.run, line)
 }
 
 /// Returns what the lists of tools say.
@@ -119,8 +140,15 @@ fn built_in(case: &Case<'_>, targets: &Targets, rules: &Rules) -> Ruling {
     if rules.profile == Profile::Full {
         return ruling(Verdict::Allow, "profile.full", "the profile `full` allows it");
     }
-    match targets.command.as_ref().map(|command| &command.analysis.plain) {
-        Some(Ok(_)) if (Effects::OBSERVE | Effects::EXECUTE).contains(case.effects) => {
+    let only_runs = (Effects::OBSERVE | Effects::EXECUTE).contains(case.effects);
+    let analysis = targets.command.as_ref().map(|command| &command.analysis);
+    if let Some(analysis) = analysis.filter(|_| only_runs)
+        && let Some(allowed) = run_rules::allowed(&rules.run, analysis)
+    {
+        return allowed;
+    }
+    match analysis.map(|analysis| &analysis.plain) {
+        Some(Ok(_)) if only_runs => {
             ruling(Verdict::Allow, "plain", "the command only reads beneath the roots")
         }
         Some(Err(unclear)) => ruling(Verdict::Ask, unclear.rule, unclear.why.clone()),

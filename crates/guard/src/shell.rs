@@ -11,7 +11,9 @@
 //! elsewhere, more than the bounds. That decides about a question alone. What a command can do at all is
 //! bounded by its sandbox.
 
+pub(crate) mod arity;
 mod built_in;
+mod commands;
 mod expand;
 mod files;
 mod find;
@@ -20,13 +22,16 @@ mod known;
 mod options;
 mod plain;
 mod programs;
+mod repeats;
 mod scripts;
 mod segments;
 mod tree;
 mod word;
+mod wrappers;
 
 use std::path::{Path, PathBuf};
 
+pub(crate) use commands::{Commands, Piece};
 pub use word::shown;
 
 use sinew_tool::{Analysis, Plain, Segment};
@@ -50,14 +55,26 @@ pub(crate) struct Scene<'p> {
 pub(crate) fn analyse(text: &str, scene: &Scene<'_>) -> Analysis {
     let parsed = match tree::parse(text) {
         Ok(parsed) => parsed,
-        Err(unclear) => return Analysis { segments: Vec::new(), plain: Err(unclear) },
+        Err(unclear) => {
+            return Analysis {
+                segments: Vec::new(),
+                plain: Err(unclear),
+                rest: None,
+                repeats: None,
+            };
+        }
     };
     let segments = segments::of(&parsed, text);
-    let plain = word::check_characters(text)
-        .and_then(|()| tree::understood(&parsed, text))
-        .and_then(|list| plain::script(&list, scene))
-        .map(Plain::Script);
-    Analysis { segments, plain }
+    let understood = word::check_characters(text).and_then(|()| tree::understood(&parsed, text));
+    let (plain, rest) = match understood {
+        Err(unclear) => (Err(unclear), None),
+        Ok(list) => match plain::script(&list, scene) {
+            Ok(script) => (Ok(Plain::Script(script)), None),
+            Err(unclear) => (Err(unclear), plain::rest(&list, scene)),
+        },
+    };
+    let repeats = repeats::of(&parsed, text);
+    Analysis { segments, plain, rest, repeats }
 }
 
 /// Looks at a program with its arguments, which run without a shell.
@@ -68,5 +85,7 @@ pub(crate) fn analyse_argv(argv: &[String], scene: &Scene<'_>) -> Analysis {
         .try_for_each(|arg| word::check_characters(arg))
         .and_then(|()| plain::argv(argv, scene))
         .map(Plain::Argv);
-    Analysis { segments, plain }
+    let is_shown = argv.iter().all(|arg| word::check_characters(arg).is_ok());
+    let rest = (plain.is_err() && is_shown).then(|| vec![argv.to_vec()]);
+    Analysis { segments, plain, rest, repeats: None }
 }

@@ -12,6 +12,7 @@ mod clear;
 mod contain;
 mod decode;
 mod find;
+mod hint;
 mod judge;
 mod keep;
 mod open;
@@ -74,11 +75,14 @@ async fn way(
     told.path = decoded.claims.first().and_then(|claim| claim.path.clone());
     told.path.iter().for_each(|path| open.entry.named(path));
     let contained = contain::contain(runtime, decoded, open)?;
-    let judged = judge::judge(contained, open);
+    let judged = judge::judge(runtime, contained, open);
     let cleared = clear::clear(runtime, judged, open, options).await?;
     let kept = keep::keep(runtime, cleared, open, options).await?;
     let ran = run::run(runtime, kept, open, options).await?;
-    Ok(shape::shape(ran))
+    let targets = Arc::clone(&ran.targets);
+    let mut reply = shape::shape(ran);
+    hint::hint(runtime, &open.request, &targets, &mut reply);
+    Ok(reply)
 }
 
 /// Raises the cancel flag of a call whose future is dropped, so that work on other threads ends.

@@ -183,6 +183,14 @@ impl Catalog {
         self.tools.get(*at)
     }
 
+    /// Returns the name of the tool that does an operation, where one may be used.
+    pub(crate) fn does(&self, operation: &str) -> Option<&str> {
+        let tools = self.tools.iter().map(|listed| &listed.tool);
+        let mut found =
+            tools.filter(|tool| tool.operation() == operation && !self.denies(&***tool));
+        found.next().map(|tool| tool.name())
+    }
+
     /// Returns the names that are nearest to one that is not there, best first.
     pub(crate) fn nearest(&self, name: &str) -> Vec<&str> {
         crate::nearest(name, self.tools.iter().map(|listed| listed.tool.name()))

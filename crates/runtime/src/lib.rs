@@ -8,6 +8,7 @@
 mod approvals;
 mod call;
 mod catalog;
+mod grants;
 mod ledgers;
 mod nearest;
 mod order;

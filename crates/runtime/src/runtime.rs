@@ -1,8 +1,9 @@
 //! The runtime: what every call shares.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use sinew_guard::{
     Case, Checkpoints, CommandSettings, GlobalIgnore, Guard, GuardError, GuardSettings,
@@ -18,6 +19,7 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::approvals::Asking;
 use crate::catalog::Catalog;
+use crate::grants::Grants;
 use crate::ledgers::NoLedger;
 use crate::order::Order;
 
@@ -26,6 +28,9 @@ pub struct Runtime {
     catalogs: watch::Sender<Arc<Vec<Catalog>>>,
     pub(crate) guard: Arc<Guard>,
     pub(crate) asking: Asking,
+    pub(crate) grants: Grants,
+    /// Which sessions were told of which operation.
+    pub(crate) hinted: Mutex<HashSet<(String, &'static str)>>,
     pub(crate) hooks: Vec<Arc<dyn Hook>>,
     pub(crate) ledger: Arc<dyn Ledger>,
     pub(crate) recorder: Option<Arc<dyn Recorder>>,
@@ -116,17 +121,17 @@ impl Runtime {
     }
 
     /// Returns what a command would run in the first root and what the rules of the first dialect say of it,
-    /// under another profile where one is given. Nothing runs and nothing is recorded.
+    /// once they are changed. Nothing runs and nothing is recorded.
     pub fn judge_command(
         &self,
         line: CommandLine,
-        profile: Option<Profile>,
+        change: impl FnOnce(&mut Rules),
     ) -> Result<(CommandTarget, Ruling), ToolError> {
         let catalogs = self.catalogs();
         let rules = catalogs.first().map(|catalog| catalog.rules.as_ref().clone());
         let guard = catalogs.first().map_or(&self.guard, |catalog| &catalog.guard);
         let mut rules = rules.unwrap_or_default();
-        rules.profile = profile.unwrap_or(rules.profile);
+        change(&mut rules);
         let argument = match &line {
             CommandLine::Shell(..) => "command",
             CommandLine::Argv(_) => "argv",
@@ -401,6 +406,8 @@ impl Builder {
             clock: Arc::new(SystemClock),
             guard,
             asking: self.asking,
+            grants: Grants::default(),
+            hinted: Mutex::default(),
             hooks: self.hooks,
             ledger: self.ledger,
             recorder: self.recorder,

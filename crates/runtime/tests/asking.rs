@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::json;
-use sinew_guard::{Profile, Rules};
-use sinew_runtime::{Approvals, Asking};
-use sinew_tool::{Answer, Approver, BoxFuture, Kind, Question, Reply};
+use sinew_guard::{CommandSettings, ProcessLimits, Profile, Rules, Rung};
+use sinew_runtime::{Approvals, Asking, CallOptions};
+use sinew_tool::{Answer, Approver, BoxFuture, Kind, Question, Reply, Request};
 
 use crate::deeds::{Bench, text};
 
@@ -190,4 +190,68 @@ async fn a_tool_that_says_nothing_always_asks() {
     let bench = Bench::new(|b| b.asking(asking(Approvals::Auto, None)));
     let reply = bench.call("agent::unknown", json!({})).await;
     assert_eq!(reply.error.expect("an error").kind, Kind::ApprovalDenied);
+}
+
+/// Returns how commands are run that never are.
+fn commands() -> CommandSettings {
+    CommandSettings {
+        helper: None,
+        rungs: Rung::OWN.to_vec(),
+        sessions: std::path::PathBuf::from("/nowhere"),
+        hidden: Vec::new(),
+        caches: Vec::new(),
+        unprotected: Vec::new(),
+        network: false,
+        env: vec![("PATH".into(), "/usr/bin:/bin".into())],
+        activate: Vec::new(),
+        shell: None,
+        max_background: 4,
+        max_processes: 512,
+        limits: ProcessLimits::default(),
+        warn: None,
+    }
+}
+
+#[tokio::test]
+async fn an_answer_for_the_session_holds_for_what_it_showed_and_for_no_other() {
+    let person = Person::new(Some(Answer::Always));
+    let bench = Bench::new(|builder| {
+        builder.commands(commands()).asking(asking(Approvals::Auto, Some(person.clone())))
+    });
+    let mut n_asked = 0;
+    for (session, command, always, ruling) in [
+        ("s", "git commit -m x", Some("git commit *"), "ask (shell.option)"),
+        ("s", "git commit -m y", None, "allow (grant)"),
+        ("s", "git commit-tree y", Some("git commit-tree *"), "ask (shell.option)"),
+        ("s", "git commit x; touch y", Some("git commit *, touch *"), "ask (shell.option)"),
+        ("s", "touch a b && git commit x", None, "allow (grant)"),
+        ("s", "git commit $(x)", Some(""), "ask (shell.syntax)"),
+        ("other", "git commit -m y", Some("git commit *"), "ask (shell.option)"),
+        ("s", "cat nothing", None, "allow (plain)"),
+    ] {
+        let args = json!({ "command": command }).as_object().cloned().unwrap_or_default();
+        let mut request = Request::new("c", "begin", args);
+        request.session = session.to_owned();
+        let reply = bench.runtime.call(request, CallOptions::default()).await;
+        assert_eq!(
+            reply.meta.ruling.map(|ruled| ruled.to_string()).as_deref(),
+            Some(ruling),
+            "{command}"
+        );
+        let asked = person.asked.lock().expect("unpoisoned");
+        match always {
+            None => assert_eq!(asked.len(), n_asked, "{command}"),
+            Some(always) => {
+                n_asked += 1;
+                assert_eq!(asked.len(), n_asked, "{command}");
+                let shown = asked.last().and_then(|question| question.always.clone());
+                assert_eq!(shown.unwrap_or_default().join(", "), always, "{command}");
+            }
+        }
+        let records = bench.records();
+        let record = records.last().expect("a record");
+        let recorded =
+            format!("{} ({})", record.1.verdict.unwrap_or(""), record.1.rule.unwrap_or(""));
+        assert_eq!(recorded, ruling, "{command}");
+    }
 }

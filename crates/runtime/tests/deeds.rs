@@ -8,9 +8,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use sinew_runtime::{Approvals, Asking, Builder, CallOptions, MemoryLedger, Runtime};
 use sinew_tool::{
-    Access, Arguments, Bound, BoxFuture, Claim, Closing, Context, Cost, Dialect, Expect, Facts,
-    FileSettings, Links, Operation, Param, ParamKind, Preview, Reply, Request, Row, Targets, Tool,
-    ToolError,
+    Access, Arguments, Bound, BoxFuture, Claim, Closing, Command, CommandLine, Context, Cost,
+    Dialect, Effects, Expect, Facts, FileSettings, Links, Operation, Param, ParamKind, Preview,
+    Reply, Request, Row, Shell, Targets, Tool, ToolError,
 };
 
 /// Puts a text into a file.
@@ -69,6 +69,57 @@ const PUT: Row<Put> = Row {
     shape: |_, bytes, shaping| {
         Reply::text(format!("{bytes} in {}", shaping.shown(shaping.path(0))))
     },
+    fail: |error, _| Reply::failure(error),
+};
+
+/// Names a command, and runs nothing.
+pub(crate) struct Begin;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct BeginArgs {
+    command: String,
+}
+
+impl Operation for Begin {
+    const NAME: &'static str = "Begin";
+    const FACTS: Facts = Facts { effects: Effects::EXECUTE, ..Facts::UNKNOWN };
+    type Args = BeginArgs;
+    type Out = ();
+
+    fn claims(_args: &BeginArgs, _settings: &FileSettings) -> Vec<Claim> {
+        vec![Claim { argument: "cwd", path: None, access: Access::Search }]
+    }
+
+    fn command(args: &BeginArgs) -> Option<Command> {
+        let line = CommandLine::Shell(Shell::User, args.command.clone());
+        Some(Command {
+            argument: "command",
+            line,
+            keeps_cwd: false,
+            has_terminal: false,
+            programs: Vec::new(),
+        })
+    }
+
+    fn cost(_args: &BeginArgs, _targets: &Targets) -> Cost {
+        Cost::Waits
+    }
+
+    async fn run(_args: &BeginArgs, _cx: &Context) -> Result<(), ToolError> {
+        Ok(())
+    }
+}
+
+const BEGIN: Row<Begin> = Row {
+    name: "begin",
+    description: "Names a command.",
+    params: &[Param::required("command", "command", ParamKind::String, "")],
+    presets: &[],
+    absolute_paths: false,
+    bound: Bound::DEFAULT,
+    core: true,
+    shape: |_, (), _| Reply::text("named"),
     fail: |error, _| Reply::failure(error),
 };
 
@@ -131,7 +182,7 @@ impl Tool for Unknown {
 }
 
 fn tools() -> Vec<Arc<dyn Tool>> {
-    vec![PUT.tool(), Arc::new(Odd), Arc::new(Unknown)]
+    vec![PUT.tool(), BEGIN.tool(), Arc::new(Odd), Arc::new(Unknown)]
 }
 
 pub(crate) const DIALECT: Dialect =

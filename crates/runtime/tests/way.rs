@@ -42,7 +42,7 @@ async fn refusals_say_what_to_do_and_are_recorded() {
     let bench = Bench::new(|builder| builder);
     let mut hashes = std::collections::HashMap::new();
     for (name, args, kind, words) in [
-        ("nope", json!({}), Kind::NotFound, "known tools: put, odd, agent::unknown"),
+        ("nope", json!({}), Kind::NotFound, "known tools: put, begin, odd, agent::unknown"),
         ("putt", json!({}), Kind::NotFound, "did you mean: put"),
         ("put", json!({"where": "a"}), Kind::InvalidArgs, "argument `text` is missing"),
         (

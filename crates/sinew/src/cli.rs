@@ -212,13 +212,22 @@ pub enum CheckpointCommand {
 #[derive(Debug, Subcommand)]
 pub enum PolicyCommand {
     /// Answer lines of standard input, {"command"} or {"argv"} and "policy"?, each with one line
-    /// {ruling, rule, segments, why, display, runs?}.
+    /// {ruling, rule, segments, why, display, runs?}; a policy is read-only, workspace, full or a file.
     Check,
+    /// Try the examples of the rules for commands; exit 1 if one does not hold.
+    Test {
+        /// Files with rules in the form of the configuration [default: the rules that are configured].
+        files: Vec<PathBuf>,
+        /// Print one JSON object.
+        #[arg(long)]
+        json: bool,
+    },
     /// Say in words what becomes of a command for the shell, and why.
     Explain {
         /// The command.
         command: String,
-        /// By these rules instead of those that are configured: read-only, workspace or full.
+        /// By these rules instead of those that are configured: read-only, workspace, full, or a TOML
+        /// file with `profile` and `[[run.rules]]`.
         #[arg(long, value_name = "POLICY")]
         policy: Option<String>,
         /// Print one JSON object.

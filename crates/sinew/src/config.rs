@@ -8,12 +8,14 @@ pub mod env_vars;
 mod layers;
 mod options;
 mod reference;
+pub(crate) mod run_rules;
 mod serve;
 mod settings;
 
 pub use layers::{Layered, Layers, Origin};
 pub use options::{
-    FilesOptions, FsOptions, LedgerOptions, McpOptions, Options, PolicyOptions, ToolsOptions,
+    FilesOptions, FsOptions, LedgerOptions, McpOptions, Options, PolicyOptions, RunRuleOptions,
+    ToolsOptions,
 };
 pub(crate) use reference::keys;
 pub use reference::reference;

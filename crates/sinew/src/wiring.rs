@@ -43,7 +43,11 @@ pub(crate) fn load(global: &Global, helper: Helper) -> anyhow::Result<Loaded> {
     let mut layered = layered(global, Some(&project))?;
     layered.warn_of_unknown_tools();
     layered.check_served()?;
-    let settings = Settings::resolve(&layered.options).map_err(|error| layered.located(error))?;
+    let mut settings =
+        Settings::resolve(&layered.options).map_err(|error| layered.located(error))?;
+    for (rule, origin) in settings.rules.run.iter_mut().zip(&layered.rules) {
+        rule.origin = origin.to_string();
+    }
     let roots = roots(&settings)?;
     Ok(Loaded { layered, settings, roots, helper })
 }

@@ -701,9 +701,52 @@ const KEYS: &[Row] = &[
     ),
     ("tools.policy.allow", r#"["Glob"]"#, READ, "", Seen::Shows("exit 3", "two")),
     ("tools.policy.deny", r#"["Read"]"#, READ, "", Seen::Shows("exit 3", "two")),
+    (
+        "run.rules",
+        r#"[{verdict="deny",command="touch *"}]"#,
+        TOUCH,
+        "",
+        Seen::Shows("denied by the rule `run.rules`", "exit 0"),
+    ),
+    ("tools.commandPolicy.mode", "denylist", TOUCH_CLAWFT, "", Seen::Shows("exit 0", "not among")),
+    (
+        "tools.commandPolicy.allowlist",
+        r#"["touch"]"#,
+        TOUCH_CLAWFT,
+        "",
+        Seen::Shows("exit 0", "not among"),
+    ),
+    (
+        "tools.commandPolicy.denylist",
+        r#"["touch x"]"#,
+        &[
+            "--set",
+            "tools.commandPolicy.mode=denylist",
+            "--dialect",
+            "clawft",
+            "--approvals",
+            "allow",
+            "call",
+            "exec_shell",
+            r#"{"command":"touch x"}"#,
+        ],
+        "",
+        Seen::Shows("it holds `touch x`", "exit 0"),
+    ),
     ("ledger.mode", "off", READ, "", Seen::Shows("no record", "a record")),
     ("ledger.sync", "full", WRITE, "", Seen::Traced("fsync,fdatasync")),
     ("mcp.max_line_bytes", "4096", &["mcp"], "{ping}", Seen::Shows("4096 bytes", "\"result\"")),
+];
+
+const TOUCH: &[&str] = &["--approvals", "allow", "call", "Bash", r#"{"command":"touch x"}"#];
+const TOUCH_CLAWFT: &[&str] = &[
+    "--dialect",
+    "clawft",
+    "--approvals",
+    "allow",
+    "call",
+    "exec_shell",
+    r#"{"command":"touch x"}"#,
 ];
 
 /// Every variable.

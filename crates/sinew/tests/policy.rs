@@ -154,3 +154,142 @@ fn a_person_is_told_in_words() {
         assert!(words.iter().all(|word| said.contains(word)), "{said}");
     }
 }
+
+/// Runs `sinew policy` in a project with these files; returns its output and its exit code.
+fn run(files: &[(&str, &str)], args: &[&str]) -> (String, Option<i32>) {
+    let dir = project();
+    for (name, text) in files {
+        let path = dir.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    let mut command = command(dir.path());
+    command.arg("--root").arg(dir.path()).current_dir(dir.path());
+    let done = command.args(args).output().unwrap();
+    let said = [done.stdout, done.stderr].concat();
+    (String::from_utf8(said).unwrap(), done.status.code())
+}
+
+const RULES: &str = r#"
+[[run.rules]]
+verdict = "deny"
+command = "git push *"
+why = "people push"
+match = ["git push", "sudo git push origin"]
+not_match = ["git pull"]
+
+[[run.rules]]
+verdict = "allow"
+command = "make *"
+"#;
+
+#[test]
+fn rules_are_named_with_where_they_stand() {
+    let own = &[("own.toml", RULES)];
+    for (command, said) in [
+        ("env git push", "deny (run.rules): the rule `git push *` of own.toml:2 denies it: people"),
+        ("make all", "allow (run.rules): the rule `make *` of own.toml:9 allows it\n"),
+        ("make all; rm a.txt", "ask (shell.program): "),
+    ] {
+        let args = ["--config", "own.toml", "policy", "explain", command];
+        let (found, code) = run(own, &args);
+        assert!(found.starts_with(said) && code == Some(0), "{command}: {found}");
+        let args = ["policy", "explain", "--policy", "./own.toml", command];
+        let (found, _) = run(own, &args);
+        assert!(found.starts_with(&said.replace("own", "./own")), "{command}: {found}");
+    }
+    let (found, _) = run(&[(".sinew/config.toml", RULES)], &["policy", "explain", "make all"]);
+    assert!(found.contains("`run.rules[1]` is left out"), "{found}");
+    assert!(found.starts_with("ask (shell.program): "), "{found}");
+    let full = format!("profile = \"full\"\n{RULES}");
+    let (found, _) =
+        run(&[("full.toml", &full)], &["policy", "explain", "--policy", "full.toml", "rm a"]);
+    assert!(found.starts_with("allow (profile.full): "), "{found}");
+}
+
+#[test]
+fn examples_are_tried() {
+    let wrong = RULES.replace("git pull", "git push --force").replace("sudo git", "sudo hg");
+    for (rules, said, code) in [
+        (
+            RULES.to_owned(),
+            "3 examples of 2 rules, 0 of them do not hold; rules without an example: 1\n"
+                .to_owned(),
+            0,
+        ),
+        (
+            wrong.clone(),
+            "own.toml:2: `sudo hg push origin` does not fit the rule `deny git push *`\n\
+             own.toml:2: `git push --force` fits the rule `deny git push *`\n\
+             3 examples of 2 rules, 2 of them do not hold; rules without an example: 1\n"
+                .to_owned(),
+            1,
+        ),
+        (
+            String::new(),
+            "0 examples of 0 rules, 0 of them do not hold; rules without an example: 0\n"
+                .to_owned(),
+            0,
+        ),
+    ] {
+        let own = &[("own.toml", rules.as_str())];
+        for args in
+            [&["--config", "own.toml", "policy", "test"][..], &["policy", "test", "own.toml"]]
+        {
+            assert_eq!(run(own, args), (said.clone(), Some(code)), "{args:?}");
+        }
+    }
+    let (found, code) = run(&[("own.toml", &wrong)], &["policy", "test", "own.toml", "--json"]);
+    let found: Value = serde_json::from_str(&found).unwrap();
+    assert_eq!(
+        (code, &found["without"], found["failed"].as_array().unwrap().len()),
+        (Some(1), &json!(1), 2)
+    );
+    let (found, code) = run(
+        &[("own.toml", "[[run.rules]]\nverdict = \"x\"\ncommand = \"y\"")],
+        &["policy", "test", "own.toml"],
+    );
+    assert!(found.contains("own.toml: `run.rules[0].verdict`") && code != Some(0), "{found}");
+}
+
+/// Returns the texts of the replies to commands, in one session.
+fn replies(more: &[&str], tool: &str, commands: &[&str]) -> Vec<Vec<String>> {
+    let dir = project();
+    let mut command = command(dir.path());
+    command.arg("--root").arg(dir.path()).args(["--approvals", "allow"]).args(more);
+    let mut child = command
+        .args(["call", "--batch"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    for text in commands {
+        let call = json!({ "name": tool, "arguments": { "command": text } });
+        writeln!(input, "{call}").unwrap();
+    }
+    drop(input);
+    let done = child.wait_with_output().unwrap();
+    let texts = |line: &str| {
+        let reply: Value = serde_json::from_str(line).unwrap();
+        let blocks = reply["content"].as_array().unwrap().clone();
+        blocks.iter().map(|block| block["text"].as_str().unwrap_or_default().to_owned()).collect()
+    };
+    String::from_utf8(done.stdout).unwrap().lines().map(texts).collect()
+}
+
+#[test]
+fn a_tool_that_does_the_same_is_named_once() {
+    let hint = |tool: &str| format!("[`{tool}` does this too, without a shell]");
+    let commands = ["cat a.txt", "cat a.txt", "ls", "cat a.txt; ls", "cat none", "cat a.txt | wc"];
+    for (more, tool, names) in [
+        (&[][..], "Bash", [Some("Read"), None, Some("List"), None, None, None]),
+        (&["--tools", "Bash,List"], "Bash", [None, None, Some("List"), None, None, None]),
+        (&["--dialect", "molf"], "shell_exec", [Some("read_file"), None, None, None, None, None]),
+    ] {
+        let replies = replies(more, tool, &commands);
+        let found: Vec<_> = replies.iter().map(|texts| texts.get(1).cloned()).collect();
+        let expected: Vec<_> = names.iter().map(|name| name.map(hint)).collect();
+        assert_eq!(found, expected, "{more:?}");
+    }
+}

@@ -53,6 +53,9 @@ impl Home {
         let path = self.path.as_str();
         let vars = [("PATH", path), ("NODE_ENV", "test"), ("LC_ALL", "C"), ("SECRET", "x")];
         command.envs(vars).arg("--root").arg(&self.project).args(["--dialect", dialect]).args(more);
+        if !more.iter().any(|word| word.contains("commandPolicy")) {
+            command.args(["--set", "tools.commandPolicy.mode=denylist"]);
+        }
         let args = self.filled(&args.to_string());
         let done = command.args(["call", "--json", tool, &args]).output().unwrap();
         let text = String::from_utf8_lossy(&done.stdout).into_owned();
@@ -282,6 +285,61 @@ fn exec_shell_and_spawn_of_clawft() {
 }
 
 #[test]
+fn clawft_runs_what_its_policy_names() {
+    let home = Home::new();
+    let exec = |text: &str| ("exec_shell", json!({ "command": text }));
+    let spawn =
+        |command: &str, args: &[&str]| ("spawn", json!({ "command": command, "args": args }));
+    let allow = "tools.commandPolicy.mode=allowlist";
+    let only_touch = "tools.commandPolicy.allowlist=[\"touch\"]";
+    let none = "tools.commandPolicy.allowlist=[]";
+    let deny = "tools.commandPolicy={mode=\"denylist\",denylist=[\"TOUCH  made\"]}";
+    for (set, (tool, args), refused) in [
+        (allow, exec("echo a | wc -l; test -e big && true"), None),
+        (allow, exec("/bin/echo a"), None),
+        (none, exec("echo a"), None),
+        (allow, spawn("echo", &["touch made"]), None),
+        (allow, exec("touch made"), Some("`touch` is not among the allowed commands")),
+        (allow, exec("echo a & touch made"), Some("`touch` is not among")),
+        (allow, exec("echo a\ntouch made"), Some("`touch` is not among")),
+        (allow, exec("echo $(touch made)"), Some("`touch` is not among")),
+        (allow, exec("echo `touch made`"), Some("`touch` is not among")),
+        (allow, exec("env touch made"), Some("`touch` is not among")),
+        (allow, exec("find . -name big -exec touch made \\;"), Some("`touch` is not among")),
+        (allow, exec("$X made"), Some("only known when it does")),
+        (allow, exec("./cat big"), Some("`./cat` is not among")),
+        (allow, exec("echo 'a"), Some("is not known: it cannot be parsed")),
+        (allow, spawn("touch", &["made"]), Some("`touch` is not among")),
+        (allow, spawn("env", &["touch", "made"]), Some("`touch` is not among")),
+        (allow, spawn("/bin/sh", &["-c", "true"]), Some("is not among")),
+        (allow, exec("echo RM  -rf\t/"), Some("dangerous pattern `rm -rf /`")),
+        (only_touch, exec("echo a"), Some("`echo` is not among")),
+        (only_touch, exec("touch other"), None),
+        (deny, exec("touch other"), None),
+        (deny, exec("touch 'made'"), Some("it holds `TOUCH  made`, which is denied")),
+        (deny, exec("echo reboot"), Some("dangerous pattern `reboot`")),
+        (deny, spawn("env", &["sudo", "true"]), Some("dangerous pattern `sudo`")),
+    ] {
+        let (_, result) =
+            home.call(&["--approvals", "allow", "--set", set], ("clawft", tool), &args);
+        let kind = refused.map(|_| "policy_denied");
+        assert_eq!(result["error"]["kind"].as_str(), kind, "{set} {args}: {result}");
+        let error = result["structured"]["error"].as_str().unwrap_or_default();
+        let begin = "permission denied: denied by the rule `tools.commandPolicy`: ";
+        let words = refused.map(|words| error.starts_with(begin) && error.contains(words));
+        assert!(words.unwrap_or(error.is_empty()), "{set} {args}: {error}");
+        assert!(!home.project.join("made").exists(), "{set} {args}");
+    }
+    // No other vocabulary reads it.
+    let (_, result) = home.call(
+        &["--approvals", "allow", "--set", allow],
+        ("molf", "shell_exec"),
+        &json!({ "command": "touch other" }),
+    );
+    assert_eq!(result["ok"], true, "{result}");
+}
+
+#[test]
 fn exec_of_moltis() {
     let home = Home::new();
     let row = ("moltis", "exec");
@@ -323,7 +381,8 @@ fn exec_of_moltis() {
 fn no_more_than_five_are_spawned_at_once() {
     let home = Home::new();
     let mut server = command(home.dir.path());
-    server.args(["--dialect", "clawft", "--approvals", "trust-client", "mcp", "--root"]);
+    server.args(["--dialect", "clawft", "--approvals", "trust-client"]);
+    server.args(["--set", "tools.commandPolicy.mode=denylist", "mcp", "--root"]);
     let pipes = server.arg(&home.project).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = pipes.spawn().unwrap();
     let mut input = child.stdin.take().unwrap();

@@ -19,6 +19,11 @@ pub struct Analysis {
     pub segments: Vec<Segment>,
     /// What runs in its place where it only reads beneath the roots, and else why that is not known.
     pub plain: Result<Plain, Unclear>,
+    /// Where it is not plain: the commands that are not plain as they are written, by their words, if all
+    /// of it is known before it runs, nothing is set or written by the shell, and they are programs.
+    pub rest: Option<Vec<Vec<String>>>,
+    /// The name of the operation on files that does the same, where the command is nothing else.
+    pub repeats: Option<&'static str>,
 }
 
 /// What runs in the place of a command that only reads: the same, with nothing left to the shell.

@@ -21,6 +21,8 @@ pub struct Question {
     pub rule: &'static str,
     /// Why it asks.
     pub why: String,
+    /// The patterns of commands that [`Answer::Always`] would cover; `None` where it covers this call alone.
+    pub always: Option<Vec<String>>,
 }
 
 /// What was answered.
@@ -28,6 +30,8 @@ pub struct Question {
 pub enum Answer {
     /// This call may run.
     Yes,
+    /// This call may run, and for the rest of the session all that the patterns of the question cover.
+    Always,
     /// It may not, with the person's words where there were any.
     No(Option<String>),
     /// Nobody answered in time.

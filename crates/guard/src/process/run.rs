@@ -79,6 +79,8 @@ pub(crate) fn contain(
     if command.has_terminal {
         let why = "it runs in a terminal, and whatever is typed there later runs unasked";
         analysis.plain = Err(Unclear::new("shell.terminal", why));
+        // No rule and no answer for the same command elsewhere covers that.
+        (analysis.rest, analysis.repeats) = (None, None);
     }
     // What was looked at is what runs.
     let (program, argv) = match &analysis.plain {

@@ -18,15 +18,25 @@ const MAX_WRAPPERS: usize = 4;
 /// Returns the script that does the same as some commands, where they are plain.
 pub(super) fn script(list: &List, scene: &Scene<'_>) -> Result<String, Unclear> {
     let (cwd, out) = (scene.cwd.to_owned(), String::new());
-    let mut writer = Writer { scene, cwd, out, n_words: 0, has_text: false };
+    let mut writer = Writer { scene, cwd, out, n_words: 0, has_text: false, rest: None };
     writer.list(list, true)?;
     Ok(writer.out)
+}
+
+/// Returns the commands among some that are not plain as they are written, where each of them has known
+/// words and nothing but that stands in the way.
+pub(super) fn rest(list: &List, scene: &Scene<'_>) -> Option<Vec<Vec<String>>> {
+    let (cwd, out) = (scene.cwd.to_owned(), String::new());
+    let rest = Some(Vec::new());
+    let mut writer = Writer { scene, cwd, out, n_words: 0, has_text: false, rest };
+    writer.list(list, true).ok()?;
+    writer.rest
 }
 
 /// Returns what runs for a program and its arguments, where that is plain.
 pub(super) fn argv(argv: &[String], scene: &Scene<'_>) -> Result<Vec<String>, Unclear> {
     let (cwd, out) = (scene.cwd.to_owned(), String::new());
-    let mut writer = Writer { scene, cwd, out, n_words: 0, has_text: false };
+    let mut writer = Writer { scene, cwd, out, n_words: 0, has_text: false, rest: None };
     // Without a shell there are none of its own commands.
     writer.program(argv, Part::Among, true, None, 1)
 }
@@ -47,7 +57,72 @@ pub(super) struct Writer<'p> {
     n_words: usize,
     /// Whether a text for standard input was written last, so that its line is over.
     has_text: bool,
+    /// Where it is only asked what is not plain: the words of that.
+    rest: Option<Vec<Vec<String>>>,
 }
+
+/// Commands of the shell itself that change what others mean, or where they run.
+const CHANGES_SHELL: &[&str] = &[
+    ".",
+    "alias",
+    "bg",
+    "bind",
+    "break",
+    "builtin",
+    "cd",
+    "command",
+    "complete",
+    "compopt",
+    "continue",
+    "coproc",
+    "declare",
+    "dirs",
+    "disown",
+    "enable",
+    "eval",
+    "exec",
+    "exit",
+    "export",
+    "fg",
+    "function",
+    "getopts",
+    "hash",
+    "history",
+    "let",
+    "local",
+    "logout",
+    "mapfile",
+    "noglob",
+    "popd",
+    "pushd",
+    "read",
+    "readarray",
+    "readonly",
+    "return",
+    "set",
+    "setopt",
+    "shift",
+    "shopt",
+    "source",
+    "suspend",
+    "trap",
+    "typeset",
+    "ulimit",
+    "umask",
+    "unalias",
+    "unset",
+    "unsetopt",
+    "autoload",
+    "emulate",
+    "zmodload",
+    "compgen",
+    "caller",
+    "fc",
+    "sched",
+    "vared",
+    "chdir",
+    "times",
+];
 
 /// Variables that only shape an output.
 fn is_plain_variable(name: &str, value: &str) -> bool {
@@ -161,6 +236,9 @@ impl Writer<'_> {
                     }
                     self.out.push_str(&format!(" <{}", quoted(&word.text)));
                 }
+                Redirect::Text(_) if self.rest.is_some() => {
+                    return Err(Unclear::new("shell.syntax", "its input stands among its lines"));
+                }
                 Redirect::Text(text) => self.text(text)?,
                 Redirect::Null(fd) => self.out.push_str(&format!(" {fd}>/dev/null")),
                 Redirect::BothNull => self.out.push_str(" >/dev/null 2>&1"),
@@ -181,12 +259,52 @@ impl Writer<'_> {
         Ok(())
     }
 
+    /// Writes a command; returns its words.
     fn simple(
         &mut self,
         simple: &Simple,
         part: Part,
         before: Option<Vec<String>>,
     ) -> Result<Vec<String>, Unclear> {
+        if self.rest.is_none() {
+            return self.plain(simple, part, before).map(|(words, _)| words);
+        }
+        let n_written = self.out.len();
+        let words: Vec<String> = simple.words.iter().map(|word| word.text.clone()).collect();
+        match self.plain(simple, part, before) {
+            // It runs as it is written, and so it must be plain that way.
+            Ok((found, run)) if found == words && (found == run || is_cd(&words)) => Ok(words),
+            Ok(_) | Err(_) => {
+                self.out.truncate(n_written);
+                self.remains(simple, words)
+            }
+        }
+    }
+
+    /// Notes a command that is not plain, if its words are known and it is nothing but a program.
+    fn remains(&mut self, simple: &Simple, words: Vec<String>) -> Result<Vec<String>, Unclear> {
+        let is_known = !simple.words.iter().any(super::word::Word::is_pattern);
+        let name = words.first().map_or("", String::as_str);
+        let changes_shell = CHANGES_SHELL.contains(&name)
+            || name.is_empty()
+            || name.contains('=')
+            || (name == "printf" && words.iter().any(|word| word.starts_with("-v")));
+        if !is_known || changes_shell || !simple.variables.is_empty() {
+            return Err(unknown(name));
+        }
+        self.redirects(&simple.redirects)?;
+        self.rest.iter_mut().for_each(|rest| rest.push(words.clone()));
+        Ok(words)
+    }
+
+    /// Writes a command that is plain; returns its words, and those that run, but for where the program
+    /// lies.
+    fn plain(
+        &mut self,
+        simple: &Simple,
+        part: Part,
+        before: Option<Vec<String>>,
+    ) -> Result<(Vec<String>, Vec<String>), Unclear> {
         for (name, value) in &simple.variables {
             if value.is_pattern() || !is_plain_variable(name, &value.text) {
                 let why = format!("the variable `{name}` may change what the program does");
@@ -210,21 +328,22 @@ impl Writer<'_> {
         }
         self.n_words += words.len();
         let has_variables = !simple.variables.is_empty();
-        if words.first().is_some_and(|name| name == "cd") && !simple.redirects.is_empty() {
+        if is_cd(&words) && !simple.redirects.is_empty() {
             return Err(Unclear::new(
                 "shell.directory",
                 "whether `cd` runs is only known when it does",
             ));
         }
         let run = self.program(&words, part, has_variables, before.as_deref(), 0)?;
-        let run: Vec<String> = run.iter().map(|word| quoted(word)).collect();
-        self.out.push_str(&run.join(" "));
-        if words.first().is_some_and(|name| name == "cd") {
+        let written: Vec<String> = run.iter().map(|word| quoted(word)).collect();
+        self.out.push_str(&written.join(" "));
+        if is_cd(&words) {
             // What follows was looked at from there.
             self.out.push_str(" || exit 1");
         }
         self.redirects(&simple.redirects)?;
-        Ok(words)
+        let named = words.iter().take(1).chain(run.iter().skip(1)).cloned().collect();
+        Ok((words, named))
     }
 
     /// Returns what runs for some words.
@@ -383,6 +502,10 @@ impl Writer<'_> {
         self.out.push_str(" '-print0' | ");
         true
     }
+}
+
+fn is_cd(words: &[String]) -> bool {
+    words.first().is_some_and(|name| name == "cd")
 }
 
 fn is_version(name: &str, args: &[String]) -> bool {

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use mutate::{Mutator, Numbers};
 use oracle::{Copy, Ground, Oracle, Ran};
+pub(crate) use oracle::{analysed, guarded};
 use serde::Deserialize;
 use sinew_tool::{Analysis, Plain};
 

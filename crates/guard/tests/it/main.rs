@@ -19,6 +19,7 @@ mod memory;
 mod moving;
 mod protect;
 mod race;
+mod run_rules;
 mod special;
 mod store;
 mod tree;

@@ -120,6 +120,7 @@ async fn ask(
         Preview::Diff(diff) => Some(diff),
         Preview::Unknown => None,
     };
+    let always = call.always();
     let question = Question {
         call_id: open.request.call_id.clone(),
         session: open.request.session.clone(),
@@ -129,6 +130,7 @@ async fn ask(
         diff,
         rule: ruling.rule,
         why: ruling.why.to_string(),
+        always: always.as_ref().map(|all| all.iter().map(ToString::to_string).collect()),
     };
     open.entry.answered(approver.name());
     let answer = tokio::select! {
@@ -141,6 +143,10 @@ async fn ask(
     };
     match answer {
         Answer::Yes => Ok(Asked::Answered(answer)),
+        Answer::Always => {
+            runtime.grants.keep(&open.request.session, always.unwrap_or_default());
+            Ok(Asked::Answered(answer))
+        }
         Answer::No(words) => Err(ToolError::new(
             Kind::ApprovalDenied,
             match words {

@@ -1,10 +1,12 @@
-//! judge: facts, targets and rules give a ruling; nothing else is looked at.
+//! judge: facts, targets and rules give a ruling, and what the session was granted; nothing else is looked at.
 
 use sinew_guard::Case;
+use sinew_tool::Verdict;
 
 use super::contain::Held;
 use super::decode::Decoded;
 use super::open::Open;
+use crate::runtime::Runtime;
 
 /// A call with its ruling.
 pub(super) struct Judged {
@@ -13,7 +15,7 @@ pub(super) struct Judged {
 }
 
 /// Judges a call.
-pub(super) fn judge(held: Held, open: &mut Open) -> Judged {
+pub(super) fn judge(runtime: &Runtime, held: Held, open: &mut Open) -> Judged {
     let Held { decoded, effects, contained } = held;
     let case = Case {
         tool: decoded.tool.name(),
@@ -21,7 +23,10 @@ pub(super) fn judge(held: Held, open: &mut Open) -> Judged {
         facts: &decoded.facts,
         effects,
     };
-    let call = contained.judge(&case, &decoded.rules);
+    let mut call = contained.judge(&case, &decoded.rules);
+    if call.ruling().verdict == Verdict::Ask {
+        call = runtime.grants.applied(&open.request.session, call);
+    }
     open.entry.ruled(call.ruling());
     Judged { decoded, call }
 }

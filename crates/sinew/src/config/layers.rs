@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use serde_json::{Map, Value};
 
 use super::settings::tokens_for_reply;
-use super::{ConfigError, Options, serve};
+use super::{ConfigError, Options, run_rules, serve};
 
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +47,8 @@ impl fmt::Display for Origin {
 #[derive(Debug, Clone, Default)]
 pub struct Layers {
     values: BTreeMap<String, (Value, Origin)>,
+    /// Where each rule for commands came from.
+    rules: Vec<Origin>,
     warnings: Vec<String>,
 }
 
@@ -57,6 +59,8 @@ pub struct Layered {
     pub options: Options,
     /// Where each value came from, by key.
     pub origins: BTreeMap<String, (Value, Origin)>,
+    /// Where each rule for commands came from.
+    pub rules: Vec<Origin>,
     /// What was left out, in words for people.
     pub warnings: Vec<String>,
 }
@@ -120,6 +124,8 @@ const MAX_FILE_BYTES: u64 = 1024 * 1024;
 const PROJECT_DIR: &str = ".sinew";
 /// The name of a project's configuration there.
 const PROJECT_FILE: &str = "config.toml";
+/// The key of the rules for commands.
+const RULES: &str = "run.rules";
 
 impl Layers {
     /// Returns the built-in defaults.
@@ -146,6 +152,9 @@ impl Layers {
 
     /// Adds one value from a flag or a variable.
     pub fn set(&mut self, key: &str, value: Value, origin: Origin) {
+        if key == RULES {
+            self.rules = value.as_array().into_iter().flatten().map(|_| origin.clone()).collect();
+        }
         self.values.insert(key.to_owned(), (value, origin));
     }
 
@@ -180,7 +189,8 @@ impl Layers {
         }
         let options = serde_json::from_value(Value::Object(tree))
             .map_err(|error| ConfigError(error.to_string()))?;
-        Ok(Layered { options, origins: self.values, warnings: self.warnings })
+        let Self { values, rules, warnings } = self;
+        Ok(Layered { options, origins: values, rules, warnings })
     }
 
     fn add_read(
@@ -198,8 +208,11 @@ impl Layers {
         if path.extension().is_some_and(|extension| extension == "json") {
             let tree: Value = serde_json::from_str(&text)
                 .map_err(|error| ConfigError(format!("{}: {error}", path.display())))?;
-            check(tree.clone())
-                .map_err(|error| ConfigError(format!("{}: {error}", path.display())))?;
+            let fail =
+                |error: &dyn fmt::Display| ConfigError(format!("{}: {error}", path.display()));
+            let options: Options =
+                serde_json::from_value(tree.clone()).map_err(|error| fail(&error))?;
+            check_rules(&options).map_err(|error| fail(&error))?;
             let origin = Origin::File(path.to_path_buf(), None);
             self.add_tree(tree, &|_| origin.clone(), tighten);
             return Ok(());
@@ -218,7 +231,8 @@ impl Layers {
         let fail = |error: &dyn fmt::Display| {
             ConfigError(format!("{}: {}", path.display(), error.to_string().trim_end()))
         };
-        toml_edit::de::from_str::<Options>(text).map_err(|error| fail(&error))?;
+        let options = toml_edit::de::from_str::<Options>(text).map_err(|error| fail(&error))?;
+        check_rules(&options).map_err(|error| fail(&error))?;
         let tree: Value = toml_edit::de::from_str(text).map_err(|error| fail(&error))?;
         let lines = lines_of_keys(text);
         self.add_tree(tree, &|key| origin(lines.get(key).copied()), tighten);
@@ -230,6 +244,10 @@ impl Layers {
         flatten("", tree, &mut flat);
         for (key, value) in flat {
             let from = origin(&key);
+            if key == RULES {
+                self.add_rules(value, origin, tighten);
+                continue;
+            }
             let value = match tighten {
                 Tighten::No => Some(value),
                 Tighten::Only => tightened(&key, self.values.get(&key).map(|(old, _)| old), value),
@@ -243,6 +261,40 @@ impl Layers {
             }
         }
     }
+
+    /// Adds rules for commands. A project's own are added to the others, but for those that allow.
+    fn add_rules(&mut self, value: Value, origin: &dyn Fn(&str) -> Origin, tighten: Tighten) {
+        let Value::Array(written) = value else { return };
+        let (old, mut origins) = match tighten {
+            Tighten::No => (None, Vec::new()),
+            Tighten::Only => (self.values.get(RULES), self.rules.clone()),
+        };
+        let mut all = old.and_then(|(old, _)| old.as_array().cloned()).unwrap_or_default();
+        for (at, rule) in written.into_iter().enumerate() {
+            let key = format!("{RULES}[{at}]");
+            let from = origin(&key);
+            let allows = rule.get("verdict").and_then(Value::as_str) == Some("allow");
+            if tighten == Tighten::Only && allows {
+                self.warnings.push(format!(
+                    "{from}: `{key}` is left out, because a project's own file cannot allow \
+                     commands; put it into your own configuration if you want it"
+                ));
+                continue;
+            }
+            all.push(rule);
+            origins.push(from);
+        }
+        if tighten == Tighten::No || !all.is_empty() {
+            self.values.insert(RULES.to_owned(), (Value::Array(all), origin(RULES)));
+            self.rules = origins;
+        }
+    }
+}
+
+/// Checks what can be wrong with rules for commands.
+fn check_rules(options: &Options) -> Result<(), ConfigError> {
+    let run = options.run.as_ref().and_then(|run| run.rules.as_deref());
+    run_rules::read(run.unwrap_or_default()).map(|_| ())
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -339,7 +391,7 @@ fn is_absent(error: &io::Error) -> bool {
 }
 
 /// Reads a configuration file: regular, and not larger than it may be.
-fn read(path: &Path) -> io::Result<String> {
+pub(super) fn read(path: &Path) -> io::Result<String> {
     let mut options = fs::OpenOptions::new();
     let nonblocking = OFlags::NONBLOCK.bits();
     text_of(options.read(true).custom_flags(nonblocking.cast_signed()).open(path)?)
@@ -416,6 +468,13 @@ fn lines_of_keys(text: &str) -> BTreeMap<String, usize> {
     lines
 }
 
+/// Returns the line of every rule for commands in a TOML text.
+pub(super) fn lines_of_rules(text: &str) -> Vec<usize> {
+    let lines = lines_of_keys(text);
+    let line = |at: usize| lines.get(&format!("{RULES}[{at}]")).copied();
+    (0..).map_while(line).collect()
+}
+
 fn collect_lines(
     prefix: &str,
     table: &dyn toml_edit::TableLike,
@@ -426,10 +485,27 @@ fn collect_lines(
         let key = if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") };
         if let Some(inner) = item.as_table_like() {
             collect_lines(&key, inner, text, lines);
-        } else if let Some(span) = item.span() {
-            let before = text.get(..span.start).unwrap_or_default();
-            lines.insert(key, before.matches('\n').count() + 1);
+        } else {
+            let tables =
+                item.as_array_of_tables().into_iter().flatten().map(toml_edit::Table::span);
+            for (at, span) in tables.enumerate() {
+                add_line(format!("{key}[{at}]"), span, text, lines);
+            }
+            let first = item.as_array_of_tables().and_then(|tables| tables.get(0)?.span());
+            add_line(key, item.span().or(first), text, lines);
         }
+    }
+}
+
+fn add_line(
+    key: String,
+    span: Option<std::ops::Range<usize>>,
+    text: &str,
+    lines: &mut BTreeMap<String, usize>,
+) {
+    if let Some(span) = span {
+        let before = text.get(..span.start).unwrap_or_default();
+        lines.insert(key, before.matches('\n').count() + 1);
     }
 }
 
@@ -513,6 +589,44 @@ mod tests {
             json!(["Read"]),
             &[],
         );
+        let rule = |verdict: &str, command: &str| {
+            format!("[[run.rules]]\nverdict = \"{verdict}\"\ncommand = \"{command}\"\n")
+        };
+        check_project(
+            &[rule("deny", "a"), rule("allow", "b"), rule("ask", "c")].concat(),
+            "/run/rules",
+            json!([{"verdict": "deny", "command": "a"}, {"verdict": "ask", "command": "c"}]),
+            &["run.rules[1]"],
+        );
+        check_project(&rule("allow", "*"), "/run/rules", Value::Null, &["run.rules[0]"]);
+    }
+
+    #[test]
+    fn a_project_adds_rules_to_those_of_others() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let own = dir.path().join("own.toml");
+        let rule = |verdict: &str, command: &str| {
+            format!("[[run.rules]]\nverdict = \"{verdict}\"\ncommand = \"{command}\"\n")
+        };
+        let write = |file: &Path, text: &str| fs::write(file, text).expect("a file");
+        write(&own, &[rule("allow", "a"), rule("deny", "b")].concat());
+        fs::create_dir(dir.path().join(".sinew")).expect("a directory");
+        write(&dir.path().join(".sinew/config.toml"), &rule("deny", "c"));
+        let mut layers = Layers::with_defaults().expect("defaults");
+        layers.add_file(&own, true).expect("it reads");
+        layers.add_project_file(dir.path()).expect("it reads");
+        let layered = layers.merge().expect("it merges");
+        let rules = layered.options.run.and_then(|run| run.rules).expect("rules");
+        let found = rules.iter().zip(&layered.rules).map(|(rule, origin)| {
+            let origin = origin.to_string();
+            (rule.command.clone(), origin.replace(&dir.path().display().to_string(), ""))
+        });
+        let expected = [("a", "/own.toml:1"), ("b", "/own.toml:4"), ("c", "/.sinew/config.toml:1")];
+        let expected = expected.map(|(command, origin)| (command.to_owned(), origin.to_owned()));
+        assert_eq!(found.collect::<Vec<_>>(), expected);
+        write(&own, &[rule("ask", "x"), rule("never", "y")].concat());
+        let error = Layers::default().add_file(&own, true).expect_err("no verdict").to_string();
+        assert!(error.contains("own.toml: `run.rules[1].verdict`"), "{error}");
     }
 
     /// Adds the file of a project that `lay_out` made.

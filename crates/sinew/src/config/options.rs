@@ -144,6 +144,32 @@ pub struct RunOptions {
     /// The descriptors that each process may have open.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_open_files: Option<u64>,
+    /// Rules for commands, each a table `[[run.rules]]` with `verdict` (`deny`, `ask` or `allow`), `command`
+    /// (words; `*` in one stands for any run of characters, `a|b` for either, a last word `*` for any
+    /// further words), `why`, and `match` and `not_match` (commands that fit and that do not, for `sinew policy
+    /// test`). Deny beats ask beats allow, whatever their order. What a project's own file allows is
+    /// left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rules: Option<Vec<RunRuleOptions>>,
+}
+
+/// `[[run.rules]]`: what becomes of a command.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunRuleOptions {
+    /// `deny`, `ask` or `allow`.
+    pub verdict: String,
+    /// The words that fit.
+    pub command: String,
+    /// Why, in words for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// Commands that fit.
+    #[serde(rename = "match", default, skip_serializing_if = "Vec::is_empty")]
+    pub matches: Vec<String>,
+    /// Commands that do not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_match: Vec<String>,
 }
 
 /// `[tools]`.
@@ -156,6 +182,27 @@ pub struct ToolsOptions {
     /// `[tools.policy]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicyOptions>,
+    /// `[tools.commandPolicy]`.
+    #[serde(rename = "commandPolicy", skip_serializing_if = "Option::is_none")]
+    pub command_policy: Option<CommandPolicyOptions>,
+}
+
+/// `[tools.commandPolicy]`: which commands may run at all in the dialect clawft, under the names of its page.
+/// Other dialects do not read it. Whatever the mode, dangerous patterns such as `rm -rf /` are refused.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CommandPolicyOptions {
+    /// `allowlist` (only the programs of `allowlist`) or `denylist` (all but what `denylist` holds).
+    /// Default: `allowlist`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
+    /// Programs by name. Default, and where it is empty: `echo`, `cat`, `ls`, `pwd`, `head`, `tail`, `wc`,
+    /// `grep`, `find`, `sort`, `uniq`, `diff`, `date`, `env`, `true`, `false`, `test`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allowlist: Option<Vec<String>>,
+    /// Texts that no command may hold, whatever the case. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub denylist: Option<Vec<String>>,
 }
 
 /// `[tools.fs]`: the keys of the published page of the file tools, with their names and meanings.

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use sinew_guard::checkpoints::Larger;
 use sinew_guard::{
-    Activate, CheckpointSettings, LedgerSync, ProcessLimits, Profile, Resolver, Rules, Rung,
-    can_be_granted,
+    Activate, CheckpointSettings, CommandPolicy, LedgerSync, ProcessLimits, Profile, Resolver,
+    Rules, Rung, can_be_granted,
 };
 use sinew_runtime::Approvals;
 use sinew_tool::{BinaryPolicy, Dialect, FileSettings, HardLinks, Sync, call_id};
 
-use super::options::RunOptions;
-use super::{ConfigError, Options};
+use super::options::{CommandPolicyOptions, RunOptions};
+use super::{ConfigError, Options, run_rules};
 
 /// What is written to standard error beside results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -152,7 +152,7 @@ impl Settings {
         Ok(Self {
             roots,
             serve: options.serve.clone(),
-            rules: rules(options),
+            rules: rules(options, &dialect)?,
             approvals,
             approval_timeout: timeout.unwrap_or(Duration::from_millis(dialect_ms)),
             session: session(options)?,
@@ -301,18 +301,45 @@ fn resolver(options: &Options) -> Result<Resolver, ConfigError> {
     Ok(word("files.resolver", written, &words)?.unwrap_or(Resolver::Auto))
 }
 
-fn rules(options: &Options) -> Rules {
+/// Returns which commands may run at all, in the dialect that says so.
+fn command_policy(
+    options: &Options,
+    dialect: &Dialect,
+) -> Result<Option<CommandPolicy>, ConfigError> {
+    let tools = options.tools.as_ref();
+    let written = tools.and_then(|tools| tools.command_policy.clone()).unwrap_or_default();
+    let modes = [("allowlist", true), ("denylist", false)];
+    let mode = word("tools.commandPolicy.mode", written.mode.as_ref(), &modes)?;
+    let (only_allowed, CommandPolicyOptions { allowlist, denylist, .. }) =
+        (mode.unwrap_or(true), written);
+    if dialect.name != sinew_dialects::CLAWFT.name {
+        return Ok(None);
+    }
+    let owned = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let allowed = allowlist.filter(|list| !list.is_empty());
+    let allowed = allowed.unwrap_or_else(|| owned(sinew_dialects::CLAWFT_ALLOWED));
+    Ok(Some(CommandPolicy {
+        dangerous: owned(sinew_dialects::CLAWFT_DANGEROUS),
+        allowed: only_allowed.then_some(allowed),
+        denied: if only_allowed { Vec::new() } else { denylist.unwrap_or_default() },
+    }))
+}
+
+fn rules(options: &Options, dialect: &Dialect) -> Result<Rules, ConfigError> {
     let policy = options.tools.as_ref().and_then(|tools| tools.policy.clone()).unwrap_or_default();
     let read_only = options.read_only.unwrap_or(false);
-    Rules {
+    let run = options.run.as_ref().and_then(|run| run.rules.as_deref());
+    Ok(Rules {
         profile: if read_only { Profile::ReadOnly } else { Profile::Workspace },
         deny_tools: sinew_dialects::forbidden(
             &policy.deny.unwrap_or_default(),
             sinew_guard::name_matches,
         ),
         allow_tools: sinew_dialects::operations(&policy.allow.unwrap_or_default()),
+        run: run_rules::read(run.unwrap_or_default())?,
+        policy: command_policy(options, dialect)?,
         ..Rules::default()
-    }
+    })
 }
 
 fn files(options: &Options, dialect: &Dialect) -> Result<FileSettings, ConfigError> {
@@ -445,6 +472,10 @@ mod tests {
             ("[run]\nshow = [\"x\"]", "`run.show`"),
             ("[run]\nunprotected = [\"x\"]", "`run.unprotected`"),
             ("[run]\nunprotected = [\".sinew\"]", "`run.unprotected`"),
+            ("[[run.rules]]\nverdict = \"no\"\ncommand = \"x\"", "`run.rules[0].verdict`"),
+            ("[[run.rules]]\nverdict = \"ask\"\ncommand = \" \"", "`run.rules[0].command`"),
+            ("[[run.rules]]\nverdict = \"ask\"\ncommand = \"| *\"", "`run.rules[0].command`"),
+            ("[tools.commandPolicy]\nmode = \"x\"", "`tools.commandPolicy.mode`"),
             ("[run]\nmax_processes = 300", "`run.max_processes`"),
             ("[run]\nmax_memory_mib = 0", "`run.max_memory_mib`"),
             ("[run]\nactivate = [\"conda\"]", "`run.activate`"),

@@ -13,6 +13,7 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -99,7 +100,14 @@ impl Oracle {
 }
 
 /// Returns what a text is found to be in a copy of the fixture.
-fn analysed(fixture: &Path, text: &str) -> Analysis {
+pub(crate) fn analysed(fixture: &Path, text: &str) -> Analysis {
+    let (guard, root) = guarded(fixture);
+    let text = text.replace("{port}", "9");
+    guard.analysed(&CommandLine::Shell(Shell::User, text), &root)
+}
+
+/// Returns the guard of a copy of the fixture, and its root.
+pub(crate) fn guarded(fixture: &Path) -> (Arc<Guard>, PathBuf) {
     let root = fs::canonicalize(fixture.join("work")).unwrap();
     let commands = CommandSettings {
         helper: None,
@@ -119,9 +127,7 @@ fn analysed(fixture: &Path, text: &str) -> Analysis {
     };
     let settings =
         GuardSettings { commands: Some(commands), ..GuardSettings::new(vec![root.clone()]) };
-    let guard = Guard::open(settings).unwrap();
-    let text = text.replace("{port}", "9");
-    guard.analysed(&CommandLine::Shell(Shell::User, text), &root)
+    (Guard::open(settings).unwrap(), root)
 }
 
 /// What a run came to.

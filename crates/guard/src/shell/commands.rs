@@ -1,0 +1,264 @@
+//! Every command that stands in a text, with programs that only run another one looked through.
+//!
+//! Rules that deny or ask look at these. What is found errs to one side: where a part cannot be read, or
+//! is only known when it runs, that is told, and a rule counts as one that may be meant. What a program
+//! does by itself, such as an interpreter with its script, is not looked into.
+
+use sinew_tool::CommandLine;
+use tree_sitter::{Node, Tree};
+
+use super::word::Word;
+use super::wrappers::{self, Inside};
+use super::{MAX_BYTES, tree};
+
+/// How often a command may stand inside another one.
+const MAX_DEPTH: usize = 8;
+/// The most commands that are looked at.
+const MAX_COMMANDS: usize = 2_000;
+/// The most bytes of texts inside others that are looked at.
+const MAX_INNER_BYTES: usize = 4 * MAX_BYTES;
+
+/// A word of a command, as far as it is known before it runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Piece {
+    /// What the program gets.
+    Known(String),
+    /// What is only known when it runs, as it is written: one word or any number of words.
+    Open {
+        /// How it is written.
+        raw: String,
+        /// Whether it is one word, whatever it holds.
+        is_one: bool,
+    },
+}
+
+impl Piece {
+    /// Returns a word of which nothing is known.
+    pub(super) fn unknown() -> Self {
+        Self::Open { raw: String::new(), is_one: false }
+    }
+
+    /// Returns the word where it is known.
+    pub(super) fn known(&self) -> Option<&str> {
+        match self {
+            Self::Known(word) => Some(word),
+            Self::Open { .. } => None,
+        }
+    }
+}
+
+/// The commands of a line.
+#[derive(Debug, Default)]
+pub(crate) struct Commands {
+    /// Each command by its words.
+    pub(crate) all: Vec<Vec<Piece>>,
+    /// Why there may be others, if there may.
+    pub(crate) unclear: Option<&'static str>,
+    n_inner_bytes: usize,
+}
+
+impl Commands {
+    /// Finds the commands of a line.
+    pub(crate) fn of(line: &CommandLine) -> Self {
+        let mut commands = Self::default();
+        match line {
+            CommandLine::Shell(_, text) => commands.text(text, 0),
+            CommandLine::Argv(argv) => {
+                commands.command(argv.iter().cloned().map(Piece::Known).collect(), None, 0);
+            }
+        }
+        commands
+    }
+
+    fn text(&mut self, text: &str, depth: usize) {
+        if 0 < depth {
+            self.n_inner_bytes += text.len();
+        }
+        if MAX_DEPTH < depth || MAX_INNER_BYTES < self.n_inner_bytes {
+            self.unclear = Some("it is nested too deep");
+            return;
+        }
+        let Ok(parsed) = tree::parse(text) else {
+            self.unclear = Some("it is too much to look at");
+            return;
+        };
+        // The grammar does not look into a substitution whose signs are escaped.
+        if parsed.root_node().has_error() || text.contains("\\`") {
+            self.unclear = Some("it cannot be parsed");
+        }
+        for node in nodes(&parsed) {
+            let (words, mut input) = words(node, text);
+            for words in words.into_iter().filter(|words| !words.is_empty()) {
+                self.command(words, input.take(), depth);
+            }
+        }
+    }
+
+    /// Adds a command and those that it runs.
+    fn command(&mut self, words: Vec<Piece>, input: Option<String>, depth: usize) {
+        if MAX_DEPTH < depth || MAX_COMMANDS <= self.all.len() {
+            self.unclear = Some("there are too many commands in it");
+            return;
+        }
+        let inside = wrappers::inside(&words, input.as_deref());
+        self.all.push(words);
+        for inside in inside {
+            match inside {
+                Inside::Words(words) if words.is_empty() => {}
+                Inside::Words(words) => self.command(words, None, depth + 1),
+                Inside::Text(text) => self.text(&text, depth + 1),
+                Inside::Unknown => self.all.push(vec![Piece::unknown()]),
+            }
+        }
+    }
+}
+
+/// Returns the nodes of a tree that are commands, in their order.
+fn nodes(tree: &Tree) -> Vec<Node<'_>> {
+    let mut found = Vec::new();
+    let mut cursor = tree.walk();
+    loop {
+        let node = cursor.node();
+        if matches!(node.kind(), "command" | "declaration_command" | "unset_command") {
+            found.push(node);
+        }
+        if cursor.goto_first_child() {
+            continue;
+        }
+        while !cursor.goto_next_sibling() {
+            if !cursor.goto_parent() {
+                return found;
+            }
+        }
+    }
+}
+
+/// Returns the words of a command, and the text that it gets as its input. The grammar takes a command on a
+/// line of its own that begins with a backslash for words of the one before, so there may be several.
+fn words(node: Node<'_>, text: &str) -> (Vec<Vec<Piece>>, Option<String>) {
+    let mut before = Vec::new();
+    let mut words = Vec::new();
+    let mut input = None;
+    for part in node.children(&mut node.walk()) {
+        match part.kind() {
+            "variable_assignment" if node.kind() == "command" && words.is_empty() => {}
+            "file_redirect" | "heredoc_redirect" | "herestring_redirect" => {
+                redirect(part, text, &mut words, &mut input);
+            }
+            _ => {
+                let raw = text.get(part.byte_range()).unwrap_or_default();
+                if raw.starts_with(char::is_whitespace) {
+                    before.push(std::mem::take(&mut words));
+                }
+                words.push(piece(part, text));
+            }
+        }
+    }
+    // The redirections of a command stand beside it, and words may stand behind them.
+    if let Some(parent) = node.parent().filter(|parent| parent.kind() == "redirected_statement") {
+        for part in parent.children(&mut parent.walk()).filter(|part| *part != node) {
+            redirect(part, text, &mut words, &mut input);
+        }
+    }
+    before.push(words);
+    (before, input)
+}
+
+/// Reads what else a redirection holds: words of the command, or the text of its input.
+fn redirect(node: Node<'_>, text: &str, words: &mut Vec<Piece>, input: &mut Option<String>) {
+    let raw = |node: Node<'_>| text.get(node.byte_range()).unwrap_or_default();
+    let parts: Vec<Node<'_>> = node.children(&mut node.walk()).collect();
+    match node.kind() {
+        "file_redirect" => {
+            let named = parts.iter().filter(|part| part.is_named());
+            let behind = named.filter(|part| part.kind() != "file_descriptor").skip(1);
+            words.extend(behind.map(|part| piece(*part, text)));
+        }
+        "heredoc_redirect" => {
+            let place = |kind: &str| parts.iter().find(|part| part.kind() == kind);
+            let end = place("heredoc_end").map_or(node.end_byte(), Node::start_byte);
+            let line = place("heredoc_start").and_then(|start| text.get(start.end_byte()..end));
+            *input = line.and_then(|line| Some(line.split_once('\n')?.1.to_owned()));
+            // The grammar may take lines of the text for words.
+            let is_text = |part: &Node<'_>| raw(*part).starts_with(char::is_whitespace);
+            for part in parts.into_iter().take_while(|part| !is_text(part)) {
+                match part.kind() {
+                    "word"
+                    | "string"
+                    | "raw_string"
+                    | "concatenation"
+                    | "number"
+                    | "simple_expansion"
+                    | "expansion"
+                    | "ansi_c_string"
+                    | "command_substitution" => words.push(piece(part, text)),
+                    "file_redirect" => redirect(part, text, words, &mut None),
+                    _ => {}
+                }
+            }
+        }
+        "herestring_redirect" => {
+            let word = parts.iter().find(|part| part.is_named());
+            *input = word.map(|part| match piece(*part, text) {
+                Piece::Known(word) => word,
+                Piece::Open { raw, .. } => wrappers::unquoted(&raw),
+            });
+        }
+        _ => {}
+    }
+}
+
+/// Returns a word as far as it is known.
+pub(super) fn piece(node: Node<'_>, text: &str) -> Piece {
+    let raw = text.get(node.byte_range()).unwrap_or_default();
+    let mut word = Word::default();
+    if push(node, text, &mut word) && !word.is_pattern() {
+        return Piece::Known(word.text);
+    }
+    let many = raw.contains("$@") || raw.contains("[@]") || raw.contains("@}");
+    let is_one = raw.len() > 1 && raw.starts_with('"') && raw.ends_with('"') && !many;
+    Piece::Open { raw: raw.to_owned(), is_one: is_one && node.kind() == "string" }
+}
+
+/// Adds what is known of a word; returns whether that is all of it.
+fn push(node: Node<'_>, text: &str, word: &mut Word) -> bool {
+    let raw = text.get(node.byte_range()).unwrap_or_default();
+    let inner = |open: &str, close: &str| raw.strip_prefix(open)?.strip_suffix(close);
+    match node.kind() {
+        _ if raw == "{}" => {
+            word.text.push_str(raw);
+            true
+        }
+        "word" | "number" if node.named_child_count() == 0 => {
+            let is_first = word.text.is_empty();
+            word.push_bare(if is_first { raw.trim_start() } else { raw }).is_ok()
+        }
+        // A name that is unset or declared, with what it is set to.
+        "variable_name" => word.push_bare(raw).is_ok(),
+        "raw_string" => inner("'", "'").is_some_and(|inner| {
+            word.text.push_str(inner);
+            true
+        }),
+        "ansi_c_string" => inner("$'", "'").is_some_and(|inner| {
+            word.text.push_str(inner);
+            !inner.contains('\\')
+        }),
+        "string" => inner("\"", "\"").is_some_and(|inner| word.push_quoted(inner).is_ok()),
+        "translated_string" => {
+            inner("$\"", "\"").is_some_and(|inner| word.push_quoted(inner).is_ok())
+        }
+        "command_name" | "concatenation" => {
+            let parts: Vec<Node<'_>> = node.children(&mut node.walk()).collect();
+            let mut at = node.start_byte();
+            let joined = parts.iter().all(|part| {
+                let is_next = part.start_byte() == at;
+                at = part.end_byte();
+                is_next
+            });
+            joined && parts.iter().all(|part| push(*part, text, word))
+        }
+        // Signs of the shell that stand as words, such as the name of a command that declares.
+        _ if !node.is_named() => word.push_bare(raw).is_ok(),
+        _ => false,
+    }
+}

@@ -1,0 +1,440 @@
+//! Programs that run another one: which words are theirs, and which are those of the other.
+
+use super::commands::Piece;
+use super::word::quoted;
+
+/// What a command runs.
+#[derive(Debug)]
+pub(super) enum Inside {
+    /// Another command.
+    Words(Vec<Piece>),
+    /// A text for the shell.
+    Text(String),
+    /// Something that is only known when it runs.
+    Unknown,
+}
+
+/// The options of a program that runs the words behind them.
+struct Wrapper {
+    name: &'static str,
+    /// Options by themselves: letters, and then long ones.
+    flags: (&'static str, &'static [&'static str]),
+    /// Options with a value: letters, and then long ones.
+    values: (&'static str, &'static [&'static str]),
+    /// How many words of its own follow the options.
+    n_operands: usize,
+}
+
+const fn wrapper(
+    name: &'static str,
+    flags: (&'static str, &'static [&'static str]),
+    values: (&'static str, &'static [&'static str]),
+    n_operands: usize,
+) -> Wrapper {
+    Wrapper { name, flags, values, n_operands }
+}
+
+const WRAPPERS: &[Wrapper] = &[
+    wrapper(
+        "env",
+        ("i0v", &["ignore-environment", "null", "debug"]),
+        ("uCSaP", &["unset", "chdir", "split-string", "argv0"]),
+        0,
+    ),
+    wrapper(
+        "sudo",
+        (
+            "AbEHnPSkKsilv",
+            &["askpass", "background", "preserve-env", "set-home", "non-interactive", "login"],
+        ),
+        (
+            "ugpCchrtTUDR",
+            &["user", "group", "prompt", "close-from", "host", "role", "type", "chdir", "chroot"],
+        ),
+        0,
+    ),
+    wrapper("doas", ("nsL", &[]), ("uCa", &[]), 0),
+    wrapper(
+        "time",
+        ("pvqalV", &["portability", "verbose", "quiet", "append"]),
+        ("fo", &["format", "output"]),
+        0,
+    ),
+    wrapper("nice", ("0123456789", &[]), ("n", &["adjustment"]), 0),
+    wrapper("ionice", ("t", &["ignore"]), ("cnpPu", &["class", "classdata", "pid"]), 0),
+    wrapper("nohup", ("", &[]), ("", &[]), 0),
+    wrapper("setsid", ("cfw", &["ctty", "fork", "wait"]), ("", &[]), 0),
+    wrapper(
+        "timeout",
+        ("vfp", &["preserve-status", "foreground", "verbose"]),
+        ("ks", &["kill-after", "signal"]),
+        1,
+    ),
+    wrapper("stdbuf", ("", &[]), ("ioe", &["input", "output", "error"]), 0),
+    wrapper("command", ("p", &[]), ("", &[]), 0),
+    wrapper("builtin", ("", &[]), ("", &[]), 0),
+    wrapper("exec", ("cl", &[]), ("a", &[]), 0),
+    wrapper("coproc", ("", &[]), ("", &[]), 0),
+    wrapper("noglob", ("", &[]), ("", &[]), 0),
+    wrapper("nocorrect", ("", &[]), ("", &[]), 0),
+    wrapper("-", ("", &[]), ("", &[]), 0),
+    wrapper("busybox", ("", &[]), ("", &[]), 0),
+    wrapper("toybox", ("", &[]), ("", &[]), 0),
+    wrapper(
+        "xargs",
+        ("0rtpoxeil", &["null", "no-run-if-empty", "verbose", "interactive", "exit", "open-tty"]),
+        (
+            "aEILnPsd",
+            &["arg-file", "delimiter", "max-args", "max-procs", "max-chars", "process-slot-var"],
+        ),
+        0,
+    ),
+];
+
+/// Programs that run another one somewhere among their words.
+const LOOSE: &[&str] = &[
+    "chroot",
+    "chrt",
+    "taskset",
+    "setarch",
+    "linux32",
+    "linux64",
+    "prlimit",
+    "flock",
+    "watch",
+    "parallel",
+    "strace",
+    "ltrace",
+    "unshare",
+    "nsenter",
+    "setpriv",
+    "capsh",
+    "runuser",
+    "su",
+    "pkexec",
+    "gosu",
+    "su-exec",
+    "run0",
+    "systemd-run",
+    "script",
+    "fakeroot",
+    "firejail",
+    "bwrap",
+    "proot",
+    "valgrind",
+    "perf",
+    "gdb",
+    "rlwrap",
+    "unbuffer",
+    "expect",
+    "entr",
+    "fd",
+    "fdfind",
+    "xvfb-run",
+    "dbus-run-session",
+    "direnv",
+    "setuidgid",
+    "chpst",
+    "softlimit",
+    "uid",
+    "nq",
+    "start-stop-daemon",
+    "daemonize",
+    "catchsegv",
+    "numactl",
+    "cgexec",
+    "chronic",
+    "ts",
+    "ifne",
+];
+
+/// Shells, which run a text.
+const SHELLS: &[&str] =
+    &["sh", "bash", "dash", "zsh", "ksh", "ksh93", "mksh", "ash", "yash", "rbash", "fish"];
+
+/// The most words of a program whose options are not understood that another one may begin at.
+const MAX_BEGINS: usize = 64;
+
+/// Returns what a command runs beside itself.
+pub(super) fn inside(words: &[Piece], input: Option<&str>) -> Vec<Inside> {
+    let Some((Piece::Known(program), args)) = words.split_first() else { return Vec::new() };
+    let name = program.rsplit('/').next().unwrap_or(program);
+    match name {
+        "eval" => text_of(args),
+        "trap" | "alias" => texts_of(name, args),
+        "find" => executed(args),
+        _ if SHELLS.contains(&name) => shell(args, input),
+        _ if LOOSE.contains(&name) => anywhere(args),
+        _ => match WRAPPERS.iter().find(|wrapper| wrapper.name == name) {
+            Some(wrapper) => wrapped(wrapper, args),
+            None => Vec::new(),
+        },
+    }
+}
+
+/// Returns whether a program runs another one, or a text.
+pub(super) fn runs_another(program: &str) -> bool {
+    let name = program.rsplit('/').next().unwrap_or(program);
+    SHELLS.contains(&name)
+        || LOOSE.contains(&name)
+        || WRAPPERS.iter().any(|wrapper| wrapper.name == name)
+}
+
+/// Returns a text as it stands between double quotes, as a shell that reads it would get it.
+pub(super) fn unquoted(raw: &str) -> String {
+    let inner = raw.strip_prefix('"').and_then(|raw| raw.strip_suffix('"')).unwrap_or(raw);
+    ["\"", "\\", "$", "`"]
+        .iter()
+        .fold(inner.to_owned(), |text, sign| text.replace(&format!("\\{sign}"), sign))
+}
+
+/// Returns words as a text for the shell, and whether all of it is known.
+fn joined(words: &[Piece]) -> (String, bool) {
+    let texts: Vec<String> = words
+        .iter()
+        .map(|word| match word {
+            Piece::Known(word) => word.clone(),
+            Piece::Open { raw, .. } => unquoted(raw),
+        })
+        .collect();
+    (texts.join(" "), words.iter().all(|word| word.known().is_some()))
+}
+
+fn text_of(words: &[Piece]) -> Vec<Inside> {
+    match joined(words) {
+        (text, true) => vec![Inside::Text(text)],
+        (text, false) => vec![Inside::Text(text), Inside::Unknown],
+    }
+}
+
+/// Returns the texts that a shell keeps for later.
+fn texts_of(name: &str, args: &[Piece]) -> Vec<Inside> {
+    match name {
+        "trap" => {
+            let is_text = |word: &&Piece| word.known().is_none_or(|word| !word.starts_with('-'));
+            args.iter().find(is_text).map_or(Vec::new(), |text| text_of(std::slice::from_ref(text)))
+        }
+        _ => {
+            let value = |word: &Piece| match word {
+                Piece::Known(word) => Some(Inside::Text(word.split_once('=')?.1.to_owned())),
+                Piece::Open { .. } => Some(Inside::Unknown),
+            };
+            args.iter().filter_map(value).collect()
+        }
+    }
+}
+
+/// Returns the commands that `find` executes.
+fn executed(args: &[Piece]) -> Vec<Inside> {
+    let mut found = Vec::new();
+    let mut rest = args;
+    while let Some((first, behind)) = rest.split_first() {
+        rest = behind;
+        match first {
+            Piece::Known(word)
+                if matches!(word.as_str(), "-exec" | "-execdir" | "-ok" | "-okdir") =>
+            {
+                let is_end = |word: &Piece| matches!(word.known(), Some(";" | "+"));
+                let end = behind.iter().position(is_end).unwrap_or(behind.len());
+                let words = behind.get(..end).unwrap_or_default();
+                found.push(Inside::Words(opened(words, "{}")));
+                rest = behind.get(end..).unwrap_or_default();
+            }
+            Piece::Known(_) | Piece::Open { is_one: true, .. } => {}
+            Piece::Open { is_one: false, .. } => found.push(Inside::Unknown),
+        }
+    }
+    found
+}
+
+/// Returns words in which another one takes the place of a mark.
+fn opened(words: &[Piece], mark: &str) -> Vec<Piece> {
+    let open = |word: &Piece| match word {
+        Piece::Known(raw) if raw.contains(mark) => Piece::Open { raw: raw.clone(), is_one: true },
+        word => word.clone(),
+    };
+    words.iter().map(open).collect()
+}
+
+/// Returns the text that a shell is given.
+fn shell(args: &[Piece], input: Option<&str>) -> Vec<Inside> {
+    let mut has_text = false;
+    let mut reads_input = false;
+    let mut rest = args;
+    while let Some((first, behind)) = rest.split_first() {
+        let Some(word) = first.known() else {
+            // It may be an option, or a text.
+            let mut found = text_of(std::slice::from_ref(first));
+            found.push(Inside::Unknown);
+            found.extend(behind.iter().flat_map(|word| text_of(std::slice::from_ref(word))));
+            return found;
+        };
+        let n_values = match word {
+            "--" | "-" => {
+                rest = behind;
+                break;
+            }
+            "--rcfile" | "--init-file" => 1,
+            _ if word.starts_with("--") => 0,
+            _ if word.len() > 1 && word.starts_with(['-', '+']) => {
+                has_text |= word.starts_with('-') && word.contains('c');
+                reads_input |= word.starts_with('-') && word.contains('s');
+                usize::from(word.contains(['o', 'O']))
+            }
+            _ => break,
+        };
+        rest = behind.get(n_values..).unwrap_or_default();
+    }
+    match rest.first() {
+        Some(text) if has_text => text_of(std::slice::from_ref(text)),
+        Some(_) if !reads_input => Vec::new(),
+        _ => match input {
+            Some(text) => vec![Inside::Text(text.to_owned())],
+            None => vec![Inside::Unknown],
+        },
+    }
+}
+
+/// Returns the commands that begin at any of these words.
+fn anywhere(args: &[Piece]) -> Vec<Inside> {
+    let mut found = Vec::new();
+    for at in 0..args.len().min(MAX_BEGINS) {
+        let words = args.get(at..).unwrap_or_default();
+        // Some are given a text.
+        if let Some(word) = words.first().and_then(Piece::known)
+            && word.contains(char::is_whitespace)
+        {
+            found.push(Inside::Text(word.to_owned()));
+        }
+        found.push(Inside::Words(words.to_vec()));
+    }
+    if MAX_BEGINS < args.len() {
+        found.push(Inside::Unknown);
+    }
+    found
+}
+
+fn wrapped(wrapper: &Wrapper, args: &[Piece]) -> Vec<Inside> {
+    // These two only tell where a command is.
+    if wrapper.name == "command" && matches!(args.first().and_then(Piece::known), Some("-v" | "-V"))
+    {
+        return Vec::new();
+    }
+    let Some(own) = own_words(wrapper, args) else { return anywhere(args) };
+    let words = args.get(own.n..).unwrap_or_default();
+    if let Some(text) = own.split {
+        // What is split may begin with options and variables again.
+        let rest = words.iter().map(|word| match word {
+            Piece::Known(word) => quoted(word),
+            Piece::Open { raw, .. } => raw.clone(),
+        });
+        let all: Vec<String> = ["env".to_owned(), text].into_iter().chain(rest).collect();
+        return vec![Inside::Text(all.join(" "))];
+    }
+    let mut words = words.to_vec();
+    if wrapper.name == "xargs" && !words.is_empty() {
+        words = opened(&words, own.mark.as_deref().unwrap_or("{}"));
+        words.push(Piece::unknown());
+    }
+    vec![Inside::Words(words)]
+}
+
+/// The words of a wrapper that are its own.
+#[derive(Default)]
+struct Own {
+    n: usize,
+    /// A text that is split into further words.
+    split: Option<String>,
+    /// What stands for the words that are put in.
+    mark: Option<String>,
+}
+
+/// Returns which words are a wrapper's own, where they are understood.
+fn own_words(wrapper: &Wrapper, args: &[Piece]) -> Option<Own> {
+    let mut own = Own::default();
+    while let Some(first) = args.get(own.n) {
+        let Some(word) = first.known() else { break };
+        let takes_variables = matches!(wrapper.name, "env" | "sudo" | "doas");
+        if word == "--" {
+            own.n += 1;
+            break;
+        }
+        if word == "-" && wrapper.name == "env" {
+            own.n += 1;
+            continue;
+        }
+        if let Some(long) = word.strip_prefix("--") {
+            let (name, value) = match long.split_once('=') {
+                Some((name, value)) => (name, Some(value.to_owned())),
+                None => (long, None),
+            };
+            own.n += 1;
+            if wrapper.values.1.contains(&name) {
+                take(wrapper, name, value, args, &mut own)?;
+            } else if !wrapper.flags.1.contains(&name) {
+                return None;
+            }
+        } else if let Some(letters) = word.strip_prefix('-').filter(|rest| !rest.is_empty()) {
+            own.n += 1;
+            let found = letters.char_indices().find(|(_, c)| wrapper.values.0.contains(*c));
+            let end = found.map_or(letters.len(), |(at, _)| at);
+            let flags = letters.get(..end).unwrap_or_default();
+            // Some letters may have a value of their own behind them.
+            let has_more = wrapper.name == "xargs" && flags.starts_with(['e', 'i', 'l']);
+            if !has_more && !flags.chars().all(|c| wrapper.flags.0.contains(c)) {
+                return None;
+            }
+            if let Some((at, c)) = found.filter(|_| !has_more) {
+                let value = letters.get(at + c.len_utf8()..).filter(|value| !value.is_empty());
+                let name = c.to_string();
+                take(wrapper, &name, value.map(str::to_owned), args, &mut own)?;
+            }
+        } else if takes_variables && is_assignment(word) {
+            own.n += 1;
+        } else {
+            break;
+        }
+    }
+    // Variables may stand behind the end of the options too.
+    while matches!(wrapper.name, "env" | "sudo" | "doas")
+        && args.get(own.n).and_then(Piece::known).is_some_and(is_assignment)
+    {
+        own.n += 1;
+    }
+    own.n += wrapper.n_operands;
+    Some(own)
+}
+
+/// Takes the value of an option.
+fn take(
+    wrapper: &Wrapper,
+    name: &str,
+    inline: Option<String>,
+    args: &[Piece],
+    own: &mut Own,
+) -> Option<()> {
+    let value = match inline {
+        Some(value) => value,
+        None => {
+            let value = args.get(own.n)?;
+            own.n += 1;
+            match value {
+                Piece::Known(value) => value.clone(),
+                Piece::Open { raw, is_one: true } => unquoted(raw),
+                Piece::Open { is_one: false, .. } => return None,
+            }
+        }
+    };
+    match (wrapper.name, name) {
+        ("env", "S" | "split-string") => own.split = Some(value),
+        ("xargs", "I") => own.mark = Some(value),
+        _ => {}
+    }
+    Some(())
+}
+
+fn is_assignment(word: &str) -> bool {
+    word.split_once('=').is_some_and(|(name, _)| {
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    })
+}

@@ -1,0 +1,589 @@
+//! Rules for commands: what they find, what they let pass, and in which order they stand.
+
+use std::fs;
+
+use proptest::prelude::*;
+use sinew_guard::{Case, CommandPattern, Judged, Profile, Rules, RunRule, judge, name_matches};
+use sinew_tool::{
+    Access, Analysis, Claim, Command, CommandLine, CommandTarget, Effects, Facts, Shell, Targets,
+    Unclear, Verdict,
+};
+use tempfile::TempDir;
+
+use crate::corpora::{analysed, guarded};
+use crate::tree::rounds;
+
+fn rule(written: &str) -> RunRule {
+    let (verdict, command) = written.split_once(": ").unwrap();
+    let verdict = [Verdict::Allow, Verdict::Ask, Verdict::Deny]
+        .into_iter()
+        .find(|known| known.as_str() == verdict)
+        .unwrap();
+    let command = CommandPattern::parse(command).unwrap();
+    RunRule { verdict, command, why: String::new(), origin: String::from("a test") }
+}
+
+fn rules(written: &[&str], profile: Profile) -> Rules {
+    Rules {
+        profile,
+        run: written.iter().map(|written| rule(written)).collect(),
+        ..Rules::default()
+    }
+}
+
+/// A place with a few files, in which commands are looked at.
+fn place() -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir_all(dir.path().join("work/sub")).unwrap();
+    fs::write(dir.path().join("work/a.txt"), "one\n").unwrap();
+    dir
+}
+
+fn targets(line: CommandLine, analysis: Analysis) -> Targets {
+    let command = Command {
+        argument: "command",
+        line,
+        keeps_cwd: false,
+        has_terminal: false,
+        programs: Vec::new(),
+    };
+    let program = "/bin/sh".into();
+    let target = CommandTarget { command, program, argv: Vec::new(), cwd: "/".into(), analysis };
+    Targets { files: Vec::new(), command: Some(target) }
+}
+
+/// Returns the verdict, the rule and the reason.
+fn ruled(
+    line: &CommandLine,
+    analysis: &Analysis,
+    rules: &Rules,
+) -> (Verdict, &'static str, String) {
+    let facts = Facts { effects: Effects::EXECUTE, ..Facts::UNKNOWN };
+    let case = Case { tool: "Bash", operation: "Bash", facts: &facts, effects: Effects::EXECUTE };
+    let ruling = judge(&case, &targets(line.clone(), analysis.clone()), rules);
+    (ruling.verdict, ruling.rule, ruling.why.into_owned())
+}
+
+fn shell(text: &str) -> CommandLine {
+    CommandLine::Shell(Shell::User, text.to_owned())
+}
+
+fn judged(place: &TempDir, text: &str, rules: &Rules) -> (Verdict, &'static str, String) {
+    ruled(&shell(text), &analysed(place.path(), text), rules)
+}
+
+#[track_caller]
+fn check(written: &[&str], rows: &[(&str, Verdict, &str)]) {
+    let place = place();
+    for (text, verdict, rule) in rows {
+        let found = judged(&place, text, &rules(written, Profile::Workspace));
+        let is_rule = name_matches(rule, found.1);
+        assert!(found.0 == *verdict && is_rule, "{written:?}: {text}: {found:?}");
+    }
+}
+
+const RULE: &str = "run.rules";
+
+#[test]
+fn words_fit_or_do_not() {
+    for (pattern, words, expected) in [
+        ("git push *", "git push", true),
+        ("git push *", "git push origin main", true),
+        ("git push *", "git pushx", false),
+        ("git push", "git push origin", false),
+        ("git push", "git push", true),
+        ("git commit *", "git commit-tree x", false),
+        ("git p*", "git push", true),
+        ("git p* *", "git pull x", true),
+        ("git push|pull *", "git pull", true),
+        ("git push|pull *", "git fetch", false),
+        ("npm run *:dev", "npm run web:dev", true),
+        ("npm run *:dev", "npm run web:prod", false),
+        ("*", "anything at all", true),
+        ("git * --force", "git push --force", true),
+        ("git * --force", "git push", false),
+        ("git", "/usr/bin/git", false),
+        ("/usr/bin/git *", "/usr/bin/git x", true),
+    ] {
+        let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+        let found = CommandPattern::parse(pattern).unwrap().covers(&words);
+        assert_eq!(found, expected, "{pattern}: {words:?}");
+    }
+    for bad in ["", "  ", "git |", "| *", "git\u{1b} x"] {
+        assert!(CommandPattern::parse(bad).is_err(), "{bad:?}");
+    }
+}
+
+#[test]
+fn what_is_denied_is_found_word_by_word() {
+    use Verdict::{Allow, Ask, Deny};
+    check(
+        &["deny: git push *", "ask: cat *.txt", "deny: dd"],
+        &[
+            ("git push", Deny, RULE),
+            ("/usr/bin/git push origin", Deny, RULE),
+            ("git -C sub push", Deny, RULE),
+            ("git -c a=b --no-pager push", Deny, RULE),
+            ("git --git-dir=x push", Deny, RULE),
+            ("git log --grep push", Ask, "shell.*"),
+            ("git pushx", Ask, "shell.*"),
+            ("git commit -m push", Ask, "shell.*"),
+            ("git $X", Ask, RULE),
+            ("git commit -m \"$X\"", Ask, "shell.*"),
+            ("$X push", Ask, RULE),
+            ("\"$X\" push", Ask, RULE),
+            ("gi? push", Ask, RULE),
+            ("{git,push}", Ask, RULE),
+            ("echo git push", Allow, "plain"),
+            ("echo 'git push'", Allow, "plain"),
+            ("cat a.txt", Ask, RULE),
+            ("cat sub", Allow, "plain"),
+            ("dd", Deny, RULE),
+            ("dd if=x", Ask, "shell.*"),
+            ("echo \"a", Ask, RULE),
+        ],
+    );
+}
+
+#[test]
+fn what_is_allowed_runs_unasked_and_nothing_else_with_it() {
+    use Verdict::{Allow, Ask, Deny};
+    check(
+        &[
+            "allow: git commit *",
+            "allow: cargo test *",
+            "allow: touch x",
+            "allow: sudo true",
+            "ask: cargo test --release *",
+            "deny: git commit --amend *",
+        ],
+        &[
+            ("git commit -m 'a b'", Allow, RULE),
+            ("git commit", Allow, RULE),
+            ("git commit -m a && cargo test -p x", Allow, RULE),
+            ("cargo test 2>&1 | tail -5", Allow, RULE),
+            ("cd sub && cargo test", Allow, RULE),
+            ("cargo test >/dev/null 2>&1", Allow, RULE),
+            ("(cargo test; touch x)", Allow, RULE),
+            ("if cargo test; then touch x; fi", Allow, RULE),
+            ("sudo true", Allow, RULE),
+            ("cat a.txt; touch x", Allow, RULE),
+            ("git commit -m a < a.txt", Allow, RULE),
+            ("git commit --amend", Deny, RULE),
+            ("git commit -m a --amend", Deny, RULE),
+            ("git commit -m a; git commit --amend", Deny, RULE),
+            ("cargo test --release", Ask, RULE),
+            ("touch y", Ask, "shell.*"),
+            ("touch x y", Ask, "shell.*"),
+            ("git commit -m a; touch y", Ask, "shell.*"),
+            ("git commit -m a & touch x", Ask, "shell.*"),
+            ("git commit -m $(touch x)", Ask, RULE),
+            ("git commit -m \"$X\"", Ask, RULE),
+            ("git commit -m a > f", Ask, "shell.*"),
+            ("git commit -m a >> sub/f", Ask, "shell.*"),
+            ("git commit -F - <<'E'\nx\nE", Ask, "shell.*"),
+            ("X=1 cargo test", Ask, "shell.*"),
+            ("LANG=C cargo test", Ask, "shell.*"),
+            ("X=1; cargo test", Ask, "shell.*"),
+            ("export X=1; cargo test", Ask, "shell.*"),
+            ("PATH=. ; cargo test", Ask, "shell.*"),
+            ("/usr/bin/git commit", Ask, "shell.*"),
+            ("./git commit", Ask, "shell.*"),
+            ("sudo git commit", Ask, "shell.*"),
+            ("env cargo test", Ask, "shell.*"),
+            ("nice cargo test", Ask, "shell.*"),
+            ("command git commit -m a", Ask, "shell.*"),
+            ("cargo() { touch x; }; cargo test", Ask, "shell.*"),
+            ("alias cargo='touch x'; cargo test", Ask, "shell.*"),
+            ("for i in 1 2; do cargo test; done", Ask, "shell.*"),
+            ("cargo test *", Ask, RULE),
+            ("cargo test {a,b}", Ask, RULE),
+            ("cargo test ~/x", Ask, RULE),
+            ("cargo test \u{200b}", Ask, "shell.*"),
+            ("cargo test; cat ../x", Ask, "shell.*"),
+            ("cargo test; cat .env", Ask, "shell.*"),
+            ("cargo test; grep -r x .", Ask, "shell.*"),
+            ("cargo test; git status", Ask, "shell.*"),
+            ("cat a.txt", Allow, "plain"),
+        ],
+    );
+    check(
+        &["allow: *"],
+        &[
+            ("make all", Allow, RULE),
+            ("make $X", Ask, "shell.*"),
+            ("eval x", Ask, "shell.*"),
+            ("source a.txt", Ask, "shell.*"),
+            ("cd .. ", Ask, "shell.*"),
+            ("set -e; make", Ask, "shell.*"),
+        ],
+    );
+}
+
+#[test]
+fn a_rule_that_allows_is_weaker_than_what_must_hold() {
+    let (place, text) = (place(), "make all");
+    let line = shell(text);
+    let analysis = analysed(place.path(), text);
+    let all = |profile| rules(&["allow: *"], profile);
+    assert_eq!(ruled(&line, &analysis, &all(Profile::Workspace)).0, Verdict::Allow);
+    let read_only = ruled(&line, &analysis, &all(Profile::ReadOnly));
+    assert_eq!((read_only.0, read_only.1), (Verdict::Deny, "profile.read-only"));
+    let plain = Err(Unclear::new("shell.rung", "nothing contains commands"));
+    let open = ruled(&line, &Analysis { plain, ..analysis }, &all(Profile::Workspace));
+    assert_eq!((open.0, open.1), (Verdict::Ask, "shell.rung"));
+}
+
+#[test]
+fn the_reason_names_the_rule() {
+    let place = place();
+    let mut rules = rules(&["deny: git push *"], Profile::Full);
+    rules.run[0].why = String::from("people push");
+    for (text, why) in [
+        ("git push", "the rule `git push *` of a test denies it: people push"),
+        (
+            "git $X",
+            "a word of it is only known when it runs, and the rule `git push *` of a test may mean \
+             it: people push",
+        ),
+        (
+            "ls \"a",
+            "it cannot be parsed, and the rule `git push *` of a test may mean it: people push",
+        ),
+    ] {
+        assert_eq!(judged(&place, text, &rules).2, why);
+    }
+}
+
+/// Ways to run `{}`, which stands for a program and its words.
+const SPELLINGS: &[&str] = &[
+    "true; {}",
+    "true && {}",
+    "false || {}",
+    "echo a | {}",
+    "{} | cat",
+    "{} &",
+    "true\n{}",
+    "({})",
+    "{ {}; }",
+    "! {}",
+    "if {}; then true; fi",
+    "if true; then {}; fi",
+    "if false; then true; else {}; fi",
+    "while {}; do true; done",
+    "for i in 1; do {}; done",
+    "case a in a) {};; esac",
+    "f() { {}; }; f",
+    "echo $({})",
+    "echo `{}`",
+    "echo \"$({})\"",
+    "echo \"`{}`\"",
+    "cat <({})",
+    "cat > >({})",
+    "cat <<E\n$({})\nE",
+    "echo ${X:-$({})}",
+    "[[ -n $({}) ]]",
+    "echo $(( $({}) ))",
+    "X=$({})",
+    "X=1 Y=2 {}",
+    ">f {}",
+    "2>/dev/null {}",
+    "{} >f",
+    "env {}",
+    "env -i X=1 {}",
+    "env -u X -- {}",
+    "env -C sub X=1 {}",
+    "env -S '{}'",
+    "env -iS 'X=1 {}'",
+    "/usr/bin/env {}",
+    "sudo {}",
+    "sudo -n -u root {}",
+    "sudo -uroot X=1 {}",
+    "sudo --user=root -- {}",
+    "doas -u root {}",
+    "time {}",
+    "time -p {}",
+    "nice {}",
+    "nice -n 5 {}",
+    "nice -n5 {}",
+    "nice --adjustment 5 {}",
+    "nice -5 {}",
+    "ionice -c 3 {}",
+    "nohup {}",
+    "setsid -f {}",
+    "timeout 5 {}",
+    "timeout -k 5 --signal KILL 10s {}",
+    "timeout --si KILL 10s {}",
+    "stdbuf -oL -e 0 {}",
+    "command {}",
+    "command -p {}",
+    "builtin {}",
+    "exec {}",
+    "exec -a x {}",
+    "xargs {}",
+    "xargs -0 -n 1 {}",
+    "xargs -I % {}",
+    "find . -exec {} \\;",
+    "find . -name x -execdir {} +",
+    "find . -ok {} \\; -print",
+    "find . -print -okdir {} ';' -exec true \\;",
+    "sh -c '{}'",
+    "bash -c \"{}\"",
+    "bash -lc '{}'",
+    "bash -ec '{}' x y",
+    "bash --norc -o pipefail -c '{}'",
+    "bash -eo pipefail -c '{}'",
+    "dash -c '{}'",
+    "zsh -fc '{}'",
+    "ksh -c '{}'",
+    "/bin/sh -c 'sh -c \"{}\"'",
+    "bash -c \"$X; {}\"",
+    "bash <<< '{}'",
+    "bash <<'E'\n{}\nE",
+    "sh -s x <<E\n{}\nE",
+    "eval {}",
+    "eval '{}'",
+    "eval \"eval '{}'\"",
+    "trap '{}' EXIT",
+    "alias x='{}'",
+    "busybox {}",
+    "toybox {}",
+    "busybox sh -c '{}'",
+    "env nice sudo timeout 5 {}",
+    "sudo sh -c 'env X=1 {}'",
+    "coproc {}",
+    "chroot x {}",
+    "flock f {}",
+    "flock f -c '{}'",
+    "watch '{}'",
+    "strace -f {}",
+    "sudo --strange-option x {}",
+];
+
+/// Ways to write the name of a program.
+const NAMES: &[&str] = &["{}", "/usr/bin/{}", "\\{}", "\"{}\"", "'{}'", "''{}", "{}\"\"", "$'{}'"];
+
+/// What looks at the first word of each part of a text alone.
+fn naive(text: &str, program: &str) -> bool {
+    let parts = text.split(['\n', ';', '|', '&']);
+    parts.into_iter().any(|part| part.split_whitespace().next() == Some(program))
+}
+
+#[test]
+fn no_spelling_hides_a_program() {
+    let mut n_missed = 0;
+    let mut n_tried = 0;
+    let mut wrong = Vec::new();
+    let nothing = Analysis {
+        segments: Vec::new(),
+        plain: Err(Unclear::new("shell.program", "no plain read")),
+        rest: None,
+        repeats: None,
+    };
+    for (program, words) in [("curl", "-s x"), ("rm", "-rf y"), ("git", "push z")] {
+        let pattern =
+            if program == "git" { "deny: git push *" } else { &format!("deny: {program} *") };
+        let rules = rules(&[pattern], Profile::Full);
+        for name in NAMES {
+            for spelling in SPELLINGS {
+                let name = name.replace("{}", program);
+                let quotes = name.contains(['"', '\'', '\\']);
+                // The grammar cannot parse these, and so they ask.
+                let is_odd = name.starts_with('$') && spelling.contains("<<");
+                if is_odd || (quotes && spelling.contains(['"', '\'', '`'])) {
+                    continue;
+                }
+                let text = spelling.replace("{}", &format!("{name} {words}"));
+                n_tried += 1;
+                n_missed += usize::from(!naive(&text, program));
+                if ruled(&shell(&text), &nothing, &rules).0 != Verdict::Deny {
+                    wrong.push(text);
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} are not found: {wrong:#?}", wrong.len());
+    assert!(60 <= SPELLINGS.len() && n_tried / 2 < n_missed, "{n_missed} of {n_tried}");
+}
+
+#[test]
+fn what_only_reads_like_a_program_is_none() {
+    let rules = rules(&["deny: rm *"], Profile::Workspace);
+    let place = place();
+    for text in [
+        "echo rm x",
+        "grep rm a.txt",
+        "cat a.txt # rm x",
+        "cat <<'E'\nrm x\n$(rm y)\nE",
+        "echo '$(rm x)'",
+        "command -v rm",
+        "type rm",
+        "which rm",
+        "ls rm",
+        "git log --grep=rm",
+    ] {
+        let found = judged(&place, text, &rules);
+        assert_ne!(found.1, RULE, "{text}: {}", found.2);
+    }
+}
+
+/// Returns a call that runs a command, judged.
+fn call(place: &TempDir, text: &str, rules: &Rules) -> Judged {
+    called(place, text, false, rules)
+}
+
+fn called(place: &TempDir, text: &str, has_terminal: bool, rules: &Rules) -> Judged {
+    let (guard, _) = guarded(place.path());
+    let claim = Claim { argument: "cwd", path: None, access: Access::Search };
+    let command = Command {
+        argument: "command",
+        line: shell(text),
+        keeps_cwd: false,
+        has_terminal,
+        programs: Vec::new(),
+    };
+    let facts = Facts { effects: Effects::EXECUTE, ..Facts::UNKNOWN };
+    let case = Case { tool: "Bash", operation: "Bash", facts: &facts, effects: Effects::EXECUTE };
+    guard.contain(&[claim], None, None).unwrap().with_command(command).unwrap().judge(&case, rules)
+}
+
+/// What is typed later is not in the words.
+#[test]
+fn a_terminal_asks_whatever_covers_its_words() {
+    let place = place();
+    let granted = call(&place, "git commit -m x", &Rules::default()).always().unwrap();
+    for (text, written, verdict, rule) in [
+        ("git commit", "allow: git commit *", Verdict::Ask, "shell.terminal"),
+        ("cat a.txt", "allow: cat *", Verdict::Ask, "shell.terminal"),
+        ("git commit", "deny: git commit *", Verdict::Deny, RULE),
+    ] {
+        let rules = rules(&[written], Profile::Workspace);
+        let judged = called(&place, text, true, &rules);
+        assert_eq!(judged.always(), None, "{text} {written}");
+        let ruling = judged.granted(&granted).ruling().clone();
+        assert_eq!((ruling.verdict, ruling.rule), (verdict, rule), "{text} {written}");
+    }
+}
+
+/// What is asked about once, is granted for the session, and covers no more than was shown.
+#[test]
+fn grants_cover_what_was_shown() {
+    let place = place();
+    let none = Rules::default();
+    for (asked, always, covered, others) in [
+        (
+            "git commit -m x",
+            Some("git commit *"),
+            &["git commit", "git commit -a -m 'a b'", "git commit && cat a.txt"][..],
+            &[
+                "git commit-tree x",
+                "git commit x; rm y",
+                "git commit $(x)",
+                "git commit \"$X\"",
+                "git commit > f",
+                "sudo git commit",
+                "FOO=1 git commit",
+                "git -C . commit",
+                "/usr/bin/git commit",
+                "git commit &",
+                "git commit <<E\nx\nE",
+                "git() { rm y; }; git commit",
+                "git commit *",
+            ][..],
+        ),
+        (
+            "npm run build; cargo test | tail -3; cargo test -q",
+            Some("npm run build, cargo test, cargo test *"),
+            &["npm run build", "cargo test -p x"],
+            &["npm run other", "npm run build -x", "cargo build"],
+        ),
+        ("./x a", Some("./x a"), &["./x a"], &["./x b", "./x", "./x a b"]),
+        ("git commit -m $X", None, &[], &["git commit -m a"]),
+        ("git commit > f", None, &[], &["git commit"]),
+        ("sudo git commit", None, &[], &["sudo git commit"]),
+        ("X=1 git commit", None, &[], &["git commit"]),
+        ("git commit; python -c x", None, &[], &["git commit"]),
+        ("echo \"a", None, &[], &[]),
+        ("cat a.txt", None, &[], &["touch x"]),
+    ] {
+        let patterns = call(&place, asked, &none).always();
+        let shown = patterns.as_ref().map(|patterns| {
+            patterns.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+        });
+        assert_eq!(shown.as_deref(), always, "{asked}");
+        let patterns = patterns.unwrap_or_default();
+        for (text, expected) in covered
+            .iter()
+            .map(|text| (text, (Verdict::Allow, "grant")))
+            .chain(others.iter().map(|text| (text, (Verdict::Ask, "shell.*"))))
+        {
+            let judged = call(&place, text, &none).granted(&patterns);
+            let (verdict, rule) = (judged.ruling().verdict, judged.ruling().rule);
+            assert!(
+                verdict == expected.0 && name_matches(expected.1, rule),
+                "{asked}: {text}: {rule}"
+            );
+            assert_eq!(judged.by_ruling().is_some(), verdict == Verdict::Allow);
+        }
+        // Whoever wrote a rule is asked all the same.
+        for (verdict, expected) in [("ask: *", Verdict::Ask), ("deny: *", Verdict::Deny)] {
+            let strict = rules(&[verdict], Profile::Workspace);
+            for text in covered {
+                let judged = call(&place, text, &strict);
+                assert!(judged.always().is_none(), "{text}");
+                assert_eq!(judged.granted(&patterns).ruling().verdict, expected, "{text}");
+            }
+        }
+        let read_only = rules(&[], Profile::ReadOnly);
+        for text in covered {
+            let judged = call(&place, text, &read_only).granted(&patterns);
+            assert_eq!(judged.ruling().verdict, Verdict::Deny, "{text}");
+        }
+    }
+}
+
+/// Rules, of which some are taken in some order.
+const SOME: &[&str] = &[
+    "deny: git push *",
+    "ask: git push *",
+    "allow: git push *",
+    "allow: *",
+    "ask: git *",
+    "deny: git|svn * --force",
+    "allow: git commit *",
+    "deny: rm *",
+    "ask: make",
+    "allow: make *",
+];
+
+/// Commands that they are tried on.
+const LINES: &[&str] = &[
+    "git push",
+    "git push origin --force",
+    "git commit -m a",
+    "git $X",
+    "make",
+    "make all && git commit",
+    "sudo rm -rf x",
+    "cat a.txt",
+    "ls \"a",
+];
+
+/// What the pairs of rules and commands are found to be, worked out once.
+fn analyses() -> Vec<(CommandLine, Analysis)> {
+    let place = place();
+    LINES.iter().map(|text| (shell(text), analysed(place.path(), text))).collect()
+}
+
+#[test]
+fn the_order_of_rules_changes_no_verdict() {
+    let analyses = analyses();
+    let chosen = prop::sample::subsequence(SOME, 0..=SOME.len());
+    let orders = chosen.prop_flat_map(|some| (Just(some.clone()), Just(some).prop_shuffle()));
+    let config = ProptestConfig::with_cases(u32::try_from(rounds(200)).unwrap());
+    proptest!(config, |((one, other) in orders, line in 0..LINES.len())| {
+        let (line, analysis) = &analyses[line];
+        let [one, other] = [one, other].map(|some| ruled(line, analysis, &rules(&some, Profile::Workspace)));
+        prop_assert_eq!((one.0, one.1), (other.0, other.1));
+    });
+}

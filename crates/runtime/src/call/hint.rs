@@ -1,0 +1,22 @@
+//! hint: a reply says, once in a session, that a tool does what its command did.
+
+use sinew_tool::{Block, Reply, Request, Targets};
+
+use crate::runtime::Runtime;
+
+/// The most hints that are remembered; where there are more, none is given.
+const MAX_HINTS: usize = 10_000;
+
+/// Adds the name of the tool that does the same as a command, where it is served.
+pub(super) fn hint(runtime: &Runtime, request: &Request, targets: &Targets, reply: &mut Reply) {
+    let repeats = targets.command.as_ref().and_then(|command| command.analysis.repeats);
+    let Some(operation) = repeats.filter(|_| reply.ok) else { return };
+    let catalogs = runtime.catalogs();
+    let Some(catalog) = super::find::catalog(&catalogs, request) else { return };
+    let Some(name) = catalog.does(operation) else { return };
+    let mut told = runtime.hinted.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if told.len() < MAX_HINTS && told.insert((request.session.clone(), operation)) {
+        let text = format!("[`{name}` does this too, without a shell]");
+        reply.content.push(Block::Text { text });
+    }
+}
