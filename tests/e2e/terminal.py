@@ -74,7 +74,7 @@ async def python(client, root):
     repl = Driven(client, "python")
     with check("a Python prompt is driven to its end"):
         repl.hold(await repl.begin("PYTHON_BASIC_REPL=1 python3 -q", until="^>>> $"))
-        repl.hold(await repl.do(text="def double(n):\n    return 2 * n\n\n", until=r"^>>> $"))
+        repl.hold(await repl.do(text="def double(n):\n    return 2 * n\n\n", until=r"\n>>> $"))
         repl.hold(await repl.do(text="double(21)\n", until=r"^>>> $"))
         repl.hold(await repl.do(text="input('Name: ')\n", until="^Name: $"))
         repl.hold(await repl.do(text="Ada", keys=["Enter"], until=r"^>>> $", changes=True))
@@ -82,6 +82,18 @@ async def python(client, root):
         repl.hold(await repl.do(keys=["C-c"], until="KeyboardInterrupt\n>>> $", changes=True))
         ended = await repl.do(keys=["C-d"], timeout=20_000)
         contains(ended, "exit code 0")
+    with check("several lines are pasted into a prompt that edits them itself"):
+        runs = lambda name: shutil.which(name) and not subprocess.run([name, "-c", ""]).returncode
+        fancy = next(filter(runs, ["python3.15", "python3.14", "python3.13"]), None)
+        if not fancy:
+            raise Skip("no Python whose prompt does so is installed")
+        repl = Driven(client, "paste")
+        await repl.begin(f"{fancy} -q", until=r">>> ", timeout=20_000)
+        lines = ["def sign(n):", "    if n < 0:", "        return -1", "    return 1", "", ""]
+        await repl.do(text="\n".join(lines), until=r">>> ", timeout=20_000)
+        shown = await repl.do(text="sign(-5), sign(5)\n", until=r"\(-1, 1\)", timeout=20_000)
+        contains(shown, "(-1, 1)")
+        contains(await repl.do(keys=["C-d"], timeout=20_000), "exit code 0")
     with check("what a program does not show is not typed"):
         repl = Driven(client, "getpass")
         begun = "PYTHON_BASIC_REPL=1 python3 -q -c 'import getpass; print(len(getpass.getpass()))'"

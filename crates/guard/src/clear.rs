@@ -9,7 +9,8 @@
 //!
 //! ```compile_fail,E0451
 //! fn forged(contained: sinew_guard::Contained) -> sinew_guard::Clearance {
-//!     sinew_guard::Clearance { contained, bound: false }
+//!     let effects = sinew_tool::Effects::OBSERVE;
+//!     sinew_guard::Clearance { contained, effects, bound: false }
 //! }
 //! ```
 //!
@@ -88,6 +89,8 @@ pub struct Judged {
 #[derive(Debug)]
 pub struct Clearance {
     contained: Contained,
+    /// What the call can do.
+    effects: Effects,
     /// Whether the answer was given for the files as they were, so that they must still be so.
     bound: bool,
 }
@@ -338,14 +341,15 @@ impl Judged {
 
     fn cleared(self, verdict: Verdict, bound: bool) -> Option<Clearance> {
         let bound = bound || self.contained.restoring.is_some();
-        (self.ruling.verdict == verdict).then_some(Clearance { contained: self.contained, bound })
+        let Self { contained, effects, ruling } = self;
+        (ruling.verdict == verdict).then_some(Clearance { contained, effects, bound })
     }
 }
 
 impl Guard {
     /// Returns the World that a cleared call runs with.
     pub fn clear(clearance: Clearance) -> Result<Cleared, ToolError> {
-        let Clearance { contained, bound } = clearance;
+        let Clearance { contained, effects, bound } = clearance;
         let mut armed = Vec::with_capacity(contained.places.len());
         let mut temporaries = Vec::new();
         let is_restored = contained.restoring.is_some();
@@ -359,8 +363,8 @@ impl Guard {
             }
             armed.push(arm);
         }
-        let processes =
-            run::processes(&contained.guard, &contained.targets, contained.caller.as_deref())?;
+        let caller = contained.caller.as_deref();
+        let processes = run::processes(&contained.guard, &contained.targets, caller, effects)?;
         Ok(Cleared { world: contained.world(armed, processes), temporaries })
     }
 }

@@ -31,6 +31,7 @@ mod spool;
 mod starter;
 mod terminal;
 mod tree;
+mod typist;
 mod wire;
 
 use std::collections::HashMap;
@@ -52,7 +53,7 @@ use background::InBackground;
 use capture::Ordered;
 use kept::Kept;
 use session::{NoSession, Session};
-use terminal::Pty;
+use terminal::{Pty, Tty};
 use wire::{Order, Policy};
 
 pub use activate::Activate;
@@ -134,6 +135,8 @@ struct Running {
     session: Arc<Session>,
     ordered: Ordered,
     timeout: Option<Duration>,
+    /// Its terminal, where it has one.
+    tty: Option<Tty>,
 }
 
 /// What came of an order that nothing was to be waited for.
@@ -206,12 +209,16 @@ impl Commands {
             grace_ms: GRACE_MS,
         };
         let stdin = job.stdin.as_deref().map(wire::in_memory).transpose().map_err(broken)?;
-        let ordered = match job.terminal {
-            Some(size) => Pty::open(size).and_then(|pty| session.order_in_terminal(&order, pty)),
-            None => session.order(&order, stdin, job.merged),
+        let (ordered, tty) = match job.terminal {
+            Some(size) => {
+                let pty = Pty::open(size).map_err(no_terminal)?;
+                let tty = pty.hold().map_err(no_terminal)?;
+                (session.order_in_terminal(&order, pty), Some(tty))
+            }
+            None => (session.order(&order, stdin, job.merged), None),
         };
         let ordered = ordered.map_err(broken)?;
-        Ok(Running { session, ordered, timeout: job.timeout })
+        Ok(Running { session, ordered, timeout: job.timeout, tty })
     }
 
     fn containment(&self, session: &Session) -> Contained {
@@ -433,6 +440,12 @@ fn no_helper() -> ToolError {
         "a program that embeds sinew calls `sinew::helper_main` first in its `main`, and gives the \
          runtime what it returns",
     )
+}
+
+fn no_terminal(error: std::io::Error) -> ToolError {
+    ToolError::new(Kind::Unavailable, "no terminal can be opened here")
+        .hint("run the command without one")
+        .source(error)
 }
 
 fn broken(error: std::io::Error) -> ToolError {

@@ -197,9 +197,7 @@ impl Operation for Bash {
         let processes = &cx.world.processes;
         if !args.background {
             let finished = Box::new(processes.run(options).await?);
-            let mut background = processes.background();
-            background.retain(|one| one.exit.is_none());
-            return Ok(Out::Finished { finished, background });
+            return Ok(Out::Finished { finished, background: processes.running() });
         }
         let cancel = options.cancel.clone();
         let id = processes.begin(options, None).await?;
@@ -283,7 +281,8 @@ fn begun_reply(args: &Args, news: News) -> Reply {
     let News { background: one, bytes, .. } = news;
     let total = bytes.len() as u64;
     let output = Output { head: bytes, tail: Vec::new(), total };
-    let mut text = screen::show(&output, args.raw, SHOWN).text;
+    let shown = screen::show(&output, args.raw, SHOWN);
+    let mut text = shown.text;
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }
@@ -295,8 +294,12 @@ fn begun_reply(args: &Args, news: News) -> Reply {
     if let Some(path) = &one.stored {
         let _ = write!(state, "; its output goes to {path}");
     }
+    if let Some(left_out) = &shown.left_out {
+        let _ = writeln!(text, "[{left_out}]");
+    }
     let _ = write!(text, "[{state}]");
     let mut reply = Reply::text(text);
+    reply.meta.truncated = shown.is_cut;
     reply.meta.more.insert("background_id", one.id);
     reply.meta.output_path = one.stored;
     if one.exit.is_some_and(|exit| exit != Exit::Code(0)) {

@@ -78,7 +78,7 @@ pub const NATIVE: Row<BashOutput> = Row {
             "timeout",
             "timeout_ms",
             ParamKind::Integer { min: 0, cap: Some(MAX_WAIT_MS) },
-            "Longest wait",
+            "Longest wait, ms; 30000 with until or idle, alone for exit",
         ),
     ],
     presets: &[],
@@ -153,8 +153,7 @@ fn news_reply(args: &Args, news: News, filtered: Option<(usize, usize)>) -> Repl
     let mut note = |words: String| {
         let _ = writeln!(text, "[{words}]");
     };
-    let whole = background.stored.as_ref().map(|path| format!("; all of it is in {path}"));
-    let whole = whole.unwrap_or_default();
+    let whole = background.stored_words().map(|words| format!("; {words}")).unwrap_or_default();
     if 0 < n_lost {
         note(format!("{n_lost} bytes before that were written too long ago{whole}"));
     }

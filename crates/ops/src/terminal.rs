@@ -21,7 +21,7 @@ use crate::waits::{self, MAX_WAIT_MS, Until};
 /// How many lines and characters of a line a terminal has unless the call says so.
 const DEFAULT_SIZE: Size = Size { rows: 24, cols: 80 };
 /// The most lines and characters of a line.
-const MAX_SIZE: (i64, i64) = (200, 400);
+const MAX_SIZE: (i64, i64) = (100, 250);
 /// How long nothing may be written until a screen counts as finished, in milliseconds.
 const IDLE_MS: u64 = 300;
 /// How long that is waited for, in milliseconds.
@@ -92,8 +92,9 @@ impl Args {
 
     fn typed(&self) -> Result<Vec<Typed>, ToolError> {
         let text = self.text.clone().map(Typed::Text);
-        let keys = self.keys.iter().map(|name| keys::key(name));
-        text.map(Ok).into_iter().chain(keys).collect()
+        let keys: Vec<Vec<Typed>> =
+            self.keys.iter().map(|name| keys::keys(name)).collect::<Result<_, _>>()?;
+        Ok(text.into_iter().chain(keys.into_iter().flatten()).collect())
     }
 }
 
@@ -114,7 +115,7 @@ pub const NATIVE: Row<Terminal> = Row {
                   type secrets.",
     params: &[
         Param::optional("command", "command", ParamKind::String, "Starts a terminal"),
-        Param::optional("cwd", "cwd", ParamKind::String, ""),
+        Param::optional("cwd", "cwd", ParamKind::String, "Default: where Bash is"),
         Param::optional("id", "id", ParamKind::String, "A started one"),
         Param::optional("text", "text", ParamKind::String, "Typed as is; \\n is Enter"),
         Param::optional(
@@ -123,7 +124,12 @@ pub const NATIVE: Row<Terminal> = Row {
             ParamKind::Strings { min: 1 },
             "Pressed after text: Enter, Tab, Escape, Up, F1, C-c, M-x …",
         ),
-        Param::optional("until", "until", ParamKind::String, "Regex to wait for in new output"),
+        Param::optional(
+            "until",
+            "until",
+            ParamKind::String,
+            "Regex to wait for in what is written next, echo included",
+        ),
         Param::optional(
             "idle",
             "idle_ms",
@@ -134,7 +140,7 @@ pub const NATIVE: Row<Terminal> = Row {
             "timeout",
             "timeout_ms",
             ParamKind::Integer { min: 0, cap: Some(MAX_WAIT_MS) },
-            "Longest wait; alone: for exit",
+            "Longest wait, ms; 30000 with until or idle, alone for exit",
         ),
         Param::optional("changes", "changes", ParamKind::Boolean, "Only changed lines"),
         Param::optional(
@@ -201,7 +207,7 @@ impl Operation for Terminal {
         Some(Command {
             argument: "command",
             line,
-            keeps_cwd: false,
+            keeps_cwd: true,
             has_terminal: true,
             programs: Vec::new(),
         })
@@ -262,7 +268,7 @@ fn shape(args: &Args, out: Out, _shaping: &Shaping<'_>) -> Reply {
 }
 
 fn screen_reply(args: &Args, screen: Screen) -> Reply {
-    let Screen { background, size, rows, changed, cursor, hides_input, waited } = screen;
+    let Screen { background, size, rows, changed, cursor, n_skipped, hides_input, waited } = screen;
     let mut text = String::new();
     if args.changes {
         let lines = rows.iter().zip(&changed).enumerate().filter(|(_, (_, changed))| **changed);
@@ -286,6 +292,11 @@ fn screen_reply(args: &Args, screen: Screen) -> Reply {
         state.push_str(&format!("; cursor in line {line} of {rows}, column {column} of {cols}"));
     }
     note(state);
+    if 0 < n_skipped {
+        note(format!(
+            "{n_skipped} bytes came too fast to be drawn, so this may not be what it shows"
+        ));
+    }
     if hides_input {
         note(String::from(
             "it asks for something that it does not show, such as a password: only a person types that",

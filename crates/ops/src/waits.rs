@@ -35,13 +35,24 @@ impl Until<'_> {
         })
     }
 
-    /// Returns what is to be said of a wait that nothing ended.
+    /// Returns what is to be said of a wait that ended without what was waited for.
     pub(crate) fn words(&self, waited: Waited) -> Option<String> {
-        let asked = self.until.is_some() || self.idle_ms.is_some() || self.timeout_ms.is_some();
-        (asked && waited == Waited::OutOfTime).then(|| match self.until {
-            Some(pattern) => format!("nothing that fits `{pattern}` was written in time"),
-            None => String::from("still going when the time to wait was over"),
-        })
+        let asked = self.idle_ms.is_some() || self.timeout_ms.is_some();
+        match (self.until, waited) {
+            (_, Waited::Matched) | (None, Waited::Idle | Waited::Ended) => None,
+            (Some(pattern), Waited::OutOfTime) => {
+                Some(format!("nothing that fits `{pattern}` was written in time"))
+            }
+            (Some(pattern), Waited::Idle) => {
+                Some(format!("nothing that fits `{pattern}` was written before it fell silent"))
+            }
+            (Some(pattern), Waited::Ended) => {
+                Some(format!("it ended, and wrote nothing that fits `{pattern}`"))
+            }
+            (None, Waited::OutOfTime) => {
+                asked.then(|| String::from("still going when the time to wait was over"))
+            }
+        }
     }
 }
 

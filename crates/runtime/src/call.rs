@@ -46,7 +46,10 @@ pub(crate) async fn call(runtime: Arc<Runtime>, request: Request, options: CallO
     // What failed may have changed something first.
     reply.meta.checkpoint_id = open.checkpoint.take();
     let mut reply = reply;
-    tell::endings(&runtime, &open.request, &mut reply);
+    // A reply to a call that was taken back reaches nobody.
+    if !options.cancel.is_cancelled() {
+        tell::endings(&runtime, &open.request, &mut reply);
+    }
     let reply = after::after(&runtime, &open.request, reply).await;
     let reply = bound::bound(&runtime, &open.request, told.tool.as_deref(), reply);
     let reply = answer::answer(open, reply);

@@ -136,12 +136,17 @@ impl Processes for Scripted {
                 size: *self.size.lock().unwrap_or_else(PoisonError::into_inner),
                 changed: rows.iter().map(|row| row.contains("new")).collect(),
                 cursor: (u16::try_from(rows.len()).map_or(0, |n| n.saturating_sub(1)), 0),
+                n_skipped: 0,
                 hides_input: text.ends_with("Password: "),
                 rows,
                 waited,
             }
         });
         Box::pin(std::future::ready(screen))
+    }
+
+    fn running(&self) -> Vec<Background> {
+        self.background.iter().filter(|one| one.exit.is_none()).cloned().collect()
     }
 
     fn background(&self) -> Vec<Background> {

@@ -19,6 +19,8 @@ pub struct Background {
     pub duration: Duration,
     /// Where its output is stored, by path relative to the first root.
     pub stored: Option<String>,
+    /// How many bytes of it are stored there.
+    pub n_stored: u64,
     /// How many bytes it has written, of which nobody has looked at `n_unread`.
     pub n_written: u64,
     /// How many bytes it has written since somebody looked.
@@ -39,6 +41,15 @@ impl Background {
             None => format!("running for {time}"),
             Some(exit) => format!("{exit} after {time}"),
         }
+    }
+
+    /// Returns where its output is stored, and how much of it where that is not all.
+    pub fn stored_words(&self) -> Option<String> {
+        let path = self.stored.as_ref()?;
+        Some(match self.n_stored < self.n_written {
+            true => format!("its first {} bytes are in {path}", self.n_stored),
+            false => format!("the whole output is in {path}"),
+        })
     }
 
     /// Returns the command in one line, and its beginning where it is long.
@@ -126,6 +137,8 @@ pub struct Screen {
     pub changed: Vec<bool>,
     /// Line and character of the cursor, both from 0.
     pub cursor: (u16, u16),
+    /// How many bytes were written too fast to be drawn since the last look.
+    pub n_skipped: u64,
     /// Whether the program shows nothing of what is typed, as when it asks for a password.
     pub hides_input: bool,
     /// Why the wait ended.
@@ -151,6 +164,8 @@ pub enum Key {
     Insert,
     /// An arrow: `A` up, `B` down, `C` right, `D` left; `H` is home and `F` end.
     Cursor(char),
+    /// The same with others held down: 1 and 1 for shift, 2 for alt, 4 for control.
+    CursorWith(char, u8),
     /// Page up.
     PageUp,
     /// Page down.

@@ -238,7 +238,10 @@ pub trait Processes: Send + std::marker::Sync {
         terminal: Option<Size>,
     ) -> BoxFuture<'static, Result<String, ToolError>>;
 
-    /// Returns the commands of the session that were begun and go on, and the last that ended.
+    /// Returns the commands of the session that were begun and run.
+    fn running(&self) -> Vec<Background>;
+
+    /// Returns the commands of the session that were begun and run, and the last that ended.
     fn background(&self) -> Vec<Background>;
 
     /// Waits, and returns what a command wrote since the last look: only whole lines while it runs, where
@@ -278,6 +281,10 @@ impl Processes for NoProcesses {
         _terminal: Option<Size>,
     ) -> BoxFuture<'static, Result<String, ToolError>> {
         none()
+    }
+
+    fn running(&self) -> Vec<Background> {
+        Vec::new()
     }
 
     fn background(&self) -> Vec<Background> {

@@ -1,5 +1,6 @@
 //! The commands of a session that go on.
 
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,10 +11,12 @@ use sinew_tool::{
     line_name,
 };
 
-use super::capture::{Became, Following, Ordered};
-use super::ongoing::{Named, NotTyped, Ongoing, Tee};
+use super::capture::{Became, Following};
+use super::ongoing::{Named, Ongoing, Tee};
 use super::run::{KEEP, lost, not_started, on_thread};
 use super::spool::ToStore;
+use super::terminal::Tty;
+use super::typist::NotTyped;
 use super::wire::End;
 use super::{Commands, Counted, Job, Running, Seat, broken, lock};
 use crate::caller::Caller;
@@ -63,14 +66,9 @@ impl Commands {
         &self,
         session: &str,
         (command, stored): (String, Option<String>),
-        ordered: &Ordered,
-        size: Option<Size>,
-    ) -> std::io::Result<Arc<Ongoing>> {
-        let line = ordered.line.try_clone()?;
-        let terminal = match size {
-            Some(size) => Some((ordered.stdout.try_clone()?, size)),
-            None => None,
-        };
+        line: OwnedFd,
+        terminal: Option<(Tty, Size)>,
+    ) -> Arc<Ongoing> {
         let mut all = lock(&self.background);
         let of = all.entry(session.to_owned()).or_default();
         of.n_begun += 1;
@@ -84,26 +82,33 @@ impl Commands {
             n_ended -= usize::from(forgotten);
             !forgotten
         });
-        Ok(ongoing)
+        ongoing
+    }
+
+    fn all(&self, session: &str) -> Vec<Arc<Ongoing>> {
+        let all = lock(&self.background);
+        all.get(session).map(|of| of.commands.clone()).unwrap_or_default()
+    }
+
+    /// Returns the commands of a session that run.
+    pub(super) fn running(&self, session: &str) -> Vec<Background> {
+        let mut all = self.all(session);
+        all.retain(|ongoing| !ongoing.has_ended());
+        all.iter().map(|ongoing| ongoing.show()).collect()
     }
 
     /// Returns the commands of a session that go on, and the last that ended.
     pub(super) fn background(&self, session: &str) -> Vec<Background> {
-        let all = lock(&self.background);
-        let commands = all.get(session).into_iter().flat_map(|of| &of.commands);
-        commands.map(|ongoing| ongoing.show()).collect()
+        self.all(session).iter().map(|ongoing| ongoing.show()).collect()
     }
 
     /// Returns the commands of a session that ended since somebody was told, who is told now.
     pub(crate) fn endings(&self, session: &str) -> Vec<Background> {
-        let all = lock(&self.background);
-        let commands = all.get(session).into_iter().flat_map(|of| &of.commands);
-        commands.filter_map(|ongoing| ongoing.ended_untold()).collect()
+        self.all(session).iter().filter_map(|ongoing| ongoing.ended_untold()).collect()
     }
 
     fn ongoing(&self, session: &str, id: &str) -> Result<Arc<Ongoing>, ToolError> {
-        let all = lock(&self.background);
-        let commands = all.get(session).map(|of| of.commands.as_slice()).unwrap_or_default();
+        let commands = self.all(session);
         if let Some(ongoing) = commands.iter().find(|ongoing| ongoing.id == id) {
             return Ok(Arc::clone(ongoing));
         }
@@ -112,7 +117,7 @@ impl Commands {
             [] => String::from("none was begun in this session"),
             known => format!("there are {}", known.join(", ")),
         };
-        let what = format!("no command that goes on is called `{}`", line_name(Path::new(id)));
+        let what = format!("unknown background command: {}", line_name(Path::new(id)));
         Err(ToolError::new(Kind::InvalidArgs, what).hint(hint))
     }
 
@@ -124,7 +129,7 @@ impl Commands {
         whole_lines: bool,
     ) -> BoxFuture<'static, Result<News, ToolError>> {
         let ongoing = self.ongoing(session, id);
-        Box::pin(async move { Ok(ongoing?.news(&wait, whole_lines).await) })
+        Box::pin(async move { ongoing?.news(&wait, whole_lines).await.ok_or_else(taken_back) })
     }
 
     pub(super) fn screen(
@@ -136,7 +141,8 @@ impl Commands {
         let ongoing = self.ongoing(session, id);
         Box::pin(async move {
             let ongoing = ongoing?;
-            ongoing.screen(&wait).await.ok_or_else(|| not_typed(&ongoing.id, NotTyped::NoTerminal))
+            let screen = ongoing.screen(&wait).await.ok_or_else(taken_back)?;
+            screen.map_err(|problem| not_typed(&ongoing.id, problem))
         })
     }
 
@@ -156,14 +162,17 @@ impl Commands {
         id: &str,
         typed: Vec<Typed>,
     ) -> BoxFuture<'static, Result<(), ToolError>> {
-        let ongoing = self.ongoing(session, id);
-        let work = |ongoing: Arc<Ongoing>| {
-            on_thread(move || {
-                ongoing.enter(&typed).map_err(|problem| not_typed(&ongoing.id, problem))
-            })
-        };
-        let entered = ongoing.and_then(work);
-        Box::pin(async move { entered?.await? })
+        // In the order of the calls, whoever is polled first.
+        let entered = self.ongoing(session, id).and_then(|ongoing| {
+            ongoing.tty().map_err(|problem| not_typed(&ongoing.id, problem))?;
+            let entered = ongoing.typist().enter(&ongoing, typed).map_err(broken)?;
+            Ok((ongoing, entered))
+        });
+        Box::pin(async move {
+            let (ongoing, entered) = entered?;
+            let entered = entered.await.unwrap_or(Err(NotTyped::Ended));
+            entered.map_err(|problem| not_typed(&ongoing.id, problem))
+        })
     }
 
     /// Ends a command that goes on.
@@ -195,25 +204,43 @@ impl Commands {
     }
 }
 
+fn taken_back() -> ToolError {
+    ToolError::new(Kind::Cancelled, "the call was cancelled")
+}
+
 fn not_typed(id: &str, problem: NotTyped) -> ToolError {
+    let before = |n: usize| match n {
+        0 => String::from("nothing was typed"),
+        1 => String::from("one line or key was typed before"),
+        n => format!("{n} lines or keys were typed before"),
+    };
     match problem {
         NotTyped::NoTerminal => {
             ToolError::new(Kind::InvalidArgs, format!("`{id}` has no terminal"))
                 .hint("what it writes can be read as that of any command in the background")
         }
-        NotTyped::Ended => ToolError::new(Kind::InvalidArgs, format!("`{id}` has ended"))
-            .hint("begin it anew"),
-        NotTyped::Secret => ToolError::new(
+        NotTyped::Ended => {
+            ToolError::new(Kind::InvalidArgs, format!("`{id}` has ended")).hint("begin it anew")
+        }
+        NotTyped::Secret(n) => ToolError::new(
             Kind::PolicyDenied,
-            format!("`{id}` asks for something that it does not show, such as a password; nothing was typed"),
+            format!(
+                "`{id}` asks for something that it does not show, such as a password; {}",
+                before(n)
+            ),
         )
         .hint(
             "only a person types secrets: ask for that step to be done in a terminal of their own, or give \
              the question up with the keys C-c or C-d",
         ),
-        NotTyped::Full(done, all) => ToolError::new(
+        NotTyped::TooLong(n) => ToolError::new(
+            Kind::InvalidArgs,
+            format!("a line has {n} bytes, and `{id}` would read 4,095 of them; nothing was typed"),
+        )
+        .hint("put long texts into a file and name that"),
+        NotTyped::Unread(n, all) => ToolError::new(
             Kind::Timeout,
-            format!("`{id}` does not read: {done} of {all} bytes were typed"),
+            format!("`{id}` does not read; of {all} lines or keys {}", before(n)),
         )
         .hint("look at its screen before you type more"),
         NotTyped::Broken(error) => {
@@ -237,25 +264,31 @@ fn go_on(
     store.begin();
     let stored = store.path();
     let size = job.terminal;
-    let began = commands.order(&caller.session, job).and_then(|running| {
-        let known = (command, stored);
-        let ongoing = commands.goes_on(&caller.session, known, &running.ordered, size);
-        Ok((running, ongoing.map_err(broken)?))
+    let began = commands.order(&caller.session, job).and_then(|mut running| {
+        let line = running.ordered.line.try_clone().map_err(broken)?;
+        let terminal = running.tty.take().zip(size);
+        Ok((commands.goes_on(&caller.session, (command, stored), line, terminal), running))
     });
-    let (running, ongoing) = match began {
+    let (ongoing, running) = match began {
         Ok(began) => began,
         Err(error) => {
             let _ = begun.send(Err(error));
             return;
         }
     };
-    let _ = begun.send(Ok(ongoing.id.clone()));
-    let Running { session: _session, ordered, timeout } = running;
+    if begun.send(Ok(ongoing.id.clone())).is_err() {
+        // Nobody knows its name.
+        ongoing.kill();
+    }
+    let Running { session: _session, ordered, timeout, tty: _ } = running;
     let mut spool = Tee { store, ongoing: &ongoing };
     let followed = Following::begin(ordered, KEEP, timeout).and_then(|mut following| {
         let became = following.follow(&mut spool, &|_| {})?;
         Ok(following.end(became, &mut spool)?.0)
     });
+    if followed.is_err() {
+        ongoing.kill();
+    }
     let exit = followed.map_or(Exit::Lost, |captured| match captured.became {
         Became::Ended { end: End::Code(code), .. } => Exit::Code(code),
         Became::Ended { end: End::Signal(signal), .. } => Exit::Signal(signal),

@@ -153,7 +153,8 @@ fn is_told(name: &OsStr) -> bool {
 
 /// Returns the environment of a command that has a terminal.
 pub(super) fn in_terminal(env: &mut Vec<(OsString, OsString)>) {
-    env.retain(|(name, _)| name != "TERM");
+    // Somebody is there who answers and turns pages.
+    env.retain(|(name, _)| name != "TERM" && !is_told(name));
     env.push((OsString::from("TERM"), OsString::from("xterm-256color")));
 }
 

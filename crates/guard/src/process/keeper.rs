@@ -114,6 +114,8 @@ fn serve_next(
         return Ok(if rest.is_left { Served::Left } else { Served::Done });
     };
     let calls = calls.zip(sandbox.means());
+    // The command leads a session of its own.
+    let terminal = terminal.map(|terminal| (terminal, pid.as_raw_nonzero().get().unsigned_abs()));
     let mut porting =
         calls.map(|(calls, means)| Porting::begin(calls, Arc::clone(means), terminal));
     // Where nobody listens any more the first look at the line says so.

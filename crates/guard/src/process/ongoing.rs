@@ -1,42 +1,49 @@
 //! One command that goes on after the call that began it: what it wrote lately, its screen where it has a
 //! terminal, and how it ended.
+//!
+//! What is known of it lies behind a lock that nobody holds for long, since every reply of the session asks
+//! for it. The screen has a lock of its own: a program can keep whoever draws it busy.
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-use sinew_tool::{Background, Exit, News, Screen, Size, Typed, Wait, Waited};
+use sinew_tool::{Background, Exit, MAX_STORED_OUTPUT, Matcher, News, Screen, Size, Wait, Waited};
 use tokio::sync::watch;
 use tokio::time::sleep_until;
 
 use super::capture::Spool;
 use super::spool::ToStore;
-use super::terminal::{Emulator, hides_input, set_size};
+use super::terminal::{Emulator, Looked, Tty};
+use super::typist::{NotTyped, Typist};
 use super::wire::{self, Command};
 
 /// What is kept in memory of an output that nobody has looked at, in bytes.
 const MAX_UNREAD: usize = 1 << 20;
-/// How long a text may be that is waited for, in bytes.
+/// How long a text may be that is waited for, in bytes: so much is looked at again with what comes next.
 const MAX_MATCH: usize = 16 << 10;
-/// How long a program may take to read what is typed.
-const TYPED: Duration = Duration::from_secs(2);
+/// How much is looked at without a thread of its own, in bytes.
+const LITTLE: usize = 16 << 10;
+/// How long an output that grows is left alone between two looks for a text.
+const PAUSE: Duration = Duration::from_millis(20);
+/// How much of an output is drawn at once, in bytes.
+const PIECE: usize = 128;
+/// How long the drawing of what is read at once may take.
+const DRAWN: Duration = Duration::from_millis(200);
 
 /// A command that goes on.
 pub(super) struct Ongoing {
     pub(super) id: String,
     command: String,
     since: Instant,
-    stored: Option<String>,
-    /// The line to its keeper.
-    line: OwnedFd,
-    /// Our end of its terminal.
-    terminal: Option<OwnedFd>,
     state: Mutex<State>,
+    /// What stands on its screen, where it has one.
+    emulator: Option<Mutex<Emulator>>,
+    /// Descriptors that it has as long as it runs.
+    handles: Mutex<Option<Handles>>,
+    typist: Typist,
     changed: watch::Sender<()>,
 }
 
@@ -46,13 +53,20 @@ impl fmt::Debug for Ongoing {
     }
 }
 
+struct Handles {
+    /// The line to its keeper.
+    line: OwnedFd,
+    /// Its terminal.
+    tty: Option<Arc<Tty>>,
+}
+
 /// What changes while it goes on.
 struct State {
     recent: Recent,
     written_at: Instant,
     /// How much of its output somebody has looked at.
     seen: u64,
-    emulator: Option<Emulator>,
+    stored: Option<String>,
     /// How it ended and how long it ran, once it did.
     ended: Option<(Exit, Duration)>,
     /// Whether somebody was told that it ended.
@@ -92,42 +106,91 @@ pub(super) struct Named {
 }
 
 impl Ongoing {
-    pub(super) fn new(named: Named, line: OwnedFd, terminal: Option<(OwnedFd, Size)>) -> Self {
+    pub(super) fn new(named: Named, line: OwnedFd, terminal: Option<(Tty, Size)>) -> Self {
         let Named { id, command, stored } = named;
         let since = Instant::now();
-        let (terminal, size) = terminal.unzip();
+        let (tty, size) = terminal.unzip();
         let state = State {
             recent: Recent::default(),
             written_at: since,
             seen: 0,
-            emulator: size.map(Emulator::new),
+            stored,
             ended: None,
             is_told: false,
         };
-        let (state, changed) = (Mutex::new(state), watch::Sender::new(()));
-        Self { id, command, since, stored, line, terminal, state, changed }
+        Self {
+            id,
+            command,
+            since,
+            state: Mutex::new(state),
+            emulator: size.map(|size| Mutex::new(Emulator::new(size))),
+            handles: Mutex::new(Some(Handles { line, tty: tty.map(Arc::new) })),
+            typist: Typist::default(),
+            changed: watch::Sender::new(()),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes what the command wrote.
-    fn wrote(&self, bytes: &[u8]) {
+    /// Returns its screen, held until what is returned is dropped.
+    pub(super) fn emulator(&self) -> Option<MutexGuard<'_, Emulator>> {
+        let emulator = self.emulator.as_ref()?;
+        Some(emulator.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn handles(&self) -> MutexGuard<'_, Option<Handles>> {
+        self.handles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns its terminal as long as it runs.
+    pub(super) fn tty(&self) -> Result<Arc<Tty>, NotTyped> {
+        if self.emulator.is_none() {
+            return Err(NotTyped::NoTerminal);
+        }
+        let tty = self.handles().as_ref().and_then(|handles| handles.tty.clone());
+        tty.ok_or(NotTyped::Ended)
+    }
+
+    pub(super) fn typist(&self) -> &Typist {
+        &self.typist
+    }
+
+    /// Takes what the command wrote, and whether the store lost it.
+    fn wrote(&self, bytes: &[u8], is_lost: bool) {
+        if self.emulator.is_some() {
+            self.draw(bytes);
+        }
         let mut state = self.state();
         state.recent.push(bytes);
         state.written_at = Instant::now();
-        let answers = state.emulator.as_mut().map(|emulator| emulator.take(bytes));
+        if is_lost {
+            state.stored = None;
+        }
         drop(state);
         self.changed.send_replace(());
-        if let (Some(terminal), Some(answers)) = (&self.terminal, answers) {
-            // A program that does not read its answers does not get them.
-            let _ = rustix::io::write(terminal, &answers);
+    }
+
+    /// Draws what the command wrote, as far as that takes no longer than it may: a few bytes can mean much.
+    fn draw(&self, bytes: &[u8]) {
+        let until = Instant::now() + DRAWN;
+        for piece in bytes.chunks(PIECE) {
+            let is_late = until <= Instant::now();
+            let answers = self.emulator().map(|mut emulator| match is_late {
+                true => emulator.skip(piece),
+                false => emulator.take(piece),
+            });
+            if let (Ok(tty), Some(answers)) = (self.tty(), answers) {
+                tty.answer(&answers);
+            }
         }
     }
 
     /// Remembers how it ended.
     pub(super) fn end(&self, exit: Exit) {
+        *self.handles() = None;
+        self.typist.rest();
         self.state().ended = Some((exit, self.since.elapsed()));
         self.changed.send_replace(());
     }
@@ -144,77 +207,73 @@ impl Ongoing {
         is_news.then(|| self.told(&state))
     }
 
-    /// Returns what is known of it.
+    /// Returns what is known of it, to somebody who is told by that.
     pub(super) fn show(&self) -> Background {
-        self.told(&self.state())
+        let mut state = self.state();
+        state.is_told |= state.ended.is_some();
+        self.told(&state)
     }
 
     fn told(&self, state: &State) -> Background {
         Background {
             id: self.id.clone(),
             command: self.command.clone(),
-            is_terminal: self.terminal.is_some(),
+            is_terminal: self.emulator.is_some(),
             duration: state.ended.as_ref().map_or(self.since.elapsed(), |(_, lasted)| *lasted),
-            stored: self.stored.clone(),
+            stored: state.stored.clone(),
+            n_stored: state.recent.total.min(MAX_STORED_OUTPUT),
             n_written: state.recent.total,
             n_unread: state.recent.total - state.seen,
             exit: state.ended.as_ref().map(|(exit, _)| exit.clone()),
         }
     }
 
-    /// Waits for what is asked, or the end of the command.
-    pub(super) async fn wait(&self, wait: &Wait) -> Waited {
+    /// Waits for what is asked, or the end of the command; returns nothing where the wait was taken back.
+    pub(super) async fn wait(&self, wait: &Wait) -> Option<Waited> {
         let mut changes = self.changed.subscribe();
         let began = Instant::now();
         let until = began + wait.at_most;
-        // Where the look begins: what was looked at is looked at again as far as one text may reach.
-        let mut from = self.state().seen;
+        let mut search = wait.until.as_ref().map(|matches| Search::new(matches, self.state().seen));
         loop {
             changes.borrow_and_update();
-            let (has_ended, written_at, matched) = {
+            if wait.cancel.is_cancelled() {
+                return None;
+            }
+            let (has_ended, written_at) = {
                 let state = self.state();
-                let matched = wait.until.as_ref().is_some_and(|matches| {
-                    let filled = state.emulator.as_ref().and_then(Emulator::filled);
-                    filled.map_or_else(
-                        || {
-                            let (bytes, n_lost) = state.recent.from(from);
-                            let again = bytes.len().saturating_sub(MAX_MATCH);
-                            let before = bytes.get(..again).unwrap_or_default();
-                            let line = memchr::memrchr(b'\n', before).map_or(0, |at| at + 1);
-                            from += n_lost + line as u64;
-                            matches(&bytes)
-                        },
-                        |screen| matches(screen.as_bytes()),
-                    )
-                });
-                (state.ended.is_some(), state.written_at, matched)
+                // A program in a terminal that has shown nothing yet has not fallen silent.
+                let has_begun = state.recent.total != 0 || self.emulator.is_none();
+                (state.ended.is_some(), has_begun.then_some(state.written_at))
             };
+            if let Some(search) = &mut search
+                && search.look(self, has_ended).await
+            {
+                return Some(Waited::Matched);
+            }
             let now = Instant::now();
-            let quiet_at = wait.idle.map(|idle| written_at.max(began) + idle);
-            if matched {
-                return Waited::Matched;
-            }
             if has_ended {
-                return Waited::Ended;
+                return Some(Waited::Ended);
             }
+            let quiet_at = wait.idle.zip(written_at).map(|(idle, at)| at.max(began) + idle);
             if quiet_at.is_some_and(|at| at <= now) {
-                return Waited::Idle;
+                return Some(Waited::Idle);
             }
-            if until <= now || wait.cancel.is_cancelled() {
-                return Waited::OutOfTime;
+            if until <= now {
+                return Some(Waited::OutOfTime);
             }
-            let next = quiet_at.map_or(until, |at| at.min(until));
+            let again_at = search.as_ref().and_then(|search| search.again_at);
+            let next = [Some(until), quiet_at, again_at].into_iter().flatten().min();
             tokio::select! {
                 _ = changes.changed() => {}
-                () = sleep_until(next.into()) => {}
+                () = sleep_until(next.unwrap_or(until).into()) => {}
                 () = wait.cancel.cancelled() => {}
             }
         }
     }
 
-    /// Waits, and returns what was written since the last look.
-    pub(super) async fn news(&self, wait: &Wait, whole_lines: bool) -> News {
-        let waited = self.wait(wait).await;
+    /// Waits, and returns what was written since the last look; nothing where the wait was taken back.
+    pub(super) async fn news(&self, wait: &Wait, whole_lines: bool) -> Option<News> {
+        let waited = self.wait(wait).await?;
         let mut state = self.state();
         let (mut bytes, n_lost) = state.recent.from(state.seen);
         if state.ended.is_none() {
@@ -226,104 +285,117 @@ impl Ongoing {
         }
         state.seen += n_lost + bytes.len() as u64;
         state.is_told |= state.ended.is_some();
-        News { background: self.told(&state), bytes, n_lost, waited }
+        Some(News { background: self.told(&state), bytes, n_lost, waited })
     }
 
-    /// Waits, and returns what stands on the screen, where there is one.
-    pub(super) async fn screen(&self, wait: &Wait) -> Option<Screen> {
-        let hides_input = self.terminal.as_ref().map(hides_input)?;
-        let waited = self.wait(wait).await;
+    /// Waits, and returns what stands on the screen; nothing where the wait was taken back.
+    pub(super) async fn screen(&self, wait: &Wait) -> Option<Result<Screen, NotTyped>> {
+        if self.emulator.is_none() {
+            return Some(Err(NotTyped::NoTerminal));
+        }
+        let waited = self.wait(wait).await?;
+        let (size, looked, asks) = {
+            let mut emulator = self.emulator()?;
+            (emulator.size(), emulator.look(), emulator.asks_secret())
+        };
+        let hides_input = self.tty().is_ok_and(|tty| tty.hides_input(asks));
         let mut state = self.state();
         state.seen = state.recent.total;
         state.is_told |= state.ended.is_some();
+        let Looked { rows, changed, cursor, n_skipped } = looked;
         let background = self.told(&state);
-        let emulator = state.emulator.as_mut()?;
-        let (size, looked) = (emulator.size(), emulator.look());
-        let hides_input = background.exit.is_none()
-            && (hides_input || self.terminal.as_ref().is_some_and(self::hides_input));
-        let super::terminal::Looked { rows, changed, cursor } = looked;
-        Some(Screen { background, size, rows, changed, cursor, hides_input, waited })
+        Some(Ok(Screen { background, size, rows, changed, cursor, n_skipped, hides_input, waited }))
+    }
+
+    /// Lets the next look begin here.
+    pub(super) fn look_from_here(&self) {
+        let mut state = self.state();
+        state.seen = state.recent.total;
     }
 
     /// Asks it to end.
     pub(super) fn stop(&self) {
-        let _ = wire::send(&self.line, &Command::Stop, &[]);
+        self.tell(Command::Stop);
     }
 
     /// Ends it at once.
     pub(super) fn kill(&self) {
-        let _ = wire::send(&self.line, &Command::Kill, &[]);
+        self.tell(Command::Kill);
+    }
+
+    fn tell(&self, what: Command) {
+        if let Some(handles) = &*self.handles() {
+            let _ = wire::send(&handles.line, &what, &[]);
+        }
     }
 
     /// Gives its terminal another size, of which the kernel tells the program.
     pub(super) fn resize(&self, rows: Option<u16>, cols: Option<u16>) -> Result<(), NotTyped> {
-        let terminal = self.terminal.as_ref().ok_or(NotTyped::NoTerminal)?;
-        let mut state = self.state();
-        let emulator = state.emulator.as_mut().ok_or(NotTyped::NoTerminal)?;
-        let Size { rows: now_rows, cols: now_cols } = emulator.size();
-        let size = Size { rows: rows.unwrap_or(now_rows), cols: cols.unwrap_or(now_cols) };
-        set_size(terminal, size).map_err(NotTyped::Broken)?;
+        let tty = self.tty()?;
+        let mut emulator = self.emulator().ok_or(NotTyped::NoTerminal)?;
+        let now = emulator.size();
+        let size = Size { rows: rows.unwrap_or(now.rows), cols: cols.unwrap_or(now.cols) };
+        tty.resize(size).map_err(NotTyped::Broken)?;
         emulator.resize(size);
         // What the program draws anew is waited for.
-        state.written_at = Instant::now();
+        self.state().written_at = Instant::now();
         Ok(())
     }
-
-    /// Types into its terminal.
-    pub(super) fn enter(&self, typed: &[Typed]) -> Result<(), NotTyped> {
-        let terminal = self.terminal.as_ref().ok_or(NotTyped::NoTerminal)?;
-        let is_line = |one: &Typed| match one {
-            Typed::Text(_) => true,
-            Typed::Key(key) => *key == sinew_tool::Key::Enter,
-        };
-        if hides_input(terminal) && typed.iter().any(is_line) {
-            return Err(NotTyped::Secret);
-        }
-        let bytes = {
-            let mut state = self.state();
-            if state.ended.is_some() {
-                return Err(NotTyped::Ended);
-            }
-            // What is waited for next comes after this.
-            state.seen = state.recent.total;
-            state.emulator.as_ref().map(|emulator| emulator.bytes_of(typed)).unwrap_or_default()
-        };
-        write_all(terminal, &bytes)
-    }
 }
 
-/// Why nothing, or not everything, was typed.
-#[derive(Debug)]
-pub(super) enum NotTyped {
-    NoTerminal,
-    /// The command ended before.
-    Ended,
-    /// The program shows nothing of what is typed.
-    Secret,
-    /// The program does not read; so many bytes of so many were typed.
-    Full(usize, usize),
-    Broken(io::Error),
+/// The look for a text in what is written.
+struct Search {
+    matches: Matcher,
+    /// Where the look begins.
+    from: u64,
+    /// How much there was at the last look.
+    seen: Option<u64>,
+    /// When it looks again, where something came since.
+    again_at: Option<Instant>,
+    rests_until: Instant,
 }
 
-fn write_all(terminal: &OwnedFd, bytes: &[u8]) -> Result<(), NotTyped> {
-    let until = Instant::now() + TYPED;
-    let mut done = 0;
-    while done < bytes.len() {
-        match rustix::io::write(terminal, bytes.get(done..).unwrap_or_default()) {
-            Ok(n) => done += n,
-            Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => {
-                let left = until.saturating_duration_since(Instant::now());
-                let mut watched = [PollFd::new(terminal, PollFlags::OUT)];
-                let n = poll(&mut watched, Timespec::try_from(left).ok().as_ref());
-                if left.is_zero() || n == Ok(0) {
-                    return Err(NotTyped::Full(done, bytes.len()));
-                }
-            }
-            Err(errno) => return Err(NotTyped::Broken(errno.into())),
-        }
+impl Search {
+    fn new(matches: &Matcher, from: u64) -> Self {
+        let rests_until = Instant::now();
+        Self { matches: Arc::clone(matches), from, seen: None, again_at: None, rests_until }
     }
-    Ok(())
+
+    /// Looks for the text, unless the last look was a moment ago; at the end of the command anyway.
+    async fn look(&mut self, ongoing: &Ongoing, has_ended: bool) -> bool {
+        let now = Instant::now();
+        let total = ongoing.state().recent.total;
+        if self.seen == Some(total) && !has_ended {
+            self.again_at = None;
+            return false;
+        }
+        if now < self.rests_until && !has_ended {
+            self.again_at = Some(self.rests_until);
+            return false;
+        }
+        self.again_at = None;
+        self.seen = Some(total);
+        let filled = ongoing.emulator().and_then(|emulator| emulator.filled());
+        let text = match filled {
+            Some(screen) => screen.into_bytes(),
+            None => {
+                let (bytes, n_lost) = ongoing.state().recent.from(self.from);
+                let again = bytes.len().saturating_sub(MAX_MATCH);
+                let before = bytes.get(..again).unwrap_or_default();
+                let line = memchr::memrchr(b'\n', before).map_or(again, |at| at + 1);
+                self.from += n_lost + line as u64;
+                bytes
+            }
+        };
+        let matches = Arc::clone(&self.matches);
+        let found = match text.len() <= LITTLE {
+            true => matches(&text),
+            // Whoever waits here keeps nobody else waiting.
+            false => tokio::task::spawn_blocking(move || matches(&text)).await.unwrap_or(false),
+        };
+        self.rests_until = Instant::now() + PAUSE;
+        found
+    }
 }
 
 /// Returns how many bytes there are without a character that has only begun.
@@ -349,7 +421,7 @@ pub(super) struct Tee<'o> {
 impl Spool for Tee<'_> {
     fn write(&mut self, bytes: &[u8]) {
         self.store.write(bytes);
-        self.ongoing.wrote(bytes);
+        self.ongoing.wrote(bytes, self.store.path().is_none());
     }
 }
 

@@ -107,7 +107,7 @@ pub(super) struct Porting {
 impl Porting {
     /// Begins to carry out calls of a command that may have been given a terminal. Without a thread every
     /// call fails.
-    pub(super) fn begin(calls: Calls, means: Arc<Means>, terminal: Option<OwnedFd>) -> Self {
+    pub(super) fn begin(calls: Calls, means: Arc<Means>, terminal: Option<(OwnedFd, u32)>) -> Self {
         let refused = AllRefused::default();
         let porter =
             Porter { calls, means, terminal, refused: refused.clone(), waiting: Arc::default() };
@@ -139,8 +139,9 @@ impl Porting {
 struct Porter {
     calls: Calls,
     means: Arc<Means>,
-    /// The terminal that the command was given, which no name in its view stands for.
-    terminal: Option<OwnedFd>,
+    /// The terminal that the command was given, which no name in its view stands for, and the session of
+    /// processes that has it.
+    terminal: Option<(OwnedFd, u32)>,
     refused: AllRefused,
     waiting: Arc<AtomicUsize>,
 }

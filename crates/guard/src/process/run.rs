@@ -11,9 +11,9 @@ use std::thread;
 use futures_channel::oneshot;
 use rustix::io::Errno;
 use sinew_tool::{
-    Background, BoxFuture, Cancel, Command, CommandLine, CommandTarget, Contained, Exit, FileError,
-    FileState, FileTarget, Finished, Kind, News, NoProcesses, Output, Plain, Processes, Refused,
-    RunOptions, Screen, Size, Targets, ToolError, Typed, Unclear, Wait,
+    Background, BoxFuture, Cancel, Command, CommandLine, CommandTarget, Contained, Effects, Exit,
+    FileError, FileState, FileTarget, Finished, Kind, News, NoProcesses, Output, Plain, Processes,
+    Refused, RunOptions, Screen, Size, Targets, ToolError, Typed, Unclear, Wait,
 };
 
 use super::capture::{Became, Captured, Following, Keep};
@@ -152,10 +152,14 @@ pub(crate) fn processes(
     guard: &Guard,
     targets: &Arc<Targets>,
     caller: Option<&Caller>,
+    effects: Effects,
 ) -> Result<Arc<dyn Processes>, ToolError> {
     let (Some(commands), Some(caller)) = (&guard.commands, caller) else {
         return Ok(Arc::new(NoProcesses));
     };
+    if targets.command.is_none() && !effects.contains(Effects::SESSION) {
+        return Ok(Arc::new(NoProcesses));
+    }
     let session = OfSession { commands: Arc::clone(commands), caller: caller.clone() };
     let Some(target) = &targets.command else { return Ok(Arc::new(session)) };
     let identity = targets.files.first().and_then(|target| match &target.state {
@@ -268,6 +272,10 @@ impl Processes for Cleared {
         self.session.commands.begin(&self.session.caller, job, command)
     }
 
+    fn running(&self) -> Vec<Background> {
+        self.session.running()
+    }
+
     fn background(&self) -> Vec<Background> {
         self.session.background()
     }
@@ -309,6 +317,10 @@ impl Processes for OfSession {
         terminal: Option<Size>,
     ) -> BoxFuture<'static, Result<String, ToolError>> {
         NoProcesses.begin(options, terminal)
+    }
+
+    fn running(&self) -> Vec<Background> {
+        self.commands.running(&self.caller.session)
     }
 
     fn background(&self) -> Vec<Background> {
@@ -364,7 +376,7 @@ async fn follow(
     caller: &Caller,
     options: &RunOptions,
 ) -> Result<(Captured, Whole), ToolError> {
-    let Running { session, ordered, timeout } = running;
+    let Running { session, ordered, timeout, tty: _ } = running;
     let mut spool = ToStore::above(caller.clone(), options.store_above);
     let progress = options.progress.clone();
     let tell = move |n| progress.report(n, "bytes of output");

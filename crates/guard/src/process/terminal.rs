@@ -4,11 +4,18 @@ use std::io;
 use std::num::NonZeroU16;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
-use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
-use sinew_tool::{Key, Size, Typed};
+use rustix::termios::{
+    InputModes, LocalModes, OptionalActions, Winsize, tcgetattr, tcsetattr, tcsetwinsize,
+};
+use sinew_tool::{Key, Size};
 use vt100::{Callbacks, Parser};
+
+use super::typist::Piece;
 
 /// Both ends of a terminal.
 #[derive(Debug)]
@@ -26,24 +33,115 @@ impl Pty {
         let ours = openpt(flags)?;
         grantpt(&ours)?;
         unlockpt(&ours)?;
+        // Nobody who types may wait for a program that does not read.
+        rustix::io::ioctl_fionbio(&ours, true)?;
         let theirs = ioctl_tiocgptpeer(&ours, flags)?;
+        let mut modes = tcgetattr(&theirs)?;
+        // A character that is taken back is taken back whole.
+        modes.input_modes |= InputModes::IUTF8;
+        tcsetattr(&theirs, OptionalActions::Now, &modes)?;
         set_size(&ours, size)?;
         Ok(Self { ours, theirs })
     }
+
+    /// Returns a hold on both ends for whoever types.
+    pub(super) fn hold(&self) -> io::Result<Tty> {
+        Ok(Tty { ours: self.ours.try_clone()?, theirs: self.theirs.try_clone()? })
+    }
 }
 
-/// Gives a terminal a size.
-pub(super) fn set_size(ours: &OwnedFd, size: Size) -> io::Result<()> {
+fn set_size(ours: &OwnedFd, size: Size) -> io::Result<()> {
     let size = Winsize { ws_row: size.rows, ws_col: size.cols, ws_xpixel: 0, ws_ypixel: 0 };
     Ok(tcsetwinsize(ours, size)?)
 }
 
-/// Returns whether a terminal shows nothing of a line that is typed, as where a password is asked for.
-pub(super) fn hides_input(ours: &OwnedFd) -> bool {
-    tcgetattr(ours).is_ok_and(|modes| {
-        let local = modes.local_modes;
-        local.contains(LocalModes::ICANON) && !local.contains(LocalModes::ECHO)
-    })
+/// The terminal of a command that goes on.
+#[derive(Debug)]
+pub(super) struct Tty {
+    ours: OwnedFd,
+    /// The end of the command, by which it is seen what it has not read.
+    theirs: OwnedFd,
+}
+
+impl Tty {
+    pub(super) fn resize(&self, size: Size) -> io::Result<()> {
+        set_size(&self.ours, size)
+    }
+
+    /// Answers a program that asks its terminal something; one that does not read gets no answer.
+    pub(super) fn answer(&self, answers: &[u8]) {
+        if !answers.is_empty() {
+            let _ = rustix::io::write(&self.ours, answers);
+        }
+    }
+
+    fn local_modes(&self) -> LocalModes {
+        tcgetattr(&self.theirs).map_or(LocalModes::empty(), |modes| modes.local_modes)
+    }
+
+    /// Returns whether the system gathers lines before a program reads them.
+    pub(super) fn edits_lines(&self) -> bool {
+        self.local_modes().contains(LocalModes::ICANON)
+    }
+
+    /// Returns whether nothing is shown of a line that is typed, as where a password is asked for. A program
+    /// that edits its lines itself shows them itself, unless it asks for a secret.
+    pub(super) fn hides_input(&self, asks_secret: bool) -> bool {
+        let modes = self.local_modes();
+        !modes.contains(LocalModes::ECHO) && (modes.contains(LocalModes::ICANON) || asks_secret)
+    }
+
+    /// Returns whether something was typed that nobody has read.
+    pub(super) fn holds_unread(&self) -> bool {
+        rustix::io::ioctl_fionread(&self.theirs).is_ok_and(|n| 0 < n)
+    }
+
+    /// Types bytes; returns whether there was room for all of them in time.
+    pub(super) fn write_all(&self, mut bytes: &[u8], time: Duration) -> io::Result<bool> {
+        let until = Instant::now() + time;
+        while !bytes.is_empty() {
+            match rustix::io::write(&self.ours, bytes) {
+                Ok(n) => bytes = bytes.get(n..).unwrap_or_default(),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    let left = until.saturating_duration_since(Instant::now());
+                    let mut watched = [PollFd::new(&self.ours, PollFlags::OUT)];
+                    let n = poll(&mut watched, Timespec::try_from(left).ok().as_ref());
+                    if left.is_zero() || n == Ok(0) {
+                        return Ok(false);
+                    }
+                }
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Words in a question for something that only a person types.
+const SECRETS: &[&str] = &[
+    "password",
+    "passphrase",
+    "passcode",
+    "pin",
+    "token",
+    "secret",
+    "otp",
+    "api key",
+    "credential",
+];
+
+/// Returns whether the last line of a screen asks for a secret.
+fn is_secret_question(line: &str) -> bool {
+    let line = line.trim_end().to_lowercase();
+    let is_question = line.ends_with([':', '?', '>']);
+    let words = || line.split(|c: char| !c.is_alphanumeric());
+    let has = |secret: &str| match secret.len() {
+        // A short word may be part of another.
+        0..=3 => words().any(|word| word == secret),
+        _ => line.contains(secret),
+    };
+    is_question && SECRETS.iter().any(|secret| has(secret))
 }
 
 /// What a program in a terminal would show on a screen.
@@ -52,6 +150,10 @@ pub(super) struct Emulator {
     size: Size,
     /// The screen at the last look.
     looked: Vec<String>,
+    /// The beginning of a sequence whose end has not come yet.
+    begun: Vec<u8>,
+    /// How many bytes were not drawn since the last look.
+    n_skipped: u64,
 }
 
 /// A look at a screen.
@@ -59,21 +161,67 @@ pub(super) struct Looked {
     pub(super) rows: Vec<String>,
     pub(super) changed: Vec<bool>,
     pub(super) cursor: (u16, u16),
+    /// How many bytes were not drawn since the last look.
+    pub(super) n_skipped: u64,
 }
 
 impl Emulator {
     pub(super) fn new(size: Size) -> Self {
-        Self { parser: parser(size), size, looked: Vec::new() }
+        Self { parser: parser(size), size, looked: Vec::new(), begun: Vec::new(), n_skipped: 0 }
     }
 
     /// Takes what a program wrote; returns what a terminal answers.
     pub(super) fn take(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let bytes = self.tamed(bytes);
         let parser = &mut self.parser;
         // What somebody else's bytes break is a screen, and nothing more.
-        if catch_unwind(AssertUnwindSafe(|| parser.process(bytes))).is_err() {
+        if catch_unwind(AssertUnwindSafe(|| parser.process(&bytes))).is_err() {
             self.parser = self::parser(self.size);
         }
         std::mem::take(&mut self.parser.callbacks_mut().0)
+    }
+
+    /// Leaves out what a program wrote; no terminal answers that.
+    pub(super) fn skip(&mut self, bytes: &[u8]) -> Vec<u8> {
+        self.begun.clear();
+        self.n_skipped += bytes.len() as u64;
+        Vec::new()
+    }
+
+    /// Returns bytes in which no sequence repeats a character more often than there is room for: a few
+    /// bytes could keep this process busy for long.
+    fn tamed(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let most = usize::from(self.size.rows) * usize::from(self.size.cols);
+        let mut out = std::mem::take(&mut self.begun);
+        // Where the numbers of a sequence begin, if one has begun.
+        let mut numbers = out.strip_prefix(b"\x1b[").map(|_| 2);
+        for byte in bytes {
+            match (numbers, byte) {
+                (Some(at), b'b') => {
+                    let text = out.get(at..).and_then(|text| std::str::from_utf8(text).ok());
+                    let asked = text.and_then(|text| text.parse::<usize>().ok());
+                    if asked.is_some_and(|asked| most < asked) {
+                        out.truncate(at);
+                        out.extend(most.to_string().into_bytes());
+                    }
+                    numbers = None;
+                }
+                (Some(at), 0x30..=0x3f) if out.len() - at < MAX_NUMBERS => {}
+                (Some(_), _) => numbers = None,
+                (None, _) => {}
+            }
+            out.push(*byte);
+            if out.ends_with(b"\x1b[") {
+                numbers = Some(out.len());
+            }
+        }
+        let begun = match numbers {
+            Some(at) => out.len().min(at - 2),
+            None if out.last() == Some(&0x1b) => out.len() - 1,
+            None => out.len(),
+        };
+        self.begun = out.split_off(begun);
+        out
     }
 
     /// Returns the size.
@@ -106,20 +254,33 @@ impl Emulator {
         let changed = rows.iter().enumerate().map(|(at, row)| before(at) != row).collect();
         let cursor = screen.cursor_position();
         self.looked.clone_from(&rows);
-        Looked { rows, changed, cursor }
+        Looked { rows, changed, cursor, n_skipped: std::mem::take(&mut self.n_skipped) }
+    }
+
+    /// Returns whether the program takes several lines that are pasted as one.
+    pub(super) fn takes_paste(&self) -> bool {
+        self.parser.screen().bracketed_paste()
+    }
+
+    /// Returns whether what stands before the cursor asks for a secret.
+    pub(super) fn asks_secret(&self) -> bool {
+        let screen = self.parser.screen();
+        let (row, col) = screen.cursor_position();
+        let line = screen.rows(0, col).nth(usize::from(row));
+        line.is_some_and(|line| is_secret_question(&line))
     }
 
     /// Returns the bytes that a terminal sends for what is typed.
-    pub(super) fn bytes_of(&self, typed: &[Typed]) -> Vec<u8> {
-        let application = self.parser.screen().application_cursor();
+    pub(super) fn bytes_of(&self, piece: &Piece) -> Vec<u8> {
+        let screen = self.parser.screen();
         let mut bytes = Vec::new();
-        for one in typed {
-            match one {
-                Typed::Text(text) => {
-                    bytes.extend(text.replace("\r\n", "\r").replace('\n', "\r").into_bytes());
-                }
-                Typed::Key(key) => push_key(&mut bytes, *key, application),
+        match piece {
+            Piece::Line(line) => bytes.extend(line.replace('\n', "\r").into_bytes()),
+            Piece::Paste(text) => {
+                let text = text.replace("\u{1b}[201~", "").replace('\n', "\r");
+                bytes.extend(format!("\u{1b}[200~{text}\u{1b}[201~").into_bytes());
             }
+            Piece::Key(key) => push_key(&mut bytes, *key, screen.application_cursor()),
         }
         bytes
     }
@@ -142,6 +303,8 @@ fn at_least_one(n: u16) -> NonZeroU16 {
 #[derive(Default)]
 struct Answers(Vec<u8>);
 
+/// The longest numbers of a sequence.
+const MAX_NUMBERS: usize = 64;
 /// The most that is answered to one piece of output.
 const MAX_ANSWERS: usize = 1_024;
 
@@ -187,6 +350,7 @@ fn push_key(bytes: &mut Vec<u8>, key: Key, application: bool) {
             bytes.extend(if application { b"\x1bO" } else { b"\x1b[" });
             push_char(bytes, to);
         }
+        Key::CursorWith(to, with) => bytes.extend(format!("\u{1b}[1;{with}{to}").into_bytes()),
         Key::Function(n) => bytes.extend(function_key(n).bytes()),
         Key::Control(c) => {
             // The five upper bits of a letter and of the signs beside them are taken away.
@@ -264,19 +428,60 @@ mod tests {
 
     #[test]
     fn keys_are_those_of_xterm() {
-        let check = |setting: &[u8], typed: Typed, bytes: &[u8]| {
+        let check = |setting: &[u8], piece: Piece, bytes: &[u8]| {
             let mut emulator = emulator();
             emulator.take(setting);
-            assert_eq!(emulator.bytes_of(std::slice::from_ref(&typed)), bytes, "{typed:?}");
+            assert_eq!(emulator.bytes_of(&piece), bytes, "{piece:?}");
         };
-        check(b"", Typed::Text(String::from("a\nb\r\n")), b"a\rb\r");
-        check(b"", Typed::Key(Key::Cursor('A')), b"\x1b[A");
-        check(b"\x1b[?1h", Typed::Key(Key::Cursor('A')), b"\x1bOA");
-        check(b"", Typed::Key(Key::Control('c')), b"\x03");
-        check(b"", Typed::Key(Key::Control('[')), b"\x1b");
-        check(b"", Typed::Key(Key::Control('@')), b"\0");
-        check(b"", Typed::Key(Key::Alt('é')), "\u{1b}é".as_bytes());
-        check(b"", Typed::Key(Key::Function(12)), b"\x1b[24~");
+        check(b"", Piece::Line(String::from("a\n")), b"a\r");
+        let paste = Piece::Paste(String::from("a\nb\x1b[201~c"));
+        check(b"", paste, b"\x1b[200~a\rbc\x1b[201~");
+        check(b"", Piece::Key(Key::Cursor('A')), b"\x1b[A");
+        check(b"\x1b[?1h", Piece::Key(Key::Cursor('A')), b"\x1bOA");
+        check(b"", Piece::Key(Key::CursorWith('D', 5)), b"\x1b[1;5D");
+        check(b"", Piece::Key(Key::Control('c')), b"\x03");
+        check(b"", Piece::Key(Key::Control('[')), b"\x1b");
+        check(b"", Piece::Key(Key::Control('@')), b"\0");
+        check(b"", Piece::Key(Key::Alt('é')), "\u{1b}é".as_bytes());
+        check(b"", Piece::Key(Key::Function(12)), b"\x1b[24~");
+    }
+
+    #[test]
+    fn questions_for_secrets_are_known() {
+        for (line, is_secret) in [
+            ("Password: ", true),
+            ("[sudo] password for ada:", true),
+            ("Enter passphrase for key '/x':", true),
+            ("PIN:", true),
+            ("API key?", true),
+            ("Spinning:", false),
+            ("Name:", false),
+            ("the password was changed", false),
+            ("", false),
+        ] {
+            assert_eq!(is_secret_question(line), is_secret, "{line}");
+        }
+        let mut emulator = emulator();
+        emulator.take(b"Secret: ");
+        assert!(emulator.asks_secret());
+        emulator.take(b"x");
+        assert!(!emulator.asks_secret());
+    }
+
+    #[test]
+    fn a_sequence_repeats_no_more_than_there_is_room_for() {
+        for (pieces, expected) in [
+            (&[&b"a\x1b[3b"[..]][..], &b"a\x1b[3b"[..]),
+            (&[b"a\x1b[65535b"], b"a\x1b[40b"),
+            (&[b"a\x1b", b"[65", b"535", b"b."], b"a\x1b[40b."),
+            (&[b"\x1b[99", b"9;9H"], b"\x1b[999;9H"),
+            (&[b"\x1b[\x1b[65535b"], b"\x1b[\x1b[40b"),
+            (&[b"\x1b"], b""),
+        ] {
+            let mut emulator = emulator();
+            let tamed: Vec<u8> = pieces.iter().flat_map(|piece| emulator.tamed(piece)).collect();
+            assert_eq!(tamed, expected, "{pieces:?}");
+        }
     }
 
     #[test]
@@ -301,10 +506,14 @@ mod tests {
         )) {
             let mut emulator = emulator();
             for piece in pieces {
-                emulator.take(&piece);
+                let tamed = emulator.tamed(&piece);
+                // A panic is caught where it is drawn, and would hide here.
+                emulator.parser.process(&tamed);
                 prop_assert_eq!(emulator.look().rows.len(), usize::from(emulator.size().rows));
-                let rows = u16::try_from(piece.len() % 6 + 1).unwrap_or(1);
-                emulator.resize(Size { rows, cols: 7 - rows });
+                let size = |n: usize| NonZeroU16::new(u16::try_from(n % 6).unwrap_or(0) + 1).unwrap();
+                let (rows, cols) = (size(piece.len()), size(piece.len() / 6));
+                emulator.size = Size { rows: rows.get(), cols: cols.get() };
+                emulator.parser.set_size(rows, cols);
             }
         }
     }

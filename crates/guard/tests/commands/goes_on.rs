@@ -12,7 +12,7 @@ use sinew_tool::{
 };
 
 use crate::hazards::{number, sleepers};
-use crate::world::{Place, beside_others, block_on, options, works};
+use crate::world::{Place, beside_others, block_on, options, tokio_runtime, works};
 
 type Case = fn(&Place) -> Result<(), Failed>;
 
@@ -23,6 +23,8 @@ const CASES: &[(&str, Case)] = &[
     ("what nobody looked at in time is counted", counted),
     ("all that a command started ends with it", ended),
     ("a command that ignores the end is killed", stubborn),
+    ("what is taken back takes nothing with it", taken_back_at_the_end),
+    ("two may wait for one", two_wait),
     ("no more go on than may", capped),
     ("the end is told once", told_once),
     ("all of them end with the session", with_the_session),
@@ -31,6 +33,9 @@ const CASES: &[(&str, Case)] = &[
     ("what is not shown is not typed", secrets),
     ("a screen that is filled is waited for", filled),
     ("what nobody reads is not typed for ever", unread),
+    ("lines are typed in the order of the calls", in_order),
+    ("a terminal within a terminal is another one", nested),
+    ("whoever keeps its screen busy keeps nobody else waiting", flooding),
 ];
 
 pub(crate) fn trials(helper: &Helper) -> Vec<Trial> {
@@ -126,11 +131,7 @@ fn waits(place: &Place) -> Result<(), Failed> {
     that(quiet == (String::new(), Waited::Idle), || format!("{quiet:?}"))?;
     let short = look(&world, &id, Wait { at_most: Duration::from_millis(50), ..until("second") })?;
     that(short == (String::new(), Waited::OutOfTime), || format!("{short:?}"))?;
-    let cancel = Cancel::default();
-    cancel.cancel();
-    let since = Instant::now();
-    look(&world, &id, Wait { cancel, ..until("second") })?;
-    that(since.elapsed() < SOON / 2, || String::from("a wait that was taken back went on"))?;
+    taken_back(&world, &id)?;
     std::fs::write(place.root.join("go"), "")?;
     let second = look(&world, &id, until("second\n"))?;
     that(second == (String::from("second\n"), Waited::Matched), || format!("{second:?}"))?;
@@ -140,6 +141,41 @@ fn waits(place: &Place) -> Result<(), Failed> {
     let (world, id) = begin(place, text)?;
     let both = look(&world, &id, until("x\none\ntwo\n"))?;
     that(both.1 == Waited::Matched && both.0.len() == 400_009, || format!("{}", both.0.len()))
+}
+
+/// A wait that is taken back takes nothing with it.
+fn taken_back(world: &World, id: &str) -> Result<(), Failed> {
+    let cancel = Cancel::default();
+    cancel.cancel();
+    let since = Instant::now();
+    let news = block_on(world.processes.news(id, Wait { cancel, ..until("second") }, false));
+    let kind = news.as_ref().err().map(|error| error.kind);
+    that(kind == Some(Kind::Cancelled), || format!("{news:?}"))?;
+    that(since.elapsed() < SOON / 2, || String::from("a wait that was taken back went on"))
+}
+
+/// Nothing is lost with the call, and the end is still to be told.
+fn taken_back_at_the_end(place: &Place) -> Result<(), Failed> {
+    let (world, id) = begin(place, "echo kept; exit 3")?;
+    let since = Instant::now();
+    while world.processes.running().iter().any(|one| one.id == id) && since.elapsed() < SOON {
+        thread::sleep(Duration::from_millis(5));
+    }
+    taken_back(&world, &id)?;
+    let told = place.guard.endings("test");
+    that(told.len() == 1, || format!("{told:?}"))?;
+    let kept = look(&world, &id, wait(SOON))?;
+    that(kept.0 == "kept\n", || format!("{kept:?}"))
+}
+
+/// Two calls may wait for one command; what is new goes to one of them.
+fn two_wait(place: &Place) -> Result<(), Failed> {
+    let (world, id) = begin(place, "sleep 0.2; echo one")?;
+    let look = || world.processes.news(&id, wait(SOON), false);
+    let (first, second) = (look(), look());
+    let both = tokio_runtime().block_on(async { (first.await, second.await) });
+    let texts = [both.0?.bytes, both.1?.bytes].concat();
+    that(texts == b"one\n", || format!("{texts:?}"))
 }
 
 fn whole_lines(place: &Place) -> Result<(), Failed> {
@@ -280,9 +316,30 @@ fn secrets(place: &Place) -> Result<(), Failed> {
         let kind = refused.as_ref().err().map(|error| error.kind);
         that(kind == Some(Kind::PolicyDenied), || format!("{refused:?}"))?;
     }
+    for key in [Key::Control('m'), Key::Control('j'), Key::Alt('\r'), Key::Tab] {
+        let refused = block_on(world.processes.enter(&id, vec![Typed::Key(key)]));
+        that(refused.is_err(), || format!("{key:?} was typed"))?;
+    }
     block_on(world.processes.enter(&id, vec![Typed::Key(Key::Control('d'))]))?;
     let seen = screen(&world, &id, wait(SOON))?;
     that(seen.rows.iter().any(|row| row == "is"), || format!("{seen:?}"))?;
+    that(!seen.hides_input, || format!("{seen:?}"))?;
+    // A prompt that comes after the first line of what is typed.
+    let text = "printf 'User: '; read user; stty -echo; printf 'Password: '; read secret; stty echo; \
+                echo; echo is $secret";
+    let (world, id) = begin_terminal(place, text)?;
+    screen(&world, &id, until("User: "))?;
+    let typed = vec![Typed::Text(String::from("ada\ns3cret\n"))];
+    let refused = block_on(world.processes.enter(&id, typed));
+    let told = refused.as_ref().err().map(|error| error.message.to_string()).unwrap_or_default();
+    that(told.ends_with("one line or key was typed before"), || format!("{refused:?}"))?;
+    block_on(world.processes.enter(&id, vec![Typed::Key(Key::Control('d'))]))?;
+    let seen = screen(&world, &id, wait(SOON))?;
+    that(seen.rows.iter().any(|row| row == "is"), || format!("{seen:?}"))?;
+    // A program that edits its lines itself.
+    let (world, id) = begin_terminal(place, "stty -icanon -echo; printf 'Token: '; sleep 99")?;
+    let seen = screen(&world, &id, until("Token: "))?;
+    that(seen.hides_input, || format!("{seen:?}"))?;
     let (world, id) = begin_terminal(place, "printf 'Name: '; read name; echo is $name")?;
     screen(&world, &id, until("Name: "))?;
     enter(&world, &id, "shown\n")?;
@@ -312,4 +369,55 @@ fn unread(place: &Place) -> Result<(), Failed> {
     that(since.elapsed() < SOON / 2, || format!("{:?}", since.elapsed()))?;
     block_on(world.processes.end(&id))?;
     Ok(())
+}
+
+fn in_order(place: &Place) -> Result<(), Failed> {
+    let (world, id) =
+        begin_terminal(place, "stty -echo -icanon; echo on; head -c 8; echo; echo off")?;
+    screen(&world, &id, until("on"))?;
+    let letters = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    let typed = |text: &str| world.processes.enter(&id, vec![Typed::Text(text.to_owned())]);
+    let calls: Vec<_> = letters.into_iter().map(typed).collect();
+    tokio_runtime().block_on(async {
+        // Whoever called first need not wait first.
+        for call in calls.into_iter().rev() {
+            call.await?;
+        }
+        Ok::<_, Failed>(())
+    })?;
+    let seen = screen(&world, &id, until("off"))?;
+    that(seen.rows.iter().any(|row| row == "abcdefgh"), || format!("{seen:?}"))?;
+    let (world, id) = begin_terminal(place, "cat")?;
+    let long = block_on(world.processes.enter(&id, vec![Typed::Text("x".repeat(5_000))]));
+    let kind = long.as_ref().err().map(|error| error.kind);
+    that(kind == Some(Kind::InvalidArgs), || format!("{long:?}"))
+}
+
+fn nested(place: &Place) -> Result<(), Failed> {
+    if place.sh("true").contained.rung == "landlock" {
+        // Nobody can make terminals there.
+        return Ok(());
+    }
+    let text =
+        "script -qec 'echo inner >/dev/tty' typed.txt; cat typed.txt | tr -d '\\r' >seen.txt";
+    let (world, id) = begin_terminal(place, text)?;
+    screen(&world, &id, wait(SOON))?;
+    let typed = std::fs::read_to_string(place.root.join("seen.txt"))?;
+    that(typed.lines().any(|line| line == "inner"), || typed.clone())
+}
+
+fn flooding(place: &Place) -> Result<(), Failed> {
+    let world = world(place, "echo on; yes \"$(printf 'x\\033[65535b\\033c')\"", true)?;
+    let size = Size { rows: 100, cols: 250 };
+    let id = block_on(world.processes.begin(options(SOON), Some(size)))?;
+    screen(&world, &id, until("on"))?;
+    let since = Instant::now();
+    for _ in 0..20 {
+        world.processes.running();
+        place.guard.endings("test");
+    }
+    that(since.elapsed() < Duration::from_secs(2), || format!("told in {:?}", since.elapsed()))?;
+    let since = Instant::now();
+    block_on(world.processes.end(&id))?;
+    that(since.elapsed() < Duration::from_secs(10), || format!("ended in {:?}", since.elapsed()))
 }

@@ -16,6 +16,7 @@ fn begun(exit: Option<Exit>) -> Background {
         id: String::from("b1"),
         command: String::from("serve\n--all"),
         is_terminal: false,
+        n_stored: 4,
         n_written: 0,
         n_unread: 0,
         duration: Duration::from_secs(3),

@@ -14,6 +14,7 @@ fn one(id: &str, exit: Option<Exit>) -> Background {
         is_terminal: false,
         duration: Duration::from_secs(3),
         stored: Some(String::from(".sinew/tool-output/c.txt")),
+        n_stored: 4,
         n_written: 4,
         n_unread: 4,
         exit,

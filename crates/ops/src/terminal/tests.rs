@@ -13,6 +13,7 @@ fn terminal(exit: Option<Exit>) -> Background {
         is_terminal: true,
         duration: Duration::from_secs(3),
         stored: None,
+        n_stored: 0,
         n_written: 0,
         n_unread: 0,
         exit,
@@ -60,7 +61,7 @@ fn the_screen_is_shown_with_the_cursor() {
         None,
         "one\n",
         json!({ "id": "t1", "cols": 500 }),
-        "one\n[t1: running for 3.0 s; cursor in line 2 of 24, column 1 of 400]",
+        "one\n[t1: running for 3.0 s; cursor in line 2 of 24, column 1 of 250]",
     );
     check(None, "one\n", json!({}), "t1: running for 3.0 s: python3");
     check(

@@ -114,15 +114,16 @@ impl<'a> Caller<'a> {
         value.map(|value| value.trim().to_owned()).ok_or(Errno::SRCH)
     }
 
-    /// Returns the number of the device that its terminal is.
-    pub(super) fn terminal(&self) -> Result<u64, Errno> {
+    /// Returns its session of processes, and the number of the device that the terminal of that is.
+    pub(super) fn terminal(&self) -> Result<(u32, u64), Errno> {
         let stat = fs::read_to_string(self.own("stat")).map_err(|_| Errno::SRCH)?;
         let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields);
         let number = fields.split(' ').nth(4).and_then(|number| number.parse::<i32>().ok());
+        let session = fields.split(' ').nth(3).and_then(|number| number.parse().ok());
         let number = u64::from(number.unwrap_or(0).cast_unsigned());
         // The devices of pseudo terminals have these numbers; a command has no other.
         match (rustix::fs::major(number), rustix::fs::minor(number)) {
-            (136..=143, _) => Ok(number),
+            (136..=143, _) => Ok((session.ok_or(Errno::SRCH)?, number)),
             _ => Err(Errno::NXIO),
         }
     }

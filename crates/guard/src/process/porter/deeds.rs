@@ -144,9 +144,10 @@ impl Porter {
 
     /// Opens the terminal of a process: the one that its command was given, or one that the command made.
     fn terminal_of(&self, caller: &Caller<'_>, flags: OFlags) -> Result<OwnedFd, Errno> {
-        let device = caller.terminal()?;
-        if let Some(terminal) = &self.terminal
-            && fstat(terminal)?.st_rdev == device
+        let (session, device) = caller.terminal()?;
+        // Terminals that programs make inside have numbers of their own.
+        if let Some((terminal, of)) = &self.terminal
+            && *of == session
         {
             return terminal.try_clone().map_err(|_| Errno::NFILE);
         }

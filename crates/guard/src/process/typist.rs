@@ -1,0 +1,203 @@
+//! What is typed into the terminal of a command, in its order and line by line.
+//!
+//! A program may ask for a secret after any line, so the next one is typed once the last was read and the
+//! terminal was looked at again.
+
+use std::io;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use futures_channel::oneshot;
+use sinew_tool::{Key, Typed};
+
+use super::ongoing::Ongoing;
+use super::terminal::Tty;
+
+/// How long a program may take to read a line when more follows.
+const READ: Duration = Duration::from_secs(2);
+/// How long after that its terminal is looked at again.
+const SETTLED: Duration = Duration::from_millis(20);
+/// The longest line that a program reads where the system edits it, in bytes.
+const MAX_LINE: usize = 4_095;
+
+/// Why nothing, or not everything, was typed.
+#[derive(Debug)]
+pub(super) enum NotTyped {
+    NoTerminal,
+    /// The command has ended.
+    Ended,
+    /// The program shows nothing of what is typed; so many lines or keys were typed before.
+    Secret(usize),
+    /// A line has so many bytes, which is more than a program reads.
+    TooLong(usize),
+    /// The program does not read; so many lines or keys of so many were typed.
+    Unread(usize, usize),
+    Broken(io::Error),
+}
+
+type Answer = Result<(), NotTyped>;
+
+/// What is to be typed, and who waits for that.
+type Order = (Vec<Typed>, oneshot::Sender<Answer>);
+
+/// Whoever types into one terminal.
+#[derive(Default)]
+pub(super) struct Typist(Mutex<Option<Sender<Order>>>);
+
+impl Typist {
+    /// Has something typed after all that was given before.
+    pub(super) fn enter(
+        &self,
+        ongoing: &Arc<Ongoing>,
+        typed: Vec<Typed>,
+    ) -> io::Result<oneshot::Receiver<Answer>> {
+        let (done, answer) = oneshot::channel();
+        let mut orders = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let sender = match &*orders {
+            Some(sender) => sender,
+            None => {
+                let (sender, receiver) = channel();
+                let ongoing = Arc::downgrade(ongoing);
+                let work = move || work(&receiver, &ongoing);
+                thread::Builder::new().name(String::from("typist")).spawn(work)?;
+                orders.insert(sender)
+            }
+        };
+        // Where it has ended meanwhile the answer never comes.
+        let _ = sender.send((typed, done));
+        Ok(answer)
+    }
+
+    /// Lets nothing more be typed.
+    pub(super) fn rest(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+fn work(orders: &Receiver<Order>, ongoing: &Weak<Ongoing>) {
+    while let Ok((typed, done)) = orders.recv() {
+        let Some(ongoing) = ongoing.upgrade() else { return };
+        // Whoever stopped waiting wants nothing typed.
+        if !done.is_canceled() {
+            let _ = done.send(enter(&ongoing, &typed));
+        }
+    }
+}
+
+/// One thing that is typed at once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Piece {
+    /// Characters, with the key Enter behind them where they are a line.
+    Line(String),
+    /// Lines that are handed over as one, by a program's own wish.
+    Paste(String),
+    Key(Key),
+}
+
+impl Piece {
+    /// Returns whether it answers no question and only ends or stops what runs.
+    fn gives_up(&self) -> bool {
+        matches!(self, Self::Key(Key::Control('c' | 'C' | 'd' | 'D' | 'z' | 'Z' | '\\')))
+    }
+}
+
+/// Returns what is typed at once, one after the other.
+pub(super) fn pieces(typed: &[Typed], takes_paste: bool) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    for one in typed {
+        match one {
+            Typed::Key(key) => pieces.push(Piece::Key(*key)),
+            Typed::Text(text) => {
+                let text = text.replace("\r\n", "\n").replace('\r', "\n");
+                let body = text.strip_suffix('\n').unwrap_or(&text);
+                if takes_paste && body.contains('\n') {
+                    pieces.push(Piece::Paste(body.to_owned()));
+                    pieces.extend((body.len() < text.len()).then_some(Piece::Key(Key::Enter)));
+                } else {
+                    let lines = text.split_inclusive('\n').map(str::to_owned);
+                    pieces.extend(lines.map(Piece::Line));
+                }
+            }
+        }
+    }
+    pieces
+}
+
+fn enter(ongoing: &Ongoing, typed: &[Typed]) -> Answer {
+    let tty = ongoing.tty()?;
+    let takes_paste = ongoing.emulator().is_some_and(|emulator| emulator.takes_paste());
+    let pieces = pieces(typed, takes_paste);
+    let longest = pieces.iter().map(|piece| match piece {
+        Piece::Line(line) => line.len(),
+        Piece::Paste(_) | Piece::Key(_) => 0,
+    });
+    if let Some(longest) = longest.max().filter(|longest| MAX_LINE < *longest)
+        && tty.edits_lines()
+    {
+        return Err(NotTyped::TooLong(longest));
+    }
+    // What is waited for next comes after this.
+    ongoing.look_from_here();
+    for (n_typed, piece) in pieces.iter().enumerate() {
+        if n_typed != 0 {
+            settle(&tty).map_err(|()| NotTyped::Unread(n_typed, pieces.len()))?;
+        }
+        let tty = ongoing.tty()?;
+        let Some((asks, bytes)) =
+            ongoing.emulator().map(|emulator| (emulator.asks_secret(), emulator.bytes_of(piece)))
+        else {
+            return Err(NotTyped::NoTerminal);
+        };
+        if tty.hides_input(asks) && !piece.gives_up() {
+            return Err(NotTyped::Secret(n_typed));
+        }
+        match tty.write_all(&bytes, READ) {
+            Ok(true) => {}
+            Ok(false) => return Err(NotTyped::Unread(n_typed, pieces.len())),
+            Err(error) => return Err(NotTyped::Broken(error)),
+        }
+    }
+    Ok(())
+}
+
+/// Waits until what was typed is read, and a moment for what the program does then.
+fn settle(tty: &Tty) -> Result<(), ()> {
+    let until = Instant::now() + READ;
+    loop {
+        thread::sleep(SETTLED);
+        if !tty.holds_unread() {
+            return Ok(());
+        }
+        if until <= Instant::now() {
+            return Err(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_typed_line_by_line_unless_it_is_pasted() {
+        let line = |text: &str| Piece::Line(text.to_owned());
+        let paste = |text: &str| Piece::Paste(text.to_owned());
+        let enter = || Piece::Key(Key::Enter);
+        for (text, takes_paste, expected) in [
+            ("a", false, vec![line("a")]),
+            ("a\nb\r\nc", false, vec![line("a\n"), line("b\n"), line("c")]),
+            ("a\n", true, vec![line("a\n")]),
+            ("a\nb", true, vec![paste("a\nb")]),
+            ("a\nb\n", true, vec![paste("a\nb"), enter()]),
+            ("a\nb\n\n", true, vec![paste("a\nb\n"), enter()]),
+            ("", true, vec![]),
+        ] {
+            let typed = [Typed::Text(text.to_owned())];
+            assert_eq!(pieces(&typed, takes_paste), expected, "{text:?}");
+        }
+        let keys = [Typed::Key(Key::Tab), Typed::Text(String::from("x"))];
+        assert_eq!(pieces(&keys, true), [Piece::Key(Key::Tab), line("x")]);
+    }
+}
