@@ -162,7 +162,7 @@ fn commands_of_a_session_reach_one_another() {
         return;
     }
     let begun = served.call("Bash", &json!({ "command": SERVE, "run_in_background": true }));
-    assert!(text(&begun).starts_with("b1 runs in the background"), "{begun}");
+    assert!(text(&begun).starts_with("[b1 runs in the background"), "{begun}");
     let fetched = served.call("Bash", &json!({ "command": FETCH }));
     assert!(text(&fetched).contains("the page"), "{fetched}");
     assert!(text(&fetched).contains("[background b1: running for"), "{fetched}");
