@@ -439,7 +439,7 @@ fn check_repository(scene: &Scene<'_>, dir: &Path) -> Result<PathBuf, Unclear> {
         }
         let n_seen = scene.seen.places.borrow().len();
         if !scene.seen.places.borrow().contains(&git) {
-            if MAX_PLACES < n_seen {
+            if MAX_PLACES <= n_seen {
                 return Err(odd("there are too many repositories to look at"));
             }
             check_config(&git)?;
