@@ -28,7 +28,7 @@ use crate::process::{CommandSettings, Commands, Rung, Shortfall, real_or_same};
 use crate::resolve::{self, Place, Resolver, Spot};
 use crate::roots::{DIRECTORY_PATH, Root, RootError, Roots};
 use crate::rules::{self, Names, PathGlobs, PathRules, RuleError};
-use crate::shell::{self, Scene};
+use crate::shell::{self, Scene, Seen};
 use crate::turn::Turns;
 
 /// Where the person's own ignore file for every repository lies.
@@ -191,7 +191,14 @@ impl Guard {
         let roots: Vec<PathBuf> = self.roots.paths().map(PathBuf::from).collect();
         let program = |name: &str| self.commands.as_ref().and_then(|commands| commands.find(name));
         let may_read = |real: &Path| self.rules.check(real).is_ok();
-        let scene = Scene { cwd, roots: &roots, program: &program, may_read: &may_read };
+        let scene = Scene {
+            cwd,
+            roots: &roots,
+            program: &program,
+            may_read: &may_read,
+            is_narrowed: !self.globs.is_empty(),
+            seen: Seen::default(),
+        };
         match line {
             CommandLine::Shell(_, text) => shell::analyse(text, &scene),
             CommandLine::Argv(argv) => shell::analyse_argv(argv, &scene),

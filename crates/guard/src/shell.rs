@@ -29,6 +29,8 @@ mod tree;
 mod word;
 mod wrappers;
 
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 pub(crate) use commands::{Commands, Piece};
@@ -49,6 +51,18 @@ pub(crate) struct Scene<'p> {
     pub(crate) program: &'p dyn Fn(&str) -> Option<PathBuf>,
     /// Returns whether a real path beneath the roots may be read.
     pub(crate) may_read: &'p dyn Fn(&Path) -> bool,
+    /// Whether rules for paths let only some files beneath the roots be read.
+    pub(crate) is_narrowed: bool,
+    pub(crate) seen: Seen,
+}
+
+/// What was looked at already for a text.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    /// How many entries of directories.
+    n_entries: Cell<usize>,
+    /// Places of repositories that are as they should be.
+    places: RefCell<HashSet<PathBuf>>,
 }
 
 /// Looks at a text for the shell.

@@ -27,10 +27,17 @@ impl Writer<'_> {
                 Some(word) => option(word),
                 None => Ok(Some(own())),
             },
-            "printf" => match args.first() {
-                Some(word) if word.starts_with('-') && word != "--" => option(word),
-                _ => Ok(Some(own())),
-            },
+            "printf" => {
+                let (is_ended, format) = match args {
+                    [end, format, ..] if end == "--" => (true, Some(format)),
+                    _ => (false, args.first()),
+                };
+                match format {
+                    Some(word) if word.starts_with('-') && !is_ended => option(word),
+                    Some(format) if !is_plain_format(format) => option(format),
+                    _ => Ok(Some(own())),
+                }
+            }
             "type" | "which" => {
                 match args.iter().find(|arg| arg.starts_with('-') && *arg != "-a") {
                     Some(word) => option(word),
@@ -45,7 +52,7 @@ impl Writer<'_> {
                 Some("-v" | "-V") => Ok(Some(own())),
                 Some(word) if word.starts_with('-') => option(word),
                 _ => {
-                    let run = self.program(args, part, has_variables, None, 1)?;
+                    let run = self.program(args, part, has_variables, 1)?;
                     Ok(Some(run))
                 }
             },
@@ -121,6 +128,58 @@ impl Writer<'_> {
                 files::check_operand(self.scene, &self.cwd, other)
             }
             [word, ..] => unclear(word),
+        }
+    }
+}
+
+/// Returns whether a format of `printf` only writes. `%n` sets a variable, and `*` takes a width from
+/// what follows.
+fn is_plain_format(format: &str) -> bool {
+    let mut parts = format.split('%');
+    parts.next();
+    while let Some(part) = parts.next() {
+        if part.is_empty() {
+            // Two signs stand for one, and what follows is text again.
+            if parts.next().is_none() {
+                return false;
+            }
+            continue;
+        }
+        let rest = part.trim_start_matches(['-', '+', ' ', '#', '0']);
+        let Some(rest) = without_digits(rest) else { return false };
+        let Some(rest) = rest.strip_prefix('.').map_or(Some(rest), without_digits) else {
+            return false;
+        };
+        if !rest.starts_with([
+            's', 'd', 'i', 'o', 'u', 'x', 'X', 'e', 'E', 'f', 'F', 'g', 'G', 'c', 'b', 'q',
+        ]) {
+            return false;
+        }
+    }
+    true
+}
+
+/// Returns what follows at most four digits, nothing where there are more.
+fn without_digits(text: &str) -> Option<&str> {
+    let rest = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    (text.len() - rest.len() <= 4).then_some(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_of_printf_only_write() {
+        for format in ["", "a", "%s", "%%", "%%n", "%-5s|%05.2f", "a%%b%d\n", "%s%%", "%.s", "%q"] {
+            assert!(is_plain_format(format), "{format}");
+        }
+        let others = [
+            "%n", "abc%n", "%5n", "%*s", "%", "%%%", "%%%n", "%1$s", "%ln", "%hhn", "%(%s)T",
+            "%10000d", "%.12345d", "%-%%n", "%-", "%d%n", "%'d",
+        ];
+        for format in others {
+            assert!(!is_plain_format(format), "{format}");
         }
     }
 }

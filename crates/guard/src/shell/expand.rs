@@ -8,8 +8,9 @@ use sinew_tool::Unclear;
 use super::word::Word;
 use super::{Scene, files};
 
-/// The most names that a pattern may stand for, and the most entries of directories that are looked at.
+/// The most names that a pattern may stand for.
 const MAX_NAMES: usize = 2_000;
+/// The most entries of directories that are looked at for all patterns of a text.
 const MAX_ENTRIES: usize = 20_000;
 /// The most signs of a pattern, and the most parts of a path with one.
 const MAX_SIGNS: usize = 16;
@@ -46,7 +47,6 @@ fn too_many() -> Unclear {
 }
 
 fn names(word: &Word, scene: &Scene<'_>, cwd: &Path) -> Result<Vec<String>, Unclear> {
-    let mut n_entries = 0;
     let (mut found, mut at) = (vec![String::new()], 0);
     for part in word.text.split('/') {
         let active: Vec<usize> = word
@@ -74,13 +74,12 @@ fn names(word: &Word, scene: &Scene<'_>, cwd: &Path) -> Result<Vec<String>, Uncl
                 (false, before) => PathBuf::from(before),
             };
             let entries = entries(scene, cwd, &dir)?;
-            n_entries += entries.len();
             let shows_dots = part.starts_with('.');
             let fits = |name: &&String| {
                 (shows_dots || !name.starts_with('.')) && matcher.is_match(name.as_str())
             };
             next.extend(entries.iter().filter(fits).map(|name| joined(name)));
-            if MAX_NAMES < next.len() || MAX_ENTRIES < n_entries {
+            if MAX_NAMES < next.len() {
                 return Err(too_many());
             }
         }
@@ -102,13 +101,18 @@ fn entries(scene: &Scene<'_>, cwd: &Path, dir: &Path) -> Result<Vec<String>, Unc
     }
     let Ok(entries) = std::fs::read_dir(&real) else { return Ok(Vec::new()) };
     let mut names = Vec::new();
-    for entry in entries.flatten().take(MAX_ENTRIES + 1) {
+    for entry in entries.flatten() {
+        let n_entries = scene.seen.n_entries.get() + 1;
+        scene.seen.n_entries.set(n_entries);
+        if MAX_ENTRIES < n_entries {
+            return Err(too_many());
+        }
         let name = entry.file_name().into_string().map_err(|_| {
             Unclear::new("shell.pattern", "a directory holds names that are no text")
         })?;
         names.push(name);
     }
-    if MAX_ENTRIES < names.len() { Err(too_many()) } else { Ok(names) }
+    Ok(names)
 }
 
 /// Returns what decides whether a name fits one part of a pattern.

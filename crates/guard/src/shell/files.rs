@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::FileType;
+use rustix::io::Errno;
 use sinew_tool::Unclear;
 
 use super::Scene;
@@ -13,18 +14,26 @@ use crate::judge::name_matches;
 pub(super) const SECRETS: &[&str] = &[
     ".env",
     ".env.*",
+    ".envrc",
     ".netrc",
     ".pgpass",
     ".git-credentials",
+    ".npmrc",
+    ".pypirc",
+    ".htpasswd",
     "id_rsa",
     "id_dsa",
     "id_ecdsa",
+    "id_ecdsa_sk",
     "id_ed25519",
+    "id_ed25519_sk",
     "*.pem",
     "*.key",
     "*.p12",
     "*.pfx",
     "*.keystore",
+    "*.jks",
+    "*.kdbx",
 ];
 
 pub(super) fn is_secret(real: &Path) -> bool {
@@ -65,6 +74,17 @@ pub(super) fn is_directory(real: &Path) -> bool {
     rustix::fs::stat(real).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_dir())
 }
 
+/// Returns whether a real path is that of a file or a directory, or of nothing.
+fn is_file(real: &Path) -> bool {
+    match rustix::fs::stat(real) {
+        Ok(stat) => {
+            let kind = FileType::from_raw_mode(stat.st_mode);
+            kind.is_file() || kind.is_dir()
+        }
+        Err(error) => matches!(error, Errno::NOENT | Errno::NOTDIR),
+    }
+}
+
 /// Refuses a name that does not lie beneath a root or may not be read; returns its real path.
 pub(super) fn check(scene: &Scene<'_>, cwd: &Path, name: &str) -> Result<PathBuf, Unclear> {
     let real = real(cwd, name).filter(|real| {
@@ -74,6 +94,11 @@ pub(super) fn check(scene: &Scene<'_>, cwd: &Path, name: &str) -> Result<PathBuf
         Some(real) if is_secret(&real) => {
             Err(Unclear::new("shell.secret", format!("`{name}` holds secrets by its name")))
         }
+        // What is read there may never end, or be taken from somebody else.
+        Some(real) if !is_file(&real) => Err(Unclear::new(
+            "shell.operand",
+            format!("`{name}` is neither a file nor a directory"),
+        )),
         Some(real) => Ok(real),
         None => Err(Unclear::new(
             "shell.outside",

@@ -3,6 +3,7 @@
 use sinew_tool::Unclear;
 
 use super::plain::{Writer, unknown};
+use super::programs::{Check, Program};
 use super::{files, programs};
 
 /// Tests and actions without a value.
@@ -83,38 +84,118 @@ fn refused(word: &str) -> Unclear {
     Unclear::new("shell.option", format!("`{word}` of find is not known to only read"))
 }
 
-/// Returns the tests with which `find` leaves out links, which may lead anywhere, and files that are asked
-/// about where they are named.
+/// What is known of the words of a `find` that are written.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) words: Vec<String>,
+    pub(super) last: Last,
+    /// Whether it does something else for its names, or only for some of them.
+    has_more: bool,
+    /// Whether a place that it begins at may be a variable for awk.
+    is_variable: bool,
+}
+
+/// What an expression ends with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Last {
+    /// A test, or nothing.
+    Test,
+    Print,
+    Print0,
+    /// What needs something behind it.
+    Open,
+    /// The same, and it turns round what follows.
+    Negation,
+}
+
+impl Found {
+    /// Returns how many of its words come before the place where tests can be put so that all names that
+    /// it writes pass them, where there is such a place. `is_null` says whether it should end names with
+    /// NUL by itself.
+    pub(super) fn n_before_last(&self, is_null: bool) -> Option<usize> {
+        let n = self.words.len();
+        match self.last {
+            _ if self.has_more => None,
+            Last::Test if !is_null => Some(n),
+            Last::Print if !is_null => n.checked_sub(1),
+            Last::Print0 if is_null => n.checked_sub(1),
+            Last::Test | Last::Print | Last::Print0 | Last::Open | Last::Negation => None,
+        }
+    }
+
+    /// Returns whether awk takes its names for names.
+    pub(super) fn is_fit(&self, known: &Program) -> bool {
+        known.check != Check::Awk || !self.is_variable
+    }
+
+    /// Notes a word of the expression that takes no value.
+    fn operator(&mut self, word: &str) {
+        let was_open = matches!(self.last, Last::Open | Last::Negation);
+        // What was the last action until now is another one.
+        self.has_more |= matches!(self.last, Last::Print | Last::Print0);
+        self.last = match word {
+            "!" | "-not" => Last::Negation,
+            "-a" | "-and" | "(" => Last::Open,
+            "-o" | "-or" | "," | "-ls" | "-quit" => {
+                self.has_more = true;
+                Last::Open
+            }
+            "-print" => Last::Print,
+            "-print0" => Last::Print0,
+            _ => Last::Test,
+        };
+        // An action that is turned round, or stands behind a bracket.
+        self.has_more |= was_open && matches!(self.last, Last::Print | Last::Print0);
+    }
+
+    /// Notes a test with a value, or an action that is none of those that can be the last.
+    fn test(&mut self, is_action: bool) {
+        self.has_more |= is_action || matches!(self.last, Last::Print | Last::Print0);
+        self.last = Last::Test;
+    }
+}
+
+/// Returns the tests with which `find` leaves out links, which may lead anywhere, what is no file, and
+/// files that are asked about where they are named.
 pub(super) fn without_secrets() -> Vec<String> {
+    let kinds = ["l", "p", "s", "c", "b"].into_iter().flat_map(|kind| ["!", "-type", kind]);
     let names = files::SECRETS.iter().flat_map(|name| ["!", "-iname", name]);
-    ["!", "-type", "l"].into_iter().chain(names).map(String::from).collect()
+    kinds.chain(names).map(String::from).collect()
 }
 
 impl Writer<'_> {
     /// Returns the words of `find` that run for some words.
-    pub(super) fn find_files(&self, args: &[String]) -> Result<Vec<String>, Unclear> {
-        let mut run: Vec<String> = Vec::new();
+    pub(super) fn find_files(&self, args: &[String]) -> Result<Found, Unclear> {
+        let mut found =
+            Found { words: Vec::new(), last: Last::Test, has_more: false, is_variable: false };
         let mut left = args.iter();
         let mut is_expression = false;
         while let Some(word) = left.next() {
-            let is_negated = run.last().is_some_and(|word| word == "!" || word == "-not");
             let mut value = || left.next().cloned().ok_or_else(|| refused(word));
             match word.as_str() {
-                "-P" if !is_expression => run.push(word.clone()),
+                "-P" if !is_expression => found.words.push(word.clone()),
                 _ if !word.starts_with(['-', '@', '(', '!', ',', ')']) && !is_expression => {
                     files::check_operand(self.scene, &self.cwd, word)?;
-                    run.push(word.clone());
+                    found.is_variable |= word.contains('=');
+                    found.words.push(word.clone());
                     continue;
                 }
-                name if ALONE.contains(&name) => run.push(word.clone()),
-                name if WITH_TEXT.contains(&name) => run.extend([word.clone(), value()?]),
+                name if ALONE.contains(&name) => {
+                    found.operator(name);
+                    found.words.push(word.clone());
+                }
+                name if WITH_TEXT.contains(&name) => {
+                    found.test(name == "-printf");
+                    found.words.extend([word.clone(), value()?]);
+                }
                 name if WITH_FILE.contains(&name) => {
                     let file = value()?;
                     files::check_operand(self.scene, &self.cwd, &file)?;
-                    run.extend([word.clone(), file]);
+                    found.test(false);
+                    found.words.extend([word.clone(), file]);
                 }
                 // The tests that are put before it would be turned round.
-                "-exec" if !is_negated => {
+                "-exec" if found.last != Last::Negation => {
                     let mut inner: Vec<String> = Vec::new();
                     let end = loop {
                         let word = value()?;
@@ -124,20 +205,22 @@ impl Writer<'_> {
                         }
                         inner.push(word);
                     };
-                    run.extend(without_secrets());
-                    run.push(word.clone());
-                    run.extend(self.each(&inner)?);
-                    run.push(end);
+                    let words = self.each(&inner, &found)?;
+                    found.test(true);
+                    found.words.extend(without_secrets());
+                    found.words.push(word.clone());
+                    found.words.extend(words);
+                    found.words.push(end);
                 }
                 _ => return Err(refused(word)),
             }
             is_expression |= word != "-P";
         }
-        Ok(run)
+        Ok(found)
     }
 
     /// Returns what `find` runs for each name: a known program, with the names in the place of files.
-    fn each(&self, inner: &[String]) -> Result<Vec<String>, Unclear> {
+    fn each(&self, inner: &[String], found: &Found) -> Result<Vec<String>, Unclear> {
         let unclear = || Unclear::new("shell.operand", "what find runs takes its names elsewhere");
         let (name, args) = inner.split_first().ok_or_else(unclear)?;
         let Some((last, args)) = args.split_last() else { return Err(unclear()) };
@@ -146,6 +229,9 @@ impl Writer<'_> {
         }
         let (path, name) = self.find(name)?;
         let known = programs::find(&name).ok_or_else(|| unknown(&name))?;
+        if !found.is_fit(known) {
+            return Err(unclear());
+        }
         let words = self.known(known, &name, args, true)?;
         let last = std::iter::once(last.clone());
         Ok(std::iter::once(path).chain(words).chain(last).collect())

@@ -3,14 +3,19 @@
 //! What a repository may configure to be run is switched off by words that are added: its monitor, its
 //! hooks, pagers, external diffs and text converters. Filters cannot be switched off, and so a repository
 //! whose configuration has more than a list of harmless sections is not plain. The same holds for one that
-//! takes its configuration from elsewhere.
+//! takes its configuration from elsewhere, and for one of which some files have filters, which may be
+//! those of the person.
+
+mod index;
+mod worktree;
 
 use std::path::{Component, Path, PathBuf};
 
+use rustix::fs::FileType;
 use rustix::io::Errno;
 use sinew_tool::Unclear;
 
-use super::options::Options;
+use super::options::{Options, Parsed};
 use super::{Scene, files};
 
 /// What is put behind `git`.
@@ -203,7 +208,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand {
         name: "shortlog",
         tables: &[
-            "-sec -n -9 --summary --numbered --email --group= --committer --since= --after= \
+            "-sec -n -9 --summary --numbered --email !--group --committer --since= --after= \
                    --until= --before= --author= --no-merges --merges --all --branches? --tags? \
                    --remotes? !--format !--output",
         ],
@@ -273,7 +278,13 @@ pub(super) fn words(
         }
     };
     let known = SUBCOMMANDS.iter().find(|known| known.name == name).ok_or_else(|| refused(name))?;
-    let top = check_repository(&dir)?;
+    if scene.is_narrowed && PRINTS.contains(&known.name) {
+        return Err(Unclear::new(
+            "shell.repository",
+            "what git prints may be a file that is denied",
+        ));
+    }
+    let top = check_repository(scene, &dir)?;
     // The repository that was looked at, and no other.
     run.push(format!("--git-dir={}/.git", top.to_str().ok_or_else(|| odd("its path is no text"))?));
     run.push(format!("--work-tree={}", top.display()));
@@ -310,12 +321,69 @@ pub(super) fn words(
     if formats.filter_map(|(_, value)| value.as_ref()).any(|format| asks_signature(format)) {
         return Err(refused("a format with signatures"));
     }
-    for word in &parsed.operands {
-        check_operand(word, scene, &dir)?;
+    for word in parsed.operands.iter().chain(traced(known, &parsed)) {
+        check_operand(word, scene, &dir, &top)?;
+    }
+    check_words(known, args, &parsed)?;
+    if let Some(opens) = looks_at_files(known, &parsed) {
+        worktree::check(scene, &top, opens)?;
     }
     run.extend(known.added.iter().map(|word| (*word).to_owned()));
     run.extend(args.iter().cloned());
+    if known.name == "diff" || known.name == "grep" {
+        let names = files::SECRETS.iter();
+        run.extend(names.map(|name| format!(":(top,exclude,icase,glob)**/{name}")));
+    }
     Ok(run)
+}
+
+/// Subcommands that print what files hold, or held.
+const PRINTS: &[&str] = &["show", "log", "diff", "grep", "cat-file", "blame", "stash", "reflog"];
+
+/// Returns the files whose lines are followed, each behind a range of lines.
+fn traced<'p>(known: &Subcommand, parsed: &'p Parsed) -> impl Iterator<Item = &'p String> {
+    let is_log = known.tables.contains(&LOG);
+    let options = parsed.options.iter().filter(move |(option, _)| is_log && option == "-L");
+    options.filter_map(|(_, value)| value.as_ref())
+}
+
+/// Refuses words that pathspecs behind them would give another meaning.
+fn check_words(known: &Subcommand, args: &[String], parsed: &Parsed) -> Result<(), Unclear> {
+    let n_behind = parsed.end.map_or(0, |end| args.len().saturating_sub(end + 1));
+    let mut revisions = parsed.operands.iter().rev().skip(n_behind);
+    match known.name {
+        // A file of a revision is compared alone.
+        "diff" => match revisions.find(|word| word.contains(':')) {
+            Some(word) => Err(refused(word)),
+            None => Ok(()),
+        },
+        "grep" if parsed.operands.is_empty() && !parsed.has("-e") => Err(refused("nothing")),
+        _ => Ok(()),
+    }
+}
+
+/// Returns nothing for a subcommand that looks at no file of the working tree, otherwise whether it opens
+/// those that the index names.
+fn looks_at_files(known: &Subcommand, parsed: &Parsed) -> Option<bool> {
+    const OF_FILES: &[&str] = &[
+        "-m",
+        "--modified",
+        "-d",
+        "--deleted",
+        "-o",
+        "--others",
+        "-k",
+        "--killed",
+        "--eol",
+        "--format",
+    ];
+    match known.name {
+        "status" | "blame" => Some(false),
+        "diff" => Some(true),
+        "grep" => (!parsed.has("--cached")).then_some(true),
+        "ls-files" => OF_FILES.iter().any(|option| parsed.has(option)).then_some(false),
+        _ => None,
+    }
 }
 
 /// Returns whether a format tells of signatures, for which a program is run.
@@ -325,14 +393,17 @@ fn asks_signature(format: &str) -> bool {
 }
 
 /// Refuses what names a file outside: git compares two files that lie anywhere.
-fn check_operand(word: &str, scene: &Scene<'_>, dir: &Path) -> Result<(), Unclear> {
+fn check_operand(word: &str, scene: &Scene<'_>, dir: &Path, top: &Path) -> Result<(), Unclear> {
     // A pathspec or the path behind a revision lies in the repository.
     let path = Path::new(word);
     let climbs = path.components().any(|part| part == Component::ParentDir);
     #[expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
     let is_there = std::fs::symlink_metadata(dir.join(word)).is_ok();
     if path.is_absolute() || climbs || is_there {
-        files::check(scene, dir, word)?;
+        let real = files::check(scene, dir, word)?;
+        if !real.starts_with(top) {
+            return Err(odd(format!("`{word}` lies in no part of the repository")));
+        }
     }
     // The path behind a revision, and that of a pathspec with its signs.
     let behind = word.rsplit([':', ')']).next().unwrap_or_default();
@@ -347,7 +418,7 @@ fn odd(why: impl Into<String>) -> Unclear {
 }
 
 /// Refuses a repository that may run something when it is looked at; returns its directory.
-fn check_repository(dir: &Path) -> Result<PathBuf, Unclear> {
+fn check_repository(scene: &Scene<'_>, dir: &Path) -> Result<PathBuf, Unclear> {
     if dir.components().any(|part| part.as_os_str() == ".git") {
         return Err(odd("a directory of a repository's own is no place to look at it from"));
     }
@@ -360,16 +431,36 @@ fn check_repository(dir: &Path) -> Result<PathBuf, Unclear> {
         if !is_there(&git)? {
             continue;
         }
-        let has = |name: &str| files::is_directory(&git.join(name));
-        let is_whole = has("objects") && has("refs") && is_there(&git.join("HEAD"))?;
+        let has = |name: &str| is_own_directory(&git.join(name));
+        let is_whole =
+            is_own_directory(&git) && has("objects") && has("refs") && is_there(&git.join("HEAD"))?;
         if !is_whole || is_there(&git.join("commondir"))? {
             return Err(odd("the repository lies elsewhere, or is none"));
         }
-        check_config(&git)?;
-        check_links(&git)?;
+        let n_seen = scene.seen.places.borrow().len();
+        if !scene.seen.places.borrow().contains(&git) {
+            if MAX_PLACES <= n_seen {
+                return Err(odd("there are too many repositories to look at"));
+            }
+            check_config(&git)?;
+            check_links(&git)?;
+            scene.seen.places.borrow_mut().insert(git);
+        }
         top.get_or_insert_with(|| above.to_owned());
     }
-    top.ok_or_else(|| odd("there is no repository here"))
+    let top = top.ok_or_else(|| odd("there is no repository here"))?;
+    match scene.roots.iter().any(|root| top.starts_with(root)) {
+        true => Ok(top),
+        false => Err(odd("the repository holds more than what lies beneath the roots")),
+    }
+}
+
+/// The most places of repositories that are looked at for a text.
+const MAX_PLACES: usize = 16;
+
+/// Returns whether a path is that of a directory itself, and not of a link to one.
+fn is_own_directory(path: &Path) -> bool {
+    rustix::fs::lstat(path).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_dir())
 }
 
 /// Returns whether something has a name, a link to nowhere too.
@@ -391,6 +482,7 @@ fn check_links(git: &Path) -> Result<(), Unclear> {
     if is_there(&git.join("objects/info/alternates"))? {
         return Err(odd("the repository has objects elsewhere"));
     }
+    let objects = git.join("objects");
     let mut left = vec![git.to_owned()];
     let mut n_entries = 0;
     while let Some(dir) = left.pop() {
@@ -401,10 +493,15 @@ fn check_links(git: &Path) -> Result<(), Unclear> {
             if !(kind.is_file() || kind.is_dir()) || MAX_ENTRIES < n_entries {
                 return Err(odd("the repository holds links, or too much to look at"));
             }
-            // Objects are named by what they hold.
-            let is_objects =
-                dir == git && (entry.file_name() == "objects" || entry.file_name() == "lfs");
-            if kind.is_dir() && !is_objects {
+            let name = entry.file_name();
+            let is_looked_at = match &dir {
+                // Those of `git lfs` are named by what they hold.
+                dir if dir == git => name != "lfs",
+                // Loose objects are so too, and there are many of them.
+                dir if *dir == objects => name == "pack" || name == "info",
+                _ => true,
+            };
+            if kind.is_dir() && is_looked_at {
                 left.push(entry.path());
             }
         }

@@ -39,6 +39,9 @@ impl Writer<'_> {
         // The last word on a file is the one that holds.
         run.extend(without_secrets(known, &parsed));
         run.extend(rest.iter().cloned());
+        if more && parsed.end.is_none() && !known.options.is_posix {
+            run.push(String::from("--"));
+        }
         Ok(run)
     }
 
@@ -50,7 +53,10 @@ impl Writer<'_> {
         more: bool,
     ) -> Result<(), Unclear> {
         let mut operands = parsed.operands.as_slice();
-        if more && !matches!(known.operands, Operands::Files | Operands::TextThenFiles(_)) {
+        check_values(known, name, parsed)?;
+        // Of two directories diff would compare what is in them, wherever a link there leads.
+        let takes_files = matches!(known.operands, Operands::Files | Operands::TextThenFiles(_));
+        if more && (!takes_files || known.check == Check::Diff) {
             return Err(Unclear::new("shell.operand", format!("{name} takes no files")));
         }
         match known.operands {
@@ -128,6 +134,41 @@ impl Writer<'_> {
     }
 }
 
+/// Refuses values of options that mean more than they seem to.
+fn check_values(known: &Program, name: &str, parsed: &Parsed) -> Result<(), Unclear> {
+    let is_odd = |option: &str, value: &str| match known.check {
+        // The old form of an option has an `f` to follow behind it.
+        Check::Count => option != "-9" && !is_count(value),
+        // A zone may be a file.
+        Check::Date => value.contains("TZ="),
+        Check::Awk => scripts::FORMATS_OF_AWK.iter().any(|format| value.contains(format)),
+        _ => false,
+    };
+    let odd = parsed
+        .options
+        .iter()
+        .find_map(|(option, value)| value.as_deref().filter(|value| is_odd(option, value)));
+    let is_format = |word: &&String| scripts::FORMATS_OF_AWK.iter().any(|one| word.contains(one));
+    let operand = || parsed.operands.iter().find(is_format).filter(|_| known.check == Check::Awk);
+    match odd.or_else(|| operand().map(String::as_str)) {
+        None => Ok(()),
+        Some(value) => {
+            let why = format!("`{value}` is nothing that is known of {name} to only read");
+            Err(Unclear::new("shell.option", why))
+        }
+    }
+}
+
+/// Returns whether a text is a number of lines or bytes, with a unit or without.
+fn is_count(text: &str) -> bool {
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let unit = digits.trim_start_matches(|c: char| c.is_ascii_digit());
+    let prefix = unit.strip_suffix("iB").or_else(|| unit.strip_suffix('B')).unwrap_or(unit);
+    let is_unit = matches!(prefix, "" | "k" | "K" | "m" | "M" | "G" | "T" | "P" | "E");
+    unit.len() < digits.len()
+        && ((is_unit && (unit.is_empty() || !prefix.is_empty())) || unit == "b")
+}
+
 /// Returns words with which a program that walks through directories leaves out what is asked about where
 /// it is named, and links, which may lead anywhere.
 fn without_secrets(known: &Program, parsed: &Parsed) -> Vec<String> {
@@ -185,4 +226,19 @@ fn in_any_case(pattern: &str) -> String {
         false => c.to_string(),
     };
     pattern.chars().map(both).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_told_from_other_values() {
+        for count in ["1", "+3", "-20", "5b", "1k", "1K", "2kB", "2KiB", "10M", "1MB"] {
+            assert!(is_count(count), "{count}");
+        }
+        for other in ["", "f", "5f", "+", "b", "+f", "5bf", "1B", "1iB", "5 ", "1x", "--1", "k"] {
+            assert!(!is_count(other), "{other}");
+        }
+    }
 }

@@ -1,14 +1,16 @@
 //! Whether all of a text only reads, and the script that runs then.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use sinew_tool::Unclear;
 
+use super::find::{self, Found};
 use super::options::Options;
 use super::programs;
 use super::tree::{Item, List, Redirect, Simple, Stage, When};
 use super::word::quoted;
-use super::{Scene, expand, files, find, git};
+use super::{Scene, expand, files, git};
 
 /// The most words of a script.
 const MAX_WORDS: usize = 10_000;
@@ -18,7 +20,8 @@ const MAX_WRAPPERS: usize = 4;
 /// Returns the script that does the same as some commands, where they are plain.
 pub(super) fn script(list: &List, scene: &Scene<'_>) -> Result<String, Unclear> {
     let (cwd, out) = (scene.cwd.to_owned(), String::new());
-    let mut writer = Writer { scene, cwd, out, n_words: 0, has_text: false, rest: None };
+    let mut writer =
+        Writer { scene, cwd, out, n_words: 0, has_text: false, rest: None, names: None };
     writer.list(list, true)?;
     Ok(writer.out)
 }
@@ -28,7 +31,7 @@ pub(super) fn script(list: &List, scene: &Scene<'_>) -> Result<String, Unclear> 
 pub(super) fn rest(list: &List, scene: &Scene<'_>) -> Option<Vec<Vec<String>>> {
     let (cwd, out) = (scene.cwd.to_owned(), String::new());
     let rest = Some(Vec::new());
-    let mut writer = Writer { scene, cwd, out, n_words: 0, has_text: false, rest };
+    let mut writer = Writer { scene, cwd, out, n_words: 0, has_text: false, rest, names: None };
     writer.list(list, true).ok()?;
     writer.rest
 }
@@ -36,9 +39,10 @@ pub(super) fn rest(list: &List, scene: &Scene<'_>) -> Option<Vec<Vec<String>>> {
 /// Returns what runs for a program and its arguments, where that is plain.
 pub(super) fn argv(argv: &[String], scene: &Scene<'_>) -> Result<Vec<String>, Unclear> {
     let (cwd, out) = (scene.cwd.to_owned(), String::new());
-    let mut writer = Writer { scene, cwd, out, n_words: 0, has_text: false, rest: None };
+    let mut writer =
+        Writer { scene, cwd, out, n_words: 0, has_text: false, rest: None, names: None };
     // Without a shell there are none of its own commands.
-    writer.program(argv, Part::Among, true, None, 1)
+    writer.program(argv, Part::Among, true, 1)
 }
 
 /// Where a command stands.
@@ -59,6 +63,16 @@ pub(super) struct Writer<'p> {
     has_text: bool,
     /// Where it is only asked what is not plain: the words of that.
     rest: Option<Vec<Vec<String>>>,
+    /// The `find` that was written last.
+    names: Option<Names>,
+}
+
+/// A `find` that is written, and goes nowhere but to what stands behind it.
+struct Names {
+    found: Found,
+    /// Where in the script its words begin, behind its name.
+    begins: usize,
+    ends: usize,
 }
 
 /// Commands of the shell itself that change what others mean, or where they run.
@@ -160,26 +174,20 @@ impl Writer<'_> {
 
     fn item(&mut self, item: &Item, runs: bool) -> Result<(), Unclear> {
         let part = if runs && item.stages.len() == 1 { Part::Alone } else { Part::Among };
-        let mut before: Option<Vec<String>> = None;
         for (at, stage) in item.stages.iter().enumerate() {
             if at != 0 {
                 self.goes_on(true)?;
                 self.out.push_str(" | ");
             }
-            before = self.stage(stage, part, before.take())?;
+            self.stage(stage, part)?;
         }
         Ok(())
     }
 
-    /// Writes a part of a pipeline; returns the words of a program.
-    fn stage(
-        &mut self,
-        stage: &Stage,
-        part: Part,
-        before: Option<Vec<String>>,
-    ) -> Result<Option<Vec<String>>, Unclear> {
+    /// Writes a part of a pipeline.
+    fn stage(&mut self, stage: &Stage, part: Part) -> Result<(), Unclear> {
         match stage {
-            Stage::Simple(simple) => return self.simple(simple, part, before).map(Some),
+            Stage::Simple(simple) => self.simple(simple, part)?,
             Stage::Group { list, is_subshell, redirects } => {
                 let cwd = self.cwd.clone();
                 self.out.push_str(if *is_subshell { "( " } else { "{ " });
@@ -209,7 +217,7 @@ impl Writer<'_> {
                 self.redirects(redirects)?;
             }
         }
-        Ok(None)
+        Ok(())
     }
 
     /// Refuses to write more on a line that is over.
@@ -250,8 +258,8 @@ impl Writer<'_> {
 
     /// Writes a text for standard input, which ends its line.
     fn text(&mut self, text: &str) -> Result<(), Unclear> {
-        let has_line = |end: &str| text.lines().any(|line| line == end);
-        let end = (0..).map(|n| format!("END{n}")).find(|end| !has_line(end));
+        let lines: HashSet<&str> = text.lines().filter(|line| line.starts_with("END")).collect();
+        let end = (0..).map(|n| format!("END{n}")).find(|end| !lines.contains(end.as_str()));
         let end = end.unwrap_or_default();
         let line = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
         self.out.push_str(&format!(" <<'{end}'\n{text}{line}{end}"));
@@ -259,21 +267,16 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Writes a command; returns its words.
-    fn simple(
-        &mut self,
-        simple: &Simple,
-        part: Part,
-        before: Option<Vec<String>>,
-    ) -> Result<Vec<String>, Unclear> {
+    /// Writes a command.
+    fn simple(&mut self, simple: &Simple, part: Part) -> Result<(), Unclear> {
         if self.rest.is_none() {
-            return self.plain(simple, part, before).map(|(words, _)| words);
+            return self.plain(simple, part).map(drop);
         }
         let n_written = self.out.len();
         let words: Vec<String> = simple.words.iter().map(|word| word.text.clone()).collect();
-        match self.plain(simple, part, before) {
+        match self.plain(simple, part) {
             // It runs as it is written, and so it must be plain that way.
-            Ok((found, run)) if found == words && (found == run || is_cd(&words)) => Ok(words),
+            Ok((found, run)) if found == words && (found == run || is_cd(&words)) => Ok(()),
             Ok(_) | Err(_) => {
                 self.out.truncate(n_written);
                 self.remains(simple, words)
@@ -282,7 +285,7 @@ impl Writer<'_> {
     }
 
     /// Notes a command that is not plain, if its words are known and it is nothing but a program.
-    fn remains(&mut self, simple: &Simple, words: Vec<String>) -> Result<Vec<String>, Unclear> {
+    fn remains(&mut self, simple: &Simple, words: Vec<String>) -> Result<(), Unclear> {
         let is_known = !simple.words.iter().any(super::word::Word::is_pattern);
         let name = words.first().map_or("", String::as_str);
         let changes_shell = CHANGES_SHELL.contains(&name)
@@ -294,7 +297,7 @@ impl Writer<'_> {
         }
         self.redirects(&simple.redirects)?;
         self.rest.iter_mut().for_each(|rest| rest.push(words.clone()));
-        Ok(words)
+        Ok(())
     }
 
     /// Writes a command that is plain; returns its words, and those that run, but for where the program
@@ -303,7 +306,6 @@ impl Writer<'_> {
         &mut self,
         simple: &Simple,
         part: Part,
-        before: Option<Vec<String>>,
     ) -> Result<(Vec<String>, Vec<String>), Unclear> {
         for (name, value) in &simple.variables {
             if value.is_pattern() || !is_plain_variable(name, &value.text) {
@@ -334,9 +336,14 @@ impl Writer<'_> {
                 "whether `cd` runs is only known when it does",
             ));
         }
-        let run = self.program(&words, part, has_variables, before.as_deref(), 0)?;
+        let run = self.program(&words, part, has_variables, 0)?;
+        let begins = self.out.len() + run.first().map_or(0, |name| quoted(name).len());
         let written: Vec<String> = run.iter().map(|word| quoted(word)).collect();
         self.out.push_str(&written.join(" "));
+        let is_piped_on = simple.redirects.is_empty();
+        let ends = self.out.len();
+        let names = self.names.take().filter(|_| is_piped_on);
+        self.names = names.map(|names| Names { begins, ends, ..names });
         if is_cd(&words) {
             // What follows was looked at from there.
             self.out.push_str(" || exit 1");
@@ -352,9 +359,10 @@ impl Writer<'_> {
         words: &[String],
         part: Part,
         has_variables: bool,
-        before: Option<&[String]>,
         depth: usize,
     ) -> Result<Vec<String>, Unclear> {
+        // Names are handed on from one command to the next alone.
+        let names = self.names.take();
         let Some((name, args)) = words.split_first() else {
             return Err(Unclear::new("shell.syntax", "it names no program"));
         };
@@ -376,10 +384,16 @@ impl Writer<'_> {
                 let n_own = self.wrapper(&name, args)?;
                 let (own, inner) = args.split_at_checked(n_own).unwrap_or_default();
                 run.extend(own.iter().cloned());
-                run.extend(self.program(inner, Part::Among, true, None, depth + 1)?);
+                run.extend(self.program(inner, Part::Among, true, depth + 1)?);
             }
-            "xargs" => run.extend(self.xargs(args, before)?),
-            "find" => run.extend(self.find_files(args)?),
+            "xargs" => run.extend(self.xargs(args, names)?),
+            "find" => {
+                let found = self.find_files(args)?;
+                run.extend(found.words.iter().cloned());
+                if depth == 0 {
+                    self.names = Some(Names { found, begins: 0, ends: 0 });
+                }
+            }
             "git" if !is_version(&name, args) => {
                 run.extend(git::words(args, self.scene, &self.cwd)?)
             }
@@ -440,31 +454,27 @@ impl Writer<'_> {
     }
 
     /// Returns the words of `xargs`, whose input must be names that `find` ends with NUL.
-    fn xargs(
-        &mut self,
-        args: &[String],
-        before: Option<&[String]>,
-    ) -> Result<Vec<String>, Unclear> {
+    fn xargs(&mut self, args: &[String], names: Option<Names>) -> Result<Vec<String>, Unclear> {
         let table = "-0rt -n= -P= -s= --null --no-run-if-empty --max-args= --max-procs= --verbose";
         let parsed = Options { table, is_posix: true }.parse("xargs", args)?;
-        let of_find = before.is_some_and(|words| {
-            words.first().is_some_and(|name| name == "find" || name.ends_with("/find"))
-        });
         let unclear = |why: &str| Unclear::new("shell.operand", why);
-        if !of_find {
+        // As it is written, what it is handed is not what was looked at.
+        let names = names.filter(|_| self.rest.is_none());
+        let Some(names) = names else {
             return Err(unclear("what xargs hands on is only known when it runs"));
-        }
+        };
         let is_null = parsed.has("-0") || parsed.has("--null");
-        if !self.end_names_with_nul(before.unwrap_or_default(), is_null) {
-            return Err(unclear("what find writes for xargs may be taken for other words"));
-        }
+        self.end_names_with_nul(&names, is_null)
+            .ok_or_else(|| unclear("what find writes for xargs may be taken for other words"))?;
         let inner = args.get(parsed.n_before..).unwrap_or_default();
         let (name, rest) = match inner.split_first() {
             Some((name, rest)) => (name, rest),
             None => return Err(Unclear::new("shell.program", "xargs runs no program here")),
         };
         let (path, name) = self.find(name)?;
-        let known = programs::find(&name).ok_or_else(|| unknown(&name))?;
+        let known = programs::find(&name)
+            .filter(|known| names.found.is_fit(known))
+            .ok_or_else(|| unknown(&name))?;
         let mut run: Vec<String> = args.get(..parsed.n_before).unwrap_or_default().to_vec();
         if !is_null {
             run.insert(0, String::from("-0"));
@@ -475,32 +485,19 @@ impl Writer<'_> {
     }
 
     /// Lets the `find` that was written last end its names with NUL, and leave out links, which may lead
-    /// anywhere. Nothing is done where it writes in more than one place; `is_null` says whether it should
-    /// end them so by itself.
-    fn end_names_with_nul(&mut self, find: &[String], is_null: bool) -> bool {
-        const ACTS: &[&str] =
-            &["-print", "-exec", "-printf", "-ls", "-quit", "-o", "-or", ",", "-print0"];
-        const OPEN: &[&str] = &["!", "-not", "-a", "-and", "("];
-        let expression = match find.split_last() {
-            Some((last, before)) if last == "-print0" && is_null => before,
-            Some((last, before)) if last == "-print" && !is_null => before,
-            _ if !is_null => find,
-            _ => return false,
-        };
-        let is_open = expression.last().is_some_and(|word| OPEN.contains(&word.as_str()));
-        if is_open || expression.iter().any(|word| ACTS.contains(&word.as_str())) {
-            return false;
+    /// anywhere. Nothing is done where it does more than write its names to what stands behind it;
+    /// `is_null` says whether it should end them so by itself.
+    fn end_names_with_nul(&mut self, names: &Names, is_null: bool) -> Option<()> {
+        let n_before = names.found.n_before_last(is_null)?;
+        if self.out.get(names.ends..) != Some(" | ") {
+            return None;
         }
-        let Some(head) = self.out.strip_suffix(" | ") else { return false };
-        let last = find.last().map(|word| quoted(word)).unwrap_or_default();
-        let Some(before) = head.strip_suffix(last.as_str()) else { return false };
-        let n = if expression.len() == find.len() { head.len() } else { before.len() };
-        self.out.truncate(n);
-        for word in find::without_secrets() {
-            self.out.push_str(&format!(" {}", quoted(&word)));
+        self.out.truncate(names.begins);
+        for word in names.found.words.iter().take(n_before).chain(&find::without_secrets()) {
+            self.out.push_str(&format!(" {}", quoted(word)));
         }
         self.out.push_str(" '-print0' | ");
-        true
+        Some(())
     }
 }
 

@@ -28,6 +28,8 @@ pub(super) enum Check {
     Jq,
     /// A `+` and a format is all that it takes.
     Date,
+    /// Its options take numbers.
+    Count,
     /// It may walk through directories.
     Diff,
     Grep,
@@ -49,13 +51,13 @@ const fn plain(names: &'static str, table: &'static str, operands: Operands) -> 
 const HASHES: &str = "-bt --binary --text --tag --zero -z !--check !--ignore-missing !--quiet \
                       !--status !--strict !--warn";
 
-const GREP: &str = "-EFGPivwxycLlqsobHhnTZazrU -e= -f@ -m= -A= -B= -C= -d= -D= -9 \
+const GREP: &str = "-EFGPivwxycLlqsobHhnTZazrU -e= -f@ -m= -A= -B= -C= -d= -9 \
     --extended-regexp --fixed-strings --basic-regexp --perl-regexp --regexp= --file@ --ignore-case \
     --no-ignore-case --invert-match --word-regexp --line-regexp --count --color? --colour? \
     --files-without-match --files-with-matches --max-count= --only-matching --quiet --silent \
     --no-messages --byte-offset --with-filename --no-filename --label= --line-number --initial-tab \
     --null --after-context= --before-context= --context= --group-separator= --no-group-separator \
-    --text --binary-files= --devices= --directories= --exclude= --exclude-dir= --include= \
+    --text --binary-files= !--devices --directories= --exclude= --exclude-dir= --include= \
     --recursive --line-buffered --binary --null-data !--exclude-from !--dereference-recursive \
     !--unix-byte-offsets";
 
@@ -78,17 +80,23 @@ pub(super) const PROGRAMS: &[Program] = &[
          --show-nonprinting",
         Operands::Files,
     ),
-    plain(
-        "head",
-        "-qvz -n= -c= -9 --bytes= --lines= --quiet --silent --verbose --zero-terminated",
-        Operands::Files,
-    ),
-    plain(
-        "tail",
-        "-qvz -n= -c= -9 --bytes= --lines= --quiet --silent --verbose --zero-terminated !--follow \
-         !--retry !--pid !--max-unchanged-stats !--sleep-interval",
-        Operands::Files,
-    ),
+    Program {
+        check: Check::Count,
+        ..plain(
+            "head",
+            "-qvz -n= -c= -9 --bytes= --lines= --quiet --silent --verbose --zero-terminated",
+            Operands::Files,
+        )
+    },
+    Program {
+        check: Check::Count,
+        ..plain(
+            "tail",
+            "-qvz -n= -c= -9 --bytes= --lines= --quiet --silent --verbose --zero-terminated \
+             !--follow !--retry !--pid !--max-unchanged-stats !--sleep-interval",
+            Operands::Files,
+        )
+    },
     plain(
         "wc",
         "-cmlLw --bytes --chars --lines --max-line-length --words --total= !--files0-from",
@@ -266,7 +274,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         "tree",
         "-adfFgGhDpqQrsStuUvxiNCnAX -L= -P= -I= --noreport --charset= --filelimit= --timefmt= --sort= \
          --dirsfirst --filesfirst --matchdirs --ignore-case --prune --du --si --inodes --device --metafirst \
-         --gitignore !--info !--infofile !--fromfile !--gitfile !--output !--fflinks !--fromtabfile",
+         !--gitignore !--info !--infofile !--fromfile !--gitfile !--output !--fflinks !--fromtabfile",
         Operands::Files,
     ),
     Program {
@@ -274,7 +282,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         ..plain("grep", GREP, Operands::TextThenFiles(&["-e", "-f", "--regexp", "--file"]))
     },
     Program {
-        added: &["--no-config"],
+        added: &["--no-config", "--no-ignore-messages"],
         check: Check::Rg,
         ..plain(
             "rg ripgrep",
@@ -289,7 +297,7 @@ pub(super) const PROGRAMS: &[Program] = &[
              --colors= --files --heading --no-heading --no-hidden --json --no-ignore \
              --no-ignore-vcs --no-ignore-parent --no-ignore-dot --no-ignore-global --no-messages \
              --one-file-system --passthru --sort= --sortr= --stats --trim --crlf --engine= --binary \
-             --debug --field-context-separator= --field-match-separator= --context-separator= \
+             !--debug --field-context-separator= --field-match-separator= --context-separator= \
              --max-filesize= --vimgrep --auto-hybrid-regex --mmap --no-mmap --no-config \
              --include-zero --line-buffered --block-buffered --path-separator= --stop-on-nonmatch \
              --glob-case-insensitive --no-unicode --regex-size-limit= --dfa-size-limit= \

@@ -24,6 +24,9 @@ const OF_AWK: &[&str] = &[
     "load",
 ];
 
+/// Variables of awk that say how a number is written: a format may write where it should not.
+pub(super) const FORMATS_OF_AWK: &[&str] = &["OFMT", "CONVFMT"];
+
 /// Refuses a program of awk that may do more than read its input, wherever in it the word stands.
 pub(super) fn check_awk(program: &str) -> Result<(), Unclear> {
     if let Some(word) = OF_AWK.iter().find(|word| program.contains(*word)) {

@@ -7,10 +7,14 @@ use super::word::Word;
 
 /// The most commands that are told.
 const MAX_SEGMENTS: usize = 1_000;
+/// The most bytes that they hold together, with their words. Where commands stand inside others, each
+/// holds the text of all that are in it.
+const MAX_SEGMENT_BYTES: usize = 1 << 20;
 
 /// Returns the commands of a tree in their order, also those inside substitutions.
 pub(super) fn of(tree: &Tree, text: &str) -> Vec<Segment> {
     let mut segments = Vec::new();
+    let mut n_bytes = 0;
     let mut cursor = tree.walk();
     loop {
         let node = cursor.node();
@@ -18,7 +22,12 @@ pub(super) fn of(tree: &Tree, text: &str) -> Vec<Segment> {
             node.kind(),
             "command" | "test_command" | "declaration_command" | "unset_command"
         ) {
-            segments.push(segment(node, text));
+            let segment = segment(node, text);
+            n_bytes += segment.text.len() + segment.words.iter().map(String::len).sum::<usize>();
+            if MAX_SEGMENT_BYTES < n_bytes {
+                return segments;
+            }
+            segments.push(segment);
         }
         if segments.len() == MAX_SEGMENTS {
             return segments;
@@ -58,6 +67,10 @@ fn literal(node: Node<'_>, text: &str) -> String {
                 Ok(())
             }
             "string" => word.push_quoted(piece.trim_matches('"')),
+            "ansi_c_string" if !piece.contains('\\') => {
+                word.text.push_str(piece.trim_start_matches('$').trim_matches('\''));
+                Ok(())
+            }
             _ => return raw.to_owned(),
         };
         if pushed.is_err() {
@@ -65,4 +78,18 @@ fn literal(node: Node<'_>, text: &str) -> String {
         }
     }
     word.text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quoted_names_of_programs_are_read() {
+        for text in ["rm x", "'rm' x", "\"rm\" x", "$'rm' x", "r\\m x", "r'm' x", "$'r'm x"] {
+            let segments = of(&crate::shell::tree::parse(text).unwrap(), text);
+            let words: Vec<_> = segments.iter().map(|segment| segment.words.clone()).collect();
+            assert_eq!(words, [["rm", "x"]], "{text}");
+        }
+    }
 }

@@ -110,10 +110,42 @@ fn is_shown(c: char) -> bool {
     match c {
         '\n' | '\t' | ' ' => true,
         c if c.is_control() || c.is_whitespace() => false,
-        c => !crate::rules::is_ignorable(c) && !is_private(c),
+        c => !crate::rules::is_ignorable(c) && !is_private(c) && !is_unseen(c),
     }
+}
+
+/// Returns whether a character has no shape of its own: marks of notes and of how signs are joined, a
+/// filler, and what no text should hold.
+fn is_unseen(c: char) -> bool {
+    let is_none = matches!(c, '\u{fdd0}'..='\u{fdef}') || u32::from(c) & 0xfffe == 0xfffe;
+    is_none || matches!(c, '\u{fff9}'..='\u{fffb}' | '\u{13430}'..='\u{1345f}' | '\u{16fe4}')
 }
 
 fn is_private(c: char) -> bool {
     matches!(c, '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..='\u{10ffff}' | '\u{2800}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_sees_is_not_shown() {
+        for c in [
+            '\u{fff9}',
+            '\u{fffb}',
+            '\u{13430}',
+            '\u{1345f}',
+            '\u{16fe4}',
+            '\u{fdd0}',
+            '\u{ffff}',
+            '\u{1fffe}',
+            '\u{10ffff}',
+        ] {
+            assert!(!is_shown(c), "{c:?}");
+        }
+        for c in ['a', '\u{e9}', '\u{fffd}', '\u{fffc}', '\u{1f600}', '\u{13429}'] {
+            assert!(is_shown(c), "{c:?}");
+        }
+    }
 }

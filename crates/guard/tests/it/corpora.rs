@@ -14,7 +14,7 @@ use mutate::{Mutator, Numbers};
 use oracle::{Copy, Ground, Oracle, Ran};
 pub(crate) use oracle::{analysed, guarded};
 use serde::Deserialize;
-use sinew_tool::{Analysis, Plain};
+use sinew_tool::{Analysis, CommandLine, FileSettings, Plain, Shell};
 
 use crate::tree::{rounds, skipped};
 
@@ -179,7 +179,12 @@ fn difference(copy: &Copy, script: &str, text: &str) -> Option<String> {
             .map(|line| line.trim_start_matches("/usr/bin/").to_owned())
             .collect::<Vec<_>>()
     };
-    let (one, other) = (told(&ran), told(&plainly));
+    let (mut one, mut other) = (told(&ran), told(&plainly));
+    // It searches several files at once, and tells of each when it is done.
+    if text.split_whitespace().any(|word| word == "rg") {
+        one.sort();
+        other.sort();
+    }
     if ran.harm.is_some() {
         return Some(format!("{:?}", ran.harm));
     }
@@ -220,6 +225,54 @@ fn what_was_found_once_is_not_found_again() {
     assert!(idle.len() * 3 < cases.len(), "too many rows that do nothing here: {idle:#?}");
 }
 
+/// What does no harm that can be seen here: it waits, or shows what it should not on other machines.
+#[test]
+fn what_is_not_known_to_only_read_asks() {
+    let cases = corpus(include_str!("corpora/asks.jsonl"));
+    let Some(oracle) = Oracle::new() else { return };
+    let is_plain = |case: &&Case| {
+        let copy = oracle.copy(Ground::Quiet);
+        if !case.setup.is_empty() {
+            copy.run(&case.setup);
+        }
+        copy.analysed(&case.text()).plain.is_ok()
+    };
+    let wrong: Vec<_> = cases.iter().filter(is_plain).map(Case::shown).collect();
+    assert!(wrong.is_empty(), "{} are plain: {wrong:#?}", wrong.len());
+}
+
+/// Git looks at no rule for paths.
+#[test]
+fn git_asks_where_files_are_denied() {
+    let Some(oracle) = Oracle::new() else { return };
+    let deny_paths = vec![String::from("**/private/**")];
+    let files = FileSettings { deny_paths, ..FileSettings::default() };
+    let (guard, root) = oracle::guarded_with(&oracle.place(Ground::Quiet), files);
+    let is_plain = |text: &str| {
+        let line = CommandLine::Shell(Shell::User, text.to_owned());
+        guard.analysed(&line, &root).plain.is_ok()
+    };
+    let prints = ["show", "log -p", "diff", "grep alpha", "cat-file -p HEAD", "blame notes.txt"];
+    for text in prints {
+        assert!(!is_plain(&format!("git {text}")), "{text}");
+    }
+    for text in ["git status", "git branch", "cat notes.txt"] {
+        assert!(is_plain(text), "{text}");
+    }
+}
+
+/// What stands beside a command that asks runs as it is written, where nobody leaves files out.
+#[test]
+fn names_that_are_handed_on_remain_to_be_asked_about() {
+    let Some(oracle) = Oracle::new() else { return };
+    for cat in ["cat", "/usr/bin/cat"] {
+        let text = format!("find . -name notes.txt -print0 | xargs -0 {cat}; make");
+        let rest = oracle.analysed(Ground::Quiet, &text).rest.unwrap_or_default();
+        let names: Vec<_> = rest.iter().filter_map(|words| words.first()).collect();
+        assert_eq!(names, ["xargs", "make"], "{text}");
+    }
+}
+
 /// The control: whoever looks at the first word alone lets ways around pass.
 #[test]
 fn first_words_let_ways_around_pass() {
@@ -249,6 +302,7 @@ fn hostile_texts_ask_in_bounded_time() {
         "ls;".repeat(10_000),
         "ls|".repeat(10_000) + "ls",
         nested("id", 5_000),
+        nested(&"a".repeat(50_000), 900),
         "eval ".repeat(10_000) + "id",
         format!("{}id{}", "eval '".repeat(2_000), "'".repeat(2_000)),
         String::from("alias ls='touch pwned'; ls"),
@@ -273,6 +327,8 @@ fn hostile_texts_ask_in_bounded_time() {
         assert!(since.elapsed() < LOOKED_AT, "{start}: {:?}", since.elapsed());
         // What holds a character of no meaning for the shell may be plain.
         let is_data = text.contains('\u{fffd}');
+        let n_bytes = analysis.segments.iter().map(|part| part.text.len()).sum::<usize>();
+        assert!(n_bytes <= 1 << 20, "{start}: {n_bytes} bytes");
         assert!(is_data || analysis.plain.is_err(), "{start} is plain");
     }
     let seed = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as u64;

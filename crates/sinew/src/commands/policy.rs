@@ -218,7 +218,7 @@ fn asked(line: &[u8]) -> anyhow::Result<(CommandLine, By)> {
 fn answer(wired: &Wired, line: CommandLine, by: By) -> Answer {
     let display = match &line {
         CommandLine::Shell(_, text) => shown(text),
-        CommandLine::Argv(argv) => shown(&argv.join(" ")),
+        CommandLine::Argv(argv) => listed(argv),
     };
     match wired.runtime.judge_command(line, |rules| by.change(rules)) {
         Ok((target, ruling)) => Answer {
@@ -241,6 +241,16 @@ fn answer(wired: &Wired, line: CommandLine, by: By) -> Answer {
     }
 }
 
+/// Returns words each in quotes, so that it is seen where one ends; what is no sign that is seen, a line
+/// feed too, stands as an escape.
+fn listed(argv: &[String]) -> String {
+    let quoted = |word: &String| {
+        let word = word.replace('\\', r"\\").replace('"', "\\\"");
+        format!("\"{}\"", shown(&word).replace('\n', r"\n"))
+    };
+    argv.iter().map(quoted).collect::<Vec<_>>().join(" ")
+}
+
 impl Answer {
     fn words(&self) -> String {
         let mut words = format!("{} ({}): {}\n", self.ruling, self.rule, self.why);
@@ -259,10 +269,21 @@ impl Answer {
             }
             Some(Plain::Argv(argv)) => {
                 words.push_str("what runs in its place:\n");
-                words.push_str(&indented(&argv.join(" ")));
+                words.push_str(&indented(&listed(argv)));
             }
             None => {}
         }
         words
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_without_a_shell_are_told_apart() {
+        let words = ["rm", "a b", "c\nd", "e\"f\\n", "g\u{202e}", ""].map(String::from);
+        assert_eq!(listed(&words), r#""rm" "a b" "c\nd" "e\"f\\n" "g\u{202e}" """#);
     }
 }

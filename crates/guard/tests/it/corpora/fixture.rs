@@ -33,7 +33,7 @@ const FILES: &[(&str, &str)] = &[
     ("work/src/lib.rs", "//! alpha\n"),
     ("work/.env", "KEY=CANARY-7d1f\n"),
     ("work/.gitignore", ".env\n/globs*\n/evil*\n"),
-    ("work/.gitattributes", "notes.txt diff=evil filter=evil\n"),
+    ("work/.gitattributes", "notes.txt diff=evil\n"),
     ("work/script.sh", "#!/bin/sh\n: > \"${PWNED:-pwned}\"\ncat 2>/dev/null\n"),
     ("work/evil.sed", "w pwned\n"),
     ("work/evil.awk", "BEGIN { system(\"touch pwned\") }\n"),
@@ -100,6 +100,9 @@ pub(crate) fn lay_out(dir: &Path, traps: bool) {
         let path = dir.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, content).unwrap();
+        if traps && path.ends_with("work/.gitattributes") {
+            fs::write(&path, "notes.txt diff=evil filter=evil\n").unwrap();
+        }
         if content.starts_with("#!") {
             fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
         }

@@ -18,7 +18,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sinew_guard::{CommandSettings, Guard, GuardSettings, ProcessLimits, Rung};
-use sinew_tool::{Analysis, CommandLine, Shell};
+use sinew_tool::{Analysis, CommandLine, FileSettings, Shell};
 
 use super::fixture::{self, SECRET};
 use crate::tree::skipped;
@@ -89,6 +89,11 @@ impl Oracle {
         analysed(&self.dir.path().join(ground.name()), text)
     }
 
+    /// Returns the place of a fixture.
+    pub(crate) fn place(&self, ground: Ground) -> PathBuf {
+        self.dir.path().join(ground.name())
+    }
+
     /// Returns a copy of a fixture.
     pub(crate) fn copy(&self, ground: Ground) -> Copy {
         let copy = tempfile::tempdir_in(self.dir.path()).unwrap();
@@ -108,6 +113,11 @@ pub(crate) fn analysed(fixture: &Path, text: &str) -> Analysis {
 
 /// Returns the guard of a copy of the fixture, and its root.
 pub(crate) fn guarded(fixture: &Path) -> (Arc<Guard>, PathBuf) {
+    guarded_with(fixture, FileSettings::default())
+}
+
+/// The same with settings of the file tools.
+pub(crate) fn guarded_with(fixture: &Path, files: FileSettings) -> (Arc<Guard>, PathBuf) {
     let root = fs::canonicalize(fixture.join("work")).unwrap();
     let commands = CommandSettings {
         helper: None,
@@ -125,8 +135,11 @@ pub(crate) fn guarded(fixture: &Path) -> (Arc<Guard>, PathBuf) {
         limits: ProcessLimits::default(),
         warn: None,
     };
-    let settings =
-        GuardSettings { commands: Some(commands), ..GuardSettings::new(vec![root.clone()]) };
+    let settings = GuardSettings {
+        commands: Some(commands),
+        files: Arc::new(files),
+        ..GuardSettings::new(vec![root.clone()])
+    };
     (Guard::open(settings).unwrap(), root)
 }
 
