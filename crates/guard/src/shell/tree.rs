@@ -114,12 +114,31 @@ pub(super) fn understood(tree: &Tree, text: &str) -> Result<List, Unclear> {
     if root.has_error() {
         return Err(syntax("it cannot be parsed"));
     }
+    if joins_lines(text) {
+        return Err(syntax("a line goes on in the middle of a word"));
+    }
     let mut reader = Reader { text, n_commands: 0, depth: 0 };
     let list = reader.statements(children(root))?;
     if list.is_empty() {
         return Err(syntax("there is no command in it"));
     }
     Ok(list)
+}
+
+/// Returns whether a line ends with a backslash and goes on with no blank on either side: the shell makes
+/// one word of what the grammar takes for two.
+pub(super) fn joins_lines(text: &str) -> bool {
+    let mut rest = text;
+    let mut before = ' ';
+    while let Some((head, tail)) = rest.split_once("\\\n") {
+        before = head.chars().next_back().unwrap_or(before);
+        let is_apart = |c: char| c == ' ' || c == '\t';
+        if !is_apart(before) && !tail.starts_with(is_apart) {
+            return true;
+        }
+        rest = tail;
+    }
+    false
 }
 
 fn children(node: Node<'_>) -> Vec<Node<'_>> {
@@ -480,6 +499,10 @@ impl<'t> Reader<'t> {
         let Some(text) = line.strip_prefix('\n') else { return Err(not_understood(node)) };
         let start = self.raw(*start);
         let is_literal = start.starts_with('\'') && start.ends_with('\'');
+        let inner = start.strip_prefix('\'').and_then(|start| start.strip_suffix('\''));
+        if inner.unwrap_or(start).contains(['\'', '"', '\\']) {
+            return Err(syntax("where the text of its input ends is written in several ways"));
+        }
         let expands = text.contains(['$', '`', '\\']);
         if !is_literal && (expands || start.contains(['\\', '"', '$', '`'])) {
             return Err(syntax("the text of its input is expanded when it runs"));
