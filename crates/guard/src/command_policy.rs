@@ -52,9 +52,6 @@ impl CommandPolicy {
             return denied(format!("it holds `{}`, which is denied", pattern.trim()));
         }
         let allowed = self.allowed.as_ref()?;
-        if let Some(unclear) = commands.unclear {
-            return denied(format!("which programs it runs is not known: {unclear}"));
-        }
         let refused =
             commands.all.iter().filter_map(|words| words.first()).find_map(|first| match first {
                 Piece::Known(name) if allowed.iter().any(|one| one == bare(name)) => None,
@@ -63,7 +60,11 @@ impl CommandPolicy {
                     Some(String::from("which program it runs is only known when it does"))
                 }
             });
-        refused.and_then(denied)
+        let unclear = || {
+            let unclear = commands.unclear?;
+            Some(format!("which programs it runs is not known: {unclear}"))
+        };
+        refused.or_else(unclear).and_then(denied)
     }
 }
 

@@ -86,6 +86,8 @@ impl CommandPattern {
         let fits = |index: usize| {
             let Some(pattern) = self.words.get(index) else { return false };
             let name = word.rsplit('/').next().unwrap_or(word);
+            // A shell may take it for the path of a program.
+            let name = name.strip_prefix('=').unwrap_or(name);
             fits(pattern, word) || (index == 0 && fits(pattern, name))
         };
         let is_option = word.len() > 1 && word.starts_with(['-', '+']);
@@ -184,11 +186,24 @@ impl RunRule {
                     (Ok(_), _) => analysis.segments.iter().all(|part| covers(&part.words)),
                 }
             }
+            Verdict::Ask | Verdict::Deny => self.fit(&shell::Commands::of(line)) == Fit::Yes,
+        }
+    }
+
+    /// Returns whether the rule may be meant by a line, for all that is known before it runs.
+    pub fn may_match(&self, line: &CommandLine, analysis: &Analysis) -> bool {
+        match self.verdict {
+            Verdict::Allow => self.matches(line, analysis),
             Verdict::Ask | Verdict::Deny => {
                 let commands = shell::Commands::of(line);
-                commands.all.iter().any(|command| self.command.find(command) == Fit::Yes)
+                commands.unclear.is_some() || self.fit(&commands) != Fit::No
             }
         }
+    }
+
+    fn fit(&self, commands: &shell::Commands) -> Fit {
+        let fits = commands.all.iter().map(|command| self.command.find(command));
+        fits.max().unwrap_or(Fit::No)
     }
 
     fn ruling(&self, fit: Fit, unclear: Option<&str>) -> Ruling {
@@ -228,8 +243,7 @@ pub(crate) fn held(rules: &[RunRule], line: &CommandLine) -> Option<Ruling> {
     rules.peek()?;
     let commands = shell::Commands::of(line);
     let found = rules.filter_map(|rule| {
-        let fits = commands.all.iter().map(|command| rule.command.find(command));
-        let fit = fits.max().unwrap_or(Fit::No);
+        let fit = rule.fit(&commands);
         match (fit, commands.unclear) {
             (Fit::No, None) => None,
             (fit, unclear) => Some((fit, rule.ruling(fit, unclear))),

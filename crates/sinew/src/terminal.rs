@@ -24,14 +24,10 @@ impl Approver for Terminal {
 }
 
 fn ask(question: &Question, input: &mut impl BufRead, out: &mut impl Write) -> Answer {
-    let choices = if question.always.is_some() { "[y/N/a]" } else { "[y/N]" };
-    let shown = write!(out, "{}Run it? {choices} ", text(question)).and_then(|()| out.flush());
+    let shown = write!(out, "{}Run it? [y/N] ", text(question)).and_then(|()| out.flush());
     let mut line = String::new();
     match shown.and_then(|()| input.read_line(&mut line)) {
         Ok(_) if matches!(line.trim(), "y" | "Y" | "yes") => Answer::Yes,
-        Ok(_) if question.always.is_some() && matches!(line.trim(), "a" | "always") => {
-            Answer::Always
-        }
         Ok(_) | Err(_) => Answer::No(None),
     }
 }
@@ -40,7 +36,10 @@ fn ask(question: &Question, input: &mut impl BufRead, out: &mut impl Write) -> A
 fn text(question: &Question) -> String {
     let mut text = format!("{} wants to {}", visible(&question.tool), question.effects.join(", "));
     if let Some(command) = &question.targets.command {
-        text.push_str(&format!("\n  {}\n  in", visible(&words(command)).replace('\n', "\n  ")));
+        for line in words(command).lines() {
+            text.push_str(&format!("\n  {}", visible(line)));
+        }
+        text.push_str("\n  in");
     }
     for target in &question.targets.files {
         text.push_str(&format!("\n  {}", visible(&target.path.to_string_lossy())));
@@ -54,10 +53,6 @@ fn text(question: &Question) -> String {
     }
     let why = visible(&question.why);
     text.push_str(&format!("Asked because {why} (rule {}).\n", question.rule));
-    if let Some(always) = &question.always {
-        text.push_str("`a` runs it, and for the rest of the session without asking:\n");
-        text.extend(always.iter().map(|pattern| format!("  {}\n", visible(pattern))));
-    }
     text
 }
 
@@ -132,25 +127,6 @@ mod tests {
             let mut shown = Vec::new();
             assert_eq!(ask(&question(), &mut typed.as_bytes(), &mut shown), answer, "{typed:?}");
             assert!(shown.ends_with(b"Run it? [y/N] "));
-        }
-    }
-
-    #[test]
-    fn always_is_offered_with_what_it_covers() {
-        let always = Some(vec![String::from("git commit *"), String::from("make all")]);
-        for (always, typed, answer) in [
-            (always.clone(), "a\n", Answer::Always),
-            (always.clone(), "always\n", Answer::Always),
-            (always.clone(), "y\n", Answer::Yes),
-            (always, "all\n", Answer::No(None)),
-            (None, "a\n", Answer::No(None)),
-        ] {
-            let question = Question { always, ..question() };
-            let mut shown = Vec::new();
-            assert_eq!(ask(&question, &mut typed.as_bytes(), &mut shown), answer, "{typed:?}");
-            let shown = String::from_utf8(shown).expect("a text");
-            let covers = "without asking:\n  git commit *\n  make all\nRun it? [y/N/a] ";
-            assert_eq!(shown.ends_with(covers), question.always.is_some(), "{shown}");
         }
     }
 }

@@ -220,7 +220,7 @@ fn examples_are_tried() {
         (
             wrong.clone(),
             "own.toml:2: `sudo hg push origin` does not fit the rule `deny git push *`\n\
-             own.toml:2: `git push --force` fits the rule `deny git push *`\n\
+             own.toml:2: `git push --force` fits or may fit the rule `deny git push *`\n\
              3 examples of 2 rules, 2 of them do not hold; rules without an example: 1\n"
                 .to_owned(),
             1,

@@ -15,6 +15,8 @@ use super::{MAX_BYTES, tree};
 const MAX_DEPTH: usize = 8;
 /// The most commands that are looked at.
 const MAX_COMMANDS: usize = 2_000;
+/// The most words of all commands together.
+const MAX_WORDS: usize = 50_000;
 /// The most bytes of texts inside others that are looked at.
 const MAX_INNER_BYTES: usize = 4 * MAX_BYTES;
 
@@ -55,6 +57,7 @@ pub(crate) struct Commands {
     /// Why there may be others, if there may.
     pub(crate) unclear: Option<&'static str>,
     n_inner_bytes: usize,
+    n_words: usize,
 }
 
 impl Commands {
@@ -82,12 +85,16 @@ impl Commands {
             self.unclear = Some("it is too much to look at");
             return;
         };
-        // The grammar does not look into a substitution whose signs are escaped.
-        if parsed.root_node().has_error() || text.contains("\\`") {
+        if parsed.root_node().has_error() {
             self.unclear = Some("it cannot be parsed");
+        } else if is_odd(text) {
+            self.unclear = Some("the shell may read it in another way than it is looked at");
         }
-        for node in nodes(&parsed) {
-            let (words, mut input) = words(node, text);
+        for (node, around) in nodes(&parsed) {
+            let (words, mut input, is_odd) = words(node, around, text);
+            if is_odd {
+                self.unclear = Some("where the text of its input ends is written in several ways");
+            }
             for words in words.into_iter().filter(|words| !words.is_empty()) {
                 self.command(words, input.take(), depth);
             }
@@ -96,13 +103,19 @@ impl Commands {
 
     /// Adds a command and those that it runs.
     fn command(&mut self, words: Vec<Piece>, input: Option<String>, depth: usize) {
-        if MAX_DEPTH < depth || MAX_COMMANDS <= self.all.len() {
+        self.n_words += words.len();
+        let is_full = MAX_COMMANDS <= self.all.len() || MAX_WORDS < self.n_words;
+        if MAX_DEPTH < depth || is_full {
             self.unclear = Some("there are too many commands in it");
             return;
         }
         let inside = wrappers::inside(&words, input.as_deref());
         self.all.push(words);
         for inside in inside {
+            if MAX_WORDS < self.n_words {
+                self.unclear = Some("there are too many commands in it");
+                return;
+            }
             match inside {
                 Inside::Words(words) if words.is_empty() => {}
                 Inside::Words(words) => self.command(words, None, depth + 1),
@@ -113,19 +126,34 @@ impl Commands {
     }
 }
 
-/// Returns the nodes of a tree that are commands, in their order.
-fn nodes(tree: &Tree) -> Vec<Node<'_>> {
+/// Returns whether a text holds what the grammar and a shell may take for different things: substitutions of
+/// the old form, those inside the patterns of a variable, values that are expanded again, lines that
+/// are joined inside a word.
+fn is_odd(text: &str) -> bool {
+    let has_place = text.contains("<<") || text.contains("${");
+    (text.contains('`') && (has_place || text.contains("\\`")))
+        || text.contains("@P}")
+        || (text.contains("${") && text.contains("$("))
+        || tree::joins_lines(text)
+}
+
+/// Returns the nodes of a tree that are commands, in their order, each with the node whose redirections are
+/// its own too.
+fn nodes(tree: &Tree) -> Vec<(Node<'_>, Option<Node<'_>>)> {
     let mut found = Vec::new();
     let mut cursor = tree.walk();
+    let mut above: Vec<Node<'_>> = Vec::new();
     loop {
         let node = cursor.node();
         if matches!(node.kind(), "command" | "declaration_command" | "unset_command") {
-            found.push(node);
+            found.push((node, redirected(node, &above)));
         }
         if cursor.goto_first_child() {
+            above.push(node);
             continue;
         }
         while !cursor.goto_next_sibling() {
+            above.pop();
             if !cursor.goto_parent() {
                 return found;
             }
@@ -133,17 +161,39 @@ fn nodes(tree: &Tree) -> Vec<Node<'_>> {
     }
 }
 
+/// Returns the node above a command whose redirections the grammar takes for those of all that it stands
+/// in, and the shell for those of the last command.
+fn redirected<'t>(node: Node<'t>, above: &[Node<'t>]) -> Option<Node<'t>> {
+    let body_ends = |parent: &Node<'t>| {
+        parent.child_by_field_name("body").map_or(parent.end_byte(), |body| body.end_byte())
+    };
+    for parent in above.iter().rev() {
+        match parent.kind() {
+            "redirected_statement" if body_ends(parent) == node.end_byte() => return Some(*parent),
+            "list" | "pipeline" | "negated_command" if parent.end_byte() == node.end_byte() => {}
+            _ => return None,
+        }
+    }
+    None
+}
+
 /// Returns the words of a command, and the text that it gets as its input. The grammar takes a command on a
 /// line of its own that begins with a backslash for words of the one before, so there may be several.
-fn words(node: Node<'_>, text: &str) -> (Vec<Vec<Piece>>, Option<String>) {
+/// Says too whether the end of such a text is written oddly.
+fn words(
+    node: Node<'_>,
+    around: Option<Node<'_>>,
+    text: &str,
+) -> (Vec<Vec<Piece>>, Option<String>, bool) {
     let mut before = Vec::new();
     let mut words = Vec::new();
     let mut input = None;
+    let mut is_odd = false;
     for part in node.children(&mut node.walk()) {
         match part.kind() {
             "variable_assignment" if node.kind() == "command" && words.is_empty() => {}
             "file_redirect" | "heredoc_redirect" | "herestring_redirect" => {
-                redirect(part, text, &mut words, &mut input);
+                is_odd |= redirect(part, text, &mut words, &mut input);
             }
             _ => {
                 let raw = text.get(part.byte_range()).unwrap_or_default();
@@ -155,17 +205,25 @@ fn words(node: Node<'_>, text: &str) -> (Vec<Vec<Piece>>, Option<String>) {
         }
     }
     // The redirections of a command stand beside it, and words may stand behind them.
-    if let Some(parent) = node.parent().filter(|parent| parent.kind() == "redirected_statement") {
-        for part in parent.children(&mut parent.walk()).filter(|part| *part != node) {
-            redirect(part, text, &mut words, &mut input);
+    if let Some(parent) = around {
+        let body = parent.child_by_field_name("body");
+        for part in parent.children(&mut parent.walk()).filter(|part| Some(*part) != body) {
+            is_odd |= redirect(part, text, &mut words, &mut input);
         }
     }
     before.push(words);
-    (before, input)
+    (before, input, is_odd)
 }
 
-/// Reads what else a redirection holds: words of the command, or the text of its input.
-fn redirect(node: Node<'_>, text: &str, words: &mut Vec<Piece>, input: &mut Option<String>) {
+/// Reads what else a redirection holds: words of the command, or the text of its input. Returns whether the
+/// end of that is written in several ways.
+fn redirect(
+    node: Node<'_>,
+    text: &str,
+    words: &mut Vec<Piece>,
+    input: &mut Option<String>,
+) -> bool {
+    let mut is_odd = false;
     let raw = |node: Node<'_>| text.get(node.byte_range()).unwrap_or_default();
     let parts: Vec<Node<'_>> = node.children(&mut node.walk()).collect();
     match node.kind() {
@@ -179,6 +237,15 @@ fn redirect(node: Node<'_>, text: &str, words: &mut Vec<Piece>, input: &mut Opti
             let end = place("heredoc_end").map_or(node.end_byte(), Node::start_byte);
             let line = place("heredoc_start").and_then(|start| text.get(start.end_byte()..end));
             *input = line.and_then(|line| Some(line.split_once('\n')?.1.to_owned()));
+            let start = place("heredoc_start").map_or("", |start| raw(*start));
+            let quotes = ['\'', '"', '\\'];
+            let whole = |quote: char| start.strip_prefix(quote)?.strip_suffix(quote);
+            let inner = whole('\'').or_else(|| whole('"'));
+            is_odd = inner.unwrap_or(start).contains(quotes);
+            if inner.is_none() {
+                // What a program reads has lost the escapes.
+                *input = input.take().map(|text| wrappers::unescaped(&text));
+            }
             // The grammar may take lines of the text for words.
             let is_text = |part: &Node<'_>| raw(*part).starts_with(char::is_whitespace);
             for part in parts.into_iter().take_while(|part| !is_text(part)) {
@@ -192,7 +259,9 @@ fn redirect(node: Node<'_>, text: &str, words: &mut Vec<Piece>, input: &mut Opti
                     | "expansion"
                     | "ansi_c_string"
                     | "command_substitution" => words.push(piece(part, text)),
-                    "file_redirect" => redirect(part, text, words, &mut None),
+                    "file_redirect" => {
+                        redirect(part, text, words, &mut None);
+                    }
                     _ => {}
                 }
             }
@@ -206,6 +275,7 @@ fn redirect(node: Node<'_>, text: &str, words: &mut Vec<Piece>, input: &mut Opti
         }
         _ => {}
     }
+    is_odd
 }
 
 /// Returns a word as far as it is known.

@@ -77,6 +77,8 @@ const WRAPPERS: &[Wrapper] = &[
     wrapper("coproc", ("", &[]), ("", &[]), 0),
     wrapper("noglob", ("", &[]), ("", &[]), 0),
     wrapper("nocorrect", ("", &[]), ("", &[]), 0),
+    wrapper("!", ("", &[]), ("", &[]), 0),
+    wrapper("repeat", ("", &[]), ("", &[]), 1),
     wrapper("-", ("", &[]), ("", &[]), 0),
     wrapper("busybox", ("", &[]), ("", &[]), 0),
     wrapper("toybox", ("", &[]), ("", &[]), 0),
@@ -146,21 +148,55 @@ const LOOSE: &[&str] = &[
     "chronic",
     "ts",
     "ifne",
+    "arch",
+    "bundle",
+    "catatonit",
+    "choom",
+    "cpulimit",
+    "dbus-launch",
+    "dumb-init",
+    "eatmydata",
+    "hyperfine",
+    "i386",
+    "npx",
+    "pee",
+    "poetry",
+    "proxychains",
+    "proxychains4",
+    "sg",
+    "ssh-agent",
+    "tini",
+    "torsocks",
+    "uv",
+    "x86_64",
 ];
 
 /// Shells, which run a text.
-const SHELLS: &[&str] =
-    &["sh", "bash", "dash", "zsh", "ksh", "ksh93", "mksh", "ash", "yash", "rbash", "fish"];
+const SHELLS: &[&str] = &[
+    "sh", "bash", "dash", "zsh", "ksh", "ksh93", "mksh", "ash", "yash", "rbash", "fish", "csh",
+    "tcsh",
+];
 
 /// The most words of a program whose options are not understood that another one may begin at.
-const MAX_BEGINS: usize = 64;
+const MAX_BEGINS: usize = 32;
 
 /// Returns what a command runs beside itself.
 pub(super) fn inside(words: &[Piece], input: Option<&str>) -> Vec<Inside> {
     let Some((Piece::Known(program), args)) = words.split_first() else { return Vec::new() };
     let name = program.rsplit('/').next().unwrap_or(program);
+    // A shell may take this for the path of a program.
+    let name = name.strip_prefix('=').unwrap_or(name);
     match name {
-        "eval" => text_of(args),
+        "eval" => match args.split_first() {
+            Some((Piece::Known(first), rest)) if first == "--" => text_of(rest),
+            _ => text_of(args),
+        },
+        "." | "source" => vec![Inside::Unknown],
+        "hash" | "mapfile" | "readarray" | "enable" | "complete" | "compgen" | "bind"
+            if args.iter().any(|arg| arg.known().is_none_or(|arg| arg.starts_with('-'))) =>
+        {
+            vec![Inside::Unknown]
+        }
         "trap" | "alias" => texts_of(name, args),
         "find" => executed(args),
         _ if SHELLS.contains(&name) => shell(args, input),
@@ -178,6 +214,13 @@ pub(super) fn runs_another(program: &str) -> bool {
     SHELLS.contains(&name)
         || LOOSE.contains(&name)
         || WRAPPERS.iter().any(|wrapper| wrapper.name == name)
+}
+
+/// Returns a text of which the shell takes the escapes away.
+pub(super) fn unescaped(text: &str) -> String {
+    ["\\", "$", "`"]
+        .iter()
+        .fold(text.to_owned(), |text, sign| text.replace(&format!("\\{sign}"), sign))
 }
 
 /// Returns a text as it stands between double quotes, as a shell that reads it would get it.
@@ -215,11 +258,15 @@ fn texts_of(name: &str, args: &[Piece]) -> Vec<Inside> {
             args.iter().find(is_text).map_or(Vec::new(), |text| text_of(std::slice::from_ref(text)))
         }
         _ => {
+            // Its name may stand for the beginning of a command.
             let value = |word: &Piece| match word {
-                Piece::Known(word) => Some(Inside::Text(word.split_once('=')?.1.to_owned())),
-                Piece::Open { .. } => Some(Inside::Unknown),
+                Piece::Known(word) => match word.split_once('=') {
+                    Some((_, text)) => vec![Inside::Text(text.to_owned()), Inside::Unknown],
+                    None => Vec::new(),
+                },
+                Piece::Open { .. } => vec![Inside::Unknown],
             };
-            args.iter().filter_map(value).collect()
+            args.iter().flat_map(value).collect()
         }
     }
 }
@@ -228,23 +275,65 @@ fn texts_of(name: &str, args: &[Piece]) -> Vec<Inside> {
 fn executed(args: &[Piece]) -> Vec<Inside> {
     let mut found = Vec::new();
     let mut rest = args;
+    let mut is_value = false;
     while let Some((first, behind)) = rest.split_first() {
         rest = behind;
+        let was_value = std::mem::take(&mut is_value);
         match first {
             Piece::Known(word)
                 if matches!(word.as_str(), "-exec" | "-execdir" | "-ok" | "-okdir") =>
             {
-                let is_end = |word: &Piece| matches!(word.known(), Some(";" | "+"));
-                let end = behind.iter().position(is_end).unwrap_or(behind.len());
+                let is_end = |at: usize| match behind.get(at).and_then(Piece::known) {
+                    Some(";") => true,
+                    // Elsewhere it is a word like others.
+                    Some("+") => {
+                        at.checked_sub(1).and_then(|at| behind.get(at)?.known()) == Some("{}")
+                    }
+                    _ => false,
+                };
+                let end = (0..behind.len()).find(|at| is_end(*at)).unwrap_or(behind.len());
                 let words = behind.get(..end).unwrap_or_default();
                 found.push(Inside::Words(opened(words, "{}")));
                 rest = behind.get(end..).unwrap_or_default();
             }
-            Piece::Known(_) | Piece::Open { is_one: true, .. } => {}
-            Piece::Open { is_one: false, .. } => found.push(Inside::Unknown),
+            Piece::Known(word) => is_value = OF_FIND.contains(&word.as_str()),
+            // The value of a test, or the beginning of a path, is no action.
+            Piece::Open { raw, .. } if was_value || is_path(raw) => {}
+            Piece::Open { .. } => found.push(Inside::Unknown),
         }
     }
     found
+}
+
+/// Tests of `find` with a text.
+const OF_FIND: &[&str] = &[
+    "-name",
+    "-iname",
+    "-path",
+    "-ipath",
+    "-wholename",
+    "-iwholename",
+    "-regex",
+    "-iregex",
+    "-type",
+    "-maxdepth",
+    "-mindepth",
+    "-size",
+    "-mtime",
+    "-mmin",
+    "-newer",
+    "-user",
+    "-group",
+    "-perm",
+    "-printf",
+    "-lname",
+    "-ilname",
+];
+
+/// Returns whether a word that is only known later begins like a path.
+fn is_path(raw: &str) -> bool {
+    let first = raw.trim_start_matches(['"', '{', '*', '?', '[']).chars().next();
+    first.is_none_or(|c| c.is_alphanumeric() || matches!(c, '.' | '/' | '~' | '_' | ']' | ','))
 }
 
 /// Returns words in which another one takes the place of a mark.
@@ -275,9 +364,16 @@ fn shell(args: &[Piece], input: Option<&str>) -> Vec<Inside> {
                 break;
             }
             "--rcfile" | "--init-file" => 1,
-            _ if word.starts_with("--") => 0,
+            "--command" | "--init-command" => {
+                has_text = true;
+                0
+            }
+            _ if word.starts_with("--") => match word.split_once('=') {
+                Some((_, text)) => return vec![Inside::Text(text.to_owned()), Inside::Unknown],
+                None => 0,
+            },
             _ if word.len() > 1 && word.starts_with(['-', '+']) => {
-                has_text |= word.starts_with('-') && word.contains('c');
+                has_text |= word.contains(['c', 'C']);
                 reads_input |= word.starts_with('-') && word.contains('s');
                 usize::from(word.contains(['o', 'O']))
             }
@@ -287,7 +383,14 @@ fn shell(args: &[Piece], input: Option<&str>) -> Vec<Inside> {
     }
     match rest.first() {
         Some(text) if has_text => text_of(std::slice::from_ref(text)),
-        Some(_) if !reads_input => Vec::new(),
+        Some(script) if !reads_input => {
+            let reads = |place: &str| place.starts_with("/dev/") || place.starts_with("/proc/");
+            match (script.known().is_none_or(reads), input) {
+                (false, _) => Vec::new(),
+                (true, Some(text)) => vec![Inside::Text(text.to_owned()), Inside::Unknown],
+                (true, None) => vec![Inside::Unknown],
+            }
+        }
         _ => match input {
             Some(text) => vec![Inside::Text(text.to_owned())],
             None => vec![Inside::Unknown],
@@ -301,10 +404,13 @@ fn anywhere(args: &[Piece]) -> Vec<Inside> {
     for at in 0..args.len().min(MAX_BEGINS) {
         let words = args.get(at..).unwrap_or_default();
         // Some are given a text.
-        if let Some(word) = words.first().and_then(Piece::known)
-            && word.contains(char::is_whitespace)
-        {
-            found.push(Inside::Text(word.to_owned()));
+        let text = words.first().and_then(Piece::known).map(|word| match word.strip_prefix("-c") {
+            Some(text) => text,
+            None if word.starts_with("--") => word.split_once('=').map_or(word, |(_, text)| text),
+            None => word,
+        });
+        if let Some(text) = text.filter(|text| text.contains(char::is_whitespace)) {
+            found.push(Inside::Text(text.to_owned()));
         }
         found.push(Inside::Words(words.to_vec()));
     }
@@ -320,7 +426,12 @@ fn wrapped(wrapper: &Wrapper, args: &[Piece]) -> Vec<Inside> {
     {
         return Vec::new();
     }
-    let Some(own) = own_words(wrapper, args) else { return anywhere(args) };
+    let Some(own) = own_words(wrapper, args) else {
+        let mut found = anywhere(args);
+        // What it puts in where is not known.
+        found.push(Inside::Unknown);
+        return found;
+    };
     let words = args.get(own.n..).unwrap_or_default();
     if let Some(text) = own.split {
         // What is split may begin with options and variables again.
@@ -332,6 +443,11 @@ fn wrapped(wrapper: &Wrapper, args: &[Piece]) -> Vec<Inside> {
         return vec![Inside::Text(all.join(" "))];
     }
     let mut words = words.to_vec();
+    if own.is_text {
+        let mut found = text_of(&words);
+        found.push(Inside::Words(words));
+        return found;
+    }
     if wrapper.name == "xargs" && !words.is_empty() {
         words = opened(&words, own.mark.as_deref().unwrap_or("{}"));
         words.push(Piece::unknown());
@@ -345,6 +461,8 @@ struct Own {
     n: usize,
     /// A text that is split into further words.
     split: Option<String>,
+    /// Whether the words behind are a text for a shell.
+    is_text: bool,
     /// What stands for the words that are put in.
     mark: Option<String>,
 }
@@ -353,7 +471,8 @@ struct Own {
 fn own_words(wrapper: &Wrapper, args: &[Piece]) -> Option<Own> {
     let mut own = Own::default();
     while let Some(first) = args.get(own.n) {
-        let Some(word) = first.known() else { break };
+        // It may be an option, or its value.
+        let word = first.known()?;
         let takes_variables = matches!(wrapper.name, "env" | "sudo" | "doas");
         if word == "--" {
             own.n += 1;
@@ -379,12 +498,15 @@ fn own_words(wrapper: &Wrapper, args: &[Piece]) -> Option<Own> {
             let found = letters.char_indices().find(|(_, c)| wrapper.values.0.contains(*c));
             let end = found.map_or(letters.len(), |(at, _)| at);
             let flags = letters.get(..end).unwrap_or_default();
+            own.is_text |= wrapper.name == "sudo" && flags.contains(['s', 'i']);
             // Some letters may have a value of their own behind them.
-            let has_more = wrapper.name == "xargs" && flags.starts_with(['e', 'i', 'l']);
-            if !has_more && !flags.chars().all(|c| wrapper.flags.0.contains(c)) {
+            if wrapper.name == "xargs" && flags.contains(['e', 'i', 'l']) {
                 return None;
             }
-            if let Some((at, c)) = found.filter(|_| !has_more) {
+            if !flags.chars().all(|c| wrapper.flags.0.contains(c)) {
+                return None;
+            }
+            if let Some((at, c)) = found {
                 let value = letters.get(at + c.len_utf8()..).filter(|value| !value.is_empty());
                 let name = c.to_string();
                 take(wrapper, &name, value.map(str::to_owned), args, &mut own)?;
@@ -426,6 +548,8 @@ fn take(
         }
     };
     match (wrapper.name, name) {
+        // What its escapes stand for is not looked into.
+        ("env", "S" | "split-string") if value.contains('\\') => return None,
         ("env", "S" | "split-string") => own.split = Some(value),
         ("xargs", "I") => own.mark = Some(value),
         _ => {}
@@ -434,7 +558,6 @@ fn take(
 }
 
 fn is_assignment(word: &str) -> bool {
-    word.split_once('=').is_some_and(|(name, _)| {
-        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-    })
+    // They look for the sign alone.
+    word.contains('=')
 }

@@ -194,7 +194,7 @@ fn what_is_allowed_runs_unasked_and_nothing_else_with_it() {
             ("nice cargo test", Ask, "shell.*"),
             ("command git commit -m a", Ask, "shell.*"),
             ("cargo() { touch x; }; cargo test", Ask, "shell.*"),
-            ("alias cargo='touch x'; cargo test", Ask, "shell.*"),
+            ("alias cargo='touch x'; cargo test", Ask, "*"),
             ("for i in 1 2; do cargo test; done", Ask, "shell.*"),
             ("cargo test *", Ask, RULE),
             ("cargo test {a,b}", Ask, RULE),
@@ -358,6 +358,58 @@ const SPELLINGS: &[&str] = &[
     "watch '{}'",
     "strace -f {}",
     "sudo --strange-option x {}",
+    "true && >f {}",
+    "true && 2>&1 {}",
+    "! ! {}",
+    "eval -- {}",
+    "env a.b=1 {}",
+    "env A+=1 {}",
+    "env =1 {}",
+    "sudo -s {}",
+    "sudo -s '{}'",
+    "find . -exec env -u + {} ';'",
+    "bash +c '{}'",
+    "bash /dev/stdin <<< '{}'",
+    "fish --command '{}'",
+    "tcsh -c '{}'",
+    "script -c'{}' f",
+    "script --command='{}' f",
+    "su -c'{}'",
+    "repeat 1 {}",
+    "={}",
+    "tini -- {}",
+    "uv run {}",
+    "xargs --max-lines=1 {}",
+];
+
+/// Texts in which `git push` may hide, or `make`, and for which rules that deny them at least ask.
+const UNCLEAR: &[&str] = &[
+    "git pu\\\nsh",
+    "gi\\\nt push",
+    "bash -c 'git pu\\\nsh'",
+    "cat <<E\n`git push`\nE",
+    "echo \"${x:-`git push`}\"",
+    "x=a; echo ${x#$(git push)}",
+    "cat <<E'F'\nEF\ngit push\nE'F'\n",
+    "cat <<E\"F\"\nEF\ngit push\nE\"F\"\n",
+    "true && git >f push",
+    "true | git >f push",
+    "! git >f push",
+    "env --split='git push'",
+    "env -S 'git\\_push'",
+    "echo push | xargs -iX git X",
+    "echo push | xargs --replace git {}",
+    "echo push | xargs --show-limits git",
+    "X=-exec; find . \"$X\" git push ';'",
+    "X='5 git'; timeout $X push",
+    "export C=push; bash <<E\ngit \\$C\nE",
+    ". /dev/stdin <<< 'git push'",
+    "source <(echo git push)",
+    "shopt -s expand_aliases\nalias g=git\ng push",
+    "sh -c 'alias g=git\ng push'",
+    "hash -p /usr/bin/git foo; foo push",
+    "mapfile -C 'git push' -c 1 <<< a",
+    "x='$(git push)'; echo ${x@P}",
 ];
 
 /// Ways to write the name of a program.
@@ -404,6 +456,57 @@ fn no_spelling_hides_a_program() {
     }
     assert!(wrong.is_empty(), "{} are not found: {wrong:#?}", wrong.len());
     assert!(60 <= SPELLINGS.len() && n_tried / 2 < n_missed, "{n_missed} of {n_tried}");
+}
+
+#[test]
+fn what_may_hide_a_program_asks() {
+    let place = place();
+    let rules = rules(&["deny: git push *"], Profile::Full);
+    for text in UNCLEAR {
+        let found = judged(&place, text, &rules);
+        assert!(found.0 != Verdict::Allow && found.1 == RULE, "{text}: {found:?}");
+    }
+}
+
+/// Each took seconds, and a call waited for it.
+#[test]
+fn nesting_costs_no_time() {
+    let place = place();
+    let rules = rules(&["deny: git push *"], Profile::Full);
+    for (start, text, n) in [
+        ("", "strace ", 60),
+        ("find . ", "-exec sudo xargs env nice ", 600),
+        ("", "find . -exec strace ", 30),
+        ("", "nice --x ", 60),
+        ("", "a && ", 10_000),
+        ("", "strace env nice sudo ", 500),
+    ] {
+        let text = format!("{start}{}{}", text.repeat(n), "a ".repeat(3_000));
+        let since = std::time::Instant::now();
+        let found = judged(&place, &text, &rules);
+        let took = since.elapsed();
+        // Without optimizations and beside others.
+        assert!(took < std::time::Duration::from_secs(5), "{took:?}: {:.60}", text);
+        assert_eq!(found.0, Verdict::Ask, "{:.60}", text);
+    }
+}
+
+/// An allow rule covers words, and not what the shell makes of two lines.
+#[test]
+fn joined_lines_are_covered_by_nothing() {
+    let place = place();
+    let rules = rules(&["allow: git push *", "allow: make *"], Profile::Workspace);
+    for text in [
+        "git push\\\n-x y",
+        "make\\\ninfo x",
+        "make -v; sort a.txt -\\\no made.txt",
+        "make; cat sub/../.\\\n./.\\\n./etc/hostname",
+    ] {
+        assert_eq!(judged(&place, text, &rules).0, Verdict::Ask, "{text}");
+    }
+    for text in ["make \\\n  all", "git push \\\n--all"] {
+        assert_eq!(judged(&place, text, &rules).0, Verdict::Allow, "{text}");
+    }
 }
 
 #[test]

@@ -265,10 +265,8 @@ impl Layers {
     /// Adds rules for commands. A project's own are added to the others, but for those that allow.
     fn add_rules(&mut self, value: Value, origin: &dyn Fn(&str) -> Origin, tighten: Tighten) {
         let Value::Array(written) = value else { return };
-        let (old, mut origins) = match tighten {
-            Tighten::No => (None, Vec::new()),
-            Tighten::Only => (self.values.get(RULES), self.rules.clone()),
-        };
+        // The strongest verdict counts, so a layer adds to the rules and takes none away.
+        let (old, mut origins) = (self.values.get(RULES), self.rules.clone());
         let mut all = old.and_then(|(old, _)| old.as_array().cloned()).unwrap_or_default();
         for (at, rule) in written.into_iter().enumerate() {
             let key = format!("{RULES}[{at}]");
