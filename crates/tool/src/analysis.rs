@@ -5,7 +5,7 @@ use serde::Serialize;
 /// One command of a text for the shell, or a program with its arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Segment {
-    /// The command as it is written.
+    /// The command as it is written, with its redirections.
     pub text: String,
     /// Its words, quotes and escapes taken away; one that is only known when it runs stands as it is
     /// written.

@@ -16,13 +16,14 @@ pub(super) fn of(tree: &Tree, text: &str) -> Vec<Segment> {
     let mut segments = Vec::new();
     let mut n_bytes = 0;
     let mut cursor = tree.walk();
+    let mut above = Vec::new();
     loop {
         let node = cursor.node();
         if matches!(
             node.kind(),
             "command" | "test_command" | "declaration_command" | "unset_command"
         ) {
-            let segment = segment(node, text);
+            let segment = segment(node, above.last(), text);
             n_bytes += segment.text.len() + segment.words.iter().map(String::len).sum::<usize>();
             if MAX_SEGMENT_BYTES < n_bytes {
                 return segments;
@@ -33,9 +34,11 @@ pub(super) fn of(tree: &Tree, text: &str) -> Vec<Segment> {
             return segments;
         }
         if cursor.goto_first_child() {
+            above.push(node);
             continue;
         }
         while !cursor.goto_next_sibling() {
+            above.pop();
             if !cursor.goto_parent() {
                 return segments;
             }
@@ -43,10 +46,14 @@ pub(super) fn of(tree: &Tree, text: &str) -> Vec<Segment> {
     }
 }
 
-fn segment(node: Node<'_>, text: &str) -> Segment {
-    let raw = |node: Node<'_>| text.get(node.byte_range()).unwrap_or_default();
+/// Returns a command with its redirections, which stand beside it.
+fn segment(node: Node<'_>, above: Option<&Node<'_>>, text: &str) -> Segment {
+    let is_body = |above: &&Node<'_>| {
+        above.kind() == "redirected_statement" && above.child_by_field_name("body") == Some(node)
+    };
+    let whole = above.filter(is_body).copied().unwrap_or(node);
     let words = node.children(&mut node.walk()).map(|part| literal(part, text)).collect();
-    Segment { text: raw(node).to_owned(), words }
+    Segment { text: text.get(whole.byte_range()).unwrap_or_default().to_owned(), words }
 }
 
 /// Returns a word as a program would get it, or as it is written.
@@ -83,6 +90,15 @@ fn literal(node: Node<'_>, text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn redirections_belong_to_their_commands() {
+        let text = "ls -l > f 2>&1; cat <a | wc; (id; true) > g; x=$(date >h)";
+        let segments = of(&crate::shell::tree::parse(text).unwrap(), text);
+        let texts: Vec<_> = segments.iter().map(|segment| segment.text.as_str()).collect();
+        assert_eq!(texts, ["ls -l > f 2>&1", "cat <a", "wc", "id", "true", "date >h"]);
+        assert_eq!(segments[0].words, ["ls", "-l"]);
+    }
 
     #[test]
     fn quoted_names_of_programs_are_read() {

@@ -149,27 +149,25 @@ const LOOSE: &[&str] = &[
     "ts",
     "ifne",
     "arch",
-    "bundle",
     "catatonit",
     "choom",
     "cpulimit",
     "dbus-launch",
     "dumb-init",
     "eatmydata",
-    "hyperfine",
     "i386",
-    "npx",
     "pee",
-    "poetry",
     "proxychains",
     "proxychains4",
     "sg",
     "ssh-agent",
     "tini",
     "torsocks",
-    "uv",
     "x86_64",
 ];
+
+/// Programs with something of their own to do, and commands that run another one.
+const RUNNERS: &[&str] = &["bundle", "hyperfine", "npx", "poetry", "uv"];
 
 /// Shells, which run a text.
 const SHELLS: &[&str] = &[
@@ -200,7 +198,7 @@ pub(super) fn inside(words: &[Piece], input: Option<&str>) -> Vec<Inside> {
         "trap" | "alias" => texts_of(name, args),
         "find" => executed(args),
         _ if SHELLS.contains(&name) => shell(args, input),
-        _ if LOOSE.contains(&name) => anywhere(args),
+        _ if LOOSE.contains(&name) || RUNNERS.contains(&name) => anywhere(args),
         _ => match WRAPPERS.iter().find(|wrapper| wrapper.name == name) {
             Some(wrapper) => wrapped(wrapper, args),
             None => Vec::new(),
