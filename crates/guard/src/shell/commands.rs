@@ -5,7 +5,7 @@
 //! does by itself, such as an interpreter with its script, is not looked into.
 
 use sinew_tool::CommandLine;
-use tree_sitter::{Node, Tree};
+use tree_sitter::Node;
 
 use super::word::Word;
 use super::wrappers::{self, Inside};
@@ -90,7 +90,9 @@ impl Commands {
         } else if is_odd(text) {
             self.unclear = Some("the shell may read it in another way than it is looked at");
         }
-        for (node, around) in nodes(&parsed) {
+        for (node, around) in
+            tree::commands(&parsed, &["command", "declaration_command", "unset_command"])
+        {
             let (words, mut input, is_odd) = words(node, around, text);
             if is_odd {
                 self.unclear = Some("where the text of its input ends is written in several ways");
@@ -135,46 +137,6 @@ fn is_odd(text: &str) -> bool {
         || text.contains("@P}")
         || (text.contains("${") && text.contains("$("))
         || tree::joins_lines(text)
-}
-
-/// Returns the nodes of a tree that are commands, in their order, each with the node whose redirections are
-/// its own too.
-fn nodes(tree: &Tree) -> Vec<(Node<'_>, Option<Node<'_>>)> {
-    let mut found = Vec::new();
-    let mut cursor = tree.walk();
-    let mut above: Vec<Node<'_>> = Vec::new();
-    loop {
-        let node = cursor.node();
-        if matches!(node.kind(), "command" | "declaration_command" | "unset_command") {
-            found.push((node, redirected(node, &above)));
-        }
-        if cursor.goto_first_child() {
-            above.push(node);
-            continue;
-        }
-        while !cursor.goto_next_sibling() {
-            above.pop();
-            if !cursor.goto_parent() {
-                return found;
-            }
-        }
-    }
-}
-
-/// Returns the node above a command whose redirections the grammar takes for those of all that it stands
-/// in, and the shell for those of the last command.
-fn redirected<'t>(node: Node<'t>, above: &[Node<'t>]) -> Option<Node<'t>> {
-    let body_ends = |parent: &Node<'t>| {
-        parent.child_by_field_name("body").map_or(parent.end_byte(), |body| body.end_byte())
-    };
-    for parent in above.iter().rev() {
-        match parent.kind() {
-            "redirected_statement" if body_ends(parent) == node.end_byte() => return Some(*parent),
-            "list" | "pipeline" | "negated_command" if parent.end_byte() == node.end_byte() => {}
-            _ => return None,
-        }
-    }
-    None
 }
 
 /// Returns the words of a command, and the text that it gets as its input. The grammar takes a command on a

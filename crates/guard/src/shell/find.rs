@@ -80,6 +80,11 @@ const WITH_TEXT: &[&str] = &[
 /// Those with a file to compare with.
 const WITH_FILE: &[&str] = &["-newer", "-anewer", "-cnewer", "-samefile"];
 
+/// Returns whether a test or an action has a value behind it.
+pub(super) fn takes_value(word: &str) -> bool {
+    WITH_TEXT.contains(&word) || WITH_FILE.contains(&word)
+}
+
 fn refused(word: &str) -> Unclear {
     Unclear::new("shell.option", format!("`{word}` of find is not known to only read"))
 }

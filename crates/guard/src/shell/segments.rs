@@ -3,6 +3,7 @@
 use sinew_tool::Segment;
 use tree_sitter::{Node, Tree};
 
+use super::tree;
 use super::word::Word;
 
 /// The most commands that are told.
@@ -11,47 +12,28 @@ const MAX_SEGMENTS: usize = 1_000;
 /// holds the text of all that are in it.
 const MAX_SEGMENT_BYTES: usize = 1 << 20;
 
+/// What is a command here.
+const KINDS: &[&str] = &["command", "test_command", "declaration_command", "unset_command"];
+
 /// Returns the commands of a tree in their order, also those inside substitutions.
 pub(super) fn of(tree: &Tree, text: &str) -> Vec<Segment> {
     let mut segments = Vec::new();
     let mut n_bytes = 0;
-    let mut cursor = tree.walk();
-    let mut above = Vec::new();
-    loop {
-        let node = cursor.node();
-        if matches!(
-            node.kind(),
-            "command" | "test_command" | "declaration_command" | "unset_command"
-        ) {
-            let segment = segment(node, above.last(), text);
-            n_bytes += segment.text.len() + segment.words.iter().map(String::len).sum::<usize>();
-            if MAX_SEGMENT_BYTES < n_bytes {
-                return segments;
-            }
-            segments.push(segment);
+    for (node, around) in tree::commands(tree, KINDS).into_iter().take(MAX_SEGMENTS) {
+        let segment = segment(node, around, text);
+        n_bytes += segment.text.len() + segment.words.iter().map(String::len).sum::<usize>();
+        if MAX_SEGMENT_BYTES < n_bytes {
+            break;
         }
-        if segments.len() == MAX_SEGMENTS {
-            return segments;
-        }
-        if cursor.goto_first_child() {
-            above.push(node);
-            continue;
-        }
-        while !cursor.goto_next_sibling() {
-            above.pop();
-            if !cursor.goto_parent() {
-                return segments;
-            }
-        }
+        segments.push(segment);
     }
+    segments
 }
 
 /// Returns a command with its redirections, which stand beside it.
-fn segment(node: Node<'_>, above: Option<&Node<'_>>, text: &str) -> Segment {
-    let is_body = |above: &&Node<'_>| {
-        above.kind() == "redirected_statement" && above.child_by_field_name("body") == Some(node)
-    };
-    let whole = above.filter(is_body).copied().unwrap_or(node);
+fn segment(node: Node<'_>, around: Option<Node<'_>>, text: &str) -> Segment {
+    let is_body = |around: &Node<'_>| around.child_by_field_name("body") == Some(node);
+    let whole = around.filter(is_body).unwrap_or(node);
     let words = node.children(&mut node.walk()).map(|part| literal(part, text)).collect();
     Segment { text: text.get(whole.byte_range()).unwrap_or_default().to_owned(), words }
 }

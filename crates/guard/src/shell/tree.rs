@@ -5,8 +5,9 @@
 //! anew from what was understood.
 
 use std::ops::ControlFlow;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use rustix::time::{ClockId, clock_gettime};
 use sinew_tool::Unclear;
 use tree_sitter::{Node, ParseOptions, ParseState, Parser, Tree};
 
@@ -93,9 +94,9 @@ pub(super) fn parse(text: &str) -> Result<Tree, Unclear> {
     parser
         .set_language(&tree_sitter_bash::LANGUAGE.into())
         .map_err(|_| Unclear::new("shell.syntax", "the grammar of the shell cannot be used"))?;
-    let begun = Instant::now();
-    let mut in_time = |_: &ParseState| match begun.elapsed() {
-        elapsed if elapsed < MAX_TIME => ControlFlow::Continue(()),
+    let begun = time_used();
+    let mut in_time = |_: &ParseState| match time_used().saturating_sub(begun) {
+        used if used < MAX_TIME => ControlFlow::Continue(()),
         _ => ControlFlow::Break(()),
     };
     let options = ParseOptions::new().progress_callback(&mut in_time);
@@ -106,6 +107,13 @@ pub(super) fn parse(text: &str) -> Result<Tree, Unclear> {
         return Err(Unclear::new("shell.size", "it has too many parts"));
     }
     Ok(tree)
+}
+
+/// Returns the processor time that this thread has used: what others do beside it does not count.
+fn time_used() -> Duration {
+    let used = clock_gettime(ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(used.tv_sec).unwrap_or(0);
+    Duration::new(seconds, u32::try_from(used.tv_nsec).unwrap_or(0))
 }
 
 /// Returns what is understood of a tree, if that is all of it.
@@ -139,6 +147,46 @@ pub(super) fn joins_lines(text: &str) -> bool {
         rest = tail;
     }
     false
+}
+
+/// Returns the nodes of a tree that are commands of some kinds, in their order, each with the node whose
+/// redirections are its own too.
+pub(super) fn commands<'t>(tree: &'t Tree, kinds: &[&str]) -> Vec<(Node<'t>, Option<Node<'t>>)> {
+    let mut found = Vec::new();
+    let mut cursor = tree.walk();
+    let mut above: Vec<Node<'_>> = Vec::new();
+    loop {
+        let node = cursor.node();
+        if kinds.contains(&node.kind()) {
+            found.push((node, redirected(node, &above)));
+        }
+        if cursor.goto_first_child() {
+            above.push(node);
+            continue;
+        }
+        while !cursor.goto_next_sibling() {
+            above.pop();
+            if !cursor.goto_parent() {
+                return found;
+            }
+        }
+    }
+}
+
+/// Returns the node above a command whose redirections the grammar takes for those of all that it stands
+/// in, and the shell for those of the last command.
+fn redirected<'t>(node: Node<'t>, above: &[Node<'t>]) -> Option<Node<'t>> {
+    let body_ends = |parent: &Node<'t>| {
+        parent.child_by_field_name("body").map_or(parent.end_byte(), |body| body.end_byte())
+    };
+    for parent in above.iter().rev() {
+        match parent.kind() {
+            "redirected_statement" if body_ends(parent) == node.end_byte() => return Some(*parent),
+            "list" | "pipeline" | "negated_command" if parent.end_byte() == node.end_byte() => {}
+            _ => return None,
+        }
+    }
+    None
 }
 
 fn children(node: Node<'_>) -> Vec<Node<'_>> {

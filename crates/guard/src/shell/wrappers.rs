@@ -1,6 +1,7 @@
 //! Programs that run another one: which words are theirs, and which are those of the other.
 
 use super::commands::Piece;
+use super::find;
 use super::word::quoted;
 
 /// What a command runs.
@@ -294,7 +295,7 @@ fn executed(args: &[Piece]) -> Vec<Inside> {
                 found.push(Inside::Words(opened(words, "{}")));
                 rest = behind.get(end..).unwrap_or_default();
             }
-            Piece::Known(word) => is_value = OF_FIND.contains(&word.as_str()),
+            Piece::Known(word) => is_value = find::takes_value(word),
             // The value of a test, or the beginning of a path, is no action.
             Piece::Open { raw, .. } if was_value || is_path(raw) => {}
             Piece::Open { .. } => found.push(Inside::Unknown),
@@ -302,31 +303,6 @@ fn executed(args: &[Piece]) -> Vec<Inside> {
     }
     found
 }
-
-/// Tests of `find` with a text.
-const OF_FIND: &[&str] = &[
-    "-name",
-    "-iname",
-    "-path",
-    "-ipath",
-    "-wholename",
-    "-iwholename",
-    "-regex",
-    "-iregex",
-    "-type",
-    "-maxdepth",
-    "-mindepth",
-    "-size",
-    "-mtime",
-    "-mmin",
-    "-newer",
-    "-user",
-    "-group",
-    "-perm",
-    "-printf",
-    "-lname",
-    "-ilname",
-];
 
 /// Returns whether a word that is only known later begins like a path.
 fn is_path(raw: &str) -> bool {
