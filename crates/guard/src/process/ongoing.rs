@@ -239,27 +239,33 @@ impl Ongoing {
             if wait.cancel.is_cancelled() {
                 return None;
             }
-            let (has_ended, written_at) = {
-                let state = self.state();
-                // A program in a terminal that has shown nothing yet has not fallen silent.
-                let has_begun = state.recent.total != 0 || self.emulator.is_none();
-                (state.ended.is_some(), has_begun.then_some(state.written_at))
-            };
+            let has_ended = self.has_ended();
             if let Some(search) = &mut search
                 && search.look(self, has_ended).await
             {
                 return Some(Waited::Matched);
             }
+            let written_at = {
+                let state = self.state();
+                // A program in a terminal that has shown nothing yet has not fallen silent.
+                let has_begun = state.recent.total != 0 || self.emulator.is_none();
+                has_begun.then_some(state.written_at)
+            };
             let now = Instant::now();
-            if has_ended {
-                return Some(Waited::Ended);
-            }
             let quiet_at = wait.idle.zip(written_at).map(|(idle, at)| at.max(began) + idle);
-            if quiet_at.is_some_and(|at| at <= now) {
-                return Some(Waited::Idle);
-            }
-            if until <= now {
-                return Some(Waited::OutOfTime);
+            let over = match quiet_at {
+                _ if has_ended => Some(Waited::Ended),
+                Some(at) if at <= now => Some(Waited::Idle),
+                _ if until <= now => Some(Waited::OutOfTime),
+                _ => None,
+            };
+            if let Some(over) = over {
+                // What came while the look rested counts.
+                let found = match &mut search {
+                    Some(search) => search.look(self, true).await,
+                    None => false,
+                };
+                return Some(if found { Waited::Matched } else { over });
             }
             let again_at = search.as_ref().and_then(|search| search.again_at);
             let next = [Some(until), quiet_at, again_at].into_iter().flatten().min();

@@ -118,6 +118,14 @@ impl Tty {
     }
 }
 
+/// Returns the first of the numbers of a sequence.
+fn first_number(numbers: &[u8]) -> usize {
+    let digits = numbers.iter().filter(|byte| 0x20 <= **byte && **byte != 0x7f);
+    digits.take_while(|byte| byte.is_ascii_digit()).fold(0_usize, |number, digit| {
+        number.saturating_mul(10).saturating_add(usize::from(digit - b'0'))
+    })
+}
+
 /// Words in a question for something that only a person types.
 const SECRETS: &[&str] = &[
     "password",
@@ -198,15 +206,17 @@ impl Emulator {
         for byte in bytes {
             match (numbers, byte) {
                 (Some(at), b'b') => {
-                    let text = out.get(at..).and_then(|text| std::str::from_utf8(text).ok());
-                    let asked = text.and_then(|text| text.parse::<usize>().ok());
-                    if asked.is_some_and(|asked| most < asked) {
+                    let asked = out.get(at..).map_or(0, first_number);
+                    if most < asked {
                         out.truncate(at);
                         out.extend(most.to_string().into_bytes());
                     }
                     numbers = None;
                 }
-                (Some(at), 0x30..=0x3f) if out.len() - at < MAX_NUMBERS => {}
+                // No program that means something writes more.
+                (Some(at), 0x30..=0x3f) if MAX_NUMBERS <= out.len() - at => continue,
+                // Signs of control are carried out without ending a sequence.
+                (Some(_), 0x30..=0x3f | 0..=0x1a | 0x1c..=0x1f | 0x7f) => {}
                 (Some(_), _) => numbers = None,
                 (None, _) => {}
             }
@@ -477,6 +487,9 @@ mod tests {
             (&[b"\x1b[99", b"9;9H"], b"\x1b[999;9H"),
             (&[b"\x1b[\x1b[65535b"], b"\x1b[\x1b[40b"),
             (&[b"\x1b"], b""),
+            (&[b"\x1b[65535;7b"], b"\x1b[40b"),
+            (&[b"\x1b[655\x0035b"], b"\x1b[40b"),
+            (&[b"\x1b[99999999999999999999999b"], b"\x1b[40b"),
         ] {
             let mut emulator = emulator();
             let tamed: Vec<u8> = pieces.iter().flat_map(|piece| emulator.tamed(piece)).collect();

@@ -44,7 +44,17 @@ type Order = (Vec<Typed>, oneshot::Sender<Answer>);
 
 /// Whoever types into one terminal.
 #[derive(Default)]
-pub(super) struct Typist(Mutex<Option<Sender<Order>>>);
+pub(super) struct Typist(Mutex<Typing>);
+
+/// Whether somebody types.
+#[derive(Default)]
+enum Typing {
+    #[default]
+    NotYet,
+    By(Sender<Order>),
+    /// The terminal is gone.
+    Over,
+}
 
 impl Typist {
     /// Has something typed after all that was given before.
@@ -56,13 +66,16 @@ impl Typist {
         let (done, answer) = oneshot::channel();
         let mut orders = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let sender = match &*orders {
-            Some(sender) => sender,
-            None => {
+            Typing::By(sender) => sender.clone(),
+            // The answer never comes.
+            Typing::Over => return Ok(answer),
+            Typing::NotYet => {
                 let (sender, receiver) = channel();
                 let ongoing = Arc::downgrade(ongoing);
                 let work = move || work(&receiver, &ongoing);
                 thread::Builder::new().name(String::from("typist")).spawn(work)?;
-                orders.insert(sender)
+                *orders = Typing::By(sender.clone());
+                sender
             }
         };
         // Where it has ended meanwhile the answer never comes.
@@ -72,7 +85,7 @@ impl Typist {
 
     /// Lets nothing more be typed.
     pub(super) fn rest(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Typing::Over;
     }
 }
 
@@ -81,7 +94,8 @@ fn work(orders: &Receiver<Order>, ongoing: &Weak<Ongoing>) {
         let Some(ongoing) = ongoing.upgrade() else { return };
         // Whoever stopped waiting wants nothing typed.
         if !done.is_canceled() {
-            let _ = done.send(enter(&ongoing, &typed));
+            let entered = enter(&ongoing, &typed, &|| !done.is_canceled());
+            let _ = done.send(entered);
         }
     }
 }
@@ -125,7 +139,8 @@ pub(super) fn pieces(typed: &[Typed], takes_paste: bool) -> Vec<Piece> {
     pieces
 }
 
-fn enter(ongoing: &Ongoing, typed: &[Typed]) -> Answer {
+/// Types as long as somebody waits for that.
+fn enter(ongoing: &Ongoing, typed: &[Typed], is_wanted: &dyn Fn() -> bool) -> Answer {
     let tty = ongoing.tty()?;
     let takes_paste = ongoing.emulator().is_some_and(|emulator| emulator.takes_paste());
     let pieces = pieces(typed, takes_paste);
@@ -141,8 +156,13 @@ fn enter(ongoing: &Ongoing, typed: &[Typed]) -> Answer {
     // What is waited for next comes after this.
     ongoing.look_from_here();
     for (n_typed, piece) in pieces.iter().enumerate() {
-        if n_typed != 0 {
-            settle(&tty).map_err(|()| NotTyped::Unread(n_typed, pieces.len()))?;
+        let unread = || NotTyped::Unread(n_typed, pieces.len());
+        // What gives up is for programs that do not read.
+        if n_typed != 0 && settle(&tty, is_wanted).is_err() && !piece.gives_up() {
+            return Err(unread());
+        }
+        if !is_wanted() {
+            return Err(unread());
         }
         let tty = ongoing.tty()?;
         let Some((asks, bytes)) =
@@ -155,7 +175,7 @@ fn enter(ongoing: &Ongoing, typed: &[Typed]) -> Answer {
         }
         match tty.write_all(&bytes, READ) {
             Ok(true) => {}
-            Ok(false) => return Err(NotTyped::Unread(n_typed, pieces.len())),
+            Ok(false) => return Err(unread()),
             Err(error) => return Err(NotTyped::Broken(error)),
         }
     }
@@ -163,14 +183,14 @@ fn enter(ongoing: &Ongoing, typed: &[Typed]) -> Answer {
 }
 
 /// Waits until what was typed is read, and a moment for what the program does then.
-fn settle(tty: &Tty) -> Result<(), ()> {
+fn settle(tty: &Tty, is_wanted: &dyn Fn() -> bool) -> Result<(), ()> {
     let until = Instant::now() + READ;
     loop {
         thread::sleep(SETTLED);
         if !tty.holds_unread() {
             return Ok(());
         }
-        if until <= Instant::now() {
+        if until <= Instant::now() || !is_wanted() {
             return Err(());
         }
     }

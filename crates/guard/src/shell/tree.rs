@@ -140,6 +140,10 @@ pub(super) fn joins_lines(text: &str) -> bool {
     let mut before = ' ';
     while let Some((head, tail)) = rest.split_once("\\\n") {
         before = head.chars().next_back().unwrap_or(before);
+        // A blank that is escaped belongs to a word.
+        if head.ends_with("\\ ") || head.ends_with("\\\t") {
+            return true;
+        }
         let is_apart = |c: char| c == ' ' || c == '\t';
         if !is_apart(before) && !tail.starts_with(is_apart) {
             return true;

@@ -215,11 +215,19 @@ pub(super) fn runs_another(program: &str) -> bool {
         || WRAPPERS.iter().any(|wrapper| wrapper.name == name)
 }
 
-/// Returns a text of which the shell takes the escapes away.
+/// Returns a text of which the shell takes the escapes away, each once.
 pub(super) fn unescaped(text: &str) -> String {
-    ["\\", "$", "`"]
-        .iter()
-        .fold(text.to_owned(), |text, sign| text.replace(&format!("\\{sign}"), sign))
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match (c, chars.peek()) {
+            ('\\', Some('\\' | '$' | '`')) => out.extend(chars.next()),
+            // The line goes on.
+            ('\\', Some('\n')) => drop(chars.next()),
+            _ => out.push(c),
+        }
+    }
+    out
 }
 
 /// Returns a text as it stands between double quotes, as a shell that reads it would get it.

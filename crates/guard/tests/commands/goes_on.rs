@@ -34,6 +34,7 @@ const CASES: &[(&str, Case)] = &[
     ("a screen that is filled is waited for", filled),
     ("what nobody reads is not typed for ever", unread),
     ("lines are typed in the order of the calls", in_order),
+    ("what is given up is not typed", given_up),
     ("a terminal within a terminal is another one", nested),
     ("whoever keeps its screen busy keeps nobody else waiting", flooding),
 ];
@@ -391,6 +392,26 @@ fn in_order(place: &Place) -> Result<(), Failed> {
     let long = block_on(world.processes.enter(&id, vec![Typed::Text("x".repeat(5_000))]));
     let kind = long.as_ref().err().map(|error| error.kind);
     that(kind == Some(Kind::InvalidArgs), || format!("{long:?}"))
+}
+
+/// What nobody waits for any more is not typed, and what gives up is typed to whoever does not read.
+fn given_up(place: &Place) -> Result<(), Failed> {
+    let text = "while read -r line; do echo $line >>got; sleep 0.3; done";
+    let (world, id) = begin_terminal(place, text)?;
+    let typed = vec![Typed::Text("line\n".repeat(30))];
+    let call = world.processes.enter(&id, typed);
+    tokio_runtime().block_on(async {
+        let _ = tokio::time::timeout(Duration::from_millis(700), call).await;
+    });
+    thread::sleep(Duration::from_secs(2));
+    let got = std::fs::read_to_string(place.root.join("got")).unwrap_or_default();
+    that(got.lines().count() < 8, || got.clone())?;
+    let (world, id) = begin_terminal(place, "echo on; sleep 99")?;
+    screen(&world, &id, until("on"))?;
+    let typed = vec![Typed::Text(String::from("a\n")), Typed::Key(Key::Control('c'))];
+    block_on(world.processes.enter(&id, typed))?;
+    let seen = screen(&world, &id, wait(SOON))?;
+    that(seen.background.exit == Some(Exit::Signal(2)), || format!("{seen:?}"))
 }
 
 fn nested(place: &Place) -> Result<(), Failed> {

@@ -410,6 +410,8 @@ const UNCLEAR: &[&str] = &[
     "hash -p /usr/bin/git foo; foo push",
     "mapfile -C 'git push' -c 1 <<< a",
     "x='$(git push)'; echo ${x@P}",
+    "bash <<E\necho \\\\$'a\\' ; git push #'\nE",
+    "env A=\\ \\\nb git push",
 ];
 
 /// Ways to write the name of a program.

@@ -31,9 +31,11 @@ pub(super) fn check(scene: &Scene<'_>, top: &Path, opens: bool) -> Result<(), Un
         .ok_or_else(|| odd("the index of the repository is of a form that is not looked into"))?;
     if opens {
         check_directories(top, &index)?;
-        scene.seen.places.borrow_mut().insert(opened);
     }
     check_filters(top, &index)?;
+    if opens {
+        scene.seen.places.borrow_mut().insert(opened);
+    }
     scene.seen.places.borrow_mut().insert(path);
     Ok(())
 }
@@ -91,7 +93,12 @@ fn check_attributes(file: &Path) -> Result<bool, Unclear> {
 }
 
 fn has_filter(attributes: &[u8]) -> bool {
-    let lines = attributes.split(|byte| matches!(byte, b'\n' | b'\r'));
+    // A return belongs to a pattern unless it ends a line.
+    let has_return = |line: &[u8]| memchr::memchr(b'\r', line.trim_ascii_end()).is_some();
+    let lines = attributes.split(|byte| *byte == b'\n');
+    if lines.clone().any(has_return) {
+        return true;
+    }
     let mut told = lines.filter(|line| !line.trim_ascii_start().starts_with(b"#"));
     told.any(|line| memchr::memmem::find(&line.to_ascii_lowercase(), b"filter").is_some())
 }
@@ -115,11 +122,13 @@ mod tests {
             "*.bin filter=lfs diff=lfs",
             "a b\n\t* -text FILTER=x\n",
             "[attr]x filter=y",
-            "a\rb filter",
+            "a\rb",
+            "\"*[!\r#]\" filter=lfs",
         ] {
             assert!(has_filter(text.as_bytes()), "{text}");
         }
-        for text in ["", "*.txt text eol=lf\n", "# filter=x\n  # filter\n*.rs diff=rust\n"] {
+        for text in ["", "a\r\n", "*.txt text eol=lf\n", "# filter=x\n  # filter\n*.rs diff=rust\n"]
+        {
             assert!(!has_filter(text.as_bytes()), "{text}");
         }
     }
