@@ -223,6 +223,15 @@ async def runs(client, root, way):
         checks.write(root / "target/page/page.txt", "the page of the server")
         await good(client, "Bash", {"command": SERVE, "run_in_background": True})
         contains(checks.text(await good(client, "Bash", {"command": FETCH})), "the page of the server")
+    with check(f"{way}: a command in the background is looked at and ended, a terminal is begun"):
+        begun = await good(client, "Bash", {"command": "echo begun; sleep 99", "run_in_background": True})
+        name = re.search(r"\[(b\d+) ", checks.text(begun)).group(1)
+        looked = await good(client, "BashOutput", {"bash_id": name})
+        contains(checks.text(begun) + checks.text(looked), "begun\n", f"[{name}: running for ")
+        ended = await good(client, "KillShell", {"shell_id": name})
+        contains(checks.text(ended), f"{name}: ended by signal")
+        shown = await good(client, "Terminal", {"command": "echo shown", "timeout": 20_000})
+        contains(checks.text(shown), "shown\n", "exit code 0")
 
 
 async def at_once(client, root, way):
