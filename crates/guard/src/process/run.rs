@@ -160,47 +160,42 @@ pub(crate) fn processes(
     if targets.command.is_none() && !effects.contains(Effects::SESSION) {
         return Ok(Arc::new(NoProcesses));
     }
-    let session = OfSession { commands: Arc::clone(commands), caller: caller.clone() };
-    let Some(target) = &targets.command else { return Ok(Arc::new(session)) };
-    let identity = targets.files.first().and_then(|target| match &target.state {
-        FileState::Found(meta) => Some(meta.identity.of_file()),
-        FileState::Missing => None,
+    let command = targets.command.clone().map(|target| {
+        let state = targets.files.first().map(|target| &target.state);
+        let Some(FileState::Found(meta)) = state else {
+            let what = "the command names no directory to start in";
+            return Err(ToolError::new(Kind::ExecutionFailed, what));
+        };
+        let identity = meta.identity.of_file();
+        Ok(Cleared { target, identity, globs: Arc::clone(&guard.globs) })
     });
-    let identity = identity.ok_or_else(|| {
-        ToolError::new(Kind::ExecutionFailed, "the command names no directory to start in")
-    })?;
-    Ok(Arc::new(Cleared {
-        session,
-        target: target.clone(),
-        identity,
-        globs: Arc::clone(&guard.globs),
-    }))
+    let commands = Arc::clone(commands);
+    Ok(Arc::new(OfCall { commands, caller: caller.clone(), command: command.transpose()? }))
 }
 
-/// The commands of a session that go on: all that a call without a command of its own can reach.
+/// What a call can reach: its command, where it has one, and those of its session that go on.
 #[derive(Debug)]
-struct OfSession {
+struct OfCall {
     commands: Arc<Commands>,
     caller: Caller,
+    command: Option<Cleared>,
 }
 
 /// The command of a cleared call.
 #[derive(Debug)]
 struct Cleared {
-    session: OfSession,
     target: CommandTarget,
     identity: (u64, u64),
     globs: Arc<PathGlobs>,
 }
 
 impl Cleared {
-    fn job(&self, options: &RunOptions) -> Job {
+    fn job(&self, commands: &Commands, options: &RunOptions) -> Job {
         let passes = |name: &OsString| {
             options.variables.is_empty()
                 || options.variables.iter().any(|wanted| name == wanted.as_str())
                 || !environment::is_given(name)
         };
-        let commands = &self.session.commands;
         let mut env = commands.settings.env.clone();
         env.retain(|(name, _)| passes(name));
         if let Some(venv) = commands.venv(&self.target.cwd) {
@@ -224,12 +219,12 @@ impl Cleared {
     }
 }
 
-impl Processes for Cleared {
+impl Processes for OfCall {
     fn run(&self, options: RunOptions) -> BoxFuture<'static, Result<Finished, ToolError>> {
-        let job = self.job(&options);
-        let OfSession { commands, caller } = &self.session;
-        let (commands, caller) = (Arc::clone(commands), caller.clone());
-        let keeps_cwd = self.target.command.keeps_cwd;
+        let Some(command) = &self.command else { return NoProcesses.run(options) };
+        let job = command.job(&self.commands, &options);
+        let (commands, caller) = (Arc::clone(&self.commands), self.caller.clone());
+        let keeps_cwd = command.target.command.keeps_cwd;
         let seat = match options.max_at_once.map(|most| commands.counted.enter(most)).transpose() {
             Ok(seat) => seat,
             Err(error) => return Box::pin(std::future::ready(Err(error))),
@@ -261,62 +256,16 @@ impl Processes for Cleared {
         options: RunOptions,
         terminal: Option<Size>,
     ) -> BoxFuture<'static, Result<String, ToolError>> {
-        let mut job = Job { timeout: None, terminal, ..self.job(&options) };
+        let Some(command) = &self.command else { return NoProcesses.begin(options, terminal) };
+        let mut job = Job { timeout: None, terminal, ..command.job(&self.commands, &options) };
         if terminal.is_some() {
             environment::in_terminal(&mut job.env);
         }
-        let command = match &self.target.command.line {
+        let text = match &command.target.command.line {
             CommandLine::Shell(_, text) => text.clone(),
             CommandLine::Argv(argv) => argv.join(" "),
         };
-        self.session.commands.begin(&self.session.caller, job, command)
-    }
-
-    fn running(&self) -> Vec<Background> {
-        self.session.running()
-    }
-
-    fn background(&self) -> Vec<Background> {
-        self.session.background()
-    }
-
-    fn news(
-        &self,
-        id: &str,
-        wait: Wait,
-        whole_lines: bool,
-    ) -> BoxFuture<'static, Result<News, ToolError>> {
-        self.session.news(id, wait, whole_lines)
-    }
-
-    fn end(&self, id: &str) -> BoxFuture<'static, Result<Background, ToolError>> {
-        self.session.end(id)
-    }
-
-    fn enter(&self, id: &str, typed: Vec<Typed>) -> BoxFuture<'static, Result<(), ToolError>> {
-        self.session.enter(id, typed)
-    }
-
-    fn resize(&self, id: &str, rows: Option<u16>, cols: Option<u16>) -> Result<(), ToolError> {
-        self.session.resize(id, rows, cols)
-    }
-
-    fn screen(&self, id: &str, wait: Wait) -> BoxFuture<'static, Result<Screen, ToolError>> {
-        self.session.screen(id, wait)
-    }
-}
-
-impl Processes for OfSession {
-    fn run(&self, options: RunOptions) -> BoxFuture<'static, Result<Finished, ToolError>> {
-        NoProcesses.run(options)
-    }
-
-    fn begin(
-        &self,
-        options: RunOptions,
-        terminal: Option<Size>,
-    ) -> BoxFuture<'static, Result<String, ToolError>> {
-        NoProcesses.begin(options, terminal)
+        self.commands.begin(&self.caller, job, text)
     }
 
     fn running(&self) -> Vec<Background> {

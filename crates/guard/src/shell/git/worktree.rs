@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use sinew_tool::Unclear;
 
 use super::index::{self, Index};
-use super::odd;
+use super::repository::odd;
 use crate::shell::Scene;
 
 /// The longest file with attributes that is looked at, in bytes, and the most of them.

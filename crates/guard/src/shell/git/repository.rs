@@ -1,0 +1,234 @@
+//! Whether a repository runs nothing of its own when it is looked at, and leads nowhere else.
+
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FileType;
+use rustix::io::Errno;
+use sinew_tool::Unclear;
+
+use crate::shell::Scene;
+
+pub(super) fn odd(why: impl Into<String>) -> Unclear {
+    Unclear::new("shell.repository", why)
+}
+
+/// Refuses a repository that may run something when it is looked at; returns its directory.
+pub(super) fn check(scene: &Scene<'_>, dir: &Path) -> Result<PathBuf, Unclear> {
+    if dir.components().any(|part| part.as_os_str() == ".git") {
+        return Err(odd("a directory of a repository's own is no place to look at it from"));
+    }
+    let mut top = None;
+    for above in dir.ancestors() {
+        if is_there(&above.join("HEAD"))? || is_there(&above.join("commondir"))? {
+            return Err(odd("git may take a directory of another making for a repository"));
+        }
+        let git = above.join(".git");
+        if !is_there(&git)? {
+            continue;
+        }
+        let has = |name: &str| is_own_directory(&git.join(name));
+        let is_whole =
+            is_own_directory(&git) && has("objects") && has("refs") && is_there(&git.join("HEAD"))?;
+        if !is_whole || is_there(&git.join("commondir"))? {
+            return Err(odd("the repository lies elsewhere, or is none"));
+        }
+        let n_seen = scene.seen.places.borrow().len();
+        if !scene.seen.places.borrow().contains(&git) {
+            if MAX_PLACES <= n_seen {
+                return Err(odd("there are too many repositories to look at"));
+            }
+            check_config(&git)?;
+            check_links(&git)?;
+            scene.seen.places.borrow_mut().insert(git);
+        }
+        top.get_or_insert_with(|| above.to_owned());
+    }
+    let top = top.ok_or_else(|| odd("there is no repository here"))?;
+    match scene.roots.iter().any(|root| top.starts_with(root)) {
+        true => Ok(top),
+        false => Err(odd("the repository holds more than what lies beneath the roots")),
+    }
+}
+
+/// The most places of repositories that are looked at for a text.
+const MAX_PLACES: usize = 16;
+
+/// Returns whether a path is that of a directory itself, and not of a link to one.
+fn is_own_directory(path: &Path) -> bool {
+    rustix::fs::lstat(path).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_dir())
+}
+
+/// Returns whether something has a name, a link to nowhere too.
+fn is_there(path: &Path) -> Result<bool, Unclear> {
+    match rustix::fs::lstat(path) {
+        Ok(_) => Ok(true),
+        Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),
+        Err(_) => Err(odd("the repository cannot be looked at")),
+    }
+}
+
+/// The most entries of a repository that are looked at.
+const MAX_ENTRIES: usize = 5_000;
+
+/// Refuses a repository with links in it, or with objects elsewhere: what they lead to would be shown.
+#[expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
+fn check_links(git: &Path) -> Result<(), Unclear> {
+    let unseen = || odd("the repository cannot be looked at");
+    if is_there(&git.join("objects/info/alternates"))? {
+        return Err(odd("the repository has objects elsewhere"));
+    }
+    let objects = git.join("objects");
+    let mut left = vec![git.to_owned()];
+    let mut n_entries = 0;
+    while let Some(dir) = left.pop() {
+        for entry in std::fs::read_dir(&dir).map_err(|_| unseen())? {
+            let entry = entry.map_err(|_| unseen())?;
+            let kind = entry.file_type().map_err(|_| unseen())?;
+            n_entries += 1;
+            if !(kind.is_file() || kind.is_dir()) || MAX_ENTRIES < n_entries {
+                return Err(odd("the repository holds links, or too much to look at"));
+            }
+            let name = entry.file_name();
+            let is_looked_at = match &dir {
+                // Those of `git lfs` are named by what they hold.
+                dir if dir == git => name != "lfs",
+                // Loose objects are so too, and there are many of them.
+                dir if *dir == objects => name == "pack" || name == "info",
+                _ => true,
+            };
+            if kind.is_dir() && is_looked_at {
+                left.push(entry.path());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The keys, by section, with which nothing is run and nothing led elsewhere, or which are set otherwise
+/// for a plain command.
+const KEYS: &[(&str, &[&str])] = &[
+    ("branch", &["remote", "merge", "rebase", "description", "pushremote"]),
+    ("color", &["ui", "status", "branch", "diff"]),
+    (
+        "core",
+        &[
+            "abbrev",
+            "autocrlf",
+            "bare",
+            "commentchar",
+            "compression",
+            "editor",
+            "eol",
+            "filemode",
+            "fsmonitor",
+            "hookspath",
+            "ignorecase",
+            "logallrefupdates",
+            "longpaths",
+            "pager",
+            "precomposeunicode",
+            "preloadindex",
+            "quotepath",
+            "repositoryformatversion",
+            "safecrlf",
+            "sharedrepository",
+            "symlinks",
+            "untrackedcache",
+            "whitespace",
+        ],
+    ),
+    ("fetch", &["prune", "parallel", "recursesubmodules"]),
+    ("gc", &["auto", "autodetach"]),
+    ("init", &["defaultbranch"]),
+    ("pull", &["rebase", "ff"]),
+    ("push", &["default", "autosetupremote", "followtags"]),
+    ("rebase", &["autostash", "autosquash"]),
+    ("remote", &["url", "fetch", "pushurl", "tagopt", "prune"]),
+    ("submodule", &["url", "active"]),
+    ("user", &["name", "email", "signingkey"]),
+];
+
+/// The longest configuration that is looked at, in bytes.
+const MAX_CONFIG: u64 = 256 * 1024;
+
+#[expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
+fn check_config(git: &Path) -> Result<(), Unclear> {
+    if is_there(&git.join("config.worktree"))? {
+        return Err(odd("the repository has settings for one of its places"));
+    }
+    let path = git.join("config");
+    let is_small = std::fs::symlink_metadata(&path)
+        .is_ok_and(|meta| meta.is_file() && meta.len() <= MAX_CONFIG);
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) if is_small => text,
+        _ => return Err(odd("the settings of the repository cannot be looked at")),
+    };
+    check_settings(&text)
+}
+
+/// Refuses settings with more than a list of harmless keys, and lines that are not of a plain form.
+fn check_settings(text: &str) -> Result<(), Unclear> {
+    let mut known: &[&str] = &[];
+    for line in text.lines() {
+        let mut line = line.trim();
+        if line.ends_with('\\') || line.contains(|c: char| c.is_control() && c != '\t') {
+            return Err(odd("its settings have a line that goes on"));
+        }
+        if let Some(rest) = line.strip_prefix('[') {
+            let (head, rest) =
+                rest.split_once(']').ok_or_else(|| odd("its settings are cut off"))?;
+            let section = head.split([' ', '\t', '.', '"']).next().unwrap_or_default();
+            let section = section.to_ascii_lowercase();
+            let found = KEYS.iter().find(|(name, _)| *name == section);
+            let Some((_, keys)) = found.filter(|_| !rest.contains('[')) else {
+                return Err(odd(format!("the repository has settings of `{section}`")));
+            };
+            known = keys;
+            line = rest.trim();
+        }
+        if line.is_empty() || line.starts_with(['#', ';']) {
+            continue;
+        }
+        let end = line.find(|c: char| !c.is_ascii_alphanumeric() && c != '-').unwrap_or(line.len());
+        let (key, rest) = line.split_at_checked(end).unwrap_or_default();
+        let key = key.to_ascii_lowercase();
+        let is_whole = rest.trim_start().is_empty() || rest.trim_start().starts_with('=');
+        if !is_whole || !known.contains(&key.as_str()) {
+            return Err(odd(format!("the repository has the setting `{key}`")));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_may_run_something_are_found() {
+        let check = |text: &str, is_plain: bool| {
+            assert_eq!(check_settings(text).is_ok(), is_plain, "{text}");
+        };
+        check("", true);
+        check("[core]\n\tbare = false\n\tfsmonitor = touch x\n[remote \"o\"]\n\turl = x\n", true);
+        check("[user] name = A\n# [filter]\n", true);
+        check("[core]\n\tworktree = /\n", false);
+        check("[core]\n\tsshCommand\n", false);
+        check("[CORE]\n\tGitProxy = x\n", false);
+        check("[core] worktree = /\n", false);
+        check("[filter \"x\"]\n\tclean = x\n", false);
+        check("[Filter \"x\"]\n", false);
+        check("[filter.x]\n", false);
+        check("[core][filter \"x\"] clean = x\n", false);
+        check("[include]\n\tpath = x\n", false);
+        check("[includeIf \"gitdir:/\"]\n", false);
+        check("[diff]\n\texternal = x\n", false);
+        check("[log]\n\tshowSignature = true\n", false);
+        check("\u{feff}[filter \"x\"]\n", false);
+        check("[branch \"x]\"]\n", false);
+        check("[remote \"o\"]\n\tpromisor = true\n", false);
+        check("[remote \"o\"]\n\tuploadpack = touch x\n", false);
+        check("[core]\n\tpager = x \\\n[user]\n\tworktree = /\n", false);
+        check("[core]\n\tpager x\n", false);
+    }
+}
