@@ -62,8 +62,8 @@ pub enum Out {
 /// The native row.
 pub const NATIVE: Row<BashOutput> = Row {
     name: "BashOutput",
-    description: "New output of a background command; without bash_id lists all. Waits for `until`, \
-                  `idle` or exit if asked.",
+    description: "New output of a background command, or the list. Waits for `until`, `idle` or exit if \
+                  asked.",
     params: &[
         Param::optional("bash_id", "id", ParamKind::String, ""),
         Param::optional("filter", "filter", ParamKind::String, "Regex: lines to show"),
@@ -72,13 +72,13 @@ pub const NATIVE: Row<BashOutput> = Row {
             "idle",
             "idle_ms",
             ParamKind::Integer { min: 1, cap: Some(MAX_WAIT_MS) },
-            "Milliseconds of silence to wait for",
+            "Wait for silence, ms",
         ),
         Param::optional(
             "timeout",
             "timeout_ms",
             ParamKind::Integer { min: 0, cap: Some(MAX_WAIT_MS) },
-            "Longest wait, ms; 30000 with until or idle, alone for exit",
+            "Max wait, ms; default 30000; alone: for exit",
         ),
     ],
     presets: &[],

@@ -56,7 +56,7 @@ pub const NATIVE: Row<CheckpointList> = Row {
     params: &[
         Param::optional("session", "session", ParamKind::String, ""),
         Param::optional("turn", "turn", ParamKind::String, ""),
-        Param::optional("path", "path", ParamKind::String, "That changed it or what is beneath it"),
+        Param::optional("path", "path", ParamKind::String, "Of it or beneath it"),
         Param::optional(
             "limit",
             "limit",

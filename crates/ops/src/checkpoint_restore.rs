@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::json;
 use sinew_tool::{
     Becomes, Bound, Claim, Context, Cost, Deed, Effects, Expect, Facts, FileMode, FileSettings,
-    Kind, NoCheckpoints, Operation, Param, ParamKind, PathChange, Preset, Preview, Reply, Restore,
+    Kind, NoCheckpoints, Operation, Param, ParamKind, PathChange, Preview, Reply, Restore,
     RestoreAct, RestorePlan, RestoreStep, Row, Shaping, Targets, ToolError, Was, line_name,
 };
 
@@ -108,14 +108,11 @@ pub const NATIVE: Row<CheckpointRestore> = Row {
                   changed a file since, unless forced.",
     params: &[
         Param::required("id", "id", ParamKind::String, "As c12"),
-        Param::optional("only", "only", ParamKind::Boolean, "Its paths alone")
-            .or(Preset::Bool(false)),
-        Param::optional("turn", "turn", ParamKind::Boolean, "Its whole turn")
-            .or(Preset::Bool(false)),
+        Param::optional("only", "only", ParamKind::Boolean, "Its paths alone"),
+        Param::optional("turn", "turn", ParamKind::Boolean, "Its whole turn"),
         Param::optional("path", "path", ParamKind::String, "This path alone"),
-        Param::optional("force", "force", ParamKind::Boolean, "").or(Preset::Bool(false)),
-        Param::optional("dry_run", "dry_run", ParamKind::Boolean, "Change nothing")
-            .or(Preset::Bool(false)),
+        Param::optional("force", "force", ParamKind::Boolean, ""),
+        Param::optional("dry_run", "dry_run", ParamKind::Boolean, ""),
     ],
     presets: &[],
     absolute_paths: false,

@@ -23,7 +23,7 @@ pub struct Args {
 /// The native row.
 pub const NATIVE: Row<KillShell> = Row {
     name: "KillShell",
-    description: "Ends a background command or terminal and everything it started.",
+    description: "Ends a background command or terminal and all it started.",
     params: &[Param::required("shell_id", "id", ParamKind::String, "")],
     presets: &[],
     absolute_paths: false,

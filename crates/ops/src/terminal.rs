@@ -110,9 +110,8 @@ pub enum Out {
 /// The native row.
 pub const NATIVE: Row<Terminal> = Row {
     name: "Terminal",
-    description: "Interactive programs (REPLs, editors, installers): `command` starts one in a sandboxed \
-                  terminal, then `id` with `text` and `keys` types; each call returns the screen. Never \
-                  type secrets.",
+    description: "Interactive programs (REPLs, editors): `command` starts one in a sandboxed terminal, then \
+                  `id` with `text` and `keys` types; each call returns the screen. Never type secrets.",
     params: &[
         Param::optional("command", "command", ParamKind::String, "Starts a terminal"),
         Param::optional("cwd", "cwd", ParamKind::String, "Default: where Bash is"),
@@ -122,32 +121,27 @@ pub const NATIVE: Row<Terminal> = Row {
             "keys",
             "keys",
             ParamKind::Strings { min: 1 },
-            "Pressed after text: Enter, Tab, Escape, Up, F1, C-c, M-x …",
+            "After text: Enter, Tab, Escape, Up, F1, C-c, M-x …",
         ),
-        Param::optional(
-            "until",
-            "until",
-            ParamKind::String,
-            "Regex to wait for in what is written next, echo included",
-        ),
+        Param::optional("until", "until", ParamKind::String, "Regex to wait for; sees the echo"),
         Param::optional(
             "idle",
             "idle_ms",
             ParamKind::Integer { min: 1, cap: Some(MAX_WAIT_MS) },
-            "Milliseconds of silence to wait for; default 300",
+            "Wait for silence, ms; default 300",
         ),
         Param::optional(
             "timeout",
             "timeout_ms",
             ParamKind::Integer { min: 0, cap: Some(MAX_WAIT_MS) },
-            "Longest wait, ms; 30000 with until or idle, alone for exit",
+            "Max wait, ms; default 30000; alone: for exit",
         ),
         Param::optional("changes", "changes", ParamKind::Boolean, "Only changed lines"),
         Param::optional(
             "rows",
             "rows",
             ParamKind::Integer { min: 1, cap: Some(MAX_SIZE.0) },
-            "24; resizes a started one",
+            "24; resizes",
         ),
         Param::optional("cols", "cols", ParamKind::Integer { min: 1, cap: Some(MAX_SIZE.1) }, "80"),
     ],
