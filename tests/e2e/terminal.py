@@ -190,6 +190,10 @@ async def background(client, root):
 
     with check("a server in the background is waited for, asked, filtered and ended"):
         server = "python3 -u -m http.server 0 --bind 127.0.0.1"
+        looked = await client.call_tool("Bash", {"command": "true"})
+        looked = looked.model_dump(mode="json", by_alias=True, exclude_none=True)
+        if looked["_meta"]["sinew/meta"]["sandbox"]["level"] == "landlock":
+            raise Skip("commands have no sockets on the rung landlock")
         begun = await call("Bash", command=server, run_in_background=True)
         contains(begun, "runs in the background")
         name = re.search(r"\[(b\d+) ", begun).group(1)
