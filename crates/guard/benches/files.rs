@@ -144,7 +144,8 @@ fn world(guard: &Arc<Guard>, access: Access) -> World {
         store: None,
     });
     let (facts, rules) = (&Facts::CHANGES, Rules { profile: Profile::Full, ..Rules::default() });
-    let case = Case { tool: "bench", operation: "Bench", facts, effects: facts.effects };
+    let case =
+        Case { tool: "bench", operation: "Bench", facts, effects: facts.effects, agent: None };
     Guard::clear(contained.judge(&case, &rules).by_ruling().unwrap()).unwrap().world
 }
 

@@ -32,7 +32,8 @@ fn main() {
     let claim = Claim { argument: "path", path: None, access: Access::Search };
     let contained = guard.contain(&[claim], None, None).unwrap();
     let (facts, rules) = (&Facts::OBSERVES, Rules::default());
-    let case = Case { tool: "bench", operation: "Bench", facts, effects: facts.effects };
+    let case =
+        Case { tool: "bench", operation: "Bench", facts, effects: facts.effects, agent: None };
     let world = contained.judge(&case, &rules).looking().unwrap();
 
     let (mut walks, mut searches, mut lists) = (Vec::new(), Vec::new(), Vec::new());

@@ -51,6 +51,7 @@ use sinew_tool::{
 use crate::caller::Caller;
 use crate::checkpoints::of_call;
 use crate::clock::SystemClock;
+use crate::command_pattern::{self, CommandPattern};
 use crate::files::{Armed, GuardedFiles};
 use crate::guard::Guard;
 use crate::judge::{Case, Rules, judge};
@@ -59,7 +60,8 @@ use crate::process::run;
 use crate::resolve::Place;
 use crate::restore::{OfWorld, Restoring};
 use crate::roots::Roots;
-use crate::run_rules::{self, CommandPattern};
+use crate::rule::Beneath;
+
 use crate::shell::arity;
 
 /// A call whose paths are resolved to open handles that nobody can use yet.
@@ -75,6 +77,8 @@ pub struct Contained {
     caller: Option<Arc<Caller>>,
     /// What the call restores, where it does.
     restoring: Option<Arc<Restoring>>,
+    /// What rules keep out of its searches.
+    beneath: Option<Arc<Beneath>>,
 }
 
 /// A contained call with what the rules say of it.
@@ -120,7 +124,18 @@ impl Contained {
             places: places.into(),
             caller: None,
             restoring: None,
+            beneath: None,
         }
+    }
+
+    /// Adds the hosts that the call names.
+    #[must_use]
+    pub fn with_hosts(mut self, mut hosts: Vec<String>) -> Self {
+        if !hosts.is_empty() {
+            hosts.iter_mut().for_each(|host| host.make_ascii_lowercase());
+            Arc::make_mut(&mut self.targets).hosts = hosts;
+        }
+        self
     }
 
     /// Adds who makes the call. Without a caller no command runs, nothing is known of files, and nothing
@@ -166,13 +181,15 @@ impl Contained {
 
     /// Judges the call by the rules. A call that claims a path to change counts as one that changes
     /// files, and one that names a command as one that runs it, whatever the case says.
-    pub fn judge(self, case: &Case<'_>, rules: &Rules) -> Judged {
+    pub fn judge(mut self, case: &Case<'_>, rules: &Rules) -> Judged {
         let changes = self.targets.files.iter().any(|target| target.claim.access.changes());
         let mut effects = if changes { case.effects | Effects::CHANGE } else { case.effects };
         if self.targets.command.is_some() {
             effects = effects | Effects::EXECUTE;
         }
-        let ruling = judge(&Case { effects, ..*case }, &self.targets, rules);
+        let case = Case { effects, ..*case };
+        let ruling = judge(&case, &self.targets, rules);
+        self.beneath = Beneath::of(&rules.rules, &case, &self.targets).map(Arc::new);
         Judged { contained: self, effects, ruling }
     }
 
@@ -214,7 +231,8 @@ impl Contained {
             armed,
             Arc::clone(&knowledge),
             of_call::OfCall::new(kept, caller, &self.guard),
-        );
+        )
+        .without(self.beneath.clone());
         let checkpoints =
             OfWorld::new(Arc::clone(&self.guard), Arc::clone(&self.roots), self.restoring.clone());
         World {
@@ -324,7 +342,7 @@ impl Judged {
         let patterns: Option<Vec<_>> = rest.iter().map(covering).collect();
         if let Some(first) = patterns.and_then(|patterns| patterns.first().copied()) {
             let why = format!("`{first}` was granted for this session").into();
-            self.ruling = Ruling { verdict: Verdict::Allow, rule: "grant", why };
+            self.ruling = Ruling { verdict: Verdict::Allow, rule: "grant", why, origin: None };
         }
         self
     }
@@ -336,7 +354,7 @@ impl Judged {
             self.ruling.verdict == Verdict::Ask && self.ruling.rule == unclear.rule
         });
         let only_runs = (Effects::OBSERVE | Effects::EXECUTE).contains(self.effects);
-        run_rules::rest(analysis).filter(|_| asks_itself && only_runs)
+        command_pattern::rest(analysis).filter(|_| asks_itself && only_runs)
     }
 
     fn cleared(self, verdict: Verdict, bound: bool) -> Option<Clearance> {

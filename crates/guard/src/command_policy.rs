@@ -69,7 +69,7 @@ impl CommandPolicy {
 }
 
 fn denied(why: String) -> Option<Ruling> {
-    Some(Ruling { verdict: Verdict::Deny, rule: RULE, why: why.into() })
+    Some(Ruling { verdict: Verdict::Deny, rule: RULE, why: why.into(), origin: None })
 }
 
 /// Returns the name of a program of the system; what lies elsewhere keeps its path.

@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use sinew_tool::FileError;
 
-use crate::rules::{
-    Names, PathGlobs, PathRules, RuleError, leads_to_protected, protected_from_commands,
-};
+use crate::globs::RuleError;
+use crate::rules::{Names, PathGlobs, PathRules, leads_to_protected, protected_from_commands};
 
 /// The rules of a session's commands.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

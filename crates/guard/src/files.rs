@@ -24,6 +24,7 @@ use crate::moving;
 use crate::replace;
 use crate::resolve::{Place, Spot};
 use crate::roots::{DIRECTORY_READ, FILE_READ, Roots, open_name};
+use crate::rule::{Beneath, Judge};
 use crate::stat::{error_of, info_of, meta_of, now};
 use crate::walk;
 
@@ -67,6 +68,8 @@ pub(crate) struct GuardedFiles {
     kept: of_call::OfCall,
     /// When the call could read its first file.
     since: Stamp,
+    /// What rules keep out of its searches.
+    beneath: Option<Arc<Beneath>>,
 }
 
 impl GuardedFiles {
@@ -80,7 +83,24 @@ impl GuardedFiles {
         kept: of_call::OfCall,
     ) -> Self {
         let changes = Mutex::new(Vec::new());
-        Self { guard, roots, targets, places, armed, changes, knowledge, kept, since: now() }
+        let since = now();
+        Self {
+            guard,
+            roots,
+            targets,
+            places,
+            armed,
+            changes,
+            knowledge,
+            kept,
+            since,
+            beneath: None,
+        }
+    }
+
+    /// Keeps something out of searches.
+    pub(crate) fn without(self, beneath: Option<Arc<Beneath>>) -> Self {
+        Self { beneath, ..self }
     }
 
     fn at(&self, slot: Slot) -> Result<(&FileTarget, &Place), FileError> {
@@ -375,13 +395,19 @@ impl Files for GuardedFiles {
     ) -> Result<WalkReport, FileError> {
         let (target, place) = self.searched(slot)?;
         let dir = place.open_directory(DIRECTORY_READ)?;
-        walk::walk(&self.guard, target, dir, options, visitors, stop)
+        let judge = Judge { guard: &self.guard, beneath: self.beneath.as_deref() };
+        walk::walk(judge, target, dir, options, visitors, stop)
     }
 
     fn list(&self, slot: Slot, limit: usize) -> Result<Listing, FileError> {
         let (target, place) = self.searched(slot)?;
         let dir = place.open_directory(DIRECTORY_READ)?;
-        list::list(&self.guard, target, &dir, limit)
+        list::list(
+            Judge { guard: &self.guard, beneath: self.beneath.as_deref() },
+            target,
+            &dir,
+            limit,
+        )
     }
 
     fn changes(&self) -> Vec<Change> {

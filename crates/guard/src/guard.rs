@@ -20,14 +20,16 @@ use crate::change::locks::Locks;
 use crate::checkpoints::Checkpoints;
 use crate::clear::Contained;
 use crate::commit::{self, JournalSettings};
+use crate::globs::RuleError;
 use crate::ignore_rules::IgnoreCache;
+use crate::judge::Rules;
 use crate::knowledge::KnowledgeBase;
 use crate::late::Late;
 use crate::moving;
 use crate::process::{CommandSettings, Commands, Rung, Shortfall, real_or_same};
 use crate::resolve::{self, Place, Resolver, Spot};
 use crate::roots::{DIRECTORY_PATH, Root, RootError, Roots};
-use crate::rules::{self, Names, PathGlobs, PathRules, RuleError};
+use crate::rules::{self, Names, PathGlobs, PathRules};
 use crate::shell::{self, Scene, Seen};
 use crate::turn::Turns;
 
@@ -186,6 +188,14 @@ impl Guard {
         }))
     }
 
+    /// Gives rules the meaning that they have beneath these roots.
+    pub fn anchored(&self, mut rules: Rules) -> Result<Rules, GuardError> {
+        for rule in &mut rules.rules {
+            rule.anchor(&self.roots).map_err(GuardError::Rule)?;
+        }
+        Ok(rules)
+    }
+
     /// Returns what a command is found to be that would start in a directory, by its real path.
     pub fn analysed(&self, line: &CommandLine, cwd: &Path) -> Analysis {
         let roots: Vec<PathBuf> = self.roots.paths().map(PathBuf::from).collect();
@@ -291,7 +301,7 @@ impl Guard {
             None => Arc::clone(&self.roots),
         };
         let cwd = working_directory(&roots, cwd)?;
-        let mut targets = Targets { files: Vec::with_capacity(claims.len()), command: None };
+        let mut targets = Targets { files: Vec::with_capacity(claims.len()), ..Targets::default() };
         let mut places = Vec::with_capacity(claims.len());
         let mut dirs = HashMap::new();
         for (at, claim) in claims.iter().enumerate() {

@@ -5,11 +5,12 @@
 //! ruling can be repeated, explained and tested.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use sinew_tool::{Effects, Facts, FileTarget, Ruling, Targets, Verdict};
 
 use crate::command_policy::CommandPolicy;
-use crate::run_rules::{self, RunRule};
+use crate::rule::{self, Rule, RuleOrigin};
 
 /// How much is allowed without asking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -24,21 +25,16 @@ pub enum Profile {
 }
 
 /// What is configured for rulings.
-///
-/// Names may hold `*` for any run of characters, and are compared with the wire name of a tool and
-/// with the name of its operation.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Rules {
     /// How much is allowed without asking.
     pub profile: Profile,
+    /// Where the profile was written, if it was.
+    pub profile_origin: Option<RuleOrigin>,
     /// Whether each change must be approved, whatever the profile says.
     pub require_approval: bool,
-    /// Tools that are denied.
-    pub deny_tools: Vec<String>,
-    /// The tools that may be used at all; empty means every tool.
-    pub allow_tools: Vec<String>,
-    /// Rules for commands.
-    pub run: Vec<RunRule>,
+    /// What somebody wrote; the order says nothing.
+    pub rules: Vec<Rule>,
     /// Which programs commands may run at all, where the vocabulary says so.
     pub policy: Option<CommandPolicy>,
 }
@@ -54,62 +50,44 @@ pub struct Case<'a> {
     pub facts: &'a Facts,
     /// What this call can do to the outside.
     pub effects: Effects,
+    /// The agent that makes the call, where there are several.
+    pub agent: Option<&'a str>,
 }
 
 /// Returns what the rules say of a call that names these targets. To run the call, its paths must be
 /// judged where they are held: [`Contained::judge`](crate::Contained::judge).
 pub fn judge(case: &Case<'_>, targets: &Targets, rules: &Rules) -> Ruling {
     let mut strongest = built_in(case, targets, rules);
-    for ruling in [named(case, rules), by_profile(case, rules), by_setting(case, rules)] {
+    for ruling in [by_profile(case, rules), by_setting(case, rules)] {
         if let Some(ruling) = ruling
             && strongest.verdict < ruling.verdict
         {
             strongest = ruling;
         }
     }
-    // Of two that ask, the rule that somebody wrote tells more.
-    match held(targets, rules) {
-        Some(held) if strongest.verdict <= held.verdict => held,
-        _ => strongest,
+    // Of two that say the same, the rule that somebody wrote tells more.
+    for ruling in [rule::held(&rules.rules, case, targets), by_policy(targets, rules)] {
+        if let Some(ruling) = ruling
+            && (strongest.verdict < ruling.verdict
+                || (strongest.verdict == ruling.verdict && strongest.origin.is_none()))
+        {
+            strongest = ruling;
+        }
     }
+    strongest
 }
 
-/// Returns what the rules for commands hold back.
-fn held(targets: &Targets, rules: &Rules) -> Option<Ruling> {
+/// Returns what the vocabulary says of the programs of a command.
+fn by_policy(targets: &Targets, rules: &Rules) -> Option<Ruling> {
     let line = &targets.command.as_ref()?.command.line;
-    let policy = rules.policy.as_ref().and_then(|policy| policy.held(line));
-    if policy.is_some() || rules.run.is_empty() {
-        return policy;
-    }
-    run_rules::held(&rules.run, line)
-}
-
-/// Returns what the lists of tools say.
-fn named(case: &Case<'_>, rules: &Rules) -> Option<Ruling> {
-    let covers = |pattern: &String| {
-        name_matches(pattern, case.tool) || name_matches(pattern, case.operation)
-    };
-    if let Some(pattern) = rules.deny_tools.iter().find(|pattern| covers(pattern)) {
-        return Some(ruling(
-            Verdict::Deny,
-            "tools.deny",
-            format!("the rule `{pattern}` denies the tool {}", case.tool),
-        ));
-    }
-    if !rules.allow_tools.is_empty() && !rules.allow_tools.iter().any(covers) {
-        return Some(ruling(
-            Verdict::Deny,
-            "tools.allow",
-            format!("the tool {} is not among the tools that may be used", case.tool),
-        ));
-    }
-    None
+    rules.policy.as_ref().and_then(|policy| policy.held(line))
 }
 
 /// Returns what the profile forbids.
 fn by_profile(case: &Case<'_>, rules: &Rules) -> Option<Ruling> {
-    (rules.profile == Profile::ReadOnly && !case.effects.only_observes()).then(|| {
-        ruling(Verdict::Deny, "profile.read-only", "the profile `read-only` only looks at files")
+    (rules.profile == Profile::ReadOnly && !case.effects.only_observes()).then(|| Ruling {
+        origin: by_whom(rules),
+        ..ruling(Verdict::Deny, "profile.read-only", "the profile `read-only` only looks at files")
     })
 }
 
@@ -130,6 +108,9 @@ fn built_in(case: &Case<'_>, targets: &Targets, rules: &Rules) -> Ruling {
             format!("other programs act on `{name}`, so a change of it always asks"),
         );
     }
+    if let Some(allowed) = rule::allowed(&rules.rules, case, targets) {
+        return allowed;
+    }
     if case.effects.only_observes() {
         return ruling(Verdict::Allow, "observe", "looking inside the roots is allowed");
     }
@@ -138,15 +119,11 @@ fn built_in(case: &Case<'_>, targets: &Targets, rules: &Rules) -> Ruling {
         return ruling(Verdict::Allow, "session", why);
     }
     if rules.profile == Profile::Full {
-        return ruling(Verdict::Allow, "profile.full", "the profile `full` allows it");
+        let full = ruling(Verdict::Allow, "profile.full", "the profile `full` allows it");
+        return Ruling { origin: by_whom(rules), ..full };
     }
     let only_runs = (Effects::OBSERVE | Effects::EXECUTE).contains(case.effects);
     let analysis = targets.command.as_ref().map(|command| &command.analysis);
-    if let Some(analysis) = analysis.filter(|_| only_runs)
-        && let Some(allowed) = run_rules::allowed(&rules.run, analysis)
-    {
-        return allowed;
-    }
     match analysis.map(|analysis| &analysis.plain) {
         Some(Ok(_)) if only_runs => {
             ruling(Verdict::Allow, "plain", "the command only reads beneath the roots")
@@ -183,7 +160,13 @@ fn asking_rule(case: &Case<'_>) -> (&'static str, &'static str) {
 }
 
 fn ruling(verdict: Verdict, rule: &'static str, why: impl Into<Cow<'static, str>>) -> Ruling {
-    Ruling { verdict, rule, why: why.into() }
+    Ruling { verdict, rule, why: why.into(), origin: None }
+}
+
+/// Returns who chose the profile, and where.
+fn by_whom(rules: &Rules) -> Option<Arc<str>> {
+    let RuleOrigin { layer, place } = rules.profile_origin.as_ref()?;
+    Some(format!("{}, {place}", layer.as_str()).into())
 }
 
 /// Returns whether a name fits a pattern in which `*` stands for any run of characters.

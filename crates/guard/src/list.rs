@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use sinew_tool::{Access, FileError, FileKind, FileTarget, Listed, Listing};
 
 use crate::clear::is_temporary;
-use crate::guard::Guard;
+use crate::rule::Judge;
 use crate::rules;
 use crate::stat::{error_of, kind_of, meta_of};
 
@@ -47,13 +47,14 @@ impl Eq for Kept {}
 
 /// Lists the first `limit` names of a directory.
 pub(crate) fn list(
-    guard: &Guard,
+    judge: Judge<'_>,
     target: &FileTarget,
     dir: &OwnedFd,
     limit: usize,
 ) -> Result<Listing, FileError> {
+    let guard = judge.guard;
     let own = guard.roots.named(&target.path).iter().any(rules::is_own);
-    let judged = own || guard.rules.judge_beneath(&target.path);
+    let judged = own || judge.judges_beneath(&target.path);
     let mut listing = Listing::default();
     let mut kept: BinaryHeap<Kept> = BinaryHeap::new();
     let mut path = target.path.clone();
@@ -74,7 +75,7 @@ pub(crate) fn list(
         }
         if judged {
             path.push(OsStr::from_bytes(name.to_bytes()));
-            let allowed = may_see(guard, &path, entry.file_type());
+            let allowed = may_see(judge, &path, entry.file_type());
             path.pop();
             if !allowed {
                 listing.skipped.denied += 1;
@@ -96,11 +97,11 @@ pub(crate) fn list(
 }
 
 /// Returns whether the path rules let an entry be seen.
-fn may_see(guard: &Guard, path: &Path, kind: FileType) -> bool {
+fn may_see(judge: Judge<'_>, path: &Path, kind: FileType) -> bool {
     let directory = kind == FileType::Directory;
     let access = if directory { Access::Search } else { Access::Read };
-    let rule = if directory { guard.rules.check_search(path) } else { guard.rules.check(path) };
-    rule.is_ok() && rules::check_own(guard.roots.named(path), access).is_ok()
+    let named = judge.guard.roots.named(path);
+    judge.may_see(path, directory) && rules::check_own(named, access).is_ok()
 }
 
 /// Returns the row of a name, looked at now.

@@ -14,16 +14,14 @@
 //! such a directory is a workspace that somebody put there, as agents put worktrees in `.claude`,
 //! and counts from its own name on.
 
-use std::borrow::Cow;
 use std::ffi::OsStr;
-use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use globset::{Candidate, Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 use serde::{Deserialize, Serialize};
 use sinew_tool::{Access, FileError};
 
+use crate::globs::{Globs, RuleError, Written};
 use crate::roots::Roots;
 
 /// Path globs and closed directories, compiled.
@@ -43,26 +41,11 @@ pub(crate) struct PathGlobs {
     deny: Vec<Written>,
 }
 
-/// One glob.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-struct Written {
-    glob: String,
-    /// The glob, and the same with the real path of each root instead of the one that was given.
-    meant: Vec<String>,
-}
-
 impl PathGlobs {
     /// Returns the globs of configuration. One that begins with a root as it was given also stands for
     /// its real path.
     pub(crate) fn new(allow: &[String], deny: &[String], roots: &Roots) -> Self {
-        let written = |globs: &[String]| {
-            let one = |glob: &String| {
-                let meant = std::iter::once(glob.clone()).chain(roots.real_spellings(glob));
-                Written { glob: glob.clone(), meant: meant.collect() }
-            };
-            globs.iter().map(one).collect()
-        };
-        Self { allow: written(allow), deny: written(deny) }
+        Self { allow: Written::all(allow, roots), deny: Written::all(deny, roots) }
     }
 
     /// Returns whether there are none.
@@ -71,42 +54,12 @@ impl PathGlobs {
     }
 }
 
-/// A list of globs with their spelling.
-#[derive(Debug)]
-struct Globs {
-    set: GlobSet,
-    /// The spelling of each glob of the set.
-    written: Vec<String>,
-    /// The directories that the globs begin with, up to the first wildcard.
-    starts: Vec<PathBuf>,
-}
-
-/// A path glob that cannot be read.
-#[derive(Debug)]
-pub struct RuleError {
-    /// The list that holds it: `allow_paths` or `deny_paths`.
-    pub list: &'static str,
-    /// The glob as written.
-    pub glob: String,
-    /// What is wrong with it.
-    pub problem: String,
-}
-
-impl fmt::Display for RuleError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { list, glob, problem } = self;
-        write!(f, "`tools.fs.{list}` holds a glob that cannot be read: `{glob}`: {problem}")
-    }
-}
-
-impl std::error::Error for RuleError {}
-
 impl PathRules {
     /// Compiles the globs; `closed` are directories that no call may touch at all.
     pub(crate) fn compile(globs: &PathGlobs, closed: &[PathBuf]) -> Result<Self, RuleError> {
         Ok(Self {
-            allow: Globs::compile("allow_paths", &globs.allow, false)?,
-            deny: Globs::compile("deny_paths", &globs.deny, true)?,
+            allow: Globs::compile("`tools.fs.allow_paths`", &globs.allow, false)?,
+            deny: Globs::compile("`tools.fs.deny_paths`", &globs.deny, true)?,
             closed: closed.to_vec(),
             hidden: Vec::new(),
         })
@@ -178,90 +131,6 @@ impl PathRules {
             None => Ok(()),
         }
     }
-}
-
-impl Globs {
-    /// Compiles a list; an empty one is no list. What `deep` globs match they match with everything
-    /// beneath it.
-    fn compile(
-        list: &'static str,
-        written: &[Written],
-        deep: bool,
-    ) -> Result<Option<Self>, RuleError> {
-        if written.is_empty() {
-            return Ok(None);
-        }
-        let mut set = GlobSetBuilder::new();
-        let mut names = Vec::new();
-        let mut starts = Vec::new();
-        for Written { glob, meant } in written {
-            for meant in meant {
-                for spelling in spellings(meant, deep) {
-                    set.add(parse(list, glob, &spelling)?);
-                    names.push(glob.clone());
-                }
-                starts.push(literal_start(meant));
-            }
-        }
-        let set = set.build().map_err(|error| RuleError {
-            list,
-            glob: names.join(", "),
-            problem: error.kind().to_string(),
-        })?;
-        Ok(Some(Self { set, written: names, starts }))
-    }
-
-    fn first_match(&self, path: &Path) -> Option<&str> {
-        let candidate = Candidate::new(path);
-        if !self.set.is_match_candidate(&candidate) {
-            return None;
-        }
-        let at = self.set.matches_candidate(&candidate).into_iter().next()?;
-        self.written.get(at).map(String::as_str)
-    }
-
-    /// Returns whether something that matches may lie in a directory or beneath it.
-    fn may_lie_beneath(&self, dir: &Path) -> bool {
-        self.starts.iter().any(|start| start.starts_with(dir) || dir.starts_with(start))
-    }
-}
-
-/// Returns the globs that one written glob stands for: `dir/**` covers `dir` itself, and what is
-/// denied is denied with everything beneath it.
-fn spellings(glob: &str, deep: bool) -> Vec<Cow<'_, str>> {
-    let mut all = vec![Cow::Borrowed(glob)];
-    match glob.strip_suffix("/**") {
-        Some("") => all.push(Cow::Borrowed("/")),
-        Some(dir) => all.push(Cow::Borrowed(dir)),
-        None if deep => all.push(Cow::Owned(format!("{}/**", glob.trim_end_matches('/')))),
-        None => {}
-    }
-    if let Some(dir) = glob.strip_suffix('/')
-        && !dir.is_empty()
-    {
-        all.push(Cow::Borrowed(dir));
-    }
-    all
-}
-
-fn parse(list: &'static str, written: &str, spelling: &str) -> Result<Glob, RuleError> {
-    let error = |problem: String| RuleError { list, glob: written.to_owned(), problem };
-    if !written.starts_with('/') && !written.starts_with("**") {
-        return Err(error(String::from("is not absolute")));
-    }
-    GlobBuilder::new(spelling)
-        .literal_separator(true)
-        .backslash_escape(true)
-        .build()
-        .map_err(|problem| error(problem.kind().to_string()))
-}
-
-/// Returns the directories a glob begins with, up to the first component with a wildcard.
-fn literal_start(glob: &str) -> PathBuf {
-    let plain = |part: &&str| !part.contains(['*', '?', '[', '{', '\\']);
-    let start: PathBuf =
-        glob.split('/').filter(|part| !part.is_empty()).take_while(plain).collect();
-    Path::new("/").join(start)
 }
 
 /// The directory of sinew itself.

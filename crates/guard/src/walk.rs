@@ -32,6 +32,7 @@ use crate::guard::Guard;
 use crate::ignore_rules::{Level, Marks};
 use crate::resolve::open_beneath;
 use crate::roots::{DIRECTORY_PATH, DIRECTORY_READ, FILE_READ, open_name};
+use crate::rule::Judge;
 use crate::rules;
 use crate::stat::{error_of, kind_of, meta_of};
 use queue::Queues;
@@ -55,6 +56,7 @@ const STATE: [&[u8]; 3] = [b".git", b".sinew", b".molf"];
 
 /// A walk that all its threads share.
 struct Walk<'w> {
+    judge: Judge<'w>,
     guard: &'w Guard,
     options: &'w WalkOptions,
     visitors: &'w dyn Visitors,
@@ -92,13 +94,14 @@ struct Where {
 
 /// Walks the directory at a target, which is open as `start`.
 pub(crate) fn walk(
-    guard: &Guard,
+    judge: Judge<'_>,
     target: &FileTarget,
     start: OwnedFd,
     options: &WalkOptions,
     visitors: &dyn Visitors,
     stop: &AtomicBool,
 ) -> Result<WalkReport, FileError> {
+    let guard = judge.guard;
     let mut base = target.path.as_os_str().as_bytes().to_vec();
     if !base.ends_with(b"/") {
         base.push(b'/');
@@ -110,13 +113,14 @@ pub(crate) fn walk(
     let own = guard.roots.named(&target.path).iter().any(rules::is_own);
     let n_threads = guard.n_threads().min(MAX_THREADS);
     let walk = Walk {
+        judge,
         guard,
         options,
         visitors,
         stop,
         start: Arc::new(start),
         base,
-        judged: guard.rules.judge_beneath(&target.path),
+        judged: judge.judges_beneath(&target.path),
         kernel: guard.roots.kernel_resolves(),
         n_threads,
         queues: Queues::new(n_threads),
@@ -357,9 +361,7 @@ impl<'w> Worker<'w> {
     /// Returns whether the path rules let the entry that is looked at be seen.
     fn may_see(&self, directory: bool, own: bool) -> bool {
         let path = Path::new(OsStr::from_bytes(&self.path));
-        let rules = &self.walk.guard.rules;
-        let rule = if directory { rules.check_search(path) } else { rules.check(path) };
-        if rule.is_err() {
+        if !self.walk.judge.may_see(path, directory) {
             return false;
         }
         let access = if directory { Access::Search } else { Access::Read };

@@ -22,7 +22,8 @@ mod tell;
 
 use std::sync::Arc;
 
-use sinew_tool::{Kind, Reply, Request, Tool, ToolError};
+use sinew_guard::{Guard, Rules};
+use sinew_tool::{Kind, Reply, Request, Ruling, Targets, Tool, ToolError};
 
 use crate::runtime::{CallOptions, Runtime};
 use open::Open;
@@ -55,6 +56,23 @@ pub(crate) async fn call(runtime: Arc<Runtime>, request: Request, options: CallO
     let reply = answer::answer(open, reply);
     raised.forget();
     reply
+}
+
+/// Judges a call by changed rules, as the stops would do it, and ends there.
+pub(crate) fn judged(
+    runtime: &Runtime,
+    mut request: Request,
+    rules: impl FnOnce(&Guard, &Rules) -> Result<Rules, ToolError>,
+) -> Result<(Arc<Targets>, Ruling), ToolError> {
+    let catalogs = runtime.catalogs();
+    let dialect = find::catalog(&catalogs, &request).map(|catalog| catalog.name);
+    let found = find::find(&catalogs, &request)?;
+    let decoded = decode::decode(found, &mut request)?;
+    let rules = rules(&decoded.guard, &decoded.rules)?;
+    let dialect = dialect.unwrap_or_default().into();
+    let contained = contain::contained(runtime, &decoded, &request, dialect)?;
+    let judged = judge::ruled(&decoded, decoded.prepared.effects(), contained, &rules, &request);
+    Ok((Arc::clone(judged.contained().targets()), judged.ruling().clone()))
 }
 
 /// What a refusal is shaped with: known as soon as the stops find it out.

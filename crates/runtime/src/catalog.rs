@@ -169,6 +169,7 @@ impl Catalog {
             operation: tool.operation(),
             facts: &facts,
             effects: facts.effects,
+            agent: None,
         };
         sinew_guard::judge(&case, &Targets::default(), &self.rules).verdict == Verdict::Deny
     }

@@ -11,8 +11,8 @@ use sinew_guard::{
 };
 use sinew_tool::{
     Access, Cancel, Claim, Clock, Command, CommandLine, CommandTarget, Dialect, Effects, Facts,
-    FileSettings, Hook, Kind, Ledger, Memo, Progress, Recorder, Reply, Request, Ruling, Tool,
-    ToolError,
+    FileSettings, Hook, Kind, Ledger, Memo, Progress, Recorder, Reply, Request, Ruling, Targets,
+    Tool, ToolError,
 };
 
 use tokio::sync::{Semaphore, watch};
@@ -132,6 +132,7 @@ impl Runtime {
         let guard = catalogs.first().map_or(&self.guard, |catalog| &catalog.guard);
         let mut rules = rules.unwrap_or_default();
         change(&mut rules);
+        let rules = anchored(guard, rules)?;
         let argument = match &line {
             CommandLine::Shell(..) => "command",
             CommandLine::Argv(_) => "argv",
@@ -141,14 +142,33 @@ impl Runtime {
         let claim = Claim { argument: "cwd", path: None, access: Access::Search };
         let contained = guard.contain(&[claim], None, None)?.with_command(command)?;
         let facts = Facts { effects: Effects::EXECUTE, ..Facts::UNKNOWN };
-        let case =
-            Case { tool: "Bash", operation: "Bash", facts: &facts, effects: Effects::EXECUTE };
+        let case = Case {
+            tool: "Bash",
+            operation: "Bash",
+            facts: &facts,
+            effects: Effects::EXECUTE,
+            agent: None,
+        };
         let judged = contained.judge(&case, &rules);
         let target = judged.contained().targets().command.clone();
         let target = target.ok_or_else(|| {
             ToolError::new(Kind::ExecutionFailed, "the command names nothing to run")
         })?;
         Ok((target, judged.ruling().clone()))
+    }
+
+    /// Returns what a call names and what the rules of its dialect say of it, once they are changed.
+    /// Nothing runs and nothing is recorded; hooks are not asked, and what answers grant is left out.
+    pub fn judge_call(
+        &self,
+        request: Request,
+        change: impl FnOnce(&mut Rules),
+    ) -> Result<(Arc<Targets>, Ruling), ToolError> {
+        crate::call::judged(self, request, |guard, rules| {
+            let mut rules = rules.clone();
+            change(&mut rules);
+            anchored(guard, rules)
+        })
     }
 
     /// Writes every record that waits.
@@ -170,6 +190,11 @@ impl fmt::Debug for Runtime {
             .field("catalogs", &self.catalogs())
             .finish_non_exhaustive()
     }
+}
+
+/// Gives rules the meaning that they have beneath the roots.
+fn anchored(guard: &Guard, rules: Rules) -> Result<Rules, ToolError> {
+    guard.anchored(rules).map_err(|error| ToolError::new(Kind::InvalidArgs, error.to_string()))
 }
 
 /// Why a runtime could not be built.
@@ -393,12 +418,13 @@ impl Builder {
             knowledge: self.knowledge,
             ..GuardSettings::new(self.roots)
         })?;
+        let rules = guard.anchored(self.rules)?;
         let mut catalogs = Vec::with_capacity(self.dialects.len());
         for (dialect, settings) in self.dialects {
             let settings = Arc::new(settings);
             let guard = guard.with_files(Arc::clone(&settings))?;
             let (tools, shown) = (&self.tools, &*self.shown);
-            catalogs.push(Catalog::new(&dialect, settings, &self.rules, guard, tools, shown));
+            catalogs.push(Catalog::new(&dialect, settings, &rules, guard, tools, shown));
         }
         Ok(Arc::new(Runtime {
             catalogs: watch::Sender::new(Arc::new(catalogs)),

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::json;
-use sinew_guard::{CommandSettings, ProcessLimits, Profile, Rules, Rung};
+use sinew_guard::{CommandSettings, Layer, ProcessLimits, Profile, Rule, RuleOrigin, Rules, Rung};
 use sinew_runtime::{Approvals, Asking, CallOptions};
 use sinew_tool::{Answer, Approver, BoxFuture, Kind, Question, Reply, Request};
 
@@ -128,6 +128,8 @@ async fn an_answer_holds_for_the_file_that_was_shown() {
 
 #[tokio::test]
 async fn rules_deny_before_anybody_is_asked() {
+    let origin = || RuleOrigin { layer: Layer::Program, place: String::from("a test") };
+    let with = |rule| Rules { rules: vec![rule], ..Rules::default() };
     for (rules, tool, args, error) in [
         (
             Rules { profile: Profile::ReadOnly, ..Rules::default() },
@@ -137,23 +139,18 @@ async fn rules_deny_before_anybody_is_asked() {
         ),
         (Rules { profile: Profile::ReadOnly, ..Rules::default() }, "odd", json!({}), None),
         (
-            Rules { deny_tools: vec![String::from("Put")], ..Rules::default() },
+            with(Rule::denying(vec![String::from("Put")], origin())),
             "put",
             json!({"where": "a", "text": "x"}),
             Some(Kind::PolicyDenied),
         ),
         (
-            Rules { allow_tools: vec![String::from("o*")], ..Rules::default() },
+            with(Rule::only(vec![String::from("o*")], origin())),
             "put",
             json!({"where": "a", "text": "x"}),
             Some(Kind::PolicyDenied),
         ),
-        (
-            Rules { allow_tools: vec![String::from("o*")], ..Rules::default() },
-            "odd",
-            json!({}),
-            None,
-        ),
+        (with(Rule::only(vec![String::from("o*")], origin())), "odd", json!({}), None),
     ] {
         let person = Person::new(Some(Answer::Yes));
         let bench = Bench::new(|b| {

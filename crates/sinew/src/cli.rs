@@ -211,10 +211,11 @@ pub enum CheckpointCommand {
 /// `sinew policy`.
 #[derive(Debug, Subcommand)]
 pub enum PolicyCommand {
-    /// Answer lines of standard input, {"command"} or {"argv"} and "policy"?, each with one line
-    /// {ruling, rule, segments, why, display, runs?}; a policy is read-only, workspace, full or a file.
+    /// Answer lines of standard input, {"command"}, {"argv"} or {"tool", "arguments", "agent"?} and "policy"?,
+    /// each with one line {ruling, rule, origin?, segments, paths?, why, display, runs?}; a policy is
+    /// read-only, workspace, full or a file.
     Check,
-    /// Try the examples of the rules for commands; exit 1 if one does not hold.
+    /// Try the examples of the rules; exit 1 if one does not hold.
     Test {
         /// Files with rules in the form of the configuration [default: the rules that are configured].
         files: Vec<PathBuf>,
@@ -222,12 +223,20 @@ pub enum PolicyCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Say in words what becomes of a command for the shell, and why.
+    /// Say in words what becomes of a command for the shell or of a call, and why: the rule, its layer, file
+    /// and line.
     Explain {
-        /// The command.
-        command: String,
+        /// The command; with --tool, the arguments as one JSON object.
+        #[arg(value_name = "COMMAND | ARGUMENTS")]
+        what: String,
+        /// The tool that would be called.
+        #[arg(long, value_name = "NAME")]
+        tool: Option<String>,
+        /// The agent that would call it.
+        #[arg(long, value_name = "NAME", requires = "tool")]
+        agent: Option<String>,
         /// By these rules instead of those that are configured: read-only, workspace, full, or a TOML
-        /// file with `profile` and `[[run.rules]]`.
+        /// file with `profile` and `[[rules]]`.
         #[arg(long, value_name = "POLICY")]
         policy: Option<String>,
         /// Print one JSON object.

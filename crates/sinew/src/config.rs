@@ -8,14 +8,14 @@ pub mod env_vars;
 mod layers;
 mod options;
 mod reference;
-pub(crate) mod run_rules;
+pub(crate) mod rules;
 mod serve;
 mod settings;
 
-pub use layers::{Layered, Layers, Origin};
+pub use layers::{Layered, Layers, Origin, SYSTEM_FILE, ToolList};
 pub use options::{
-    FilesOptions, FsOptions, LedgerOptions, McpOptions, Options, PolicyOptions, RunRuleOptions,
-    ToolsOptions,
+    CallOptions, ConditionOptions, ExampleOptions, FilesOptions, FsOptions, LedgerOptions,
+    ManagedOptions, McpOptions, Options, PolicyOptions, RuleOptions, ToolsOptions,
 };
 pub(crate) use reference::keys;
 pub use reference::reference;

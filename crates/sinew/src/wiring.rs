@@ -7,14 +7,16 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 use sinew_guard::{
-    Checkpoints, CommandSettings, GlobalIgnore, Helper, JournalSettings, Recorded, SqliteLedger,
-    StateDir, environment,
+    Checkpoints, CommandSettings, GlobalIgnore, Helper, JournalSettings, Layer, Recorded,
+    SqliteLedger, StateDir, environment,
 };
 use sinew_runtime::{Asking, Builder, NoLedger, Runtime};
 use sinew_tool::{Approver, Ledger};
 
 use crate::cli::Global;
-use crate::config::{self, Layered, Layers, LedgerMode, LogLevel, Origin, Settings, env_vars};
+use crate::config::{
+    self, Layered, Layers, LedgerMode, LogLevel, Origin, SYSTEM_FILE, Settings, env_vars,
+};
 
 /// The configuration of one process, and where it came from.
 pub(crate) struct Loaded {
@@ -27,9 +29,6 @@ pub(crate) struct Loaded {
     /// The program that becomes the helper of commands.
     pub(crate) helper: Helper,
 }
-
-/// Where the system's configuration lies.
-const SYSTEM_FILE: &str = "/etc/sinew/config.toml";
 
 /// Reads every layer.
 pub(crate) fn load(global: &Global, helper: Helper) -> anyhow::Result<Loaded> {
@@ -45,25 +44,28 @@ pub(crate) fn load(global: &Global, helper: Helper) -> anyhow::Result<Loaded> {
     layered.check_served()?;
     let mut settings =
         Settings::resolve(&layered.options).map_err(|error| layered.located(error))?;
-    for (rule, origin) in settings.rules.run.iter_mut().zip(&layered.rules) {
-        rule.origin = origin.to_string();
-    }
+    settings.rules.rules = layered.all_rules()?;
+    settings.rules.profile_origin = ["read_only", "profile"].into_iter().find_map(|key| {
+        let (value, origin) = layered.origins.get(key)?;
+        (*origin != Origin::Default && *value != Value::Bool(false)).then(|| origin.of_rule())
+    });
     let roots = roots(&settings)?;
+    hold_roots(&layered, &roots)?;
     Ok(Loaded { layered, settings, roots, helper })
 }
 
 /// Merges every layer, the project's own file among them where one is named.
 fn layered(global: &Global, project: Option<&Path>) -> anyhow::Result<Layered> {
     let mut layers = Layers::with_defaults()?;
-    layers.add_file(Path::new(SYSTEM_FILE), false)?;
+    layers.add_file(Path::new(SYSTEM_FILE), Layer::System, false)?;
     if let Some(home) = env_vars::config_home() {
-        layers.add_file(&home.join("sinew/config.toml"), false)?;
+        layers.add_file(&home.join("sinew/config.toml"), Layer::User, false)?;
     }
     if let Some(project) = project {
         layers.add_project_file(project)?;
     }
     if let Some(path) = &global.config {
-        layers.add_file(path, true)?;
+        layers.add_file(path, Layer::Session, true)?;
     }
     for written in &global.set {
         layers.set_written(written, origin(env_vars::SET, "--set"))?;
@@ -138,6 +140,23 @@ fn roots(settings: &Settings) -> anyhow::Result<Vec<PathBuf>> {
         roots.push(if root.is_absolute() { root.clone() } else { current()?.join(root) });
     }
     Ok(roots)
+}
+
+/// Refuses roots that do not lie where the floor wants them.
+fn hold_roots(layered: &Layered, roots: &[PathBuf]) -> anyhow::Result<()> {
+    let managed = layered.options.managed.as_ref().and_then(|managed| managed.roots.as_ref());
+    let Some(allowed) = managed else { return Ok(()) };
+    let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let allowed: Vec<PathBuf> = allowed.iter().map(|path| real(path)).collect();
+    let outside = roots.iter().find(|root| !allowed.iter().any(|dir| real(root).starts_with(dir)));
+    match outside {
+        None => Ok(()),
+        Some(root) => bail!(
+            "the root {} lies outside of `managed.roots` in {SYSTEM_FILE}; use one beneath {}",
+            root.display(),
+            allowed.iter().map(|dir| dir.display().to_string()).collect::<Vec<_>>().join(", ")
+        ),
+    }
 }
 
 /// Returns the state directory, created where it is missing.

@@ -15,6 +15,7 @@ mod cli;
 mod differential;
 mod fidelity;
 mod limits;
+mod managed;
 mod policy;
 mod race;
 mod readme;

@@ -171,14 +171,14 @@ fn run(files: &[(&str, &str)], args: &[&str]) -> (String, Option<i32>) {
 }
 
 const RULES: &str = r#"
-[[run.rules]]
+[[rules]]
 verdict = "deny"
 command = "git push *"
 why = "people push"
 match = ["git push", "sudo git push origin"]
 not_match = ["git pull"]
 
-[[run.rules]]
+[[rules]]
 verdict = "allow"
 command = "make *"
 "#;
@@ -187,8 +187,8 @@ command = "make *"
 fn rules_are_named_with_where_they_stand() {
     let own = &[("own.toml", RULES)];
     for (command, said) in [
-        ("env git push", "deny (run.rules): the rule `git push *` of own.toml:2 denies it: people"),
-        ("make all", "allow (run.rules): the rule `make *` of own.toml:9 allows it\n"),
+        ("env git push", "deny (rules): the rule `git push *` of own.toml:2 denies it: people"),
+        ("make all", "allow (rules): the rule `make *` of own.toml:9 allows it\n"),
         ("make all; rm a.txt", "ask (shell.program): "),
     ] {
         let args = ["--config", "own.toml", "policy", "explain", command];
@@ -199,7 +199,7 @@ fn rules_are_named_with_where_they_stand() {
         assert!(found.starts_with(&said.replace("own", "./own")), "{command}: {found}");
     }
     let (found, _) = run(&[(".sinew/config.toml", RULES)], &["policy", "explain", "make all"]);
-    assert!(found.contains("`run.rules[1]` is left out"), "{found}");
+    assert!(found.contains("`rules[1]` is left out"), "{found}");
     assert!(found.starts_with("ask (shell.program): "), "{found}");
     let full = format!("profile = \"full\"\n{RULES}");
     let (found, _) =
@@ -246,10 +246,10 @@ fn examples_are_tried() {
         (Some(1), &json!(1), 2)
     );
     let (found, code) = run(
-        &[("own.toml", "[[run.rules]]\nverdict = \"x\"\ncommand = \"y\"")],
+        &[("own.toml", "[[rules]]\nverdict = \"x\"\ncommand = \"y\"")],
         &["policy", "test", "own.toml"],
     );
-    assert!(found.contains("own.toml: `run.rules[0].verdict`") && code != Some(0), "{found}");
+    assert!(found.contains("own.toml: `rules[0].verdict`") && code != Some(0), "{found}");
 }
 
 /// Returns the texts of the replies to commands, in one session.

@@ -172,7 +172,7 @@ impl MemoryWorld {
                 })
             })
             .collect();
-        files.map(|files| Targets { files, command: None })
+        files.map(|files| Targets { files, ..Targets::default() })
     }
 
     fn target(&self, slot: Slot, claim: Claim) -> Result<FileTarget, FileError> {

@@ -116,4 +116,6 @@ pub struct Targets {
     pub files: Vec<FileTarget>,
     /// The command, which starts in the first of them.
     pub command: Option<CommandTarget>,
+    /// The hosts that it reaches, in small letters.
+    pub hosts: Vec<String>,
 }

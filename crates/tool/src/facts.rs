@@ -26,6 +26,22 @@ impl Effects {
         self.0 & other.0 == other.0
     }
 
+    /// Returns whether an effect of `other` is in this set.
+    pub fn intersects(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// Returns the set without the effects of `other`.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// Returns the effect of a name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::NAMED.into_iter().find(|(_, known)| *known == name).map(|(effect, _)| effect)
+    }
+
     /// Returns both sets as one.
     #[must_use]
     pub const fn or(self, other: Self) -> Self {
@@ -39,19 +55,19 @@ impl Effects {
 
     /// Returns the names of the effects in the set, in a fixed order.
     pub fn names(self) -> Vec<&'static str> {
-        [
-            (Self::OBSERVE, "observe"),
-            (Self::CHANGE, "change"),
-            (Self::EXECUTE, "execute"),
-            (Self::NETWORK, "network"),
-            (Self::DELEGATE, "delegate"),
-            (Self::SESSION, "session"),
-        ]
-        .into_iter()
-        .filter(|(effect, _)| self.contains(*effect))
-        .map(|(_, name)| name)
-        .collect()
+        let named = Self::NAMED.into_iter().filter(|(effect, _)| self.contains(*effect));
+        named.map(|(_, name)| name).collect()
     }
+
+    /// Every effect with its name, in a fixed order.
+    pub const NAMED: [(Self, &'static str); 6] = [
+        (Self::OBSERVE, "observe"),
+        (Self::CHANGE, "change"),
+        (Self::EXECUTE, "execute"),
+        (Self::NETWORK, "network"),
+        (Self::DELEGATE, "delegate"),
+        (Self::SESSION, "session"),
+    ];
 }
 
 impl BitOr for Effects {

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 
@@ -36,6 +37,8 @@ pub struct Ruling {
     pub rule: &'static str,
     /// Why, in words for people.
     pub why: Cow<'static, str>,
+    /// The layer of the rule, and where it stands, if somebody wrote it: `user, config.toml:3`.
+    pub origin: Option<Arc<str>>,
 }
 
 /// What a reply tells of a ruling: `ask (change)`.

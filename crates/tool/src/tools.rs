@@ -143,6 +143,11 @@ pub trait Prepared: Send + Sync {
         None
     }
 
+    /// Returns the hosts that it names, which rules may judge.
+    fn hosts(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Returns what it wants to have as it was, of which the guard makes claims.
     fn restores(&self) -> Option<Restore> {
         None

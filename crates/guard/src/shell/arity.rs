@@ -1,6 +1,6 @@
 //! How many words of a command name what it does: what an answer for the whole session would cover.
 
-use crate::run_rules::CommandPattern;
+use crate::command_pattern::CommandPattern;
 
 use super::word::shown;
 use super::wrappers;

@@ -167,8 +167,13 @@ impl Place {
         let contained =
             self.guard.contain(&[claim], None, None)?.by(caller).with_command(command)?;
         let facts = Facts { effects: Effects::EXECUTE, ..Facts::UNKNOWN };
-        let case =
-            Case { tool: "Bash", operation: "Bash", facts: &facts, effects: Effects::EXECUTE };
+        let case = Case {
+            tool: "Bash",
+            operation: "Bash",
+            facts: &facts,
+            effects: Effects::EXECUTE,
+            agent: None,
+        };
         let rules = Rules { profile: Profile::Full, ..Rules::default() };
         let clearance = contained.judge(&case, &rules).by_ruling().expect("it is allowed");
         Ok(Guard::clear(clearance)?.world)

@@ -1,6 +1,6 @@
 //! Rulings as a table.
 
-use sinew_guard::{Case, Profile, Rules, judge};
+use sinew_guard::{Case, Layer, Profile, Rule, RuleOrigin, Rules, judge};
 use sinew_tool::{
     Access, Answer, Claim, Effects, Facts, FileState, FileTarget, Links, Slot, Targets, Verdict,
 };
@@ -19,14 +19,14 @@ fn targets(protected: Option<&'static str>) -> Targets {
             state: FileState::Missing,
             protected,
         }],
-        command: None,
+        ..Targets::default()
     }
 }
 
 fn check(rules: &Rules, effects: Effects, protected: bool, expected: (Verdict, &str)) {
     let facts = if effects == Facts::UNKNOWN.effects { Facts::UNKNOWN } else { Facts::CHANGES };
     let targets = targets(protected.then_some(".git/hooks/"));
-    let case = Case { tool: "write_file", operation: "Write", facts: &facts, effects };
+    let case = Case { tool: "write_file", operation: "Write", facts: &facts, effects, agent: None };
     let ruling = judge(&case, &targets, rules);
     assert_eq!((ruling.verdict, ruling.rule), expected, "{rules:?} {effects:?} {protected}");
 }
@@ -35,8 +35,10 @@ fn check(rules: &Rules, effects: Effects, protected: bool, expected: (Verdict, &
 fn deny_beats_ask_beats_allow() {
     use Verdict::{Allow, Ask, Deny};
     let profile = |profile| Rules { profile, ..Rules::default() };
-    let deny = |name: &str| Rules { deny_tools: vec![name.into()], ..profile(Profile::Full) };
-    let only = |name: &str| Rules { allow_tools: vec![name.into()], ..profile(Profile::Full) };
+    let origin = || RuleOrigin { layer: Layer::Program, place: String::from("a test") };
+    let with = |rule| Rules { rules: vec![rule], ..profile(Profile::Full) };
+    let deny = |name: &str| with(Rule::denying(vec![name.into()], origin()));
+    let only = |name: &str| with(Rule::only(vec![name.into()], origin()));
     let approval = Rules { require_approval: true, ..profile(Profile::Full) };
     let (observe, change) = (Effects::OBSERVE, Effects::CHANGE);
     let unknown = Facts::UNKNOWN.effects;
@@ -101,7 +103,8 @@ fn a_claim_to_change_counts_as_a_change() {
     let tree = Tree::new().with(&[("a.txt", "a")]);
     let guard = tree.guard(RESOLVERS[0]);
     let facts = Facts::OBSERVES;
-    let case = Case { tool: "x", operation: "X", facts: &facts, effects: facts.effects };
+    let case =
+        Case { tool: "x", operation: "X", facts: &facts, effects: facts.effects, agent: None };
     for (access, expected) in [
         (EDIT, (Verdict::Ask, "change")),
         (WRITE, (Verdict::Ask, "change")),

@@ -19,6 +19,7 @@ mod memory;
 mod moving;
 mod protect;
 mod race;
+mod rule_forms;
 mod run_rules;
 mod special;
 mod store;

@@ -3,7 +3,10 @@
 use std::fs;
 
 use proptest::prelude::*;
-use sinew_guard::{Case, CommandPattern, Judged, Profile, Rules, RunRule, judge, name_matches};
+use sinew_guard::{
+    Case, CommandPattern, Condition, Judged, Layer, Object, Profile, Rule, RuleOrigin, Rules,
+    judge, name_matches,
+};
 use sinew_tool::{
     Access, Analysis, Claim, Command, CommandLine, CommandTarget, Effects, Facts, Shell, Targets,
     Unclear, Verdict,
@@ -13,20 +16,21 @@ use tempfile::TempDir;
 use crate::corpora::{analysed, guarded};
 use crate::tree::rounds;
 
-fn rule(written: &str) -> RunRule {
+fn rule(written: &str) -> Rule {
     let (verdict, command) = written.split_once(": ").unwrap();
     let verdict = [Verdict::Allow, Verdict::Ask, Verdict::Deny]
         .into_iter()
         .find(|known| known.as_str() == verdict)
         .unwrap();
-    let command = CommandPattern::parse(command).unwrap();
-    RunRule { verdict, command, why: String::new(), origin: String::from("a test") }
+    let object = Object::Command(CommandPattern::parse(command).unwrap());
+    let origin = RuleOrigin { layer: Layer::Program, place: String::from("a test") };
+    Rule::new(verdict, Condition { object, ..Condition::default() }, origin)
 }
 
 fn rules(written: &[&str], profile: Profile) -> Rules {
     Rules {
         profile,
-        run: written.iter().map(|written| rule(written)).collect(),
+        rules: written.iter().map(|written| rule(written)).collect(),
         ..Rules::default()
     }
 }
@@ -49,7 +53,7 @@ fn targets(line: CommandLine, analysis: Analysis) -> Targets {
     };
     let program = "/bin/sh".into();
     let target = CommandTarget { command, program, argv: Vec::new(), cwd: "/".into(), analysis };
-    Targets { files: Vec::new(), command: Some(target) }
+    Targets { command: Some(target), ..Targets::default() }
 }
 
 /// Returns the verdict, the rule and the reason.
@@ -59,7 +63,13 @@ fn ruled(
     rules: &Rules,
 ) -> (Verdict, &'static str, String) {
     let facts = Facts { effects: Effects::EXECUTE, ..Facts::UNKNOWN };
-    let case = Case { tool: "Bash", operation: "Bash", facts: &facts, effects: Effects::EXECUTE };
+    let case = Case {
+        tool: "Bash",
+        operation: "Bash",
+        facts: &facts,
+        effects: Effects::EXECUTE,
+        agent: None,
+    };
     let ruling = judge(&case, &targets(line.clone(), analysis.clone()), rules);
     (ruling.verdict, ruling.rule, ruling.why.into_owned())
 }
@@ -82,7 +92,7 @@ fn check(written: &[&str], rows: &[(&str, Verdict, &str)]) {
     }
 }
 
-const RULE: &str = "run.rules";
+const RULE: &str = Rule::NAME;
 
 #[test]
 fn words_fit_or_do_not() {
@@ -238,7 +248,7 @@ fn a_rule_that_allows_is_weaker_than_what_must_hold() {
 fn the_reason_names_the_rule() {
     let place = place();
     let mut rules = rules(&["deny: git push *"], Profile::Full);
-    rules.run[0].why = String::from("people push");
+    rules.rules[0].why = String::from("people push");
     for (text, why) in [
         ("git push", "the rule `git push *` of a test denies it: people push"),
         (
@@ -548,7 +558,13 @@ fn called(place: &TempDir, text: &str, has_terminal: bool, rules: &Rules) -> Jud
         programs: Vec::new(),
     };
     let facts = Facts { effects: Effects::EXECUTE, ..Facts::UNKNOWN };
-    let case = Case { tool: "Bash", operation: "Bash", facts: &facts, effects: Effects::EXECUTE };
+    let case = Case {
+        tool: "Bash",
+        operation: "Bash",
+        facts: &facts,
+        effects: Effects::EXECUTE,
+        agent: None,
+    };
     guard.contain(&[claim], None, None).unwrap().with_command(command).unwrap().judge(&case, rules)
 }
 

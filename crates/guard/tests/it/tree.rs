@@ -174,7 +174,7 @@ pub(crate) fn contain(
 /// Judges a call under a profile.
 pub(crate) fn judged(contained: Contained, profile: Profile) -> Judged {
     let (facts, rules) = (&Facts::CHANGES, Rules { profile, ..Rules::default() });
-    let case = Case { tool: "test", operation: "Test", facts, effects: facts.effects };
+    let case = Case { tool: "test", operation: "Test", facts, effects: facts.effects, agent: None };
     contained.judge(&case, &rules)
 }
 
@@ -226,7 +226,11 @@ pub(crate) fn walk(
     path: &str,
     options: &WalkOptions,
 ) -> (Vec<String>, WalkReport) {
-    let world = world(guard, path, Access::Search).unwrap();
+    walked(&world(guard, path, Access::Search).unwrap(), options)
+}
+
+/// Walks the first target of a World and returns the paths by name.
+pub(crate) fn walked(world: &World, options: &WalkOptions) -> (Vec<String>, WalkReport) {
     let names = Names(Mutex::default());
     let report = world.files.walk(Slot(0), options, &names, &AtomicBool::new(false)).unwrap();
     let mut names = names.0.into_inner().unwrap();

@@ -1,7 +1,9 @@
 //! contain: every path is resolved beneath a root, on open handles, and a command to what it executes.
 
+use std::borrow::Cow;
+
 use sinew_guard::{Caller, Contained};
-use sinew_tool::{Effects, Kind, ToolError};
+use sinew_tool::{Effects, Kind, Request, ToolError};
 
 use super::decode::Decoded;
 use super::open::Open;
@@ -22,7 +24,8 @@ pub(super) fn contain(
 ) -> Result<Held, ToolError> {
     let effects = decoded.prepared.effects();
     open.entry.effects(effects);
-    let contained = contained(runtime, &decoded, open).inspect_err(|error| {
+    let dialect = open.entry.dialect();
+    let contained = contained(runtime, &decoded, &open.request, dialect).inspect_err(|error| {
         if error.kind == Kind::PathDenied {
             open.entry.refused();
         }
@@ -31,8 +34,13 @@ pub(super) fn contain(
     Ok(Held { decoded, effects, contained })
 }
 
-fn contained(runtime: &Runtime, decoded: &Decoded, open: &Open) -> Result<Contained, ToolError> {
-    let request = &open.request;
+/// Resolves what a decoded call names.
+pub(super) fn contained(
+    runtime: &Runtime,
+    decoded: &Decoded,
+    request: &Request,
+    dialect: Cow<'static, str>,
+) -> Result<Contained, ToolError> {
     let roots = request.roots.as_deref();
     let caller = Caller {
         session: request.session.clone(),
@@ -40,7 +48,7 @@ fn contained(runtime: &Runtime, decoded: &Decoded, open: &Open) -> Result<Contai
         turn: request.turn.clone(),
         call_id: request.call_id.clone(),
         tool: request.name.clone(),
-        dialect: open.entry.dialect(),
+        dialect,
         store: runtime.store.clone(),
     };
     if let Some(restore) = decoded.prepared.restores() {
@@ -49,10 +57,10 @@ fn contained(runtime: &Runtime, decoded: &Decoded, open: &Open) -> Result<Contai
     }
     let Some(command) = decoded.prepared.command() else {
         let contained = decoded.guard.contain(&decoded.claims, request.cwd.as_deref(), roots)?;
-        return Ok(contained.by(caller));
+        return Ok(contained.by(caller).with_hosts(decoded.prepared.hosts()));
     };
     let last = command.keeps_cwd.then(|| decoded.guard.cwd_of(&request.session)).flatten();
     let cwd = last.as_deref().or(request.cwd.as_deref());
     let contained = decoded.guard.contain(&decoded.claims, cwd, roots)?;
-    contained.by(caller).with_command(command)
+    contained.by(caller).with_hosts(decoded.prepared.hosts()).with_command(command)
 }

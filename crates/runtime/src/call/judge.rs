@@ -1,7 +1,7 @@
 //! judge: facts, targets and rules give a ruling, and what the session was granted; nothing else is looked at.
 
-use sinew_guard::Case;
-use sinew_tool::Verdict;
+use sinew_guard::{Case, Contained, Rules};
+use sinew_tool::{Effects, Request, Verdict};
 
 use super::contain::Held;
 use super::decode::Decoded;
@@ -17,16 +17,28 @@ pub(super) struct Judged {
 /// Judges a call.
 pub(super) fn judge(runtime: &Runtime, held: Held, open: &mut Open) -> Judged {
     let Held { decoded, effects, contained } = held;
-    let case = Case {
-        tool: decoded.tool.name(),
-        operation: decoded.tool.operation(),
-        facts: &decoded.facts,
-        effects,
-    };
-    let mut call = contained.judge(&case, &decoded.rules);
+    let mut call = ruled(&decoded, effects, contained, &decoded.rules, &open.request);
     if call.ruling().verdict == Verdict::Ask {
         call = runtime.grants.applied(&open.request.session, call);
     }
     open.entry.ruled(call.ruling());
     Judged { decoded, call }
+}
+
+/// Returns a call with what rules say of it.
+pub(super) fn ruled(
+    decoded: &Decoded,
+    effects: Effects,
+    contained: Contained,
+    rules: &Rules,
+    request: &Request,
+) -> sinew_guard::Judged {
+    let case = Case {
+        tool: decoded.tool.name(),
+        operation: decoded.tool.operation(),
+        facts: &decoded.facts,
+        effects,
+        agent: request.agent.as_deref(),
+    };
+    contained.judge(&case, rules)
 }

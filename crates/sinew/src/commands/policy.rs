@@ -1,18 +1,22 @@
-//! `sinew policy`: what the rules say of a command, without running it, and whether they do what their
-//! examples say.
+//! `sinew policy`: what the rules say of a command or a call, without running it, and whether they do what
+//! their examples say.
 
 use std::io::{self, BufRead, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use sinew_guard::{Profile, Rules, RunRule, shown};
-use sinew_tool::{CommandLine, Plain, Segment, Shell, ToolError};
+use sinew_guard::{Case, Layer, Profile, Rule, RuleOrigin, Rules, shown};
+use sinew_tool::{
+    Arguments, CommandLine, Effects, Facts, Plain, Request, Ruling, Segment, Shell, Targets,
+    ToolError, Verdict,
+};
 
 use crate::cli::PolicyCommand;
-use crate::config::RunRuleOptions;
-use crate::config::run_rules::{self, PolicyFile};
+use crate::config::rules::{self, PolicyFile};
+use crate::config::{CallOptions, ExampleOptions, RuleOptions};
 use crate::wiring::{self, Loaded, Wired};
 
 /// The longest line that is read, in bytes.
@@ -27,15 +31,34 @@ struct Asked {
     #[serde(default)]
     argv: Option<Vec<String>>,
     #[serde(default)]
+    tool: Option<String>,
+    #[serde(default)]
+    arguments: Option<Arguments>,
+    #[serde(default)]
+    agent: Option<String>,
+    #[serde(default)]
     policy: Option<String>,
 }
 
-/// What is said of a command.
+/// What is judged.
+#[derive(Debug, Clone)]
+enum Asks {
+    Command(CommandLine),
+    Call(CallOptions),
+}
+
+/// What is said of it.
 #[derive(Debug, Serialize)]
 struct Answer {
     ruling: &'static str,
     rule: String,
+    /// Who wrote the rule and where it stands; nothing where it is built in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    origin: Option<String>,
     segments: Vec<Segment>,
+    /// The real paths that a call names.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    paths: Vec<String>,
     why: String,
     display: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,10 +80,14 @@ impl By {
     fn change(self, rules: &mut Rules) {
         match self {
             Self::Configured => {}
-            Self::Profile(profile) => rules.profile = profile,
+            Self::Profile(profile) => {
+                rules.profile = profile;
+                let place = String::from("this question");
+                rules.profile_origin = Some(RuleOrigin { layer: Layer::Session, place });
+            }
             Self::File(file) => {
                 rules.profile = file.profile;
-                rules.run = file.rules;
+                rules.rules = file.rules;
             }
         }
     }
@@ -73,9 +100,18 @@ pub(crate) fn run(loaded: &Loaded, command: &PolicyCommand) -> anyhow::Result<Ex
     match command {
         PolicyCommand::Check => check(&wired),
         PolicyCommand::Test { files, json } => test(loaded, &wired, files, *json),
-        PolicyCommand::Explain { command, policy, json } => {
-            let line = CommandLine::Shell(Shell::User, command.clone());
-            let answer = answer(&wired, line, by(policy.as_deref())?);
+        PolicyCommand::Explain { what, tool, agent, policy, json } => {
+            let asks = match tool {
+                None => Asks::Command(CommandLine::Shell(Shell::User, what.clone())),
+                Some(tool) => Asks::Call(CallOptions {
+                    tool: tool.clone(),
+                    arguments: serde_json::from_str(what).with_context(|| {
+                        format!("the arguments of {tool} must be one JSON object")
+                    })?,
+                    agent: agent.clone(),
+                }),
+            };
+            let answer = answer(&wired, asks, by(policy.as_deref())?);
             let mut out = io::stdout().lock();
             if *json {
                 writeln!(out, "{}", serde_json::to_string(&answer)?)?;
@@ -90,10 +126,10 @@ pub(crate) fn run(loaded: &Loaded, command: &PolicyCommand) -> anyhow::Result<Ex
 /// Returns the rules of a word; nothing leaves those that are configured.
 fn by(word: Option<&str>) -> anyhow::Result<By> {
     let Some(word) = word else { return Ok(By::Configured) };
-    match run_rules::profile(word) {
+    match rules::profile(word) {
         Some(profile) => Ok(By::Profile(profile)),
         None if word.contains('/') || word.contains('.') => {
-            Ok(By::File(run_rules::read_file(Path::new(word))?))
+            Ok(By::File(rules::read_file(Path::new(word))?))
         }
         None => anyhow::bail!(
             "no such policy: {word}; use read-only, workspace, full or the path of a file"
@@ -102,7 +138,7 @@ fn by(word: Option<&str>) -> anyhow::Result<By> {
 }
 
 /// Rules with their examples.
-type Examples = Vec<(RunRule, RunRuleOptions)>;
+type Examples = Vec<(Rule, RuleOptions)>;
 
 /// Tries every example. Exit 1 where one does not hold.
 fn test(
@@ -113,31 +149,35 @@ fn test(
 ) -> anyhow::Result<ExitCode> {
     let mut rules = Examples::new();
     if files.is_empty() {
-        let run = loaded.layered.options.run.clone().unwrap_or_default();
-        let written = run.rules.unwrap_or_default();
-        rules.extend(loaded.settings.rules.run.iter().cloned().zip(written));
+        let written = loaded.layered.options.rules.clone().unwrap_or_default();
+        rules.extend(loaded.settings.rules.rules.iter().cloned().zip(written));
     }
     for file in files {
-        let file = run_rules::read_file(file)?;
+        let file = rules::read_file(file)?;
         rules.extend(file.rules.into_iter().zip(file.written));
     }
     let mut failed = Vec::new();
     let mut n_examples = 0;
     for (rule, written) in &rules {
-        let expected = written.matches.iter().map(|text| (text, true));
-        for (text, fits) in expected.chain(written.not_match.iter().map(|text| (text, false))) {
+        let expected = written.matches.iter().map(|example| (example, true));
+        let not = written.not_match.iter().map(|example| (example, false));
+        for (example, fits) in expected.chain(not) {
             n_examples += 1;
-            if !holds(wired, rule, text, fits) {
-                let rule_shown = format!("{} {}", rule.verdict.as_str(), rule.command);
+            if !holds(wired, rule, example, fits) {
+                let rule_shown = format!("{} {rule}", rule.verdict.as_str());
+                let example = match example {
+                    ExampleOptions::Command(text) => text.clone(),
+                    ExampleOptions::Call(call) => serde_json::to_string(call)?,
+                };
                 failed.push(json!({
-                    "origin": rule.origin, "rule": rule_shown, "command": text, "expected": fits,
+                    "origin": rule.origin.place, "rule": rule_shown, "example": example,
+                    "expected": fits,
                 }));
             }
         }
     }
-    let has_none = |rule: &&(RunRule, RunRuleOptions)| {
-        rule.1.matches.is_empty() && rule.1.not_match.is_empty()
-    };
+    let has_none =
+        |rule: &&(Rule, RuleOptions)| rule.1.matches.is_empty() && rule.1.not_match.is_empty();
     let n_without = rules.iter().filter(has_none).count();
     let mut out = io::stdout().lock();
     if as_json {
@@ -152,8 +192,8 @@ fn test(
                 true => "does not fit",
                 false => "fits or may fit",
             };
-            let (origin, rule, command) = (text("origin"), text("rule"), text("command"));
-            writeln!(out, "{origin}: `{command}` {does} the rule `{rule}`")?;
+            let (origin, rule, example) = (text("origin"), text("rule"), text("example"));
+            writeln!(out, "{origin}: `{example}` {does} the rule `{rule}`")?;
         }
         let (n_rules, n_failed) = (rules.len(), failed.len());
         writeln!(
@@ -165,14 +205,41 @@ fn test(
     Ok(ExitCode::from(u8::from(!failed.is_empty())))
 }
 
-/// Returns whether a command fits a rule, or surely does not. What no call could run is no example.
-fn holds(wired: &Wired, rule: &RunRule, text: &str, fits: bool) -> bool {
-    let line = CommandLine::Shell(Shell::User, text.to_owned());
-    let judged = wired.runtime.judge_command(line.clone(), |_| {});
-    judged.is_ok_and(|(target, _)| match fits {
-        true => rule.matches(&line, &target.analysis),
-        false => !rule.may_match(&line, &target.analysis),
-    })
+/// Returns whether an example fits a rule, or surely does not. What no call could run is no example.
+fn holds(wired: &Wired, rule: &Rule, example: &ExampleOptions, fits: bool) -> bool {
+    match example {
+        ExampleOptions::Command(text) => {
+            let line = CommandLine::Shell(Shell::User, text.clone());
+            let facts = Facts { effects: Effects::EXECUTE, ..Facts::UNKNOWN };
+            let case = Case {
+                tool: "Bash",
+                operation: "Bash",
+                facts: &facts,
+                effects: Effects::EXECUTE,
+                agent: None,
+            };
+            let judged = wired.runtime.judge_command(line.clone(), |_| {});
+            judged.is_ok_and(|(target, _)| match fits {
+                true => rule.matches(&case, &line, &target.analysis),
+                false => !rule.may_match(&case, &line, &target.analysis),
+            })
+        }
+        ExampleOptions::Call(call) => {
+            // Alone, so that the ruling says whether it is this rule that decides.
+            let alone = |rules: &mut Rules| {
+                *rules = Rules { rules: vec![rule.clone()], ..Rules::default() }
+            };
+            let judged = wired.runtime.judge_call(request(call.clone()), alone);
+            judged.is_ok_and(|(_, ruling)| match fits {
+                true => ruling.origin.is_some() && ruling.verdict == rule.verdict,
+                false => ruling.origin.is_none(),
+            })
+        }
+    }
+}
+
+fn request(CallOptions { tool, arguments, agent }: CallOptions) -> Request {
+    Request { agent, ..Request::new("policy", tool, arguments) }
 }
 
 /// Answers each line of standard input with one line. Exit 2 where a line could not be read.
@@ -194,8 +261,8 @@ fn check(wired: &Wired) -> anyhow::Result<ExitCode> {
             continue;
         }
         match asked(&line) {
-            Ok((command, by)) => {
-                let answer = answer(wired, command, by);
+            Ok((asks, by)) => {
+                let answer = answer(wired, asks, by);
                 writeln!(out, "{}", serde_json::to_string(&answer)?)?;
             }
             Err(problem) => {
@@ -208,35 +275,60 @@ fn check(wired: &Wired) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn asked(line: &[u8]) -> anyhow::Result<(CommandLine, By)> {
-    let asked: Asked = serde_json::from_slice(line)?;
-    let command = match (asked.command, asked.argv) {
-        (Some(command), None) => CommandLine::Shell(Shell::User, command),
-        (None, Some(argv)) => CommandLine::Argv(argv),
-        _ => anyhow::bail!("a line has either `command` or `argv`"),
+fn asked(line: &[u8]) -> anyhow::Result<(Asks, By)> {
+    let Asked { command, argv, tool, arguments, agent, policy } = serde_json::from_slice(line)?;
+    let asks = match (command, argv, tool) {
+        (Some(command), None, None) => Asks::Command(CommandLine::Shell(Shell::User, command)),
+        (None, Some(argv), None) => Asks::Command(CommandLine::Argv(argv)),
+        (None, None, Some(tool)) => {
+            let arguments = arguments.unwrap_or_default();
+            Asks::Call(CallOptions { tool, arguments, agent })
+        }
+        _ => anyhow::bail!("a line has one of `command`, `argv` and `tool`"),
     };
-    Ok((command, by(asked.policy.as_deref())?))
+    Ok((asks, by(policy.as_deref())?))
 }
 
-fn answer(wired: &Wired, line: CommandLine, by: By) -> Answer {
-    let display = match &line {
-        CommandLine::Shell(_, text) => shown(text),
-        CommandLine::Argv(argv) => listed(argv),
+fn answer(wired: &Wired, asks: Asks, by: By) -> Answer {
+    let (display, judged) = match asks {
+        Asks::Command(line) => {
+            let display = match &line {
+                CommandLine::Shell(_, text) => shown(text),
+                CommandLine::Argv(argv) => listed(argv),
+            };
+            let judged = wired.runtime.judge_command(line, |rules| by.change(rules));
+            let targets = |target| Targets { command: Some(target), ..Targets::default() };
+            (display, judged.map(|(target, ruling)| (targets(target), ruling)))
+        }
+        Asks::Call(call) => {
+            let arguments = Value::Object(call.arguments.clone());
+            let display = shown(&format!("{} {arguments}", call.tool));
+            let judged = wired.runtime.judge_call(request(call), |rules| by.change(rules));
+            (display, judged.map(|(targets, ruling)| (targets.as_ref().clone(), ruling)))
+        }
     };
-    match wired.runtime.judge_command(line, |rules| by.change(rules)) {
-        Ok((target, ruling)) => Answer {
-            ruling: ruling.verdict.as_str(),
-            rule: ruling.rule.to_owned(),
-            segments: target.analysis.segments,
-            why: ruling.why.into_owned(),
-            display,
-            runs: target.analysis.plain.ok(),
-        },
+    match judged {
+        Ok((targets, Ruling { verdict, rule, why, origin })) => {
+            let analysis = targets.command.map(|command| command.analysis);
+            let paths = targets.files.iter().map(|file| file.path.to_string_lossy().into_owned());
+            Answer {
+                ruling: verdict.as_str(),
+                rule: rule.to_owned(),
+                origin: origin.map(|origin| origin.to_string()),
+                paths: paths.collect(),
+                why: why.into_owned(),
+                display,
+                runs: analysis.as_ref().and_then(|analysis| analysis.plain.clone().ok()),
+                segments: analysis.map(|analysis| analysis.segments).unwrap_or_default(),
+            }
+        }
         // What cannot be run at all is refused when it is called.
         Err(ToolError { kind, message, .. }) => Answer {
-            ruling: "deny",
+            ruling: Verdict::Deny.as_str(),
             rule: kind.as_str().to_owned(),
+            origin: None,
             segments: Vec::new(),
+            paths: Vec::new(),
             why: message.into_owned(),
             display,
             runs: None,
@@ -257,10 +349,16 @@ fn listed(argv: &[String]) -> String {
 impl Answer {
     fn words(&self) -> String {
         let mut words = format!("{} ({}): {}\n", self.ruling, self.rule, self.why);
-        words.push_str("the command, with what is not seen made visible:\n");
+        let origin = self.origin.as_deref().unwrap_or("built-in");
+        words.push_str(&format!("decided by a rule of: {origin}\n"));
+        words.push_str("what is asked, with what is not seen made visible:\n");
         let indented =
             |text: &str| -> String { text.lines().map(|line| format!("  {line}\n")).collect() };
         words.push_str(&indented(&self.display));
+        if !self.paths.is_empty() {
+            words.push_str("the real paths that it names:\n");
+            words.extend(self.paths.iter().map(|path| indented(&shown(path))));
+        }
         if 1 < self.segments.len() {
             words.push_str("its parts:\n");
             words.extend(self.segments.iter().map(|part| indented(&shown(&part.text))));

@@ -4,6 +4,8 @@
     reason = "configuration files are read here and nowhere else"
 )]
 
+mod floor;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
@@ -14,17 +16,18 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use serde_json::{Map, Value};
+use sinew_guard::{Layer, Rule, RuleOrigin};
 
 use super::settings::tokens_for_reply;
-use super::{ConfigError, Options, run_rules, serve};
+use super::{ConfigError, Options, rules, serve};
 
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     /// The built-in defaults.
     Default,
-    /// A file, and the line where that is known.
-    File(PathBuf, Option<usize>),
+    /// A file, the line where that is known, and who wrote it.
+    File(PathBuf, Option<usize>, Layer),
     /// An environment variable.
     Variable(&'static str),
     /// A flag.
@@ -35,11 +38,27 @@ impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("default"),
-            Self::File(path, None) => write!(f, "{}", path.display()),
-            Self::File(path, Some(line)) => write!(f, "{}:{line}", path.display()),
+            Self::File(path, None, _) => write!(f, "{}", path.display()),
+            Self::File(path, Some(line), _) => write!(f, "{}:{line}", path.display()),
             Self::Variable(name) => write!(f, "variable {name}"),
             Self::Flag(name) => write!(f, "flag {name}"),
         }
+    }
+}
+
+impl Origin {
+    /// Returns who wrote it.
+    pub fn layer(&self) -> Layer {
+        match self {
+            Self::Default => Layer::BuiltIn,
+            Self::File(_, _, layer) => *layer,
+            Self::Variable(_) | Self::Flag(_) => Layer::Session,
+        }
+    }
+
+    /// Returns it as rules name where they stand.
+    pub(crate) fn of_rule(&self) -> RuleOrigin {
+        RuleOrigin { layer: self.layer(), place: self.to_string() }
     }
 }
 
@@ -47,9 +66,21 @@ impl fmt::Display for Origin {
 #[derive(Debug, Clone, Default)]
 pub struct Layers {
     values: BTreeMap<String, (Value, Origin)>,
-    /// Where each rule for commands came from.
+    /// Where each rule came from.
     rules: Vec<Origin>,
+    lists: Vec<ToolList>,
     warnings: Vec<String>,
+}
+
+/// A list of `tools.policy`, as one layer wrote it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolList {
+    /// Whether its tools are denied, or all but its tools.
+    pub denies: bool,
+    /// The names, in which `*` stands for any run of characters.
+    pub names: Vec<String>,
+    /// Where it stands.
+    pub origin: Origin,
 }
 
 /// The merged configuration as options, with what was left out.
@@ -59,8 +90,10 @@ pub struct Layered {
     pub options: Options,
     /// Where each value came from, by key.
     pub origins: BTreeMap<String, (Value, Origin)>,
-    /// Where each rule for commands came from.
+    /// Where each rule came from.
     pub rules: Vec<Origin>,
+    /// The lists of `tools.policy`, one for each layer that has one.
+    pub lists: Vec<ToolList>,
     /// What was left out, in words for people.
     pub warnings: Vec<String>,
 }
@@ -80,15 +113,29 @@ impl Layered {
     /// pen would hold nothing back.
     pub fn warn_of_unknown_tools(&mut self) {
         let known = sinew_dialects::names();
-        for key in ["tools.policy.allow", "tools.policy.deny"] {
-            let Some((value, origin)) = self.origins.get(key) else { continue };
-            for pattern in words(value) {
-                if known.iter().any(|name| sinew_guard::name_matches(pattern, name)) {
-                    continue;
-                }
+        let is_known =
+            |pattern: &str| known.iter().any(|name| sinew_guard::name_matches(pattern, name));
+        let mut warn = |origin: &Origin, key: &str, names: &[String]| {
+            for pattern in names.iter().filter(|pattern| !is_known(pattern)) {
                 self.warnings.push(format!("{origin}: {}", unknown(key, pattern)));
             }
+        };
+        for list in &self.lists {
+            let key = if list.denies { DENIED } else { ALLOWED };
+            warn(&list.origin, key, &list.names);
         }
+        let rules = self.options.rules.as_deref().unwrap_or_default();
+        for (at, (rule, origin)) in rules.iter().zip(&self.rules).enumerate() {
+            let but = rule.unless.iter().flat_map(|but| but.tools.as_deref());
+            for names in rule.tools.as_deref().into_iter().chain(but) {
+                warn(origin, &format!("{RULES}[{at}].tools"), names);
+            }
+        }
+    }
+
+    /// Returns what is meant by the rules of every layer.
+    pub(crate) fn all_rules(&self) -> Result<Vec<Rule>, ConfigError> {
+        rules::of_layers(self)
     }
 
     /// Looks for words of `serve` that mean no tool: a warning, or an error where somebody wrote
@@ -118,14 +165,22 @@ fn unknown(key: &str, word: &str) -> String {
     format!("`{key}` names no tool: `{word}`; {meant}")
 }
 
+/// Where the system's configuration lies.
+pub const SYSTEM_FILE: &str = "/etc/sinew/config.toml";
 /// A configuration file larger than this is a mistake.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 /// Where a project keeps what is for sinew.
 const PROJECT_DIR: &str = ".sinew";
 /// The name of a project's configuration there.
 const PROJECT_FILE: &str = "config.toml";
-/// The key of the rules for commands.
-const RULES: &str = "run.rules";
+/// The key of the rules.
+const RULES: &str = "rules";
+/// The key of the list of tools that may not be used.
+const DENIED: &str = "tools.policy.deny";
+/// The key of the list of tools that alone may be used.
+const ALLOWED: &str = "tools.policy.allow";
+/// What the keys of the floor begin with.
+const MANAGED: &str = "managed.";
 
 impl Layers {
     /// Returns the built-in defaults.
@@ -133,29 +188,39 @@ impl Layers {
         let mut layers = Self::default();
         let tree: Value = toml_edit::de::from_str(include_str!("default.toml"))
             .map_err(|error| ConfigError(format!("default.toml: {error}")))?;
-        layers.add_tree(tree, &|_| Origin::Default, Tighten::No);
+        let source = Source { layer: Layer::BuiltIn, tighten: Tighten::No };
+        layers.add_tree(tree, &|_| Origin::Default, source);
         Ok(layers)
     }
 
     /// Adds a file that may loosen: the system's, the person's or one that was named. `required`
     /// says whether it must exist.
-    pub fn add_file(&mut self, path: &Path, required: bool) -> Result<(), ConfigError> {
-        self.add_read(path, read(path), required, Tighten::No)
+    pub fn add_file(
+        &mut self,
+        path: &Path,
+        layer: Layer,
+        required: bool,
+    ) -> Result<(), ConfigError> {
+        self.add_read(path, read(path), required, Source { layer, tighten: Tighten::No })
     }
 
     /// Adds the project's file, `.sinew/config.toml`, which comes with the repository: it can only
     /// tighten, and no link is followed to it.
     pub fn add_project_file(&mut self, project: &Path) -> Result<(), ConfigError> {
         let path = project.join(PROJECT_DIR).join(PROJECT_FILE);
-        self.add_read(&path, read_beneath(project), false, Tighten::Only)
+        let source = Source { layer: Layer::Project, tighten: Tighten::Only };
+        self.add_read(&path, read_beneath(project), false, source)
     }
 
     /// Adds one value from a flag or a variable.
     pub fn set(&mut self, key: &str, value: Value, origin: Origin) {
-        if key == RULES {
-            self.rules = value.as_array().into_iter().flatten().map(|_| origin.clone()).collect();
+        let source = Source { layer: origin.layer(), tighten: Tighten::No };
+        match value {
+            Value::Array(_) if ADDED.contains(&key) || [RULES, ALLOWED].contains(&key) => {
+                self.add_one(key, value, &|_| origin.clone(), source);
+            }
+            value => drop(self.values.insert(key.to_owned(), (value, origin))),
         }
-        self.values.insert(key.to_owned(), (value, origin));
     }
 
     /// Adds one value after a look at whether there is such a key and whether it takes the value.
@@ -182,15 +247,16 @@ impl Layers {
     }
 
     /// Returns the merged configuration, checked as a whole.
-    pub fn merge(self) -> Result<Layered, ConfigError> {
+    pub fn merge(mut self) -> Result<Layered, ConfigError> {
+        floor::hold(&mut self);
         let mut tree = Map::new();
         for (key, (value, _)) in &self.values {
             insert(&mut tree, key, value.clone());
         }
         let options = serde_json::from_value(Value::Object(tree))
             .map_err(|error| ConfigError(error.to_string()))?;
-        let Self { values, rules, warnings } = self;
-        Ok(Layered { options, origins: values, rules, warnings })
+        let Self { values, rules, lists, warnings } = self;
+        Ok(Layered { options, origins: values, rules, lists, warnings })
     }
 
     fn add_read(
@@ -198,7 +264,7 @@ impl Layers {
         path: &Path,
         read: io::Result<String>,
         required: bool,
-        tighten: Tighten,
+        source: Source,
     ) -> Result<(), ConfigError> {
         let text = match read {
             Ok(text) => text,
@@ -213,12 +279,12 @@ impl Layers {
             let options: Options =
                 serde_json::from_value(tree.clone()).map_err(|error| fail(&error))?;
             check_rules(&options).map_err(|error| fail(&error))?;
-            let origin = Origin::File(path.to_path_buf(), None);
-            self.add_tree(tree, &|_| origin.clone(), tighten);
+            let origin = Origin::File(path.to_path_buf(), None, source.layer);
+            self.add_tree(tree, &|_| origin.clone(), source);
             return Ok(());
         }
         let file = path.to_path_buf();
-        self.add_toml(&text, path, |line| Origin::File(file.clone(), line), tighten)
+        self.add_toml(&text, path, |line| Origin::File(file.clone(), line, source.layer), source)
     }
 
     fn add_toml(
@@ -226,7 +292,7 @@ impl Layers {
         text: &str,
         path: &Path,
         origin: impl Fn(Option<usize>) -> Origin,
-        tighten: Tighten,
+        source: Source,
     ) -> Result<(), ConfigError> {
         let fail = |error: &dyn fmt::Display| {
             ConfigError(format!("{}: {}", path.display(), error.to_string().trim_end()))
@@ -235,37 +301,63 @@ impl Layers {
         check_rules(&options).map_err(|error| fail(&error))?;
         let tree: Value = toml_edit::de::from_str(text).map_err(|error| fail(&error))?;
         let lines = lines_of_keys(text);
-        self.add_tree(tree, &|key| origin(lines.get(key).copied()), tighten);
+        self.add_tree(tree, &|key| origin(lines.get(key).copied()), source);
         Ok(())
     }
 
-    fn add_tree(&mut self, tree: Value, origin: &dyn Fn(&str) -> Origin, tighten: Tighten) {
+    fn add_tree(&mut self, tree: Value, origin: &dyn Fn(&str) -> Origin, source: Source) {
         let mut flat = Vec::new();
         flatten("", tree, &mut flat);
         for (key, value) in flat {
-            let from = origin(&key);
-            if key == RULES {
-                self.add_rules(value, origin, tighten);
-                continue;
-            }
-            let value = match tighten {
-                Tighten::No => Some(value),
-                Tighten::Only => tightened(&key, self.values.get(&key).map(|(old, _)| old), value),
-            };
-            match value {
-                Some(value) => self.set(&key, value, from),
-                None => self.warnings.push(format!(
-                    "{from}: `{key}` is left out, because a project's own file can only tighten; \
-                     put it into your own configuration if you want it"
-                )),
-            }
+            self.add_one(&key, value, origin, source);
         }
     }
 
-    /// Adds rules for commands. A project's own are added to the others, but for those that allow.
+    fn add_one(
+        &mut self,
+        key: &str,
+        value: Value,
+        origin: &dyn Fn(&str) -> Origin,
+        source: Source,
+    ) {
+        let from = origin(key);
+        if key == RULES {
+            return self.add_rules(value, origin, source.tighten);
+        }
+        if key.starts_with(MANAGED) && source.layer != Layer::System {
+            return self.warnings.push(format!(
+                "{from}: `{key}` is left out, because only the system's file, {SYSTEM_FILE}, can hold a \
+                 floor"
+            ));
+        }
+        if [DENIED, ALLOWED].contains(&key) {
+            let names: Vec<String> = words(&value).into_iter().map(str::to_owned).collect();
+            if !names.is_empty() {
+                let origin = from.clone();
+                self.lists.push(ToolList { denies: key == DENIED, names, origin });
+            }
+        }
+        let old = self.values.get(key).map(|(old, _)| old);
+        let value = match (key, source.tighten) {
+            _ if ADDED.contains(&key) => Some(added(old, value)),
+            // It stands among the lists, and what is shown stays what the person wrote.
+            (ALLOWED, Tighten::Only) if old.is_some_and(|old| !words(old).is_empty()) => return,
+            (_, Tighten::No) => Some(value),
+            (_, Tighten::Only) => tightened(key, old, value),
+        };
+        match value {
+            Some(value) => drop(self.values.insert(key.to_owned(), (value, from))),
+            None => self.warnings.push(format!(
+                "{from}: `{key}` is left out, because a project's own file can only tighten; \
+                 put it into your own configuration if you want it"
+            )),
+        }
+    }
+
+    /// Adds rules to those of the layers before: the strongest verdict counts, so no layer takes one away.
+    /// Of a project's own, those that allow are left out.
     fn add_rules(&mut self, value: Value, origin: &dyn Fn(&str) -> Origin, tighten: Tighten) {
         let Value::Array(written) = value else { return };
-        // The strongest verdict counts, so a layer adds to the rules and takes none away.
         let (old, mut origins) = (self.values.get(RULES), self.rules.clone());
         let mut all = old.and_then(|(old, _)| old.as_array().cloned()).unwrap_or_default();
         for (at, rule) in written.into_iter().enumerate() {
@@ -275,7 +367,7 @@ impl Layers {
             if tighten == Tighten::Only && allows {
                 self.warnings.push(format!(
                     "{from}: `{key}` is left out, because a project's own file cannot allow \
-                     commands; put it into your own configuration if you want it"
+                     calls; put it into your own configuration if you want it"
                 ));
                 continue;
             }
@@ -289,10 +381,28 @@ impl Layers {
     }
 }
 
-/// Checks what can be wrong with rules for commands.
+/// Lists to which every layer adds, because what is denied adds up.
+const ADDED: [&str; 2] = ["tools.fs.deny_paths", DENIED];
+
+/// Returns a list with another one behind it.
+fn added(old: Option<&Value>, new: Value) -> Value {
+    let mut all = old.and_then(Value::as_array).cloned().unwrap_or_default();
+    let new = new.as_array().into_iter().flatten().filter(|one| !all.contains(one));
+    let new: Vec<Value> = new.cloned().collect();
+    all.extend(new);
+    Value::Array(all)
+}
+
+/// Checks what can be wrong with rules.
 fn check_rules(options: &Options) -> Result<(), ConfigError> {
-    let run = options.run.as_ref().and_then(|run| run.rules.as_deref());
-    run_rules::read(run.unwrap_or_default()).map(|_| ())
+    rules::read(options.rules.as_deref().unwrap_or_default()).map(|_| ())
+}
+
+/// Who wrote a layer, and whether it can only tighten.
+#[derive(Debug, Clone, Copy)]
+struct Source {
+    layer: Layer,
+    tighten: Tighten,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -305,22 +415,17 @@ enum Tighten {
 fn tightened(key: &str, old: Option<&Value>, new: Value) -> Option<Value> {
     let number = |value: &Value| value.as_u64();
     match key {
-        // What is denied adds up.
-        "tools.fs.deny_paths" | "tools.policy.deny" => {
-            let mut all: Vec<Value> = old.and_then(Value::as_array).cloned().unwrap_or_default();
-            all.extend(new.as_array().cloned().unwrap_or_default());
-            Some(Value::Array(all))
-        }
         "read_only"
         | "tools.fs.require_approval"
         | "tools.fs.track_reads"
         | "tools.fs.must_read_before_write" => (new == Value::Bool(true)).then_some(new),
         "approvals" => {
-            let strength = |value: &Value| {
-                let words = ["allow", "trust-client", "auto", "ask", "deny"];
-                words.iter().position(|word| Some(*word) == value.as_str())
-            };
-            (old.and_then(strength) <= strength(&new)).then_some(new)
+            (old.and_then(|old| strength(MODES, old)) <= strength(MODES, &new)).then_some(new)
+        }
+        "profile" => {
+            let is_known = strength(PROFILES, &new).is_some();
+            let old = old.map_or(Some(1), |old| strength(PROFILES, old));
+            (is_known && old <= strength(PROFILES, &new)).then_some(new)
         }
         // A list of what is allowed narrows only where there was none.
         "tools.fs.allow_paths" | "tools.policy.allow" => {
@@ -358,6 +463,16 @@ fn tightened(key: &str, old: Option<&Value>, new: Value) -> Option<Value> {
         // Whatever else there is stays as it is: a dialect brings its own rules and limits.
         _ => (old == Some(&new)).then_some(new),
     }
+}
+
+/// The modes of approvals, the loosest first.
+const MODES: &[&str] = &["allow", "trust-client", "auto", "ask", "deny"];
+/// The profiles, the loosest first.
+const PROFILES: &[&str] = &["full", "workspace", "read-only"];
+
+/// Returns how strict a word is among words of which the loosest is the first.
+fn strength(words: &[&str], word: &Value) -> Option<usize> {
+    words.iter().position(|known| Some(*known) == word.as_str())
 }
 
 /// Returns the words of a list.
@@ -466,7 +581,7 @@ fn lines_of_keys(text: &str) -> BTreeMap<String, usize> {
     lines
 }
 
-/// Returns the line of every rule for commands in a TOML text.
+/// Returns the line of every rule in a TOML text.
 pub(super) fn lines_of_rules(text: &str) -> Vec<usize> {
     let lines = lines_of_keys(text);
     let line = |at: usize| lines.get(&format!("{RULES}[{at}]")).copied();
@@ -588,15 +703,15 @@ mod tests {
             &[],
         );
         let rule = |verdict: &str, command: &str| {
-            format!("[[run.rules]]\nverdict = \"{verdict}\"\ncommand = \"{command}\"\n")
+            format!("[[rules]]\nverdict = \"{verdict}\"\ncommand = \"{command}\"\n")
         };
         check_project(
             &[rule("deny", "a"), rule("allow", "b"), rule("ask", "c")].concat(),
-            "/run/rules",
+            "/rules",
             json!([{"verdict": "deny", "command": "a"}, {"verdict": "ask", "command": "c"}]),
-            &["run.rules[1]"],
+            &["rules[1]"],
         );
-        check_project(&rule("allow", "*"), "/run/rules", Value::Null, &["run.rules[0]"]);
+        check_project(&rule("allow", "*"), "/rules", Value::Null, &["rules[0]"]);
     }
 
     #[test]
@@ -604,27 +719,33 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let own = dir.path().join("own.toml");
         let rule = |verdict: &str, command: &str| {
-            format!("[[run.rules]]\nverdict = \"{verdict}\"\ncommand = \"{command}\"\n")
+            format!("[[rules]]\nverdict = \"{verdict}\"\ncommand = \"{command}\"\n")
         };
         let write = |file: &Path, text: &str| fs::write(file, text).expect("a file");
         write(&own, &[rule("allow", "a"), rule("deny", "b")].concat());
         fs::create_dir(dir.path().join(".sinew")).expect("a directory");
         write(&dir.path().join(".sinew/config.toml"), &rule("deny", "c"));
         let mut layers = Layers::with_defaults().expect("defaults");
-        layers.add_file(&own, true).expect("it reads");
+        layers.add_file(&own, Layer::User, true).expect("it reads");
         layers.add_project_file(dir.path()).expect("it reads");
         let layered = layers.merge().expect("it merges");
-        let rules = layered.options.run.and_then(|run| run.rules).expect("rules");
+        let rules = layered.options.rules.expect("rules");
         let found = rules.iter().zip(&layered.rules).map(|(rule, origin)| {
             let origin = origin.to_string();
-            (rule.command.clone(), origin.replace(&dir.path().display().to_string(), ""))
+            (
+                rule.command.clone().unwrap_or_default(),
+                origin.replace(&dir.path().display().to_string(), ""),
+            )
         });
         let expected = [("a", "/own.toml:1"), ("b", "/own.toml:4"), ("c", "/.sinew/config.toml:1")];
         let expected = expected.map(|(command, origin)| (command.to_owned(), origin.to_owned()));
         assert_eq!(found.collect::<Vec<_>>(), expected);
         write(&own, &[rule("ask", "x"), rule("never", "y")].concat());
-        let error = Layers::default().add_file(&own, true).expect_err("no verdict").to_string();
-        assert!(error.contains("own.toml: `run.rules[1].verdict`"), "{error}");
+        let error = Layers::default()
+            .add_file(&own, Layer::User, true)
+            .expect_err("no verdict")
+            .to_string();
+        assert!(error.contains("own.toml: `rules[1].verdict`"), "{error}");
     }
 
     /// Adds the file of a project that `lay_out` made.
@@ -685,7 +806,7 @@ mod tests {
         let file = dir.path().join("c.toml");
         fs::write(&file, "log = \"info\"\n\n[files]\n# why\nsync = \"full\"\n").expect("a file");
         let mut layers = Layers::with_defaults().expect("defaults");
-        layers.add_file(&file, true).expect("it reads");
+        layers.add_file(&file, Layer::User, true).expect("it reads");
         layers.set("dialect", json!("moltis"), Origin::Flag("--dialect"));
         let layered = layers.merge().expect("it merges");
         let origin = |key: &str| layered.origins[key].1.to_string();
@@ -694,6 +815,9 @@ mod tests {
         assert_eq!(origin("dialect"), "flag --dialect");
         assert_eq!(origin("files.resolver"), "default");
     }
+
+    const LOOSE: Source = Source { layer: Layer::User, tighten: Tighten::No };
+    const STRICT: Source = Source { layer: Layer::Project, tighten: Tighten::Only };
 
     /// Lines of a configuration, right and wrong ones.
     const LINES: &[&str] = &[
@@ -746,7 +870,7 @@ mod tests {
         #[test]
         fn any_text_is_a_configuration_or_an_error_with_its_place(text in "(?s).{0,200}") {
             let mut layers = Layers::with_defaults().expect("defaults");
-            let added = layers.add_toml(&text, Path::new("/c.toml"), |_| Origin::Default, Tighten::No);
+            let added = layers.add_toml(&text, Path::new("/c.toml"), |_| Origin::Default, LOOSE);
             if let Err(error) = added {
                 prop_assert!(error.to_string().starts_with("/c.toml: "), "{error}");
             }
@@ -768,7 +892,7 @@ mod tests {
             }
             let text = lines.join("\n");
             let origin = |_: Option<usize>| Origin::Default;
-            let added = layers.add_toml(&text, Path::new("/c.toml"), origin, Tighten::Only);
+            let added = layers.add_toml(&text, Path::new("/c.toml"), origin, STRICT);
             if added.is_err() {
                 return Ok(());
             }

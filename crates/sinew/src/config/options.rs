@@ -25,9 +25,20 @@ pub struct Options {
     /// as an error where a flag says it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub serve: Option<Vec<String>>,
-    /// Whether tools may only look.
+    /// Whether tools may only look: `profile = "read-only"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_only: Option<bool>,
+    /// How much runs without asking: `read-only` (looking, and nothing else runs), `workspace` (looking and
+    /// plain reads) or `full` (all but protected names and what rules hold back).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+    /// Rules for calls, each a table `[[rules]]` with `verdict` (`deny`, `ask` or `allow`), which calls are
+    /// meant (`tools`, `effects`, `agents`, and one of `paths`, `command` and `hosts`; what is left out means
+    /// all), which of them are not (`unless`, a list of the same), `why`, and examples for `sinew policy
+    /// test` (`match`, `not_match`). Deny beats ask beats allow, whatever their order and layer. What a
+    /// project's own file allows is left out until it is trusted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rules: Option<Vec<RuleOptions>>,
     /// What happens with calls that ask: `auto` (where nobody can be asked, changes that a checkpoint
     /// keeps run, and the rest is denied), `ask` (all of it is denied then), `trust-client` (over MCP the client's own
     /// confirmation counts; on the command line a file that says so means `auto`), `allow` or `deny`.
@@ -61,6 +72,9 @@ pub struct Options {
     /// The MCP server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mcp: Option<McpOptions>,
+    /// What nothing below the system's file loosens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub managed: Option<ManagedOptions>,
 }
 
 /// `[files]`: how files are reached and changed.
@@ -144,32 +158,137 @@ pub struct RunOptions {
     /// The descriptors that each process may have open.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_open_files: Option<u64>,
-    /// Rules for commands, each a table `[[run.rules]]` with `verdict` (`deny`, `ask` or `allow`), `command`
-    /// (words; `*` in one stands for any run of characters, `a|b` for either, a last word `*` for any
-    /// further words), `why`, and `match` and `not_match` (commands that fit and that do not, for `sinew policy
-    /// test`). Deny beats ask beats allow, whatever their order. What a project's own file allows is
-    /// left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rules: Option<Vec<RunRuleOptions>>,
 }
 
-/// `[[run.rules]]`: what becomes of a command.
+/// `[[rules]]`: what becomes of calls.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct RunRuleOptions {
+pub struct RuleOptions {
     /// `deny`, `ask` or `allow`.
     pub verdict: String,
-    /// The words that fit.
-    pub command: String,
+    /// Tools by name, with `*`; a name stands for its operation in every dialect, and where the rule denies
+    /// or asks for what can do the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<String>>,
+    /// `observe`, `change`, `execute`, `network`, `delegate` or `session`: a call that has one of them; where
+    /// the rule allows, a call that has no other.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effects: Option<Vec<String>>,
+    /// Agents by name, with `*`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agents: Option<Vec<String>>,
+    /// Globs for the real paths that file tools name and find; relative ones are meant beneath each root,
+    /// `*` does not cross `/`, `**` does, and what is denied or asked for is with all beneath it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paths: Option<Vec<String>>,
+    /// The words of a command; `*` in one stands for any run of characters, `a|b` for either, a last word
+    /// `*` for any further words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    /// Hosts by name; `*.` before a name stands for every name beneath it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hosts: Option<Vec<String>>,
+    /// Which of these calls are not meant, each by the same keys.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unless: Vec<ConditionOptions>,
     /// Why, in words for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// Commands that fit.
+    /// Commands, or calls as `{ tool, arguments }`, that are meant.
     #[serde(rename = "match", default, skip_serializing_if = "Vec::is_empty")]
-    pub matches: Vec<String>,
-    /// Commands that do not.
+    pub matches: Vec<ExampleOptions>,
+    /// Commands or calls that are not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub not_match: Vec<String>,
+    pub not_match: Vec<ExampleOptions>,
+}
+
+impl RuleOptions {
+    /// Returns which calls are meant.
+    pub(crate) fn when(&self) -> ConditionOptions {
+        ConditionOptions {
+            tools: self.tools.clone(),
+            effects: self.effects.clone(),
+            agents: self.agents.clone(),
+            paths: self.paths.clone(),
+            command: self.command.clone(),
+            hosts: self.hosts.clone(),
+        }
+    }
+}
+
+/// Which calls are meant; what is left out means all.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ConditionOptions {
+    /// Tools by name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<String>>,
+    /// Effects.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effects: Option<Vec<String>>,
+    /// Agents by name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agents: Option<Vec<String>>,
+    /// Globs for paths.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paths: Option<Vec<String>>,
+    /// The words of a command.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    /// Hosts by name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hosts: Option<Vec<String>>,
+}
+
+/// An example of a rule.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum ExampleOptions {
+    /// A text for the shell.
+    Command(String),
+    /// A call.
+    Call(CallOptions),
+}
+
+/// A call as an example of a rule.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CallOptions {
+    /// The wire name of the tool, in the dialect that is served.
+    pub tool: String,
+    /// Its arguments.
+    #[serde(default)]
+    pub arguments: serde_json::Map<String, serde_json::Value>,
+    /// The agent that makes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+}
+
+/// `[managed]`: a floor that nothing below loosens, flags included. It holds in the system's file alone.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ManagedOptions {
+    /// The loosest mode of `approvals`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub approvals: Option<String>,
+    /// The loosest profile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+    /// The weakest sandbox of commands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub require_sandbox: Option<String>,
+    /// Whether commands may be given the network; `false` keeps it closed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<bool>,
+    /// Directories at or beneath which every root lies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub roots: Option<Vec<PathBuf>>,
+    /// Whether calls may go unrecorded; `true` keeps the ledger on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ledger: Option<bool>,
+    /// Whether people may trust projects and arguments; `false` keeps them from it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trust: Option<bool>,
 }
 
 /// `[tools]`.
@@ -249,7 +368,7 @@ pub struct FsOptions {
 }
 
 /// `[tools.policy]`: tools by name, with `*`; a name stands for its operation in every dialect. A
-/// name that stands for no tool is told as a warning.
+/// name that stands for no tool is told as a warning. The lists of all layers count.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PolicyOptions {

@@ -12,7 +12,7 @@ use sinew_runtime::Approvals;
 use sinew_tool::{BinaryPolicy, Dialect, FileSettings, HardLinks, Sync, call_id};
 
 use super::options::{CommandPolicyOptions, RunOptions};
-use super::{ConfigError, Options, run_rules};
+use super::{ConfigError, Options, rules};
 
 /// What is written to standard error beside results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -325,18 +325,26 @@ fn command_policy(
     }))
 }
 
+fn profile(options: &Options) -> Result<Profile, ConfigError> {
+    let written = options.profile.as_deref();
+    let profile = written.map(|word| {
+        rules::profile(word).ok_or_else(|| {
+            ConfigError(format!(
+                "`profile` must be one of read-only, workspace, full, not `{word}`"
+            ))
+        })
+    });
+    match options.read_only {
+        Some(true) => profile.transpose().map(|_| Profile::ReadOnly),
+        _ => profile.unwrap_or(Ok(Profile::Workspace)),
+    }
+}
+
+/// Returns the rules but for those of lists, of which each layer has its own.
 fn rules(options: &Options, dialect: &Dialect) -> Result<Rules, ConfigError> {
-    let policy = options.tools.as_ref().and_then(|tools| tools.policy.clone()).unwrap_or_default();
-    let read_only = options.read_only.unwrap_or(false);
-    let run = options.run.as_ref().and_then(|run| run.rules.as_deref());
     Ok(Rules {
-        profile: if read_only { Profile::ReadOnly } else { Profile::Workspace },
-        deny_tools: sinew_dialects::forbidden(
-            &policy.deny.unwrap_or_default(),
-            sinew_guard::name_matches,
-        ),
-        allow_tools: sinew_dialects::operations(&policy.allow.unwrap_or_default()),
-        run: run_rules::read(run.unwrap_or_default())?,
+        profile: profile(options)?,
+        rules: rules::read(options.rules.as_deref().unwrap_or_default())?,
         policy: command_policy(options, dialect)?,
         ..Rules::default()
     })
@@ -472,9 +480,23 @@ mod tests {
             ("[run]\nshow = [\"x\"]", "`run.show`"),
             ("[run]\nunprotected = [\"x\"]", "`run.unprotected`"),
             ("[run]\nunprotected = [\".sinew\"]", "`run.unprotected`"),
-            ("[[run.rules]]\nverdict = \"no\"\ncommand = \"x\"", "`run.rules[0].verdict`"),
-            ("[[run.rules]]\nverdict = \"ask\"\ncommand = \" \"", "`run.rules[0].command`"),
-            ("[[run.rules]]\nverdict = \"ask\"\ncommand = \"| *\"", "`run.rules[0].command`"),
+            ("[[rules]]\nverdict = \"no\"\ncommand = \"x\"", "`rules[0].verdict`"),
+            ("[[rules]]\nverdict = \"ask\"\ncommand = \" \"", "`rules[0].command`"),
+            ("[[rules]]\nverdict = \"ask\"\ncommand = \"| *\"", "`rules[0].command`"),
+            ("profile = \"open\"", "`profile`"),
+            ("[[rules]]\nverdict = \"allow\"", "`rules[0]` allows every call"),
+            ("[[rules]]\nverdict = \"ask\"\ntools = []", "`rules[0].tools` is empty"),
+            ("[[rules]]\nverdict = \"ask\"\neffects = [\"x\"]", "`rules[0].effects`"),
+            ("[[rules]]\nverdict = \"ask\"\nhosts = [\"a b\"]", "`rules[0].hosts`"),
+            (
+                "[[rules]]\nverdict = \"ask\"\nhosts = [\"a\"]\npaths = [\"b\"]",
+                "`rules[0]` has more than one",
+            ),
+            (
+                "[[rules]]\nverdict = \"ask\"\ncommand = \"a\"\nunless = [{ paths = [\"b\"] }]",
+                "`rules[0].unless[0]` must name what the rule names",
+            ),
+            ("[[rules]]\nverdict = \"ask\"\nunless = [{}]", "`rules[0].unless[0]` is empty"),
             ("[tools.commandPolicy]\nmode = \"x\"", "`tools.commandPolicy.mode`"),
             ("[run]\nmax_processes = 300", "`run.max_processes`"),
             ("[run]\nmax_memory_mib = 0", "`run.max_memory_mib`"),

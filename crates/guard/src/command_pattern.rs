@@ -1,19 +1,14 @@
-//! Rules for commands: each has a pattern of words, and a verdict for what fits it.
+//! Patterns of words that commands fit.
 //!
-//! Rules that deny or ask look at every command of a line, [programs that run another one looked
-//! through](crate::shell::Commands). A word that is only known when it runs may be any word, and then
-//! such a rule asks. Rules that allow look at the line as it is: each of its commands must fit one of them, word
-//! by word, or be plain, and nothing else may stand in it.
+//! Whoever denies or asks wants every command found that may fit: a word that is only known when it runs
+//! may be any word. Whoever allows wants nothing but what fits word by word.
 
 use std::fmt;
 
-use sinew_tool::{Analysis, CommandLine, Ruling, Verdict};
+use sinew_tool::Analysis;
 
 use crate::judge::name_matches;
-use crate::shell::{self, Piece};
-
-/// The name of the rule in a ruling that one of these rules made.
-pub(crate) const RULE: &str = "run.rules";
+use crate::shell::Piece;
 
 /// A pattern of words.
 ///
@@ -62,7 +57,7 @@ impl CommandPattern {
 
     /// Returns whether a command fits. Options that stand before a later word of the pattern, with a value
     /// each, are passed over.
-    fn find(&self, command: &[Piece]) -> Fit {
+    pub(crate) fn find(&self, command: &[Piece]) -> Fit {
         let n = self.words.len();
         // How many words of the pattern may have been found after each word.
         let mut at = At { sure: vec![false; n + 1], may: vec![false; n + 1], ..At::default() };
@@ -152,121 +147,12 @@ fn fits(pattern: &[String], word: &str) -> bool {
     pattern.iter().any(|one| name_matches(one, word))
 }
 
-/// Whether a rule is meant.
+/// Whether a pattern is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Fit {
+pub(crate) enum Fit {
     No,
     May,
     Yes,
-}
-
-/// A rule for commands.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RunRule {
-    /// What becomes of a command that fits.
-    pub verdict: Verdict,
-    /// The words that fit.
-    pub command: CommandPattern,
-    /// Why, in words for people; may be empty.
-    pub why: String,
-    /// Where the rule stands.
-    pub origin: String,
-}
-
-impl RunRule {
-    /// Returns whether the rule is meant by a line, by itself.
-    pub fn matches(&self, line: &CommandLine, analysis: &Analysis) -> bool {
-        match self.verdict {
-            Verdict::Allow => {
-                let covers = |words: &Vec<String>| self.command.covers(words);
-                match (&analysis.plain, &analysis.rest) {
-                    (Err(_), Some(rest)) => !rest.is_empty() && rest.iter().all(covers),
-                    (Err(_), None) => false,
-                    // Nothing must cover what is plain.
-                    (Ok(_), _) => analysis.segments.iter().all(|part| covers(&part.words)),
-                }
-            }
-            Verdict::Ask | Verdict::Deny => self.fit(&shell::Commands::of(line)) == Fit::Yes,
-        }
-    }
-
-    /// Returns whether the rule may be meant by a line, for all that is known before it runs.
-    pub fn may_match(&self, line: &CommandLine, analysis: &Analysis) -> bool {
-        match self.verdict {
-            Verdict::Allow => self.matches(line, analysis),
-            Verdict::Ask | Verdict::Deny => {
-                let commands = shell::Commands::of(line);
-                commands.unclear.is_some() || self.fit(&commands) != Fit::No
-            }
-        }
-    }
-
-    fn fit(&self, commands: &shell::Commands) -> Fit {
-        let fits = commands.all.iter().map(|command| self.command.find(command));
-        fits.max().unwrap_or(Fit::No)
-    }
-
-    fn ruling(&self, fit: Fit, unclear: Option<&str>) -> Ruling {
-        let Self { command, origin, .. } = self;
-        let why = match self.why.is_empty() {
-            true => String::new(),
-            false => format!(": {}", self.why),
-        };
-        let does = match self.verdict {
-            Verdict::Allow => "allows it",
-            Verdict::Ask => "asks",
-            Verdict::Deny => "denies it",
-        };
-        let (verdict, why) = match (fit, unclear) {
-            (Fit::Yes, _) => {
-                (self.verdict, format!("the rule `{command}` of {origin} {does}{why}"))
-            }
-            (_, Some(unclear)) => (
-                Verdict::Ask,
-                format!("{unclear}, and the rule `{command}` of {origin} may mean it{why}"),
-            ),
-            (_, None) => (
-                Verdict::Ask,
-                format!(
-                    "a word of it is only known when it runs, and the rule `{command}` of {origin} \
-                     may mean it{why}"
-                ),
-            ),
-        };
-        Ruling { verdict, rule: RULE, why: why.into() }
-    }
-}
-
-/// Returns what the rules that deny and ask say of a line.
-pub(crate) fn held(rules: &[RunRule], line: &CommandLine) -> Option<Ruling> {
-    let mut rules = rules.iter().filter(|rule| rule.verdict != Verdict::Allow).peekable();
-    rules.peek()?;
-    let commands = shell::Commands::of(line);
-    let found = rules.filter_map(|rule| {
-        let fit = rule.fit(&commands);
-        match (fit, commands.unclear) {
-            (Fit::No, None) => None,
-            (fit, unclear) => Some((fit, rule.ruling(fit, unclear))),
-        }
-    });
-    // The first of the strongest: where verdicts are the same, what surely fits tells more.
-    let strength = |found: &(Fit, Ruling)| (found.1.verdict, found.0);
-    found
-        .reduce(|one, other| if strength(&one) < strength(&other) { other } else { one })
-        .map(|(_, ruling)| ruling)
-}
-
-/// Returns what the rules that allow say of a line that is no plain read.
-pub(crate) fn allowed(rules: &[RunRule], analysis: &Analysis) -> Option<Ruling> {
-    if !rules.iter().any(|rule| rule.verdict == Verdict::Allow) {
-        return None;
-    }
-    let covering = |words: &Vec<String>| {
-        rules.iter().find(|rule| rule.verdict == Verdict::Allow && rule.command.covers(words))
-    };
-    let rest = rest(analysis)?;
-    let covered: Option<Vec<&RunRule>> = rest.iter().map(covering).collect();
-    covered?.first().map(|rule| rule.ruling(Fit::Yes, None))
 }
 
 /// Returns the commands of a line that something must cover for the line to run unasked.
@@ -278,4 +164,4 @@ pub(crate) fn rest(analysis: &Analysis) -> Option<&[Vec<String>]> {
 }
 
 /// The rule that asks for every command where nothing contains commands.
-const UNCONTAINED: &str = "shell.rung";
+pub(crate) const UNCONTAINED: &str = "shell.rung";

@@ -1,0 +1,536 @@
+//! Rules that somebody wrote: which calls run, ask or are refused.
+//!
+//! A rule has a verdict and says which calls it means: by tool, effect and agent, and by one of a path, a
+//! command or a host that the call names. A rule that denies or asks means a call where it means one
+//! of these; rules that allow must mean each of them that does more than look. Deny beats ask beats allow,
+//! whatever their order and layer; what a rule excepts with `unless` it does not mean.
+//!
+//! Rules that deny or ask for commands look at every command of a line, [programs that run another one
+//! looked through](crate::shell::Commands). A word that is only known when it runs may be any word, and then
+//! such a rule asks. Rules that allow look at the line as it is: each of its commands must fit one of
+//! them, word by word, or be plain, and nothing else may stand in it.
+//!
+//! What such a rule says of paths also holds beneath a directory that is searched or listed: what it denies
+//! or asks for is not shown there.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use sinew_tool::{
+    Access, Analysis, CommandLine, Effects, FileKind, FileTarget, Ruling, Targets, Verdict,
+};
+
+use crate::command_pattern::{self, CommandPattern, Fit, UNCONTAINED};
+use crate::globs::{Globs, RuleError, Written};
+use crate::guard::Guard;
+use crate::judge::{Case, name_matches};
+use crate::roots::Roots;
+use crate::shell::{self, Piece};
+
+/// Who wrote a rule, the weakest in the order of configuration first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Layer {
+    /// What holds where nothing is written.
+    BuiltIn,
+    /// The system's file.
+    System,
+    /// The person's own files, and answers for ever.
+    User,
+    /// The project's file.
+    Project,
+    /// A file that was named, variables and flags of this process.
+    Session,
+    /// The program that sinew is part of.
+    Program,
+}
+
+impl Layer {
+    /// Returns the word for people.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::BuiltIn => "built-in",
+            Self::System => "system",
+            Self::User => "user",
+            Self::Project => "project",
+            Self::Session => "session",
+            Self::Program => "program",
+        }
+    }
+}
+
+/// Where a rule stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuleOrigin {
+    /// Who wrote it.
+    pub layer: Layer,
+    /// The file and line, the flag or the variable.
+    pub place: String,
+}
+
+/// Path globs of a rule: absolute ones, and relative ones that are meant beneath each root.
+#[derive(Debug, Clone, Default)]
+pub struct Paths {
+    written: Vec<String>,
+    /// They mean something once the roots are known.
+    globs: Option<Arc<Globs>>,
+}
+
+impl PartialEq for Paths {
+    fn eq(&self, other: &Self) -> bool {
+        self.written == other.written
+    }
+}
+
+impl Eq for Paths {}
+
+impl Paths {
+    /// Takes globs as they are written.
+    pub fn new(written: Vec<String>) -> Self {
+        Self { written, globs: None }
+    }
+
+    fn anchor(&mut self, roots: &Roots, origin: &RuleOrigin) -> Result<(), RuleError> {
+        let list = format!("{}: `paths` of a rule", origin.place);
+        let written = Written::all_beneath(&self.written, roots);
+        self.globs = Globs::compile(&list, &written, true)?.map(Arc::new);
+        Ok(())
+    }
+
+    fn mean(&self, path: &Path) -> bool {
+        self.globs.as_ref().is_some_and(|globs| globs.first_match(path).is_some())
+    }
+
+    fn may_lie_beneath(&self, dir: &Path) -> bool {
+        self.globs.as_ref().is_some_and(|globs| globs.may_lie_beneath(dir))
+    }
+}
+
+/// What of a call a condition looks at.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Object {
+    /// The call as a whole.
+    #[default]
+    Call,
+    /// Each path that it names.
+    Paths(Paths),
+    /// Each command.
+    Command(CommandPattern),
+    /// Each host, by name; `*.` before a name stands for every name beneath it, `*` for all.
+    Hosts(Vec<String>),
+}
+
+/// Which calls are meant. What is empty means every call.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Condition {
+    /// Names of tools or operations, in which `*` stands for any run of characters.
+    pub tools: Vec<String>,
+    /// Effects, of which the call has one; where the rule allows, it has no other.
+    pub effects: Option<Effects>,
+    /// Names of agents, in which `*` stands for any run of characters.
+    pub agents: Vec<String>,
+    /// What of the call is meant.
+    pub object: Object,
+}
+
+impl Condition {
+    /// Returns whether the call is one of those whose objects are looked at.
+    fn meets(&self, case: &Case<'_>, verdict: Verdict) -> bool {
+        let named = |names: &[String], name: &str| names.iter().any(|one| name_matches(one, name));
+        let by_tool = self.tools.is_empty()
+            || named(&self.tools, case.tool)
+            || named(&self.tools, case.operation);
+        let by_effect = self.effects.is_none_or(|effects| match verdict {
+            Verdict::Allow => (Effects::OBSERVE | effects).contains(case.effects),
+            Verdict::Ask | Verdict::Deny => effects.intersects(case.effects),
+        });
+        let by_agent =
+            self.agents.is_empty() || case.agent.is_some_and(|agent| named(&self.agents, agent));
+        by_tool && by_effect && by_agent
+    }
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let effects = self.effects.map(|effects| effects.names().join("|"));
+        let (paths, hosts) = match &self.object {
+            Object::Paths(paths) => (paths.written.join("|"), String::new()),
+            Object::Hosts(hosts) => (String::new(), hosts.join("|")),
+            Object::Call | Object::Command(_) => (String::new(), String::new()),
+        };
+        let parts = [
+            self.tools.join("|"),
+            effects.unwrap_or_default(),
+            match self.agents.as_slice() {
+                [] => String::new(),
+                agents => format!("agent {}", agents.join("|")),
+            },
+            match &self.object {
+                Object::Command(pattern) => pattern.to_string(),
+                _ => String::new(),
+            },
+            paths,
+            hosts,
+        ];
+        let parts: Vec<&str> =
+            parts.iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
+        f.write_str(if parts.is_empty() { "*" } else { "" })?;
+        f.write_str(&parts.join(" "))
+    }
+}
+
+/// A rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    /// The name that rulings carry.
+    pub name: &'static str,
+    /// What becomes of a call that is meant.
+    pub verdict: Verdict,
+    /// Which calls are meant.
+    pub when: Condition,
+    /// Which of them are not.
+    pub unless: Vec<Condition>,
+    /// Why, in words for people; may be empty.
+    pub why: String,
+    /// Where the rule stands.
+    pub origin: RuleOrigin,
+    /// The rule in words, where its names were given a wider meaning since.
+    written: Option<String>,
+}
+
+impl Rule {
+    /// The name of a rule of the list `rules`.
+    pub const NAME: &'static str = "rules";
+
+    /// Returns a rule for the calls that a condition means, with nothing excepted.
+    pub fn new(verdict: Verdict, when: Condition, origin: RuleOrigin) -> Self {
+        Self {
+            name: Self::NAME,
+            verdict,
+            when,
+            unless: Vec::new(),
+            why: String::new(),
+            origin,
+            written: None,
+        }
+    }
+
+    /// Returns a rule that denies tools, as `tools.policy.deny` does.
+    pub fn denying(tools: Vec<String>, origin: RuleOrigin) -> Self {
+        let when = Condition { tools, ..Condition::default() };
+        Self { name: "tools.deny", ..Self::new(Verdict::Deny, when, origin) }
+    }
+
+    /// Returns a rule that denies all tools but some, as `tools.policy.allow` does.
+    pub fn only(tools: Vec<String>, origin: RuleOrigin) -> Self {
+        let but = Condition { tools, ..Condition::default() };
+        Self {
+            name: "tools.allow",
+            unless: vec![but],
+            why: String::from("only these tools may be used"),
+            ..Self::new(Verdict::Deny, Condition::default(), origin)
+        }
+    }
+
+    /// Gives the names of tools the meaning that they have in every vocabulary: `mean` gets the names, and
+    /// whether what can do the same is meant too. A rule goes on to be shown as it was.
+    #[must_use]
+    pub fn meaning(mut self, mean: impl Fn(&[String], bool) -> Vec<String>) -> Self {
+        self.written = Some(self.to_string());
+        let holds = self.verdict != Verdict::Allow;
+        self.when.tools = mean(&self.when.tools, holds);
+        for but in &mut self.unless {
+            but.tools = mean(&but.tools, !holds);
+        }
+        self
+    }
+
+    /// Gives relative globs the meaning that they have beneath these roots.
+    pub(crate) fn anchor(&mut self, roots: &Roots) -> Result<(), RuleError> {
+        let Self { when, unless, origin, .. } = self;
+        for condition in std::iter::once(when).chain(unless) {
+            if let Object::Paths(paths) = &mut condition.object {
+                paths.anchor(roots, origin)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn meets(&self, case: &Case<'_>) -> bool {
+        self.when.meets(case, self.verdict)
+            && !self.excepted(case).any(|object| object == &Object::Call)
+    }
+
+    /// Returns what is excepted of a call.
+    fn excepted<'r>(&'r self, case: &'r Case<'_>) -> impl Iterator<Item = &'r Object> {
+        let meets = |condition: &&Condition| condition.meets(case, Verdict::Deny);
+        self.unless.iter().filter(meets).map(|condition| &condition.object)
+    }
+
+    fn means_path(&self, case: &Case<'_>, path: &Path) -> bool {
+        let Object::Paths(paths) = &self.when.object else { return false };
+        let excepts = |object: &Object| matches!(object, Object::Paths(paths) if paths.mean(path));
+        paths.mean(path) && !self.excepted(case).any(excepts)
+    }
+
+    fn means_host(&self, case: &Case<'_>, host: &str) -> bool {
+        let Object::Hosts(hosts) = &self.when.object else { return false };
+        let excepts =
+            |object: &Object| matches!(object, Object::Hosts(hosts) if is_among(hosts, host));
+        is_among(hosts, host) && !self.excepted(case).any(excepts)
+    }
+
+    /// Returns whether a command fits, for a rule that denies or asks: what is excepted must surely fit.
+    fn find(&self, case: &Case<'_>, pattern: &CommandPattern, command: &[Piece]) -> Fit {
+        let excepts = |object: &Object| match object {
+            Object::Command(pattern) => pattern.find(command) == Fit::Yes,
+            _ => false,
+        };
+        match pattern.find(command) {
+            Fit::No => Fit::No,
+            _ if self.excepted(case).any(excepts) => Fit::No,
+            fit => fit,
+        }
+    }
+
+    /// Returns whether known words are covered, for a rule that allows: nothing excepted may fit.
+    fn covers(&self, case: &Case<'_>, words: &[String]) -> bool {
+        let Object::Command(pattern) = &self.when.object else { return false };
+        let pieces: Vec<Piece> = words.iter().cloned().map(Piece::Known).collect();
+        let excepts = |object: &Object| match object {
+            Object::Command(pattern) => pattern.find(&pieces) != Fit::No,
+            _ => false,
+        };
+        pattern.covers(words) && !self.excepted(case).any(excepts)
+    }
+
+    /// Returns whether the rule is meant by a command line, by itself.
+    pub fn matches(&self, case: &Case<'_>, line: &CommandLine, analysis: &Analysis) -> bool {
+        match self.verdict {
+            Verdict::Allow => {
+                let covers = |words: &Vec<String>| self.covers(case, words);
+                match (&analysis.plain, &analysis.rest) {
+                    (Err(_), Some(rest)) => !rest.is_empty() && rest.iter().all(covers),
+                    (Err(_), None) => false,
+                    // Nothing must cover what is plain.
+                    (Ok(_), _) => analysis.segments.iter().all(|part| covers(&part.words)),
+                }
+            }
+            Verdict::Ask | Verdict::Deny => self.fit(case, &shell::Commands::of(line)) == Fit::Yes,
+        }
+    }
+
+    /// Returns whether the rule may be meant by a command line, for all that is known before it runs.
+    pub fn may_match(&self, case: &Case<'_>, line: &CommandLine, analysis: &Analysis) -> bool {
+        match self.verdict {
+            Verdict::Allow => self.matches(case, line, analysis),
+            Verdict::Ask | Verdict::Deny => {
+                let commands = shell::Commands::of(line);
+                commands.unclear.is_some() || self.fit(case, &commands) != Fit::No
+            }
+        }
+    }
+
+    fn fit(&self, case: &Case<'_>, commands: &shell::Commands) -> Fit {
+        let Object::Command(pattern) = &self.when.object else { return Fit::No };
+        let fits = commands.all.iter().map(|command| self.find(case, pattern, command));
+        fits.max().unwrap_or(Fit::No)
+    }
+
+    fn ruling(&self, fit: Fit, unclear: Option<&str>) -> Ruling {
+        let place = &self.origin.place;
+        let why = match self.why.is_empty() {
+            true => String::new(),
+            false => format!(": {}", self.why),
+        };
+        let does = match self.verdict {
+            Verdict::Allow => "allows it",
+            Verdict::Ask => "asks",
+            Verdict::Deny => "denies it",
+        };
+        let (verdict, why) = match (fit, unclear) {
+            (Fit::Yes, _) => (self.verdict, format!("the rule `{self}` of {place} {does}{why}")),
+            (_, Some(unclear)) => (
+                Verdict::Ask,
+                format!("{unclear}, and the rule `{self}` of {place} may mean it{why}"),
+            ),
+            (_, None) => (
+                Verdict::Ask,
+                format!(
+                    "a word of it is only known when it runs, and the rule `{self}` of {place} \
+                     may mean it{why}"
+                ),
+            ),
+        };
+        let origin = Some(format!("{}, {place}", self.origin.layer.as_str()).into());
+        Ruling { verdict, rule: self.name, why: why.into(), origin }
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(written) = &self.written {
+            return f.write_str(written);
+        }
+        self.when.fmt(f)?;
+        self.unless.iter().try_for_each(|but| write!(f, " unless {but}"))
+    }
+}
+
+/// Returns whether a host is one of a list.
+fn is_among(hosts: &[String], host: &str) -> bool {
+    hosts.iter().any(|one| match one.strip_prefix("*.") {
+        Some(above) => host.strip_suffix(above).is_some_and(|rest| rest.ends_with('.')),
+        None => one == "*" || one == host,
+    })
+}
+
+/// Returns what the rules that deny and ask say of a call.
+pub(crate) fn held(rules: &[Rule], case: &Case<'_>, targets: &Targets) -> Option<Ruling> {
+    let line = targets.command.as_ref().map(|command| &command.command.line);
+    let mut commands = None;
+    let mut found: Option<(Fit, Ruling)> = None;
+    let held = rules.iter().filter(|rule| rule.verdict != Verdict::Allow && rule.meets(case));
+    for rule in held {
+        let mut unclear = None;
+        let fit = match (&rule.when.object, line) {
+            (Object::Call, _) => Fit::Yes,
+            (Object::Paths(paths), _) => {
+                let takes_along = |file: &&FileTarget| {
+                    file.claim.access == Access::Move
+                        && file.state.kind() == Some(FileKind::Directory)
+                        && paths.may_lie_beneath(&file.path)
+                };
+                let taken = targets.files.iter().find(takes_along);
+                unclear = taken.map(|_| "what is moved may hold what is meant");
+                fit_of(targets.files.iter().any(|file| rule.means_path(case, &file.path)))
+            }
+            (Object::Hosts(_), _) => {
+                fit_of(targets.hosts.iter().any(|host| rule.means_host(case, host)))
+            }
+            (Object::Command(_), None) => Fit::No,
+            (Object::Command(_), Some(line)) => {
+                let commands = commands.get_or_insert_with(|| shell::Commands::of(line));
+                unclear = commands.unclear;
+                rule.fit(case, commands)
+            }
+        };
+        if fit == Fit::No && unclear.is_none() {
+            continue;
+        }
+        let one = (fit, rule.ruling(fit, unclear));
+        // The first of the strongest: where verdicts are the same, what surely fits tells more.
+        let strength = |found: &(Fit, Ruling)| (found.1.verdict, found.0);
+        if found.as_ref().is_none_or(|found| strength(found) < strength(&one)) {
+            found = Some(one);
+        }
+    }
+    found.map(|(_, ruling)| ruling)
+}
+
+fn fit_of(fits: bool) -> Fit {
+    if fits { Fit::Yes } else { Fit::No }
+}
+
+/// Returns what the rules that allow say of a call that does more than look.
+pub(crate) fn allowed(rules: &[Rule], case: &Case<'_>, targets: &Targets) -> Option<Ruling> {
+    let allowing: Vec<&Rule> =
+        rules.iter().filter(|rule| rule.verdict == Verdict::Allow && rule.meets(case)).collect();
+    if allowing.is_empty() {
+        return None;
+    }
+    let analysis = targets.command.as_ref().map(|command| &command.analysis);
+    if analysis.is_some_and(is_uncontained) {
+        return None;
+    }
+    if let Some(rule) = allowing.iter().find(|rule| rule.when.object == Object::Call) {
+        return Some(rule.ruling(Fit::Yes, None));
+    }
+    let covering =
+        |means: &dyn Fn(&Rule) -> bool| allowing.iter().copied().find(|rule| means(rule));
+    let mut covered = Vec::new();
+    let mut left = case.effects;
+    for file in &targets.files {
+        let rule = covering(&|rule| rule.means_path(case, &file.path));
+        // Looking is allowed as it is.
+        if file.claim.access.changes() {
+            rule?;
+            left = left.without(Effects::CHANGE);
+        }
+        covered.extend(rule);
+    }
+    if let Some(analysis) = analysis {
+        for words in command_pattern::rest(analysis)? {
+            covered.push(covering(&|rule| rule.covers(case, words))?);
+        }
+        left = left.without(Effects::EXECUTE);
+    }
+    for host in &targets.hosts {
+        covered.push(covering(&|rule| rule.means_host(case, host))?);
+        left = left.without(Effects::NETWORK);
+    }
+    // What it does beside all that it names is covered by nothing.
+    let first = covered.first().filter(|_| Effects::OBSERVE.contains(left))?;
+    Some(first.ruling(Fit::Yes, None))
+}
+
+/// Returns whether nothing contains the command: then it asks, whatever a rule says.
+fn is_uncontained(analysis: &Analysis) -> bool {
+    analysis.plain.as_ref().is_err_and(|unclear| unclear.rule == UNCONTAINED)
+}
+
+/// Judges what lies beneath a directory that one call searches or lists.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Judge<'a> {
+    pub(crate) guard: &'a Guard,
+    pub(crate) beneath: Option<&'a Beneath>,
+}
+
+impl Judge<'_> {
+    /// Returns whether something beneath a directory may be out of sight.
+    pub(crate) fn judges_beneath(&self, dir: &Path) -> bool {
+        self.beneath.is_some() || self.guard.rules.judge_beneath(dir)
+    }
+
+    /// Returns whether the rules about paths let something be seen.
+    pub(crate) fn may_see(&self, path: &Path, is_directory: bool) -> bool {
+        let rules = &self.guard.rules;
+        let rule = if is_directory { rules.check_search(path) } else { rules.check(path) };
+        rule.is_ok() && !self.beneath.is_some_and(|beneath| beneath.hides(path, is_directory))
+    }
+}
+
+/// What rules keep out of the searches of one call.
+#[derive(Debug)]
+pub(crate) struct Beneath(Vec<(Paths, Vec<Paths>)>);
+
+impl Beneath {
+    /// Returns what rules say of what lies beneath the directories that a call searches, if anything.
+    pub(crate) fn of(rules: &[Rule], case: &Case<'_>, targets: &Targets) -> Option<Self> {
+        let searches = |file: &&FileTarget| file.claim.access == Access::Search;
+        let mut searched = targets.files.iter().filter(searches).peekable();
+        searched.peek()?;
+        let searched: Vec<&Path> = searched.map(|file| file.path.as_path()).collect();
+        let held = rules.iter().filter(|rule| rule.verdict != Verdict::Allow && rule.meets(case));
+        let kept_out = held.filter_map(|rule| {
+            let Object::Paths(paths) = &rule.when.object else { return None };
+            let lies_there = searched.iter().any(|dir| paths.may_lie_beneath(dir));
+            let excepted = rule.excepted(case).filter_map(|object| match object {
+                Object::Paths(paths) => Some(paths.clone()),
+                _ => None,
+            });
+            lies_there.then(|| (paths.clone(), excepted.collect()))
+        });
+        let kept_out: Vec<_> = kept_out.collect();
+        (!kept_out.is_empty()).then_some(Self(kept_out))
+    }
+
+    /// Returns whether something beneath is kept out. A directory with an exception in it is entered.
+    pub(crate) fn hides(&self, path: &Path, is_directory: bool) -> bool {
+        self.0.iter().any(|(paths, excepted)| {
+            let is_excepted =
+                |paths: &Paths| paths.mean(path) || (is_directory && paths.may_lie_beneath(path));
+            paths.mean(path) && !excepted.iter().any(is_excepted)
+        })
+    }
+}

@@ -1,0 +1,342 @@
+//! Every form of a rule, whatever order rules stand in, and what lies beneath a searched directory.
+
+use std::fs;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use sinew_guard::{
+    Case, CommandPattern, Condition, Guard, GuardSettings, Layer, Object, Paths, Profile, Rule,
+    RuleOrigin, Rules,
+};
+use sinew_tool::{Access, Claim, Effects, Facts, Links, Ruling, Slot, Verdict, WalkOptions};
+use tempfile::TempDir;
+
+use crate::tree::walked;
+
+/// Reads a rule: `deny tools=A|B effects=change agents=a paths=x|y hosts=h [command=WORDS] unless …`.
+fn rule(written: &str) -> Rule {
+    let mut parts = written.split(" unless ");
+    let (verdict, when) = parts.next().unwrap().split_once(' ').unwrap_or((written, ""));
+    let verdict = [Verdict::Allow, Verdict::Ask, Verdict::Deny]
+        .into_iter()
+        .find(|known| known.as_str() == verdict)
+        .unwrap();
+    let origin = RuleOrigin { layer: Layer::User, place: format!("<{written}>") };
+    let mut rule = Rule::new(verdict, condition(when), origin);
+    rule.unless = parts.map(condition).collect();
+    rule
+}
+
+fn condition(written: &str) -> Condition {
+    let mut condition = Condition::default();
+    if let Some((before, command)) = written.split_once("command=") {
+        condition = self::condition(before.trim());
+        condition.object = Object::Command(CommandPattern::parse(command).unwrap());
+        return condition;
+    }
+    for part in written.split_whitespace() {
+        let (key, list) = part.split_once('=').unwrap();
+        let list: Vec<String> = list.split('|').map(str::to_owned).collect();
+        match key {
+            "tools" => condition.tools = list,
+            "agents" => condition.agents = list,
+            "paths" => condition.object = Object::Paths(Paths::new(list)),
+            "hosts" => condition.object = Object::Hosts(list),
+            "effects" => {
+                let effects = list.iter().map(|name| Effects::of_name(name).unwrap());
+                condition.effects = effects.reduce(Effects::or);
+            }
+            other => assert_eq!(other, "", "no such key"),
+        }
+    }
+    condition
+}
+
+struct Place {
+    _dir: TempDir,
+    guard: Arc<Guard>,
+    root: std::path::PathBuf,
+}
+
+fn place() -> Place {
+    let dir = tempfile::tempdir().unwrap();
+    let root = fs::canonicalize(dir.path()).unwrap().join("work [1]");
+    for file in
+        ["a.txt", "docs/b.md", "docs/deep/c.md", "secret/d.key", "secret/open/e.txt", ".env"]
+    {
+        fs::create_dir_all(root.join(file).parent().unwrap()).unwrap();
+        fs::write(root.join(file), "x\n").unwrap();
+    }
+    std::os::unix::fs::symlink("../.env", root.join("docs/link.md")).unwrap();
+    let guard = Guard::open(GuardSettings::new(vec![root.clone()])).unwrap();
+    Place { _dir: dir, guard, root }
+}
+
+/// One call, in words: tool, agent, what it does, to which paths or hosts.
+#[derive(Debug, Clone, Copy)]
+struct Call {
+    tool: &'static str,
+    agent: Option<&'static str>,
+    access: Option<Access>,
+    paths: &'static [&'static str],
+    hosts: &'static [&'static str],
+}
+
+const WRITE: Access = Access::Write { parents: true, links: Links::Follow };
+const READ: Call =
+    Call { tool: "Read", agent: None, access: Some(Access::Read), paths: &["a.txt"], hosts: &[] };
+const EDIT: Call = Call { tool: "Write", access: Some(WRITE), ..READ };
+const FETCH: Call =
+    Call { tool: "Fetch", access: None, paths: &[], hosts: &["API.example.com"], ..READ };
+const ODD: Call = Call { tool: "odd", access: None, paths: &[], ..READ };
+
+fn ruled(place: &Place, call: Call, profile: Profile, written: &[&str]) -> Ruling {
+    let rules = written.iter().map(|written| rule(written)).collect();
+    let rules = place.guard.anchored(Rules { profile, rules, ..Rules::default() }).unwrap();
+    let claims: Vec<Claim> = call
+        .paths
+        .iter()
+        .map(|path| Claim {
+            argument: "path",
+            path: Some((*path).to_owned()),
+            access: call.access.unwrap(),
+        })
+        .collect();
+    let contained = place.guard.contain(&claims, None, None).unwrap();
+    let contained = contained.with_hosts(call.hosts.iter().map(ToString::to_string).collect());
+    let effects = match (call.tool, call.access) {
+        ("odd", _) => Facts::UNKNOWN.effects,
+        ("Fetch", _) => Effects::NETWORK,
+        (_, Some(access)) if access.changes() => Effects::CHANGE,
+        _ => Effects::OBSERVE,
+    };
+    let facts = Facts { effects, ..Facts::OBSERVES };
+    let (tool, agent) = (call.tool, call.agent);
+    let case = Case { tool, operation: tool, facts: &facts, effects, agent };
+    contained.judge(&case, &rules).ruling().clone()
+}
+
+#[track_caller]
+fn check(call: Call, written: &[&str], expected: Verdict) {
+    let place = place();
+    let found = ruled(&place, call, Profile::Workspace, written);
+    assert_eq!(found.verdict, expected, "{call:?} {written:?}: {found:?}");
+}
+
+#[test]
+fn each_form_means_the_calls_that_it_names_and_no_others() {
+    use Verdict::{Allow, Ask, Deny};
+    let at = |call: Call, path: &'static [&'static str]| Call { paths: path, ..call };
+    let of = |agent: &'static str, call: Call| Call { agent: Some(agent), ..call };
+    for (call, written, expected) in [
+        (EDIT, &[][..], Ask),
+        (READ, &[], Allow),
+        (READ, &["deny tools=Read"], Deny),
+        (READ, &["deny tools=R*d"], Deny),
+        (READ, &["deny tools=Write"], Allow),
+        (READ, &["ask effects=observe"], Ask),
+        (READ, &["deny effects=change"], Allow),
+        (EDIT, &["deny effects=change|execute"], Deny),
+        (EDIT, &["allow effects=change"], Allow),
+        (ODD, &["allow effects=change"], Ask),
+        (ODD, &["allow effects=change|execute|network"], Allow),
+        (ODD, &["allow tools=odd"], Allow),
+        (ODD, &["allow paths=**"], Ask),
+        (of("a1", EDIT), &["deny agents=a*"], Deny),
+        (of("b", EDIT), &["deny agents=a*"], Ask),
+        (EDIT, &["deny agents=*"], Ask),
+        (of("a1", EDIT), &["allow tools=Write agents=a1"], Allow),
+        (EDIT, &["allow paths=*.txt"], Allow),
+        (at(EDIT, &["docs/b.md"]), &["allow paths=*.txt"], Ask),
+        (at(EDIT, &["docs/b.md"]), &["allow paths=docs/**"], Allow),
+        (at(EDIT, &["docs/deep/c.md"]), &["allow paths=docs/*"], Allow),
+        (at(EDIT, &["docs/deep/new.md"]), &["allow paths=docs/*.md"], Ask),
+        (at(EDIT, &["a.txt", "docs/b.md"]), &["allow paths=a.txt"], Ask),
+        (at(EDIT, &["a.txt", "docs/b.md"]), &["allow paths=a.txt", "allow paths=docs/**"], Allow),
+        (at(EDIT, &["a.txt", "docs/b.md"]), &["deny paths=docs/**", "allow tools=*"], Deny),
+        (at(EDIT, &["docs/b.md"]), &["allow paths=docs/**", "ask paths=**/*.md"], Ask),
+        (at(READ, &[".env"]), &["deny tools=Read paths=**/.env"], Deny),
+        (at(READ, &["docs/link.md"]), &["deny tools=Read paths=**/.env"], Deny),
+        (at(EDIT, &[".env"]), &["deny tools=Read paths=**/.env"], Ask),
+        (at(EDIT, &["docs/../a.txt"]), &["deny paths=a.txt"], Deny),
+        (at(READ, &["secret/d.key"]), &["deny paths=secret unless paths=secret/open"], Deny),
+        (at(READ, &["secret/open/e.txt"]), &["deny paths=secret unless paths=secret/open"], Allow),
+        (READ, &["deny tools=* unless tools=Read"], Allow),
+        (EDIT, &["deny tools=* unless tools=Read"], Deny),
+        (at(EDIT, &["docs/b.md"]), &["allow paths=docs/** unless paths=**/b.md"], Ask),
+        (EDIT, &["allow effects=change unless agents=a"], Allow),
+        (of("a", EDIT), &["allow effects=change unless agents=a"], Ask),
+        (FETCH, &["allow hosts=api.example.com"], Allow),
+        (FETCH, &["allow hosts=*.example.com"], Allow),
+        (FETCH, &["allow hosts=*"], Allow),
+        (FETCH, &["allow hosts=example.com"], Ask),
+        (FETCH, &["allow hosts=*.ample.com"], Ask),
+        (FETCH, &["deny hosts=*.example.com"], Deny),
+        (FETCH, &["deny hosts=*.example.com unless hosts=api.example.com"], Ask),
+        (Call { hosts: &["a.org", "b.org"], ..FETCH }, &["allow hosts=a.org"], Ask),
+        (Call { hosts: &["a.org", "b.org"], ..FETCH }, &["allow hosts=a.org|b.org"], Allow),
+        (at(EDIT, &[".git/config"]), &["allow tools=*", "allow paths=**"], Ask),
+        (EDIT, &["deny command=*"], Ask),
+    ] {
+        check(call, written, expected);
+    }
+    let place = place();
+    let absolute =
+        format!("deny paths={}/a.txt", place.root.display().to_string().replace(" [1]", "*"));
+    assert_eq!(ruled(&place, READ, Profile::Full, &[&absolute]).verdict, Deny);
+    assert_eq!(ruled(&place, EDIT, Profile::Full, &["ask paths=a.txt"]).verdict, Ask);
+    let read_only = ruled(&place, EDIT, Profile::ReadOnly, &["allow tools=*"]);
+    assert_eq!((read_only.verdict, read_only.rule), (Deny, "profile.read-only"));
+}
+
+/// A call that is narrowed to fewer roots is judged as if it were not.
+#[test]
+fn a_narrowed_call_is_meant_where_it_was_before() {
+    let place = place();
+    let rules = Rules { rules: vec![rule("deny paths=secret/**")], ..Rules::default() };
+    let rules = place.guard.anchored(rules).unwrap();
+    let claim = Claim { argument: "path", path: Some("d.key".into()), access: Access::Read };
+    let narrowed = [place.root.join("secret")];
+    let contained = place.guard.contain(&[claim], None, Some(&narrowed)).unwrap();
+    let facts = Facts::OBSERVES;
+    let case = Case {
+        tool: "Read",
+        operation: "Read",
+        facts: &facts,
+        effects: facts.effects,
+        agent: None,
+    };
+    assert_eq!(contained.judge(&case, &rules).ruling().verdict, Verdict::Deny);
+}
+
+#[test]
+fn a_moved_directory_may_hold_what_is_meant() {
+    use Verdict::{Ask, Deny};
+    let moved = |path| Call { tool: "Move", access: Some(Access::Move), paths: path, ..READ };
+    for (path, written, expected) in [
+        (&["secret", "docs/x"][..], "deny paths=secret/open/**", Ask),
+        (&["secret", "docs/x"], "deny paths=secret", Deny),
+        (&["docs", "papers"], "deny paths=secret/**", Ask),
+    ] {
+        let call = moved(path);
+        let found = ruled(&place(), call, Profile::Full, &[written]);
+        let expected = if written.ends_with("secret/**") { Verdict::Allow } else { expected };
+        assert_eq!(found.verdict, expected, "{path:?} {written}: {found:?}");
+    }
+}
+
+#[test]
+fn what_is_held_back_is_not_found_beneath_a_directory() {
+    for (tool, written, expected) in [
+        (
+            "Grep",
+            &[][..],
+            ".env a.txt docs/b.md docs/deep/c.md docs/link.md secret/d.key secret/open/e.txt",
+        ),
+        (
+            "Grep",
+            &["deny tools=Grep paths=**/.env|secret/**"],
+            "a.txt docs/b.md docs/deep/c.md docs/link.md",
+        ),
+        (
+            "Glob",
+            &["deny tools=Grep paths=**/.env"],
+            ".env a.txt docs/b.md docs/deep/c.md docs/link.md secret/d.key secret/open/e.txt",
+        ),
+        ("Grep", &["ask paths=secret"], ".env a.txt docs/b.md docs/deep/c.md docs/link.md"),
+        (
+            "Grep",
+            &["deny paths=secret/** unless paths=secret/open/**"],
+            ".env a.txt docs/b.md docs/deep/c.md docs/link.md secret/open/e.txt",
+        ),
+        (
+            "Grep",
+            &["allow paths=docs/**"],
+            ".env a.txt docs/b.md docs/deep/c.md docs/link.md secret/d.key secret/open/e.txt",
+        ),
+    ] {
+        let place = place();
+        let rules = written.iter().map(|written| rule(written)).collect();
+        let rules = place.guard.anchored(Rules { rules, ..Rules::default() }).unwrap();
+        let claim = Claim { argument: "path", path: None, access: Access::Search };
+        let contained = place.guard.contain(&[claim], None, None).unwrap();
+        let facts = Facts::OBSERVES;
+        let case =
+            Case { tool, operation: tool, facts: &facts, effects: facts.effects, agent: None };
+        let judged = contained.judge(&case, &rules);
+        let cleared = Guard::clear(judged.by_ruling().unwrap()).unwrap();
+        let options = WalkOptions {
+            heed_ignore: false,
+            enter_state: true,
+            max_depth: None,
+            directories: false,
+        };
+        let (found, report) = walked(&cleared.world, &options);
+        assert_eq!(found.join(" "), expected, "{tool} {written:?}");
+        let hides = found.len() < 7;
+        assert_eq!(0 < report.skipped.denied, hides, "{tool} {written:?}: {report:?}");
+        let listed = cleared.world.files.list(Slot(0), 100).unwrap();
+        let names: Vec<_> = listed.rows.iter().map(|row| row.path.clone()).collect();
+        let sees = |name: &str| names.iter().any(|path| path.as_os_str() == name);
+        assert_eq!(sees(".env"), expected.contains(".env"), "{tool} {written:?}: {names:?}");
+        assert_eq!(sees("secret"), expected.contains("secret"), "{tool} {written:?}: {names:?}");
+    }
+}
+
+#[test]
+fn a_ruling_says_who_wrote_its_rule() {
+    let place = place();
+    let found = ruled(&place, READ, Profile::Workspace, &["deny tools=Read unless agents=a"]);
+    assert_eq!(found.origin.as_deref(), Some("user, <deny tools=Read unless agents=a>"));
+    assert!(found.why.contains("the rule `Read unless agent a` of <deny"), "{}", found.why);
+    assert_eq!(ruled(&place, READ, Profile::Workspace, &[]).origin, None);
+}
+
+#[test]
+fn a_glob_that_cannot_be_read_is_told_with_its_place() {
+    let place = place();
+    let rules = Rules { rules: vec![rule("deny paths=a[")], ..Rules::default() };
+    let error = place.guard.anchored(rules).expect_err("no glob").to_string();
+    assert!(error.contains("<deny paths=a[>: `paths` of a rule holds a glob"), "{error}");
+}
+
+const WRITTEN: &[&str] = &[
+    "deny tools=Write",
+    "ask tools=Read",
+    "allow tools=*",
+    "deny paths=docs/**",
+    "allow paths=**",
+    "ask paths=*.txt unless agents=a",
+    "deny effects=network",
+    "allow hosts=*",
+    "deny hosts=*.example.com unless tools=Fetch",
+    "allow effects=change unless agents=a tools=Write",
+    "ask command=git push *",
+    "deny tools=* unless tools=Read|Write",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    /// The order of rules says nothing.
+    #[test]
+    fn any_order_gives_the_same_verdict(
+        (chosen, other) in prop::collection::vec(prop::sample::select(WRITTEN), 0..6)
+            .prop_flat_map(|chosen| (Just(chosen.clone()), Just(chosen).prop_shuffle())),
+        at in 0_usize..6,
+    ) {
+        let calls = [
+            READ,
+            EDIT,
+            Call { paths: &["docs/b.md"], ..EDIT },
+            Call { agent: Some("a"), ..EDIT },
+            FETCH,
+            ODD,
+        ];
+        let place = place();
+        let one = ruled(&place, calls[at], Profile::Workspace, &chosen);
+        let two = ruled(&place, calls[at], Profile::Workspace, &other);
+        prop_assert_eq!(one.verdict, two.verdict, "{:?} {:?} {:?}", calls[at], chosen, other);
+        prop_assert_eq!(one.origin.is_some(), two.origin.is_some());
+    }
+}
