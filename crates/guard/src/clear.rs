@@ -44,14 +44,14 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 use sinew_tool::{
-    Access, Answer, Command, Effects, FileKind, FileSettings, FileState, FileTarget, Kind,
+    Access, Answer, Command, Effects, Facts, FileKind, FileSettings, FileState, FileTarget, Kind,
     NoProcesses, Processes, Ruling, Targets, ToolError, Verdict, World,
 };
 
 use crate::caller::Caller;
 use crate::checkpoints::of_call;
 use crate::clock::SystemClock;
-use crate::command_pattern::{self, CommandPattern};
+use crate::command_pattern;
 use crate::files::{Armed, GuardedFiles};
 use crate::guard::Guard;
 use crate::judge::{Case, Rules, judge};
@@ -60,7 +60,8 @@ use crate::process::run;
 use crate::resolve::Place;
 use crate::restore::{OfWorld, Restoring};
 use crate::roots::Roots;
-use crate::rule::Beneath;
+use crate::rule::{self, Beneath, Condition, Layer, Object, Paths, Rule, RuleOrigin};
+use crate::seal::Seal;
 
 use crate::shell::arity;
 
@@ -87,6 +88,8 @@ pub struct Judged {
     contained: Contained,
     effects: Effects,
     ruling: Ruling,
+    operation: String,
+    agent: Option<String>,
 }
 
 /// The right to run one call, made only from its own ruling or from an answer to it.
@@ -152,6 +155,15 @@ impl Contained {
         self
     }
 
+    pub(crate) fn guard(&self) -> &Guard {
+        &self.guard
+    }
+
+    /// Returns the session that makes the call, where it is known.
+    pub(crate) fn session(&self) -> Option<&str> {
+        self.caller.as_ref().map(|caller| caller.session.as_str())
+    }
+
     pub(crate) fn places(&self) -> &[Place] {
         &self.places
     }
@@ -190,7 +202,8 @@ impl Contained {
         let case = Case { effects, ..*case };
         let ruling = judge(&case, &self.targets, rules);
         self.beneath = Beneath::of(&rules.rules, &case, &self.targets).map(Arc::new);
-        Judged { contained: self, effects, ruling }
+        let operation = case.operation.to_owned();
+        Judged { contained: self, effects, ruling, operation, agent: case.agent.map(str::to_owned) }
     }
 
     fn world(&self, armed: Vec<Option<Armed>>, processes: Arc<dyn Processes>) -> World {
@@ -312,54 +325,114 @@ impl Judged {
         self.cleared(Verdict::Ask, false)
     }
 
+    /// Looks at what the call would run, for a question about it.
+    pub fn seal(&self) -> Seal {
+        Seal::of(&self.contained)
+    }
+
     /// Clears the call where the ruling asks, once the answer is yes. It holds only for the files as
-    /// they were when the call was contained.
-    pub fn by_answer(self, answer: &Answer) -> Option<Clearance> {
+    /// they were when the call was contained, and for what the call would run as it was then.
+    pub fn by_answer(self, answer: &Answer, seal: &Seal) -> Result<Option<Clearance>, ToolError> {
         match answer {
-            Answer::Yes | Answer::Always => self.cleared(Verdict::Ask, true),
-            Answer::No(_) | Answer::TimedOut => None,
+            Answer::Yes(_) => {
+                seal.check(&self.seal())?;
+                Ok(self.cleared(Verdict::Ask, true))
+            }
+            Answer::No(_) | Answer::TimedOut | Answer::Gone => Ok(None),
         }
     }
 
-    /// Returns what an answer for the whole session would cover: a pattern for each command that is not
-    /// plain, where one can be offered for all of them and nothing else asks.
-    pub fn always(&self) -> Option<Vec<CommandPattern>> {
-        let mut patterns = Vec::new();
-        for words in self.uncovered()? {
-            let pattern = arity::pattern(words)?;
-            if !patterns.contains(&pattern) {
-                patterns.push(pattern);
+    /// Returns rules for what an answer for the whole session would cover, where something can be offered and
+    /// nothing but a built-in rule asks: a pattern for each command that is not plain, each file that is
+    /// changed, each host.
+    pub fn always(&self) -> Option<Vec<Rule>> {
+        if !self.can_be_granted() {
+            return None;
+        }
+        let targets = &self.contained.targets;
+        let mut objects: Vec<Object> = Vec::new();
+        if let Some(command) = &targets.command {
+            for words in command_pattern::rest(&command.analysis)? {
+                objects.push(Object::Command(arity::pattern(words)?));
             }
         }
-        Some(patterns)
+        for file in targets.files.iter().filter(|file| file.claim.access.changes()) {
+            if !matches!(file.claim.access, Access::Write { .. } | Access::Edit { .. }) {
+                return None;
+            }
+            objects.push(Object::Paths(Paths::of(&file.path)?));
+        }
+        objects.extend(targets.hosts.iter().map(|host| Object::Hosts(vec![host.clone()])));
+        let mut rules: Vec<Rule> = Vec::new();
+        for object in objects {
+            let tools = match object {
+                Object::Command(_) => Vec::new(),
+                _ => vec![self.operation.clone()],
+            };
+            let place = String::from("an answer");
+            let origin = RuleOrigin { layer: Layer::Session, place };
+            let rule = Rule::new(
+                Verdict::Allow,
+                Condition { tools, object, ..Condition::default() },
+                origin,
+            );
+            if !rules.contains(&rule) {
+                rules.push(rule);
+            }
+        }
+        let covered = self.covered_by(&rules).is_some();
+        covered.then_some(rules)
     }
 
-    /// Allows the call where nothing asks but its command, and patterns that were granted cover it.
+    /// Allows the call where nothing but a built-in rule asks, and rules that were granted cover it.
     #[must_use]
-    pub fn granted(mut self, granted: &[CommandPattern]) -> Self {
-        let covering = |words: &Vec<String>| granted.iter().find(|pattern| pattern.covers(words));
-        let rest = self.uncovered().unwrap_or_default();
-        let patterns: Option<Vec<_>> = rest.iter().map(covering).collect();
-        if let Some(first) = patterns.and_then(|patterns| patterns.first().copied()) {
-            let why = format!("`{first}` was granted for this session").into();
+    pub fn granted(mut self, granted: &[Rule]) -> Self {
+        if let Some(why) = self.covered_by(granted) {
+            let why = why.into();
             self.ruling = Ruling { verdict: Verdict::Allow, rule: "grant", why, origin: None };
         }
         self
     }
 
-    /// Returns the commands for which the call asks, where it asks for nothing else.
-    fn uncovered(&self) -> Option<&[Vec<String>]> {
-        let analysis = &self.contained.targets.command.as_ref()?.analysis;
-        let asks_itself = analysis.plain.as_ref().is_err_and(|unclear| {
-            self.ruling.verdict == Verdict::Ask && self.ruling.rule == unclear.rule
-        });
-        let only_runs = (Effects::OBSERVE | Effects::EXECUTE).contains(self.effects);
-        command_pattern::rest(analysis).filter(|_| asks_itself && only_runs)
+    /// Allows the call because this very call was granted.
+    #[must_use]
+    pub fn granted_as_it_is(mut self) -> Self {
+        if self.can_be_granted() {
+            let why = "this very call was granted for this session".into();
+            self.ruling = Ruling { verdict: Verdict::Allow, rule: "grant", why, origin: None };
+        }
+        self
+    }
+
+    /// Returns why rules that were granted cover the call, if they do.
+    pub fn covered_by(&self, granted: &[Rule]) -> Option<String> {
+        if granted.is_empty() || !self.can_be_granted() {
+            return None;
+        }
+        let facts = Facts { effects: self.effects, ..Facts::UNKNOWN };
+        let case = Case {
+            tool: &self.operation,
+            operation: &self.operation,
+            facts: &facts,
+            effects: self.effects,
+            agent: self.agent.as_deref(),
+        };
+        let first = rule::covering(granted, &case, &self.contained.targets)?;
+        Some(format!("`{first}` was granted for this session"))
+    }
+
+    /// Returns whether the call asks, and nothing asks but a built-in rule that an answer can settle for
+    /// more than this call.
+    pub fn can_be_granted(&self) -> bool {
+        let asks = self.ruling.verdict == Verdict::Ask && self.ruling.origin.is_none();
+        let never =
+            ["protected", "require_approval", "shell.terminal", command_pattern::UNCONTAINED];
+        asks && !never.contains(&self.ruling.rule)
     }
 
     fn cleared(self, verdict: Verdict, bound: bool) -> Option<Clearance> {
         let bound = bound || self.contained.restoring.is_some();
-        let Self { contained, effects, ruling } = self;
+        let Self { contained, effects, ruling, .. } = self;
         (ruling.verdict == verdict).then_some(Clearance { contained, effects, bound })
     }
 }

@@ -18,6 +18,11 @@ pub(crate) struct Written {
 }
 
 impl Written {
+    /// Returns a glob that means what it says, wherever the roots are.
+    pub(crate) fn as_it_is(glob: String) -> Self {
+        Self { meant: vec![glob.clone()], glob }
+    }
+
     /// Returns globs with what they mean. One that begins with a root as it was given also stands for its
     /// real path.
     pub(crate) fn all(globs: &[String], roots: &Roots) -> Vec<Self> {

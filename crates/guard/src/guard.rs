@@ -30,6 +30,7 @@ use crate::process::{CommandSettings, Commands, Rung, Shortfall, real_or_same};
 use crate::resolve::{self, Place, Resolver, Spot};
 use crate::roots::{DIRECTORY_PATH, Root, RootError, Roots};
 use crate::rules::{self, Names, PathGlobs, PathRules};
+use crate::seal::CONTAINMENT;
 use crate::shell::{self, Scene, Seen};
 use crate::turn::Turns;
 
@@ -213,6 +214,33 @@ impl Guard {
             CommandLine::Shell(_, text) => shell::analyse(text, &scene),
             CommandLine::Argv(argv) => shell::analyse_argv(argv, &scene),
         }
+    }
+
+    /// Returns what else a command of a session depends on that would start in a directory.
+    pub(crate) fn surroundings(
+        &self,
+        cwd: &Path,
+        session: Option<&str>,
+    ) -> Vec<(&'static str, String)> {
+        let Some(commands) = &self.commands else { return Vec::new() };
+        let venv = commands.venv(cwd).map(|venv| venv.display().to_string());
+        let probed = session.map(|session| commands.probe(session, &self.globs));
+        let rung = probed.and_then(Result::ok).map(|(rung, missing)| {
+            let missing: Vec<String> = missing.into_iter().map(|one| one.what).collect();
+            contained_words(rung, &missing)
+        });
+        vec![
+            ("the virtual environment", venv.unwrap_or_default()),
+            (CONTAINMENT, rung.unwrap_or_default()),
+        ]
+    }
+
+    /// Returns in words how a command of a session would be contained; nothing where none is run.
+    pub fn containment(&self, session: &str) -> Option<String> {
+        let probed = self.commands.as_ref()?.probe(session, &self.globs);
+        let (rung, missing) = probed.ok()?;
+        let missing: Vec<String> = missing.into_iter().map(|one| one.what).collect();
+        Some(contained_words(rung, &missing))
     }
 
     /// Returns where the next command of a session starts, if one ended elsewhere than at the first
@@ -419,6 +447,14 @@ impl Guard {
             return Err(ToolError::new(Kind::PathDenied, "the request leaves no root to work in"));
         }
         Ok(Roots::narrowed(roots, self.roots.resolver()))
+    }
+}
+
+/// Returns in words how a command is contained.
+fn contained_words(rung: Rung, missing: &[String]) -> String {
+    match missing {
+        [] => rung.to_string(),
+        missing => format!("{rung}, without {}", missing.join(", ")),
     }
 }
 

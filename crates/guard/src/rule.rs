@@ -90,6 +90,19 @@ impl Paths {
         Self { written, globs: None }
     }
 
+    /// Returns what means one real path and nothing else; nothing where it cannot be written.
+    pub fn of(path: &Path) -> Option<Self> {
+        let glob = globset::escape(path.to_str()?);
+        let meant = Written::as_it_is(glob.clone());
+        let globs = Globs::compile("an answer", &[meant], false).ok()??;
+        Some(Self { written: vec![glob], globs: Some(Arc::new(globs)) })
+    }
+
+    /// Returns the globs as they are written.
+    pub fn written(&self) -> &[String] {
+        &self.written
+    }
+
     fn anchor(&mut self, roots: &Roots, origin: &RuleOrigin) -> Result<(), RuleError> {
         let list = format!("{}: `paths` of a rule", origin.place);
         let written = Written::all_beneath(&self.written, roots);
@@ -434,6 +447,15 @@ fn fit_of(fits: bool) -> Fit {
 
 /// Returns what the rules that allow say of a call that does more than look.
 pub(crate) fn allowed(rules: &[Rule], case: &Case<'_>, targets: &Targets) -> Option<Ruling> {
+    covering(rules, case, targets).map(|rule| rule.ruling(Fit::Yes, None))
+}
+
+/// Returns the first of the rules that allow and together cover a call.
+pub(crate) fn covering<'r>(
+    rules: &'r [Rule],
+    case: &Case<'_>,
+    targets: &Targets,
+) -> Option<&'r Rule> {
     let allowing: Vec<&Rule> =
         rules.iter().filter(|rule| rule.verdict == Verdict::Allow && rule.meets(case)).collect();
     if allowing.is_empty() {
@@ -444,7 +466,7 @@ pub(crate) fn allowed(rules: &[Rule], case: &Case<'_>, targets: &Targets) -> Opt
         return None;
     }
     if let Some(rule) = allowing.iter().find(|rule| rule.when.object == Object::Call) {
-        return Some(rule.ruling(Fit::Yes, None));
+        return Some(rule);
     }
     let covering =
         |means: &dyn Fn(&Rule) -> bool| allowing.iter().copied().find(|rule| means(rule));
@@ -470,8 +492,7 @@ pub(crate) fn allowed(rules: &[Rule], case: &Case<'_>, targets: &Targets) -> Opt
         left = left.without(Effects::NETWORK);
     }
     // What it does beside all that it names is covered by nothing.
-    let first = covered.first().filter(|_| Effects::OBSERVE.contains(left))?;
-    Some(first.ruling(Fit::Yes, None))
+    covered.first().copied().filter(|_| Effects::OBSERVE.contains(left))
 }
 
 /// Returns whether nothing contains the command: then it asks, whatever a rule says.

@@ -26,6 +26,7 @@ mod transport;
 pub use calls::Calls;
 pub use line::{Line, Lines};
 pub use object::Object;
+pub use progress::Pace;
 pub use server::{Options, Stream, serve};
 
 /// The newest revision with a handshake.

@@ -29,11 +29,11 @@ pub(crate) fn to(output: Output, token: String) -> Progress {
 
 /// When something was told last.
 #[derive(Debug, Default)]
-pub(crate) struct Pace(Mutex<Option<Instant>>);
+pub struct Pace(Mutex<Option<Instant>>);
 
 impl Pace {
     /// Returns whether it is time to tell something again.
-    pub(crate) fn is_due(&self) -> bool {
+    pub fn is_due(&self) -> bool {
         let Ok(mut last) = self.0.lock() else { return false };
         if last.is_some_and(|at| at.elapsed() < EVERY) {
             return false;

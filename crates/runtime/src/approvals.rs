@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use sinew_tool::Approver;
 
+use crate::grants::Keeper;
+
 /// What happens with a call that a rule wants asked about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Approvals {
@@ -51,15 +53,22 @@ impl Approvals {
 pub struct Asking {
     /// What happens with calls that ask.
     pub approvals: Approvals,
-    /// Who is asked.
-    pub approver: Option<Arc<dyn Approver>>,
+    /// Who is asked, all at once; the first answer counts.
+    pub approvers: Vec<Arc<dyn Approver>>,
+    /// Who keeps what is granted for ever; without it nothing is.
+    pub keeper: Option<Arc<dyn Keeper>>,
     /// How long an answer may take; waiting is not execution time.
     pub timeout: Duration,
 }
 
 impl Default for Asking {
     fn default() -> Self {
-        Self { approvals: Approvals::Auto, approver: None, timeout: Duration::from_secs(300) }
+        Self {
+            approvals: Approvals::Auto,
+            approvers: Vec::new(),
+            keeper: None,
+            timeout: Duration::from_secs(300),
+        }
     }
 }
 
@@ -67,7 +76,7 @@ impl std::fmt::Debug for Asking {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Asking")
             .field("approvals", &self.approvals)
-            .field("approver", &self.approver.as_ref().map(|approver| approver.name()))
+            .field("approvers", &self.approvers.iter().map(|one| one.name()).collect::<Vec<_>>())
             .field("timeout", &self.timeout)
             .finish()
     }

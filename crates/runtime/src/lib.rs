@@ -6,16 +6,19 @@
 //! a call touch comes out of the guard.
 
 mod approvals;
+mod broker;
 mod call;
 mod catalog;
 mod grants;
 mod ledgers;
 mod nearest;
 mod order;
+pub mod question;
 mod runtime;
 
 pub use approvals::{Approvals, Asking};
 pub use catalog::{Catalog, ToolInfo};
+pub use grants::Keeper;
 pub use ledgers::{MemoryLedger, NoLedger};
 pub use nearest::nearest;
-pub use runtime::{BuildError, Builder, CallOptions, Runtime};
+pub use runtime::{Attached, BuildError, Builder, CallOptions, Runtime};

@@ -3,23 +3,25 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
 
 use sinew_guard::{
     Case, Checkpoints, CommandSettings, GlobalIgnore, Guard, GuardError, GuardSettings,
     JournalSettings, KnowledgeBase, Profile, Resolver, Rules, Rung, Shortfall, Store, SystemClock,
 };
 use sinew_tool::{
-    Access, Cancel, Claim, Clock, Command, CommandLine, CommandTarget, Dialect, Effects, Facts,
-    FileSettings, Hook, Kind, Ledger, Memo, Progress, Recorder, Reply, Request, Ruling, Targets,
-    Tool, ToolError,
+    Access, Approver, Cancel, Claim, Clock, Command, CommandLine, CommandTarget, Dialect, Effects,
+    Facts, FileSettings, Hook, Kind, Ledger, Memo, Progress, Recorder, Reply, Request, Ruling,
+    Targets, Tool, ToolError,
 };
 
 use tokio::sync::{Semaphore, watch};
 
-use crate::approvals::Asking;
+use crate::approvals::{Approvals, Asking};
+use crate::broker::Broker;
 use crate::catalog::Catalog;
-use crate::grants::Grants;
+use crate::grants::{Grants, Keeper};
 use crate::ledgers::NoLedger;
 use crate::order::Order;
 
@@ -27,7 +29,10 @@ use crate::order::Order;
 pub struct Runtime {
     catalogs: watch::Sender<Arc<Vec<Catalog>>>,
     pub(crate) guard: Arc<Guard>,
-    pub(crate) asking: Asking,
+    pub(crate) approvals: Approvals,
+    pub(crate) answer_within: Duration,
+    pub(crate) keeper: Option<Arc<dyn Keeper>>,
+    pub(crate) broker: Broker,
     pub(crate) grants: Grants,
     /// Which sessions were told of which operation.
     pub(crate) hinted: Mutex<HashSet<(String, &'static str)>>,
@@ -106,6 +111,21 @@ impl Runtime {
         })
     }
 
+    /// Adds somebody who can be asked, until what is returned is dropped.
+    pub fn add_approver(self: &Arc<Self>, approver: Arc<dyn Approver>) -> Attached {
+        Attached { runtime: Arc::downgrade(self), id: self.broker.add(approver) }
+    }
+
+    /// Returns the names of those who can be asked.
+    pub fn approvers(&self) -> Vec<&'static str> {
+        self.broker.names()
+    }
+
+    /// Returns how many questions a session has had.
+    pub fn n_asked(&self, session: &str) -> u64 {
+        self.broker.n_asked(session)
+    }
+
     /// Returns the roots, the first of which is the working directory.
     pub fn roots(&self) -> Vec<PathBuf> {
         self.guard.roots().map(PathBuf::from).collect()
@@ -174,6 +194,21 @@ impl Runtime {
     /// Writes every record that waits.
     pub fn flush(&self) -> Result<(), ToolError> {
         self.ledger.flush()
+    }
+}
+
+/// Somebody who can be asked as long as this lives.
+#[derive(Debug)]
+pub struct Attached {
+    runtime: Weak<Runtime>,
+    id: u64,
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.upgrade() {
+            runtime.broker.remove(self.id);
+        }
     }
 }
 
@@ -431,7 +466,10 @@ impl Builder {
             store: may_store.then(|| Store::new(Arc::clone(&guard))),
             clock: Arc::new(SystemClock),
             guard,
-            asking: self.asking,
+            approvals: self.asking.approvals,
+            answer_within: self.asking.timeout,
+            keeper: self.asking.keeper,
+            broker: Broker::new(self.asking.approvers),
             grants: Grants::default(),
             hinted: Mutex::default(),
             hooks: self.hooks,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 use sinew_guard::{CommandSettings, Layer, ProcessLimits, Profile, Rule, RuleOrigin, Rules, Rung};
 use sinew_runtime::{Approvals, Asking, CallOptions};
-use sinew_tool::{Answer, Approver, BoxFuture, Kind, Question, Reply, Request};
+use sinew_tool::{Answer, Approver, BoxFuture, Kind, Question, Reply, Request, Scope};
 
 use crate::deeds::{Bench, text};
 
@@ -48,7 +48,8 @@ impl Approver for Person {
 fn asking(approvals: Approvals, person: Option<Arc<Person>>) -> Asking {
     Asking {
         approvals,
-        approver: person.map(|person| person as Arc<dyn Approver>),
+        approvers: person.map(|person| person as Arc<dyn Approver>).into_iter().collect(),
+        keeper: None,
         timeout: Duration::from_millis(50),
     }
 }
@@ -66,11 +67,17 @@ async fn modes_and_answers_decide() {
         (Approvals::Deny, None, Some(Kind::ApprovalDenied), "`--approvals deny`", None),
         (Approvals::TrustClient, None, None, "3 in a", Some("trust-client")),
         (Approvals::Allow, None, None, "3 in a", Some("allow")),
-        (Approvals::Auto, Some(Person::new(Some(Answer::Yes))), None, "3 in a", Some("person")),
+        (
+            Approvals::Auto,
+            Some(Person::new(Some(Answer::Yes(Scope::Call)))),
+            None,
+            "3 in a",
+            Some("person"),
+        ),
         (Approvals::Auto, Some(no()), Some(Kind::ApprovalDenied), "too risky", Some("person")),
         (
             Approvals::Deny,
-            Some(Person::new(Some(Answer::Yes))),
+            Some(Person::new(Some(Answer::Yes(Scope::Call)))),
             Some(Kind::ApprovalDenied),
             "",
             None,
@@ -97,7 +104,7 @@ async fn modes_and_answers_decide() {
 
 #[tokio::test]
 async fn the_question_shows_the_change_and_nobody_is_asked_for_nothing() {
-    let person = Person::new(Some(Answer::Yes));
+    let person = Person::new(Some(Answer::Yes(Scope::Call)));
     let bench = Bench::new(|b| b.asking(asking(Approvals::Auto, Some(person.clone()))));
     put(&bench).await;
     {
@@ -117,7 +124,7 @@ async fn the_question_shows_the_change_and_nobody_is_asked_for_nothing() {
 
 #[tokio::test]
 async fn an_answer_holds_for_the_file_that_was_shown() {
-    let person = Person::new(Some(Answer::Yes));
+    let person = Person::new(Some(Answer::Yes(Scope::Call)));
     let bench = Bench::new(|b| b.asking(asking(Approvals::Auto, Some(person.clone()))));
     assert!(put(&bench).await.ok);
     *person.meanwhile.lock().expect("unpoisoned") = Some(bench.path("a"));
@@ -152,7 +159,7 @@ async fn rules_deny_before_anybody_is_asked() {
         ),
         (with(Rule::only(vec![String::from("o*")], origin())), "odd", json!({}), None),
     ] {
-        let person = Person::new(Some(Answer::Yes));
+        let person = Person::new(Some(Answer::Yes(Scope::Call)));
         let bench = Bench::new(|b| {
             b.rules(rules.clone()).asking(asking(Approvals::Auto, Some(person.clone())))
         });
@@ -211,7 +218,7 @@ fn commands() -> CommandSettings {
 
 #[tokio::test]
 async fn an_answer_for_the_session_holds_for_what_it_showed_and_for_no_other() {
-    let person = Person::new(Some(Answer::Always));
+    let person = Person::new(Some(Answer::Yes(Scope::Session)));
     let bench = Bench::new(|builder| {
         builder.commands(commands()).asking(asking(Approvals::Auto, Some(person.clone())))
     });
@@ -241,8 +248,14 @@ async fn an_answer_for_the_session_holds_for_what_it_showed_and_for_no_other() {
             Some(always) => {
                 n_asked += 1;
                 assert_eq!(asked.len(), n_asked, "{command}");
-                let shown = asked.last().and_then(|question| question.always.clone());
-                assert_eq!(shown.unwrap_or_default().join(", "), always, "{command}");
+                let question = asked.last().expect("a question");
+                let shown = question.covers.iter().find(|cover| cover.scope == Scope::Session);
+                let shown = shown.map(|cover| cover.what.join(", "));
+                assert_eq!(shown.unwrap_or_default(), always, "{command}");
+                assert_eq!(
+                    question.n_asked,
+                    asked.iter().filter(|one| one.session == session).count() as u64
+                );
             }
         }
         let records = bench.records();
@@ -251,4 +264,238 @@ async fn an_answer_for_the_session_holds_for_what_it_showed_and_for_no_other() {
             format!("{} ({})", record.1.verdict.unwrap_or(""), record.1.rule.unwrap_or(""));
         assert_eq!(recorded, ruling, "{command}");
     }
+}
+
+/// Answers what it is asked by a function, after a while, and counts.
+struct Racer {
+    name: &'static str,
+    answer: fn(&Question) -> Answer,
+    wait: fn(&Question) -> Duration,
+    n_answered: std::sync::atomic::AtomicUsize,
+    asked: Mutex<Vec<Question>>,
+    only: Option<&'static str>,
+    may_grant: bool,
+}
+
+impl Racer {
+    fn new(name: &'static str, answer: fn(&Question) -> Answer) -> Self {
+        Self {
+            name,
+            answer,
+            wait: |_| Duration::ZERO,
+            n_answered: 0.into(),
+            asked: Mutex::default(),
+            only: None,
+            may_grant: true,
+        }
+    }
+
+    fn n_asked(&self) -> usize {
+        self.asked.lock().expect("unpoisoned").len()
+    }
+}
+
+impl Approver for Racer {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn ask(&self, question: Question) -> BoxFuture<'_, Answer> {
+        self.asked.lock().expect("unpoisoned").push(question.clone());
+        Box::pin(async move {
+            tokio::time::sleep((self.wait)(&question)).await;
+            self.n_answered.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            (self.answer)(&question)
+        })
+    }
+
+    fn serves(&self, session: &str) -> bool {
+        self.only.is_none_or(|only| only == session)
+    }
+
+    fn may_grant(&self) -> bool {
+        self.may_grant
+    }
+}
+
+fn among(racers: &[Arc<Racer>]) -> Asking {
+    let approvers = racers.iter().map(|racer| Arc::clone(racer) as Arc<dyn Approver>).collect();
+    Asking { approvers, timeout: Duration::from_secs(20), ..Asking::default() }
+}
+
+async fn put_at(bench: &Bench, session: &str, at: &str, text: &str) -> Reply {
+    let args = json!({"where": at, "text": text}).as_object().cloned().unwrap_or_default();
+    let mut request = Request::new(format!("c-{at}"), "put", args);
+    request.session = session.to_owned();
+    bench.runtime.call(request, CallOptions::default()).await
+}
+
+/// Fifty questions, five who answer each of them: one answer counts, whoever is the first.
+#[tokio::test]
+async fn racing_approvers_give_one_answer_each() {
+    let racers: Vec<Arc<Racer>> = ["a", "b", "c", "d", "e"]
+        .into_iter()
+        .enumerate()
+        .map(|(at, name)| {
+            let yes: fn(&Question) -> Answer = |_| Answer::Yes(Scope::Call);
+            let no: fn(&Question) -> Answer = |_| Answer::No(None);
+            let wait: fn(&Question) -> Duration = |question| {
+                let n: u64 = question.id.trim_start_matches('q').parse().unwrap_or_default();
+                Duration::from_micros(n * 7_919 % 3_000)
+            };
+            Arc::new(Racer { wait, ..Racer::new(name, if at % 2 == 0 { yes } else { no }) })
+        })
+        .collect();
+    let bench = Arc::new(Bench::new(|builder| builder.asking(among(&racers))));
+    let calls = (0..50).map(|at| {
+        let bench = Arc::clone(&bench);
+        tokio::spawn(async move { put_at(&bench, "s", &format!("f{at}"), "new").await.ok })
+    });
+    let mut n_ran = 0;
+    for call in calls.collect::<Vec<_>>() {
+        n_ran += usize::from(call.await.expect("it ends"));
+    }
+    let records = bench.records();
+    assert_eq!(records.len(), 50, "each call has one record");
+    for (_, closing) in &records {
+        let by_yes = ["a", "c", "e"].contains(&closing.approver.unwrap_or_default());
+        assert_eq!(closing.error.is_none(), by_yes, "{closing:?}");
+    }
+    let changed = (0..50).filter(|at| bench.content(&format!("f{at}")).is_some()).count();
+    assert_eq!(changed, n_ran);
+    assert!(racers.iter().all(|racer| racer.n_asked() == 50), "each sees each question once");
+    let n_answered =
+        racers.iter().map(|racer| racer.n_answered.load(std::sync::atomic::Ordering::Relaxed));
+    assert!(50 <= n_answered.sum::<usize>());
+}
+
+#[tokio::test]
+async fn equal_questions_are_answered_in_one() {
+    let wait: fn(&Question) -> Duration = |_| Duration::from_millis(30);
+    let racer = Arc::new(Racer { wait, ..Racer::new("one", |_| Answer::Yes(Scope::Call)) });
+    let bench = Bench::new(|builder| builder.asking(among(std::slice::from_ref(&racer))));
+    let (a, b, other, session) = tokio::join!(
+        put_at(&bench, "s", "a", "same"),
+        put_at(&bench, "s", "a", "same"),
+        put_at(&bench, "s", "b", "same"),
+        put_at(&bench, "t", "a", "same"),
+    );
+    // The second of equal changes finds the file as the first one left it, which nobody was shown.
+    let n_ran = [&a, &b, &session].iter().filter(|reply| reply.ok).count();
+    assert!(1 <= n_ran && other.ok, "{a:?} {b:?}");
+    assert_eq!(racer.n_asked(), 3, "the same of one session is asked once");
+    assert_eq!((bench.runtime.n_asked("s"), bench.runtime.n_asked("t")), (2, 1));
+}
+
+#[tokio::test]
+async fn whoever_waits_for_a_question_that_is_taken_back_puts_it_again() {
+    let wait: fn(&Question) -> Duration = |_| Duration::from_millis(60);
+    let racer = Arc::new(Racer { wait, ..Racer::new("one", |_| Answer::Yes(Scope::Call)) });
+    let bench = Bench::new(|builder| builder.asking(among(std::slice::from_ref(&racer))));
+    let first = tokio::time::timeout(Duration::from_millis(20), put_at(&bench, "s", "a", "same"));
+    let (first, second) = tokio::join!(first, put_at(&bench, "s", "a", "same"));
+    assert!(first.is_err() && second.ok, "{second:?}");
+    assert_eq!(racer.n_asked(), 2);
+}
+
+#[tokio::test]
+async fn an_answer_for_more_settles_what_waits() {
+    // The first question is answered for the session, and nobody answers the others.
+    let wait: fn(&Question) -> Duration = |question| match question.n_asked {
+        1 => Duration::from_millis(40),
+        _ => Duration::from_secs(60),
+    };
+    let racer = Arc::new(Racer { wait, ..Racer::new("one", |_| Answer::Yes(Scope::Session)) });
+    let bench = Bench::new(|builder| {
+        builder.commands(commands()).asking(among(std::slice::from_ref(&racer)))
+    });
+    let begin = |command: &str| {
+        let args = json!({ "command": command }).as_object().cloned().unwrap_or_default();
+        bench.runtime.call(Request::new("c", "begin", args), CallOptions::default())
+    };
+    let (first, second, third) = tokio::join!(
+        begin("git commit -m a"),
+        begin("git commit -m b"),
+        tokio::time::timeout(Duration::from_millis(300), begin("touch x")),
+    );
+    let ruling = |reply: &Reply| reply.meta.ruling.map(|ruled| ruled.to_string());
+    assert_eq!(ruling(&first).as_deref(), Some("ask (shell.option)"));
+    assert_eq!(ruling(&second).as_deref(), Some("ask (shell.option)"), "it had asked");
+    assert!(third.is_err(), "what is not covered goes on waiting");
+    let approvers: Vec<_> = bench.records().iter().map(|(_, closing)| closing.approver).collect();
+    assert_eq!(approvers[..2], [Some("one"), Some("grant")]);
+}
+
+#[tokio::test]
+async fn changes_are_granted_by_file_and_calls_as_they_are() {
+    let racer = Arc::new(Racer::new("one", |question| match question.tool.as_str() {
+        "put" => Answer::Yes(Scope::Session),
+        _ => Answer::Yes(Scope::Exact),
+    }));
+    let bench = Bench::new(|builder| builder.asking(among(std::slice::from_ref(&racer))));
+    for (session, at, n_asked) in [
+        ("s", "a", 1),
+        ("s", "a", 1),
+        ("s", "b", 2),
+        ("t", "a", 3),
+        ("s", ".mcp.json", 4),
+        ("s", ".mcp.json", 5),
+    ] {
+        assert!(put_at(&bench, session, at, &format!("{session}{n_asked}{at}")).await.ok);
+        assert_eq!(racer.n_asked(), n_asked, "{session} {at}");
+    }
+    let covers = racer.asked.lock().expect("unpoisoned")[0].covers.clone();
+    let scopes: Vec<Scope> = covers.iter().map(|cover| cover.scope).collect();
+    assert_eq!(scopes, [Scope::Exact, Scope::Session], "nobody keeps anything for ever here");
+    assert!(
+        covers[1].what[0].starts_with("Put ") && covers[1].what[0].ends_with("/a"),
+        "{covers:?}"
+    );
+    assert!(racer.asked.lock().expect("unpoisoned")[3].covers.is_empty(), "a protected name");
+    for (args, n_asked) in [(json!({"x": 1}), 6), (json!({"x": 1}), 6), (json!({"x": 2}), 7)] {
+        bench.call("agent::unknown", args).await;
+        assert_eq!(racer.n_asked(), n_asked);
+    }
+}
+
+#[tokio::test]
+async fn who_may_not_grant_answers_for_one_call() {
+    let racer =
+        Arc::new(Racer { may_grant: false, ..Racer::new("one", |_| Answer::Yes(Scope::Session)) });
+    let bench = Bench::new(|builder| builder.asking(among(std::slice::from_ref(&racer))));
+    for n_asked in 1..3 {
+        assert!(put_at(&bench, "s", "a", &format!("{n_asked}")).await.ok);
+        assert_eq!(racer.n_asked(), n_asked);
+    }
+    assert!(
+        racer.asked.lock().expect("unpoisoned").iter().all(|question| question.covers.is_empty())
+    );
+}
+
+#[tokio::test]
+async fn who_is_gone_leaves_the_question_to_the_others() {
+    let gone = Arc::new(Racer::new("gone", |_| Answer::Gone));
+    let slow: fn(&Question) -> Duration = |_| Duration::from_millis(20);
+    let there = Arc::new(Racer { wait: slow, ..Racer::new("there", |_| Answer::Yes(Scope::Call)) });
+    let bench = Bench::new(|builder| builder.asking(among(&[gone.clone(), there])));
+    assert!(put_at(&bench, "s", "a", "x").await.ok);
+    let bench = Bench::new(|builder| builder.asking(among(&[gone])));
+    let reply = put_at(&bench, "s", "a", "x").await;
+    let error = reply.error.expect("an error");
+    assert_eq!(error.kind, Kind::ApprovalDenied);
+    assert!(error.message.contains("whoever was asked is gone"), "{}", error.message);
+}
+
+#[tokio::test]
+async fn approvers_come_and_go_and_serve_their_sessions() {
+    let bench = Bench::new(|builder| builder.asking(among(&[])));
+    assert!(!put_at(&bench, "s", "a", "x").await.ok, "nobody is there");
+    let racer =
+        Arc::new(Racer { only: Some("s"), ..Racer::new("late", |_| Answer::Yes(Scope::Call)) });
+    let attached = bench.runtime.add_approver(racer);
+    assert_eq!(bench.runtime.approvers(), ["late"]);
+    assert!(put_at(&bench, "s", "a", "x").await.ok);
+    assert!(!put_at(&bench, "t", "b", "x").await.ok, "another session");
+    drop(attached);
+    assert!(!put_at(&bench, "s", "c", "x").await.ok, "it left");
 }

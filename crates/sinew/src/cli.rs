@@ -83,6 +83,11 @@ pub enum Command {
     Call(CallArgs),
     /// Serve the tools over MCP on standard input and output.
     Mcp,
+    /// Take calls and answers to questions as JSON lines, and give replies, progress and questions as they
+    /// come: {type: "call", id, name, arguments}, {type: "cancel", id}, {type: "answer", question, answer,
+    /// reason?} in; {type: "reply", id, …}, {type: "progress", id, …}, {type: "question", question, id, …} and
+    /// {type: "settled", question} out.
+    Pipe,
     /// Show what was kept before changes, and undo changes.
     Checkpoint {
         /// What to do.

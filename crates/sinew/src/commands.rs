@@ -5,6 +5,7 @@ pub(crate) mod checkpoint;
 pub(crate) mod config;
 pub(crate) mod doctor;
 pub(crate) mod mcp;
+pub(crate) mod pipe;
 pub(crate) mod policy;
 pub(crate) mod tools;
 

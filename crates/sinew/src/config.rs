@@ -5,6 +5,7 @@
 //! file comes with the repository, so it can only tighten: what would loosen is left out and named.
 
 pub mod env_vars;
+mod grants;
 mod layers;
 mod options;
 mod reference;
@@ -12,6 +13,7 @@ pub(crate) mod rules;
 mod serve;
 mod settings;
 
+pub(crate) use grants::Grants;
 pub use layers::{Layered, Layers, Origin, SYSTEM_FILE, ToolList};
 pub use options::{
     CallOptions, ConditionOptions, ExampleOptions, FilesOptions, FsOptions, LedgerOptions,

@@ -88,6 +88,7 @@ fn run(cli: &cli::Cli, helper: Helper) -> anyhow::Result<std::process::ExitCode>
         cli::Command::Tools(args) => commands::tools::run(&loaded, args),
         cli::Command::Call(args) => commands::call::run(loaded, args),
         cli::Command::Mcp => commands::mcp::run(&loaded),
+        cli::Command::Pipe => commands::pipe::run(loaded),
         cli::Command::Config { command: cli::ConfigCommand::Show { json } } => {
             commands::config::show(&loaded, *json)
         }

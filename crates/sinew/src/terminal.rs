@@ -2,7 +2,8 @@
 
 use std::io::{self, BufRead, Write};
 
-use sinew_tool::{Answer, Approver, BoxFuture, CommandLine, CommandTarget, Question};
+use sinew_runtime::question;
+use sinew_tool::{Answer, Approver, BoxFuture, Question, Scope};
 
 /// Asks on standard error and reads the answer from standard input.
 #[derive(Debug)]
@@ -23,110 +24,119 @@ impl Approver for Terminal {
     }
 }
 
+/// What is typed for each scope.
+const LETTERS: [(&str, Scope); 4] =
+    [("y", Scope::Call), ("e", Scope::Exact), ("s", Scope::Session), ("f", Scope::Forever)];
+
 fn ask(question: &Question, input: &mut impl BufRead, out: &mut impl Write) -> Answer {
-    let shown = write!(out, "{}Run it? [y/N] ", text(question)).and_then(|()| out.flush());
+    let shown = out.write_all(text(question).as_bytes()).and_then(|()| out.flush());
     let mut line = String::new();
     match shown.and_then(|()| input.read_line(&mut line)) {
-        Ok(_) if matches!(line.trim(), "y" | "Y" | "yes") => Answer::Yes,
-        Ok(_) | Err(_) => Answer::No(None),
+        Ok(_) => answer(question, line.trim()),
+        Err(_) => Answer::No(None),
     }
 }
 
-/// Returns the question in words: what, where, the change itself, and why it is asked.
+/// Reads what was typed. Only what is clearly a yes is one; words behind `n` are told to the model.
+fn answer(question: &Question, typed: &str) -> Answer {
+    let offered = |scope: &Scope| question::covers(question, *scope).is_some();
+    let typed_scope = LETTERS.into_iter().find_map(|(letter, scope)| {
+        let is_meant = typed.eq_ignore_ascii_case(letter) || (letter == "y" && typed == "yes");
+        is_meant.then_some(scope)
+    });
+    if let Some(scope) = typed_scope.filter(offered) {
+        return Answer::Yes(scope);
+    }
+    let said = typed.strip_prefix("n ").or_else(|| typed.strip_prefix("no "));
+    let said = said.map(str::trim).filter(|words| !words.is_empty());
+    Answer::No(said.map(str::to_owned))
+}
+
+/// Returns the question with what can be typed.
 fn text(question: &Question) -> String {
-    let mut text = format!("{} wants to {}", visible(&question.tool), question.effects.join(", "));
-    if let Some(command) = &question.targets.command {
-        for line in words(command).lines() {
-            text.push_str(&format!("\n  {}", visible(line)));
-        }
-        text.push_str("\n  in");
-    }
-    for target in &question.targets.files {
-        text.push_str(&format!("\n  {}", visible(&target.path.to_string_lossy())));
-    }
-    text.push('\n');
-    if let Some(diff) = &question.diff {
-        for line in diff.lines() {
-            text.push_str(&visible(line));
-            text.push('\n');
+    let mut text = question::words(question);
+    let mut letters = String::from("y");
+    for (letter, scope) in LETTERS.into_iter().skip(1) {
+        if let Some(what) = question::covers(question, scope) {
+            if letters == "y" {
+                text.push_str("  y  this call\n");
+            }
+            text.push_str(&format!("  {letter}  {what}\n"));
+            letters.push('/');
+            letters.push_str(letter);
         }
     }
-    let why = visible(&question.why);
-    text.push_str(&format!("Asked because {why} (rule {}).\n", question.rule));
+    text.push_str(&format!("Run it? [{letters}/N] "));
     text
-}
-
-/// Returns a command as it will run: the text for the shell, or each argument in quotes.
-fn words(command: &CommandTarget) -> String {
-    match &command.command.line {
-        CommandLine::Shell(_, text) => format!("{}: {text}", command.program.display()),
-        CommandLine::Argv(argv) => {
-            let quoted = argv.iter().skip(1).map(|arg| format!(" {arg:?}"));
-            format!("{}{}", command.program.display(), quoted.collect::<String>())
-        }
-    }
-}
-
-/// Returns a text in which nothing can hide: control, bidirectional and invisible characters are
-/// written as escapes. Tabs stay.
-fn visible(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
-        let hides = (c.is_control() && c != '\t')
-            || matches!(
-                c,
-                '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-                    | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
-                    | '\u{e0000}'..='\u{e0fff}'
-            );
-        if hides {
-            shown.push_str(&format!("\\u{{{:x}}}", u32::from(c)));
-        } else {
-            shown.push(c);
-        }
-    }
-    shown
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use sinew_tool::{Cover, Targets};
+
     use super::*;
 
-    fn question() -> Question {
+    fn question(covers: &[(Scope, &str)]) -> Question {
+        let cover =
+            |(scope, what): &(Scope, &str)| Cover { scope: *scope, what: vec![(*what).into()] };
         Question {
+            id: String::from("q1"),
             call_id: String::from("c"),
             session: String::from("s"),
-            tool: String::from("Write"),
-            effects: vec!["change"],
-            targets: sinew_tool::Targets::default(),
-            diff: Some(String::from("+a\u{202e}b\u{1b}[2J\tc")),
-            rule: "change",
-            why: String::from("changing files asks"),
-            always: None,
+            agent: None,
+            tool: String::from("Bash"),
+            effects: vec!["execute"],
+            targets: Targets::default(),
+            diff: None,
+            sandbox: None,
+            rule: "execute",
+            origin: None,
+            why: String::from("running a program asks"),
+            covers: covers.iter().map(cover).collect(),
+            n_asked: 1,
+            timeout: Duration::from_secs(1),
         }
-    }
-
-    #[test]
-    fn nothing_hides_in_a_question() {
-        assert_eq!(
-            text(&question()),
-            "Write wants to change\n+a\\u{202e}b\\u{1b}[2J\tc\n\
-             Asked because changing files asks (rule change).\n"
-        );
     }
 
     #[test]
     fn only_a_clear_yes_is_a_yes() {
-        for (typed, answer) in [
-            ("y\n", Answer::Yes),
-            ("yes\n", Answer::Yes),
-            ("\n", Answer::No(None)),
-            ("yep\n", Answer::No(None)),
-            ("", Answer::No(None)),
+        let no = |words: &str| Answer::No((!words.is_empty()).then(|| words.to_owned()));
+        let both = &[(Scope::Session, "git commit *"), (Scope::Forever, "git commit *")][..];
+        for (covers, typed, expected) in [
+            (&[][..], "y\n", Answer::Yes(Scope::Call)),
+            (&[], "yes\n", Answer::Yes(Scope::Call)),
+            (&[], "Y\n", Answer::Yes(Scope::Call)),
+            (&[], "\n", no("")),
+            (&[], "yep\n", no("")),
+            (&[], "", no("")),
+            (&[], "s\n", no("")),
+            (&[], "n use git instead\n", no("use git instead")),
+            (&[], "no \n", no("")),
+            (both, "s\n", Answer::Yes(Scope::Session)),
+            (both, "f\n", Answer::Yes(Scope::Forever)),
+            (both, "e\n", no("")),
+            (both, "\n", no("")),
         ] {
             let mut shown = Vec::new();
-            assert_eq!(ask(&question(), &mut typed.as_bytes(), &mut shown), answer, "{typed:?}");
-            assert!(shown.ends_with(b"Run it? [y/N] "));
+            let found = ask(&question(covers), &mut typed.as_bytes(), &mut shown);
+            assert_eq!(found, expected, "{typed:?}");
+            let prompt = if covers.is_empty() { "Run it? [y/N] " } else { "Run it? [y/s/f/N] " };
+            assert!(shown.ends_with(prompt.as_bytes()));
         }
+    }
+
+    #[test]
+    fn what_an_answer_covers_is_shown() {
+        let shown =
+            text(&question(&[(Scope::Session, "git commit *"), (Scope::Forever, "git commit *")]));
+        assert!(
+            shown.ends_with(
+                "  y  this call\n  s  for this session: git commit *\n  \
+                 f  for ever in these roots: git commit *\nRun it? [y/s/f/N] "
+            ),
+            "{shown}"
+        );
     }
 }

@@ -10,12 +10,12 @@ use sinew_guard::{
     Checkpoints, CommandSettings, GlobalIgnore, Helper, JournalSettings, Layer, Recorded,
     SqliteLedger, StateDir, environment,
 };
-use sinew_runtime::{Asking, Builder, NoLedger, Runtime};
+use sinew_runtime::{Asking, Builder, Keeper, NoLedger, Runtime};
 use sinew_tool::{Approver, Ledger};
 
 use crate::cli::Global;
 use crate::config::{
-    self, Layered, Layers, LedgerMode, LogLevel, Origin, SYSTEM_FILE, Settings, env_vars,
+    self, Grants, Layered, Layers, LedgerMode, LogLevel, Origin, SYSTEM_FILE, Settings, env_vars,
 };
 
 /// The configuration of one process, and where it came from.
@@ -51,7 +51,17 @@ pub(crate) fn load(global: &Global, helper: Helper) -> anyhow::Result<Loaded> {
     });
     let roots = roots(&settings)?;
     hold_roots(&layered, &roots)?;
-    Ok(Loaded { layered, settings, roots, helper })
+    let mut loaded = Loaded { layered, settings, roots, helper };
+    if let Some(grants) = grants(&loaded) {
+        loaded.settings.rules.rules.extend(grants.rules()?);
+    }
+    Ok(loaded)
+}
+
+/// Returns what was answered for ever in the first root, where there is a place for it.
+fn grants(loaded: &Loaded) -> Option<Grants> {
+    let state = env_vars::state_home()?.join("sinew");
+    loaded.roots.first().map(|root| Grants::of(&state, root))
 }
 
 /// Merges every layer, the project's own file among them where one is named.
@@ -197,7 +207,8 @@ pub(crate) fn wire(
         .global_ignore(GlobalIgnore::FromGit)
         .asking(Asking {
             approvals: settings.approvals,
-            approver,
+            approvers: approver.into_iter().collect(),
+            keeper: grants(loaded).map(|grants| Arc::new(grants) as Arc<dyn Keeper>),
             timeout: settings.approval_timeout,
         })
         .only(move |tool| serve.iter().any(|word| config::serves(word, tool)));

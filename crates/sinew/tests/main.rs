@@ -16,6 +16,7 @@ mod differential;
 mod fidelity;
 mod limits;
 mod managed;
+mod pipe;
 mod policy;
 mod race;
 mod readme;

@@ -32,7 +32,7 @@ mod tools;
 mod world;
 
 pub use analysis::{Analysis, Plain, Segment, Unclear};
-pub use approval::{Answer, Approver, Question};
+pub use approval::{Answer, Approver, Cover, Question, Scope};
 pub use background::{Background, Key, Matcher, News, Screen, Size, Typed, Wait, Waited};
 pub use cancel::{Cancel, CancelWait};
 pub use checkpoint::{

@@ -106,7 +106,7 @@ impl Commands {
     }
 
     /// Returns the virtual environment that holds for a directory.
-    pub(super) fn venv(&self, cwd: &Path) -> Option<PathBuf> {
+    pub(crate) fn venv(&self, cwd: &Path) -> Option<PathBuf> {
         let wanted = self.settings.activate.contains(&Activate::Venv);
         wanted.then(|| activate::venv(cwd, &self.writable)).flatten()
     }

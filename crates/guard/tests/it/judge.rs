@@ -2,7 +2,8 @@
 
 use sinew_guard::{Case, Layer, Profile, Rule, RuleOrigin, Rules, judge};
 use sinew_tool::{
-    Access, Answer, Claim, Effects, Facts, FileState, FileTarget, Links, Slot, Targets, Verdict,
+    Access, Answer, Claim, Effects, Facts, FileState, FileTarget, Links, Scope, Slot, Targets,
+    Verdict,
 };
 
 use crate::tree::{EDIT, RESOLVERS, Tree, WRITE, contain, judged};
@@ -87,9 +88,14 @@ fn only_the_right_ruling_and_answer_clear() {
         };
         assert_eq!(judged().by_ruling().is_some(), verdict == Allow, "{profile:?}");
         assert_eq!(judged().by_standing_answer().is_some(), verdict == Ask, "{profile:?}");
-        assert_eq!(judged().by_answer(&Answer::Yes).is_some(), verdict == Ask, "{profile:?}");
+        let by = |answer: &Answer| {
+            let judged = judged();
+            let seal = judged.seal();
+            judged.by_answer(answer, &seal).unwrap().is_some()
+        };
+        assert_eq!(by(&Answer::Yes(Scope::Call)), verdict == Ask, "{profile:?}");
         for answer in [Answer::No(None), Answer::TimedOut] {
-            assert!(judged().by_answer(&answer).is_none(), "{profile:?} {answer:?}");
+            assert!(!by(&answer), "{profile:?} {answer:?}");
         }
         // A call that is denied may not even look.
         assert_eq!(judged().looking().is_some(), verdict != Deny, "{profile:?}");

@@ -12,7 +12,7 @@ use sinew_guard::{
     Case, Cleared, Contained, Guard, GuardSettings, Judged, Profile, Resolver, Rules,
 };
 use sinew_tool::{
-    Access, Answer, Claim, Entry, Expect, Facts, FileSettings, Flow, Links, Slot, ToolError,
+    Access, Answer, Claim, Entry, Expect, Facts, FileSettings, Flow, Links, Scope, Slot, ToolError,
     Verdict, Visitor, Visitors, WalkOptions, WalkReport, World, Written,
 };
 
@@ -191,7 +191,9 @@ pub(crate) fn allow(contained: Contained) -> Cleared {
 /// Clears a call as a person's yes does.
 pub(crate) fn approve(contained: Contained) -> Cleared {
     let judged = judged(contained, Profile::Workspace);
-    Guard::clear(judged.by_answer(&Answer::Yes).unwrap()).unwrap()
+    let seal = judged.seal();
+    let clearance = judged.by_answer(&Answer::Yes(Scope::Call), &seal).unwrap();
+    Guard::clear(clearance.unwrap()).unwrap()
 }
 
 /// Contains one path and clears the call.

@@ -3,15 +3,17 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sinew_guard::Guard;
+use sinew_guard::{Guard, Rule, Seal};
 use sinew_tool::{
-    Answer, Context, Cost, Kind, Preview, Question, Ruling, Targets, ToolError, Verdict, World,
+    Answer, Context, Cost, Cover, Kind, Preview, Question, Ruling, Scope, Targets, ToolError,
+    Verdict, World,
 };
 
 use super::decode::Decoded;
 use super::judge::Judged;
 use super::open::Open;
 use crate::approvals::Approvals;
+use crate::broker::Digest;
 use crate::runtime::{CallOptions, Runtime};
 
 /// A call with the World it may touch.
@@ -26,8 +28,8 @@ pub(super) struct Clear {
 
 /// What the question about a call came to.
 enum Asked {
-    /// Somebody answered for this call.
-    Answered(Answer),
+    /// Somebody answered for this call, as it was looked at then.
+    Answered(Answer, Seal),
     /// An answer stands for every call.
     Standing,
     /// Nothing would change, so the call runs on a World that can only look.
@@ -55,7 +57,7 @@ pub(super) async fn clear(
             let context = context(runtime, &decoded, places, world, open, options);
             return Ok(Clear { decoded, effects, context, temporaries: Vec::new(), ruling });
         }
-        Some(Asked::Answered(answer)) => call.by_answer(&answer),
+        Some(Asked::Answered(answer, seal)) => call.by_answer(&answer, &seal)?,
         Some(Asked::Standing) => call.by_standing_answer(),
         None => call.by_ruling(),
     };
@@ -99,53 +101,67 @@ async fn ask(
 ) -> Result<Asked, ToolError> {
     let Judged { decoded, call } = judged;
     let ruling = call.ruling();
-    match runtime.asking.approvals {
+    match runtime.approvals {
         Approvals::Allow | Approvals::TrustClient => {
-            open.entry.answered(runtime.asking.approvals.as_str());
+            open.entry.answered(runtime.approvals.as_str());
             return Ok(Asked::Standing);
         }
         Approvals::Deny => return Err(nobody(ruling, "`--approvals deny` is set")),
         Approvals::Auto | Approvals::Ask => {}
     }
-    let Some(approver) = &runtime.asking.approver else {
+    let session = open.request.session.clone();
+    let asked = runtime.broker.approvers(&session);
+    if asked.is_empty() {
         let asks_each = decoded.rules.require_approval;
-        if runtime.asking.approvals == Approvals::Auto && !asks_each && call.can_be_undone() {
+        if runtime.approvals == Approvals::Auto && !asks_each && call.can_be_undone() {
             open.entry.answered("checkpoint");
             return Ok(Asked::Standing);
         }
         return Err(nobody(ruling, "nobody can be asked here"));
-    };
+    }
     let diff = match preview(runtime, judged, open, options).await {
         Preview::Nothing => return Ok(Asked::Looking),
         Preview::Diff(diff) => Some(diff),
         Preview::Unknown => None,
     };
+    // What is answered holds for what is seen from here on.
+    let seal = call.seal();
     let always = call.always();
-    let question = Question {
-        call_id: open.request.call_id.clone(),
-        session: open.request.session.clone(),
+    let covers = covers(runtime, judged, always.as_deref());
+    let digest = open.digest(call);
+    let request = &open.request;
+    let question = |n_asked, id| Question {
+        id,
+        call_id: request.call_id.clone(),
+        session: request.session.clone(),
+        agent: request.agent.clone(),
         tool: decoded.tool.name().to_owned(),
         effects: call.effects().names(),
         targets: call.contained().targets().as_ref().clone(),
-        diff,
+        diff: diff.clone(),
+        sandbox: seal.containment().map(str::to_owned),
         rule: ruling.rule,
+        origin: ruling.origin.as_ref().map(ToString::to_string),
         why: ruling.why.to_string(),
-        always: always.as_ref().map(|all| all.iter().map(ToString::to_string).collect()),
+        covers: covers.clone(),
+        n_asked,
+        timeout: runtime.answer_within,
     };
-    open.entry.answered(approver.name());
-    let answer = tokio::select! {
-        answer = tokio::time::timeout(runtime.asking.timeout, approver.ask(question)) => {
-            answer.unwrap_or(Answer::TimedOut)
-        }
+    let covered = || runtime.grants.cover(&session, call, &digest);
+    let settled = runtime.broker.settle(digest, &session, runtime.answer_within, question, covered);
+    let settled = tokio::select! {
+        settled = settled => settled,
         () = options.cancel.cancelled() => {
             return Err(ToolError::new(Kind::Cancelled, "the call was cancelled"));
         }
     };
-    match answer {
-        Answer::Yes => Ok(Asked::Answered(answer)),
-        Answer::Always => {
-            runtime.grants.keep(&open.request.session, always.unwrap_or_default());
-            Ok(Asked::Answered(answer))
+    // Where nobody answered, whoever was asked first stands for all.
+    let by = settled.by.or(asked.first().map(|approver| approver.name()));
+    by.iter().for_each(|by| open.entry.answered(by));
+    match settled.answer {
+        Answer::Yes(scope) => {
+            grant(runtime, &session, scope, always, digest)?;
+            Ok(Asked::Answered(Answer::Yes(scope), seal))
         }
         Answer::No(words) => Err(ToolError::new(
             Kind::ApprovalDenied,
@@ -158,10 +174,54 @@ async fn ask(
             Kind::ApprovalTimeout,
             format!(
                 "nobody answered within {} s, so the call did not run; it was not denied",
-                runtime.asking.timeout.as_secs()
+                runtime.answer_within.as_secs()
             ),
         )),
+        Answer::Gone => Err(nobody(ruling, "whoever was asked is gone")),
     }
+}
+
+/// Returns what an answer can cover beside the call itself.
+fn covers(runtime: &Runtime, judged: &Judged, always: Option<&[Rule]>) -> Vec<Cover> {
+    let Judged { decoded, call } = judged;
+    let mut covers = Vec::new();
+    // What a command does with the same words depends on what they meet; its patterns say as much.
+    if call.can_be_granted() && call.contained().targets().command.is_none() {
+        let what = vec![format!("{} with these arguments", decoded.tool.name())];
+        covers.push(Cover { scope: Scope::Exact, what });
+    }
+    if let Some(rules) = always {
+        let what: Vec<String> = rules.iter().map(ToString::to_string).collect();
+        covers.push(Cover { scope: Scope::Session, what: what.clone() });
+        if runtime.keeper.is_some() {
+            covers.push(Cover { scope: Scope::Forever, what });
+        }
+    }
+    covers
+}
+
+/// Keeps what an answer covers beside its call, which settles what else waits for it.
+fn grant(
+    runtime: &Runtime,
+    session: &str,
+    scope: Scope,
+    always: Option<Vec<Rule>>,
+    digest: Digest,
+) -> Result<(), ToolError> {
+    let rules = always.unwrap_or_default();
+    match scope {
+        Scope::Call => return Ok(()),
+        Scope::Exact => runtime.grants.keep_call(session, digest),
+        Scope::Session => runtime.grants.keep(session, rules),
+        Scope::Forever => {
+            if let Some(keeper) = &runtime.keeper {
+                keeper.keep(&rules)?;
+            }
+            runtime.grants.keep(session, rules);
+        }
+    }
+    runtime.broker.tell_granted();
+    Ok(())
 }
 
 /// Works out what a call would change, on a thread for long work where the call is long.

@@ -19,7 +19,8 @@ pub(super) fn judge(runtime: &Runtime, held: Held, open: &mut Open) -> Judged {
     let Held { decoded, effects, contained } = held;
     let mut call = ruled(&decoded, effects, contained, &decoded.rules, &open.request);
     if call.ruling().verdict == Verdict::Ask {
-        call = runtime.grants.applied(&open.request.session, call);
+        let digest = open.digest(&call);
+        call = runtime.grants.applied(&open.request.session, call, || digest);
     }
     open.entry.ruled(call.ruling());
     Judged { decoded, call }

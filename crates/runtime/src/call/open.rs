@@ -6,11 +6,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use serde_json::Value;
+use sinew_guard::Judged;
 use sinew_tool::{
     Arguments, Change, Clock, Closing, Effects, Kind, Ledger, Opening, Recorder, Request, Ruling,
     Ticket, ToolError, Verdict,
 };
 
+use crate::broker::Digest;
 use crate::runtime::Runtime;
 
 /// A call with its entry.
@@ -19,6 +21,26 @@ pub(super) struct Open {
     pub(super) entry: Entry,
     /// The checkpoint that keeps what was there before the call's changes.
     pub(super) checkpoint: Option<String>,
+}
+
+impl Open {
+    /// Returns what tells a call from every other of its session that is not equal to it.
+    pub(super) fn digest(&self, call: &Judged) -> Digest {
+        let mut hasher = blake3::Hasher::new();
+        let Request { session, agent, name, .. } = &self.request;
+        for text in [session.as_str(), agent.as_deref().unwrap_or_default(), name] {
+            hash_text(&mut hasher, b'r', text);
+        }
+        if let Some(closing) = &self.entry.closing {
+            hash_text(&mut hasher, b'd', &closing.opening.dialect);
+            hasher.update(&closing.opening.arguments);
+        }
+        let targets = call.contained().targets();
+        let cwd = targets.command.as_ref().map(|command| command.cwd.as_path());
+        let paths = targets.files.iter().map(|file| file.path.as_path()).chain(cwd);
+        paths.for_each(|path| hash_text(&mut hasher, b'p', &path.to_string_lossy()));
+        hasher.finalize().into()
+    }
 }
 
 /// The entry of a call in the ledger. Dropping it closes it: a call that nobody finished is

@@ -37,7 +37,7 @@ pub(crate) fn run(loaded: Loaded, args: &CallArgs) -> anyhow::Result<ExitCode> {
 
 /// Sees to it that nothing counts as the answer of a client, since there is none here. What a file
 /// says is meant for MCP and gives way; what was said for this call is a mistake.
-fn without_client(mut loaded: Loaded) -> Result<Loaded, ConfigError> {
+pub(super) fn without_client(mut loaded: Loaded) -> Result<Loaded, ConfigError> {
     if loaded.settings.approvals != Approvals::TrustClient {
         return Ok(loaded);
     }
@@ -196,7 +196,7 @@ async fn answer(wired: &Wired, calls: &Calls, n: usize, line: Written) -> Value 
     result(line.id.unwrap_or(Value::String(used)), &tool, &reply)
 }
 
-fn refused(kind: Kind, problem: String) -> Reply {
+pub(super) fn refused(kind: Kind, problem: String) -> Reply {
     Reply::failure(&sinew_tool::ToolError::new(kind, problem))
 }
 
@@ -321,7 +321,7 @@ fn exit_code(reply: &Reply) -> u8 {
 }
 
 /// Returns the `--json` result of a call.
-fn result(id: Value, tool: &str, reply: &Reply) -> Value {
+pub(super) fn result(id: Value, tool: &str, reply: &Reply) -> Value {
     json!({
         "id": id,
         "tool": tool,

@@ -1,0 +1,454 @@
+//! `sinew pipe`: calls, answers and cancellations as JSON lines in, replies, progress and questions out,
+//! each as soon as it is there. For programs that embed sinew without linking it.
+//!
+//! One thread reads lines. Calls run beside one another and are answered as they finish. Whoever holds the
+//! other end can answer questions as long as the input is open; when it ends, questions go to whoever else can
+//! answer, what runs runs to its end, and then the process ends.
+
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use sinew_mcp::{Calls, Line, Lines, Object, Pace};
+use sinew_runtime::{CallOptions, question};
+use sinew_tool::{
+    Answer, Approver, Arguments, BoxFuture, Cancel, Kind, Progress, Question, Request, Scope,
+    call_id,
+};
+use tokio::sync::{mpsc, oneshot};
+
+use super::call::{refused, result};
+use crate::signals;
+use crate::wiring::{self, Loaded, Wired};
+
+/// How many lines may wait to be acted on.
+const WAITING: usize = 64;
+
+/// One line of the input.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+enum Asked {
+    /// Call a tool.
+    Call(Box<Called>),
+    /// Take a call back.
+    Cancel { id: Value },
+    /// Answer a question.
+    Answer {
+        question: String,
+        answer: String,
+        #[serde(default)]
+        reason: Option<String>,
+    },
+}
+
+/// A call of the input.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Called {
+    id: Value,
+    name: String,
+    #[serde(default)]
+    arguments: Option<Object>,
+    #[serde(default)]
+    session: Option<String>,
+    #[serde(default)]
+    agent: Option<String>,
+    #[serde(default)]
+    turn: Option<String>,
+    #[serde(default)]
+    parent: Option<String>,
+    #[serde(default)]
+    cwd: Option<PathBuf>,
+    #[serde(default)]
+    timeout_ms: Option<u64>,
+}
+
+/// Serves until the input ends and what runs has ended.
+pub(crate) fn run(loaded: Loaded) -> anyhow::Result<ExitCode> {
+    super::warn(&loaded);
+    let loaded = super::call::without_client(loaded)?;
+    let output = Output::default();
+    let asker =
+        Arc::new(Asker { output: output.clone(), waiting: Mutex::new(Some(HashMap::new())) });
+    let approver = Arc::clone(&asker) as Arc<dyn Approver>;
+    let wired = wiring::wire(&loaded, "pipe", &["all"], Some(approver))?;
+    let max_line_bytes = loaded.settings.max_line_bytes;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let pipe = Pipe {
+        calls: signals::watched(&wired.runtime),
+        wired: Arc::new(wired),
+        output,
+        asker,
+        running: Arc::default(),
+        n_calls: 0,
+    };
+    let wired = Arc::clone(&pipe.wired);
+    let ended = runtime.block_on(pipe.serve(max_line_bytes));
+    runtime.shutdown_background();
+    super::flush(&wired.runtime);
+    ended?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What a line came to.
+enum Came {
+    Asked(Asked),
+    /// It is none; with its id where that could be read, and why.
+    Odd(Option<Value>, Kind, String),
+}
+
+struct Pipe {
+    wired: Arc<Wired>,
+    calls: Calls,
+    output: Output,
+    asker: Arc<Asker>,
+    /// The calls that run, by id as JSON.
+    running: Arc<Mutex<HashMap<String, Cancel>>>,
+    n_calls: u64,
+}
+
+impl Pipe {
+    async fn serve(mut self, max_line_bytes: usize) -> anyhow::Result<()> {
+        let (send, mut lines) = mpsc::channel(WAITING);
+        let reading = std::thread::Builder::new()
+            .name(String::from("reader"))
+            .spawn(move || read(max_line_bytes, &send))?;
+        let mut tasks = tokio::task::JoinSet::new();
+        while let Some(came) = lines.recv().await {
+            match came {
+                Came::Asked(asked) => self.act(asked, &mut tasks),
+                Came::Odd(id, kind, problem) => {
+                    let reply = refused(kind, problem);
+                    self.output.write(&reply_line(id.unwrap_or(Value::Null), "", &reply));
+                }
+            }
+            // What ended is not kept.
+            while tasks.try_join_next().is_some() {}
+            if self.output.failed() {
+                break;
+            }
+        }
+        self.asker.close();
+        while tasks.join_next().await.is_some() {}
+        match self.output.failure() {
+            // A reader that has seen enough is no failure.
+            Some(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            Some(error) => {
+                Err(anyhow::Error::new(error).context("standard output cannot be written"))
+            }
+            None => {
+                let read =
+                    reading.join().unwrap_or_else(|_| Err(io::Error::other("the reader died")));
+                read.map_err(|error| {
+                    anyhow::Error::new(error).context("standard input cannot be read")
+                })
+            }
+        }
+    }
+
+    fn act(&mut self, asked: Asked, tasks: &mut tokio::task::JoinSet<()>) {
+        match asked {
+            Asked::Cancel { id } => {
+                if let Some(cancel) = lock(&self.running).get(&id.to_string()) {
+                    cancel.cancel();
+                }
+            }
+            Asked::Answer { question, answer, reason } => {
+                let answer =
+                    match answer.as_str() {
+                        "yes" => Answer::Yes(Scope::Call),
+                        "no" => Answer::No(reason.filter(|reason| !reason.trim().is_empty())),
+                        word => match Scope::from_word(word) {
+                            Some(scope) => Answer::Yes(scope),
+                            None => return self.complain(
+                                &question,
+                                &format!(
+                                    "no such answer: {word}; use yes, no, exact, session or forever"
+                                ),
+                            ),
+                        },
+                    };
+                if !self.asker.answered(&question, answer) {
+                    // Somebody else was faster, or the call was taken back.
+                    self.complain(&question, "no such question waits");
+                }
+            }
+            Asked::Call(called) => {
+                let Called { id, name, arguments, session, agent, turn, parent, cwd, timeout_ms } =
+                    *called;
+                let arguments = arguments.map(|Object(arguments)| arguments).unwrap_or_default();
+                let mut request = self.request(&id, name, arguments);
+                if let Some(session) = session {
+                    if call_id(&session).is_none_or(|session| 128 < session.len()) {
+                        let problem = "`session` must be 1 to 128 letters, digits, `_` or `-`";
+                        let reply = refused(Kind::InvalidArgs, problem.to_owned());
+                        return self.output.write(&reply_line(id, &request.name, &reply));
+                    }
+                    request.session = session;
+                }
+                request.deadline = timeout_ms.map(|ms| Instant::now() + Duration::from_millis(ms));
+                (request.agent, request.turn, request.parent, request.cwd) =
+                    (agent, turn, parent, cwd);
+                self.start(id, request, tasks);
+            }
+        }
+    }
+
+    fn complain(&self, question: &str, problem: &str) {
+        self.output.write(&json!({ "type": "error", "question": question, "message": problem }));
+    }
+
+    fn request(&mut self, id: &Value, name: String, arguments: Arguments) -> Request {
+        self.n_calls += 1;
+        let given = match id {
+            Value::String(id) => call_id(id).map(str::to_owned),
+            Value::Number(id) => call_id(&id.to_string()).map(str::to_owned),
+            _ => None,
+        };
+        let used = given.unwrap_or_else(|| format!("{}-{}", self.wired.session, self.n_calls));
+        let mut request = Request::new(used, name, arguments);
+        request.session.clone_from(&self.wired.session);
+        request
+    }
+
+    fn start(&self, id: Value, request: Request, tasks: &mut tokio::task::JoinSet<()>) {
+        let key = id.to_string();
+        if lock(&self.running).contains_key(&key) {
+            let problem = format!("a call of the id {key} runs still; give each its own");
+            let reply = refused(Kind::InvalidArgs, problem);
+            return self.output.write(&reply_line(id, &request.name, &reply));
+        }
+        let cancel = Cancel::default();
+        lock(&self.running).insert(key.clone(), cancel.clone());
+        let (output, pace, told) = (self.output.clone(), Pace::default(), id.clone());
+        let progress = Progress::to(move |done, what| {
+            if pace.is_due() {
+                output
+                    .write(&json!({ "type": "progress", "id": told, "done": done, "what": what }));
+            }
+        });
+        let options = CallOptions { cancel: cancel.clone(), progress };
+        let tool = request.name.clone();
+        let call = self.calls.run(cancel, self.wired.runtime.call(request, options));
+        let (output, running) = (self.output.clone(), Arc::clone(&self.running));
+        let wired = Arc::clone(&self.wired);
+        tasks.spawn(async move {
+            let reply = call.await;
+            // The id is free as soon as its answer is out.
+            lock(&running).remove(&key);
+            output.write(&reply_line(id, &tool, &reply));
+            wired.runtime.rest();
+        });
+    }
+}
+
+fn reply_line(id: Value, tool: &str, reply: &sinew_tool::Reply) -> Value {
+    let mut line = result(id, tool, reply);
+    if let Value::Object(line) = &mut line {
+        line.shift_insert(0, String::from("type"), Value::from("reply"));
+    }
+    line
+}
+
+/// Reads lines until the input ends or nobody acts on them any more.
+fn read(max_line_bytes: usize, send: &mpsc::Sender<Came>) -> io::Result<()> {
+    let mut input = io::stdin().lock();
+    let mut lines = Lines::new(max_line_bytes);
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        let n = match input.read(&mut buffer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            read => read?,
+        };
+        let mut came = Vec::new();
+        let take = |line: Line<'_>| came.extend(parsed(&line, max_line_bytes));
+        match buffer.get(..n) {
+            Some(bytes) if n != 0 => lines.feed(bytes, take),
+            _ => lines.finish(take),
+        }
+        for came in came {
+            if send.blocking_send(came).is_err() {
+                return Ok(());
+            }
+        }
+        if n == 0 {
+            return Ok(());
+        }
+    }
+}
+
+/// Reads one line; one without anything on it is nothing.
+fn parsed(line: &Line<'_>, max_bytes: usize) -> Option<Came> {
+    let bytes = match line {
+        Line::Whole(bytes) => bytes.trim_ascii(),
+        Line::TooLong(id) => {
+            let id = id.as_ref().and_then(|id| serde_json::from_str(id).ok());
+            let problem = format!("longer than {max_bytes} bytes; send less in one line");
+            return Some(Came::Odd(id, Kind::TooLarge, problem));
+        }
+    };
+    if bytes.is_empty() {
+        return None;
+    }
+    Some(match serde_json::from_slice::<Asked>(bytes) {
+        Ok(Asked::Call(called)) if !(called.id.is_string() || called.id.is_number()) => {
+            let problem = String::from("`id` must be a string or a number");
+            Came::Odd(None, Kind::InvalidArgs, problem)
+        }
+        Ok(asked) => Came::Asked(asked),
+        Err(error) => {
+            let id = serde_json::from_slice::<Value>(bytes).ok();
+            let id = id.and_then(|line| line.get("id").cloned());
+            let problem = match error.is_data() {
+                true => format!("not a line of this format: {error}"),
+                false => format!("not JSON: {error}"),
+            };
+            Came::Odd(id, Kind::InvalidArgs, problem)
+        }
+    })
+}
+
+/// The output, a line at a time.
+#[derive(Debug, Clone, Default)]
+struct Output(Arc<Mutex<Option<io::Error>>>);
+
+impl Output {
+    fn write(&self, line: &Value) {
+        let mut failed = lock(&self.0);
+        if failed.is_some() {
+            return;
+        }
+        let mut text = line.to_string();
+        text.push('\n');
+        let mut out = io::stdout().lock();
+        if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+            *failed = Some(error);
+        }
+    }
+
+    fn failed(&self) -> bool {
+        lock(&self.0).is_some()
+    }
+
+    fn failure(&self) -> Option<io::Error> {
+        lock(&self.0).take()
+    }
+}
+
+/// Asks whoever holds the other end.
+#[derive(Debug)]
+struct Asker {
+    output: Output,
+    /// The questions that wait, by id; nothing once the input has ended.
+    waiting: Mutex<Option<HashMap<String, oneshot::Sender<Answer>>>>,
+}
+
+impl Asker {
+    /// Hands an answer to its question; returns whether it waited.
+    fn answered(&self, question: &str, answer: Answer) -> bool {
+        let waiting = lock(&self.waiting).as_mut().and_then(|waiting| waiting.remove(question));
+        waiting.is_some_and(|waiting| waiting.send(answer).is_ok())
+    }
+
+    /// Nobody can answer any more.
+    fn close(&self) {
+        *lock(&self.waiting) = None;
+    }
+}
+
+impl Approver for Asker {
+    fn name(&self) -> &'static str {
+        "pipe"
+    }
+
+    fn ask(&self, question: Question) -> BoxFuture<'_, Answer> {
+        let (answer, answered) = oneshot::channel();
+        let id = question.id.clone();
+        let is_open = match &mut *lock(&self.waiting) {
+            Some(waiting) => waiting.insert(id.clone(), answer).is_none(),
+            None => false,
+        };
+        if !is_open {
+            return Box::pin(std::future::ready(Answer::Gone));
+        }
+        let mut line = question::to_json(&question);
+        if let Value::Object(line) = &mut line {
+            line.shift_insert(0, String::from("type"), Value::from("question"));
+        }
+        self.output.write(&line);
+        let settled = Settled { asker: self, id };
+        Box::pin(async move {
+            let answer = answered.await;
+            drop(settled);
+            // What is not answered when the input ends never is.
+            answer.unwrap_or(Answer::Gone)
+        })
+    }
+}
+
+/// Says that a question does not wait any more, also where nobody here answered it.
+struct Settled<'a> {
+    asker: &'a Asker,
+    id: String,
+}
+
+impl Drop for Settled<'_> {
+    fn drop(&mut self) {
+        if let Some(waiting) = &mut *lock(&self.asker.waiting) {
+            waiting.remove(&self.id);
+        }
+        self.asker.output.write(&json!({ "type": "settled", "question": self.id }));
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn any_line_is_understood_or_refused(line in prop::collection::vec(any::<u8>(), 0..100)) {
+            let came = parsed(&Line::Whole(&line), 100);
+            prop_assert_eq!(came.is_none(), line.trim_ascii().is_empty());
+        }
+    }
+
+    #[test]
+    fn lines_are_what_they_say() {
+        for (line, odd) in [
+            (r#"{"type":"call","id":1,"name":"Read"}"#, None),
+            (r#"{"type":"call","id":"a","name":"Read","arguments":{"a":1},"session":"s"}"#, None),
+            (r#"{"type":"cancel","id":1}"#, None),
+            (r#"{"type":"answer","question":"q1","answer":"yes"}"#, None),
+            (r#"{"type":"call","name":"Read"}"#, Some("missing field `id`")),
+            (r#"{"type":"call","id":null,"name":"Read"}"#, Some("`id` must be")),
+            (r#"{"type":"call","id":1,"name":"Read","x":1}"#, Some("unknown field `x`")),
+            (r#"{"type":"cal","id":1}"#, Some("unknown variant `cal`")),
+            (r#"{"type":"call","id":1,"name":"Read","arguments":{"a":1,"a":2}}"#, Some("twice")),
+            ("[1]", Some("not a line of this format")),
+            ("{", Some("not JSON")),
+        ] {
+            let came = parsed(&Line::Whole(line.as_bytes()), 1_000);
+            let problem = match came {
+                Some(Came::Odd(_, _, problem)) => Some(problem),
+                _ => None,
+            };
+            let fits = match odd {
+                None => problem.is_none(),
+                Some(odd) => problem.as_ref().is_some_and(|problem| problem.contains(odd)),
+            };
+            assert!(fits, "{line}: {problem:?}");
+        }
+    }
+}

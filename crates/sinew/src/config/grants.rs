@@ -1,0 +1,190 @@
+//! What was answered for ever: rules in a file of the state directory, one file for each first root.
+//!
+//! The file has the form of the configuration, so whoever wants to be asked again takes a table out of it.
+#![expect(clippy::disallowed_methods, reason = "this is the one place that keeps answers")]
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+use sinew_guard::{Layer, Object, Rule, RuleOrigin, StateDir};
+use sinew_runtime::Keeper;
+use sinew_tool::{Effects, Kind, ToolError};
+
+use super::options::RuleOptions;
+use super::{ConfigError, layers, rules};
+
+/// The form of the file.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    #[serde(default)]
+    rules: Vec<RuleOptions>,
+}
+
+/// Keeps answers for one first root.
+#[derive(Debug)]
+pub(crate) struct Grants {
+    state: PathBuf,
+    root: PathBuf,
+}
+
+impl Grants {
+    /// Returns the answers for a root. Nothing is opened yet.
+    pub(crate) fn of(state: &Path, root: &Path) -> Self {
+        let root = fs::canonicalize(root).unwrap_or_else(|_| root.to_owned());
+        Self { state: state.to_owned(), root }
+    }
+
+    fn path(&self) -> PathBuf {
+        let name = blake3::hash(self.root.as_os_str().as_bytes()).to_hex();
+        self.state.join("grants").join(format!("{}.toml", name.get(..16).unwrap_or(&name)))
+    }
+
+    /// Returns the rules that were answered so far, each with where it stands.
+    pub(crate) fn rules(&self) -> Result<Vec<Rule>, ConfigError> {
+        let path = self.path();
+        let fail = |error: &dyn std::fmt::Display| {
+            ConfigError(format!(
+                "{}: {}; it keeps what was answered for ever, and may be removed",
+                path.display(),
+                error.to_string().trim_end()
+            ))
+        };
+        let text = match layers::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(fail(&error)),
+        };
+        let written: Written = toml_edit::de::from_str(&text).map_err(|error| fail(&error))?;
+        let mut rules = rules::read(&written.rules).map_err(|error| fail(&error))?;
+        for (rule, line) in rules.iter_mut().zip(layers::lines_of_rules(&text)) {
+            let place = format!("{}:{line}", path.display());
+            rule.origin = RuleOrigin { layer: Layer::User, place };
+        }
+        Ok(rules)
+    }
+
+    fn add(&self, rules: &[Rule]) -> io::Result<()> {
+        StateDir::open(&self.state)?;
+        let path = self.path();
+        let dir = path.parent().unwrap_or(&self.state);
+        fs::create_dir_all(dir)?;
+        // Several processes may keep answers at once.
+        let lock = File::open(dir)?;
+        flock(&lock, FlockOperation::LockExclusive)?;
+        let text = match layers::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            Err(error) => return Err(error),
+        };
+        let mut written: Written = toml_edit::de::from_str(&text).map_err(io::Error::other)?;
+        for rule in rules {
+            let rule = options_of(rule);
+            if !written.rules.contains(&rule) {
+                written.rules.push(rule);
+            }
+        }
+        let body = toml_edit::ser::to_string_pretty(&written).map_err(io::Error::other)?;
+        let text = format!(
+            "# What was answered for ever in {}; take a table away to be asked again.\n\n{body}",
+            self.root.display().to_string().escape_debug()
+        );
+        let mut random = [0_u8; 8];
+        getrandom::fill(&mut random).map_err(io::Error::other)?;
+        let temporary = path.with_extension(format!("{:016x}", u64::from_le_bytes(random)));
+        let mut options = OpenOptions::new();
+        let mut file = options.write(true).create_new(true).mode(0o600).open(&temporary)?;
+        let done = file.write_all(text.as_bytes()).and_then(|()| file.sync_data());
+        let done = done.and_then(|()| fs::rename(&temporary, &path));
+        done.inspect_err(|_| drop(fs::remove_file(&temporary)))
+    }
+}
+
+impl Keeper for Grants {
+    fn keep(&self, rules: &[Rule]) -> Result<(), ToolError> {
+        self.add(rules).map_err(|error| {
+            ToolError::new(
+                Kind::Unavailable,
+                "the answer could not be kept for ever, so the call did not run",
+            )
+            .hint(
+                "answer for this call or this session; `sinew doctor` looks at the state directory",
+            )
+            .source(error)
+        })
+    }
+}
+
+/// Returns a rule as it is written.
+fn options_of(rule: &Rule) -> RuleOptions {
+    let list = |names: &[String]| (!names.is_empty()).then(|| names.to_vec());
+    let when = &rule.when;
+    let (mut paths, mut command, mut hosts) = (None, None, None);
+    match &when.object {
+        Object::Call => {}
+        Object::Paths(globs) => paths = list(globs.written()),
+        Object::Command(pattern) => command = Some(pattern.to_string()),
+        Object::Hosts(names) => hosts = list(names),
+    }
+    RuleOptions {
+        verdict: rule.verdict.as_str().to_owned(),
+        tools: list(&when.tools),
+        effects: when
+            .effects
+            .map(|effects: Effects| effects.names().into_iter().map(str::to_owned).collect()),
+        agents: list(&when.agents),
+        paths,
+        command,
+        hosts,
+        ..RuleOptions::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sinew_guard::{CommandPattern, Condition, Paths};
+    use sinew_tool::Verdict;
+
+    use super::*;
+
+    fn rule(object: Object, tools: &[&str]) -> Rule {
+        let tools = tools.iter().map(ToString::to_string).collect();
+        let origin = RuleOrigin { layer: Layer::Session, place: String::from("an answer") };
+        Rule::new(Verdict::Allow, Condition { tools, object, ..Condition::default() }, origin)
+    }
+
+    #[test]
+    fn what_is_kept_is_there_for_its_root_and_no_other() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let [root, other] = ["a \"[1]", "b"].map(|name| dir.path().join(name));
+        [&root, &other].into_iter().for_each(|root| fs::create_dir(root).expect("a directory"));
+        let state = dir.path().join("state");
+        let grants = Grants::of(&state, &root);
+        assert!(grants.rules().expect("no file").is_empty());
+        let command = CommandPattern::parse("git commit *").expect("a pattern");
+        let file = Paths::of(&root.join("x [y]*.md")).expect("a path");
+        let rules = [rule(Object::Command(command), &[]), rule(Object::Paths(file), &["Write"])];
+        grants.keep(&rules).expect("it is kept");
+        grants.keep(&rules).expect("it is kept");
+        let found = grants.rules().expect("rules");
+        let shown: Vec<String> = found.iter().map(ToString::to_string).collect();
+        assert_eq!(shown.len(), 2, "{shown:?}");
+        assert_eq!(shown.first().map(String::as_str), Some("git commit *"));
+        assert!(found.iter().all(|rule| rule.origin.layer == Layer::User));
+        let lines: Vec<_> = found.iter().map(|rule| rule.origin.place.clone()).collect();
+        assert!(lines.iter().all(|place| place.contains(".toml:")), "{lines:?}");
+        assert!(Grants::of(&state, &other).rules().expect("no file").is_empty());
+        // A broken file is told with its place, and nothing is lost by the next answer.
+        fs::write(grants.path(), "[[rules]]\nverdict = \"x\"\n").expect("a file");
+        let error = grants.rules().expect_err("no verdict").to_string();
+        assert!(error.contains(".toml: `rules[0].verdict`"), "{error}");
+        fs::write(grants.path(), "[[rules]\n").expect("a file");
+        assert!(grants.keep(&rules).is_err());
+        assert_eq!(fs::read_to_string(grants.path()).expect("a file"), "[[rules]\n");
+    }
+}
