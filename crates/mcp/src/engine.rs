@@ -4,23 +4,37 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use sinew_runtime::{CallOptions, Runtime};
-use sinew_tool::{Arguments, Reply, Request};
+use sinew_runtime::{Attached, CallOptions, Runtime};
+use sinew_tool::{Approver, Arguments, Reply, Request};
 
 use crate::catalog::Shown;
+use crate::elicit::Elicitation;
 use crate::server::Options;
+use crate::transport::Output;
 
 /// One server's share of a runtime.
 pub(crate) struct Engine {
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) options: Options,
+    /// Asks the person at the client.
+    pub(crate) elicitation: Arc<Elicitation>,
+    _attached: Attached,
     shown: RwLock<Arc<Shown>>,
     next: AtomicU64,
 }
 
 impl Engine {
-    pub(crate) fn new(runtime: Arc<Runtime>, options: Options) -> Self {
-        let engine = Self { runtime, options, shown: RwLock::default(), next: AtomicU64::new(1) };
+    pub(crate) fn new(runtime: Arc<Runtime>, options: Options, output: Output) -> Self {
+        let elicitation = Elicitation::new(output, options.session.clone());
+        let attached = runtime.add_approver(Arc::clone(&elicitation) as Arc<dyn Approver>);
+        let engine = Self {
+            runtime,
+            options,
+            elicitation,
+            _attached: attached,
+            shown: RwLock::default(),
+            next: AtomicU64::new(1),
+        };
         engine.show();
         engine
     }
@@ -41,16 +55,22 @@ impl Engine {
         Arc::clone(&self.shown.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Starts a call. Its id is ours: ids of JSON-RPC count from one in every connection.
+    /// Returns the id of a new call. It is ours: ids of JSON-RPC count from one in every connection.
+    pub(crate) fn call_id(&self) -> String {
+        let n = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut call_id = String::with_capacity(self.options.session.len() + 21);
+        let _ = write!(call_id, "{}-{n}", self.options.session);
+        call_id
+    }
+
+    /// Starts a call.
     pub(crate) fn call(
         &self,
+        call_id: String,
         name: &str,
         arguments: Arguments,
         options: CallOptions,
     ) -> impl Future<Output = Reply> + Send + use<> {
-        let n = self.next.fetch_add(1, Ordering::Relaxed);
-        let mut call_id = String::with_capacity(self.options.session.len() + 21);
-        let _ = write!(call_id, "{}-{n}", self.options.session);
         let mut request = Request::new(call_id, name, arguments);
         request.session.clone_from(&self.options.session);
         request.dialect.clone_from(&self.options.dialect);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rmcp::ServerHandler;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, Implementation, ListToolsResult,
+    CallToolRequestParams, CallToolResponse, Implementation, InputRequiredResult, ListToolsResult,
     PaginatedRequestParams, ProgressNotificationParam, ProgressToken, ServerCapabilities,
     ServerConfig, SubscriptionFilter,
 };
@@ -14,6 +14,7 @@ use rmcp::service::{Peer, RequestContext, RoleServer, SubscriptionContext};
 use sinew_runtime::CallOptions;
 use sinew_tool::{Cancel, Progress};
 
+use crate::elicit::{Came, Going};
 use crate::engine::Engine;
 use crate::progress::Pace;
 use crate::{catalog, reply};
@@ -50,8 +51,25 @@ impl ServerHandler for Handler {
             None => Progress::default(),
         };
         let options = CallOptions { cancel: cancel.clone(), progress };
+        let elicitation = &self.0.elicitation;
+        if let Some(state) = &request.request_state {
+            let responses = request.input_responses.map(|all| serde_json::json!(all));
+            let resumed = elicitation.resume(state, &request.name, responses);
+            let (going, cancel) =
+                resumed.map_err(|message| rmcp::ErrorData::invalid_params(message, None))?;
+            return self.follow(going, request.name.into_owned(), cancel, context).await;
+        }
         let arguments = request.arguments.unwrap_or_default();
-        let mut call = pin!(self.0.call(&request.name, arguments, options));
+        let call_id = self.0.call_id();
+        let capabilities = context.meta.client_capabilities();
+        let forms = capabilities.and_then(|capabilities| capabilities.elicitation);
+        if forms.is_some_and(|modes| modes.form.is_some() || modes.url.is_none()) {
+            let listening = elicitation.listen(call_id.clone());
+            let call = self.0.call(call_id, &request.name, arguments, options);
+            let going = listening.going(&tokio::runtime::Handle::current(), call);
+            return self.follow(going, request.name.into_owned(), cancel, context).await;
+        }
+        let mut call = pin!(self.0.call(call_id, &request.name, arguments, options));
         let reply = tokio::select! {
             reply = &mut call => reply,
             () = context.ct.cancelled() => {
@@ -80,6 +98,37 @@ impl ServerHandler for Handler {
                         return Ok(());
                     }
                 }
+            }
+        }
+    }
+}
+
+impl Handler {
+    /// Answers with what a call that goes on by itself comes to: its end, or a question.
+    async fn follow(
+        &self,
+        going: Going,
+        tool: String,
+        cancel: Cancel,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, rmcp::ErrorData> {
+        let mut waiting = pin!(going.wait());
+        let came = tokio::select! {
+            came = &mut waiting => came,
+            () = context.ct.cancelled() => {
+                cancel.cancel();
+                waiting.await
+            }
+        };
+        match came {
+            Came::Reply(reply) => Ok(reply::result(*reply).into()),
+            Came::Asks(asks, going) => {
+                let asked = self.0.elicitation.suspend(*asks, going, tool, cancel);
+                let asked = asked
+                    .and_then(|asked| serde_json::from_value::<InputRequiredResult>(asked).ok());
+                asked.map(CallToolResponse::InputRequired).ok_or_else(|| {
+                    rmcp::ErrorData::internal_error("too many calls wait for their client", None)
+                })
             }
         }
     }

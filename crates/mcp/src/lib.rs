@@ -11,6 +11,7 @@
 
 mod calls;
 mod catalog;
+mod elicit;
 mod engine;
 mod frame;
 mod handler;

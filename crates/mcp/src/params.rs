@@ -7,6 +7,7 @@ use rmcp::service::{RoleServer, RxJsonRpcMessage};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::elicit;
 use crate::frame::{self, Fault, Frame, INVALID_PARAMS};
 use crate::object::{Named, Object};
 
@@ -30,6 +31,8 @@ pub(crate) struct CallParams<'a> {
     pub(crate) task: Option<&'a RawValue>,
     #[serde(rename = "inputResponses", default, borrow)]
     pub(crate) input_responses: Option<&'a RawValue>,
+    #[serde(rename = "requestState", default, borrow)]
+    pub(crate) request_state: Option<Cow<'a, str>>,
 }
 
 #[derive(Deserialize)]
@@ -71,6 +74,14 @@ impl RequestMeta<'_> {
     /// Returns whether a version is named at all.
     pub(crate) fn names_version(&self) -> bool {
         self.version.is_some()
+    }
+
+    /// Returns whether the client says that it can be asked.
+    pub(crate) fn can_be_asked(&self) -> bool {
+        let capabilities = self.capabilities.map(RawValue::get).unwrap_or_default();
+        // Nothing is read again of those that do not name it.
+        capabilities.contains("elicitation")
+            && serde_json::from_str(capabilities).is_ok_and(|value| elicit::can_be_asked(&value))
     }
 
     /// Returns whether the request says all that one without a handshake must say.

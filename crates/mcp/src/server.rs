@@ -15,6 +15,7 @@ use tokio::runtime::Handle;
 use tokio_util::sync::ReusableBoxFuture;
 
 use crate::calls::Calls;
+use crate::elicit::{Came, Going};
 use crate::engine::Engine;
 use crate::frame::{self, Fault, Frame, INVALID_PARAMS, INVALID_REQUEST, Kind};
 use crate::line::{Line, Lines};
@@ -71,7 +72,8 @@ const DRAIN_STEP: Duration = Duration::from_millis(2);
 pub fn serve(runtime: Arc<Runtime>, options: Options, stream: Stream) -> io::Result<()> {
     let Stream { mut input, output, gone } = stream;
     let max_line_bytes = options.max_line_bytes;
-    let mut connection = Connection::new(Engine::new(runtime, options), Output::new(output));
+    let output = Output::new(output);
+    let mut connection = Connection::new(Engine::new(runtime, options, output.clone()), output);
     let read = read(&mut connection, &mut *input, max_line_bytes);
     // However it ends, what was answered goes out and what runs gets its closing record.
     let flushed = connection.flush();
@@ -207,7 +209,9 @@ impl Connection {
             },
             // Nothing answers a notification, also not one that cannot be read.
             Kind::Notification => !is_object(frame.params) || self.cancel(frame),
-            Kind::Response => false,
+            Kind::Response => {
+                frame.id.is_some_and(|id| self.engine.elicitation.respond(&frame::key(id), line))
+            }
         };
         if !answered {
             self.pass_on(frame, kind, line);
@@ -303,12 +307,18 @@ impl Connection {
 
     /// Polls a call once on this thread: a cheap one is done, any other moves to the runtime.
     fn call(&mut self, id: &RawValue, params: CallParams<'_>) -> bool {
-        if params.task.is_some() || params.input_responses.is_some() {
+        if params.task.is_some() {
             return false;
         }
         let Some(stateless) = self.shape(params.meta.as_ref()) else {
             return false;
         };
+        if let Some(state) = &params.request_state {
+            return self.resume(id, &params, state, stateless);
+        }
+        if params.input_responses.is_some() {
+            return false;
+        }
         let handle = self.protocol().map(|protocol| {
             protocol.run();
             protocol.handle.clone()
@@ -322,7 +332,11 @@ impl Connection {
         };
         let options = CallOptions { cancel: cancel.clone(), progress };
         let arguments = params.arguments.map(|Object(arguments)| arguments).unwrap_or_default();
-        let call = self.engine.call(&params.name, arguments, options);
+        let call_id = self.engine.call_id();
+        let can_be_asked =
+            stateless && params.meta.as_ref().is_some_and(|Named(meta)| meta.can_be_asked());
+        let listening = can_be_asked.then(|| self.engine.elicitation.listen(call_id.clone()));
+        let call = self.engine.call(call_id, &params.name, arguments, options);
         let mut call = match self.place.take() {
             Some(mut place) => {
                 place.set(call);
@@ -338,7 +352,14 @@ impl Connection {
             }
             Poll::Pending => {
                 drop(entered);
-                self.move_on(&handle, id, stateless, cancel, call);
+                match listening {
+                    None => self.move_on(&handle, id, stateless, cancel, call),
+                    Some(listening) => {
+                        let going = listening.going(&handle, call);
+                        let tool = params.name.into_owned();
+                        self.follow(&handle, id, going, tool, cancel);
+                    }
+                }
             }
         }
         true
@@ -370,6 +391,73 @@ impl Connection {
             runtime.rest();
             let mut moved = locked(&moved);
             // The client may have used the id again as soon as it had the answer.
+            if let Some(None) = moved.get(&key) {
+                moved.remove(&key);
+            }
+        });
+    }
+
+    /// Lets a call go on that waits behind a state for its client.
+    fn resume(
+        &mut self,
+        id: &RawValue,
+        params: &CallParams<'_>,
+        state: &str,
+        stateless: bool,
+    ) -> bool {
+        let handle = self.protocol().map(|protocol| protocol.handle.clone());
+        let Some(handle) = handle.filter(|_| stateless) else { return false };
+        let responses = params.input_responses.map(RawValue::get);
+        let responses = responses.and_then(|text| serde_json::from_str(text).ok());
+        match self.engine.elicitation.resume(state, &params.name, responses) {
+            Ok((going, cancel)) => {
+                self.follow(&handle, id, going, params.name.to_string(), cancel);
+            }
+            Err(message) => {
+                let id = Some(id.get().to_owned());
+                let fault = Fault { code: INVALID_PARAMS, message, id };
+                frame::write_fault(&mut self.answers, &fault);
+            }
+        }
+        true
+    }
+
+    /// Answers a request with what a call that goes on by itself comes to: its end, or a question.
+    fn follow(&self, handle: &Handle, id: &RawValue, going: Going, tool: String, cancel: Cancel) {
+        let (moved, output) = (Arc::clone(&self.moved), self.output.clone());
+        let engine = Arc::clone(&self.engine);
+        let (key, id) = (frame::key(id).into_owned(), id.get().to_owned());
+        locked(&moved).insert(key.clone(), Some(cancel.clone()));
+        handle.spawn(async move {
+            let mut answer = Vec::new();
+            match going.wait().await {
+                Came::Reply(reply) => {
+                    reply::write(&mut answer, &id, reply::result(*reply), true);
+                }
+                Came::Asks(asks, going) => {
+                    let elicitation = &engine.elicitation;
+                    match elicitation.suspend(*asks, going, tool, cancel.clone()) {
+                        Some(result) => {
+                            let result = result.to_string();
+                            frame::write_result(&mut answer, &id, result.as_bytes());
+                        }
+                        None => {
+                            let message = String::from("too many calls wait for their client");
+                            let fault =
+                                Fault { code: INVALID_REQUEST, message, id: Some(id.clone()) };
+                            frame::write_fault(&mut answer, &fault);
+                        }
+                    }
+                }
+            }
+            locked(&moved).insert(key.clone(), None);
+            // A request that the client took back gets no answer.
+            if !cancel.is_cancelled() {
+                // A client that is gone is noticed by the reading thread.
+                let _ = output.write(&answer);
+            }
+            engine.runtime.rest();
+            let mut moved = locked(&moved);
             if let Some(None) = moved.get(&key) {
                 moved.remove(&key);
             }
@@ -415,6 +503,9 @@ impl Connection {
         }
         if frame.method.as_deref() == Some("initialize") {
             self.tell_client(frame, "/clientInfo/name");
+            let params = frame.params.and_then(|params| serde_json::from_str(params.get()).ok());
+            let params: serde_json::Value = params.unwrap_or_default();
+            self.engine.elicitation.declared(params.get("capabilities"));
         } else if kind != Kind::Request && self.protocol.is_none() {
             // Before its first request the library takes a notification for a broken client.
             return;

@@ -112,12 +112,7 @@ async fn ask(
     let session = open.request.session.clone();
     let asked = runtime.broker.approvers(&session);
     if asked.is_empty() {
-        let asks_each = decoded.rules.require_approval;
-        if runtime.approvals == Approvals::Auto && !asks_each && call.can_be_undone() {
-            open.entry.answered("checkpoint");
-            return Ok(Asked::Standing);
-        }
-        return Err(nobody(ruling, "nobody can be asked here"));
+        return unasked(runtime, judged, open, "nobody can be asked here");
     }
     let diff = match preview(runtime, judged, open, options).await {
         Preview::Nothing => return Ok(Asked::Looking),
@@ -177,8 +172,24 @@ async fn ask(
                 runtime.answer_within.as_secs()
             ),
         )),
-        Answer::Gone => Err(nobody(ruling, "whoever was asked is gone")),
+        Answer::Gone => unasked(runtime, judged, open, "whoever was asked is gone"),
     }
+}
+
+/// Says what becomes of a call that nobody answers: what can be undone runs, if that is the mode.
+fn unasked(
+    runtime: &Runtime,
+    judged: &Judged,
+    open: &mut Open,
+    because: &str,
+) -> Result<Asked, ToolError> {
+    let Judged { decoded, call } = judged;
+    let asks_each = decoded.rules.require_approval;
+    if runtime.approvals == Approvals::Auto && !asks_each && call.can_be_undone() {
+        open.entry.answered("checkpoint");
+        return Ok(Asked::Standing);
+    }
+    Err(nobody(call.ruling(), because))
 }
 
 /// Returns what an answer can cover beside the call itself.

@@ -1,0 +1,385 @@
+//! Asking the person at the client, by elicitation: for the call that asks, and never for more.
+//!
+//! A client with a handshake that declared the capability gets a request of ours, whose answer the reading
+//! thread hands here. One without a handshake gets no request: a call that asks is answered with what it
+//! needs and a state, and goes on waiting until the client calls again with that state and the answer. The
+//! state is a name that nobody can guess; what waits behind it stays here.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use sinew_runtime::question;
+use sinew_tool::{Answer, Approver, BoxFuture, Cancel, Kind, Question, Reply, Scope, ToolError};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::transport::Output;
+
+/// The name of the one question among those that a result may ask.
+const NAME: &str = "approval";
+/// The most calls that wait for a client to call again.
+const MAX_SUSPENDED: usize = 1_000;
+/// What the ids of our requests begin with.
+const OURS: &str = "sinew-";
+
+/// What a client says when it is asked.
+#[derive(Debug, Deserialize)]
+struct Elicited {
+    action: String,
+    #[serde(default)]
+    content: Option<Value>,
+}
+
+impl Elicited {
+    /// Only who accepts and approves says yes.
+    fn answer(self) -> Answer {
+        let content = self.content.unwrap_or_default();
+        let reason = content.get("reason").and_then(Value::as_str).map(str::to_owned);
+        let reason = reason.filter(|reason| !reason.trim().is_empty());
+        match self.action.as_str() {
+            "accept" if content.get("approve") == Some(&Value::Bool(true)) => {
+                Answer::Yes(Scope::Call)
+            }
+            "cancel" => Answer::No(Some(String::from("the question was closed without an answer"))),
+            _ => Answer::No(reason),
+        }
+    }
+}
+
+/// A question on its way to the client of a call, and where its answer goes.
+pub(crate) struct Asks {
+    question: Question,
+    answer: oneshot::Sender<Answer>,
+}
+
+/// A call that waits until its client calls again.
+pub(crate) struct Suspended {
+    pub(crate) tool: String,
+    pub(crate) cancel: Cancel,
+    answer: oneshot::Sender<Answer>,
+    going: Going,
+}
+
+/// A call that goes on by itself.
+pub(crate) struct Going {
+    pub(crate) reply: oneshot::Receiver<Reply>,
+    asks: Listening,
+}
+
+/// What a call that goes on came to.
+pub(crate) enum Came {
+    /// It ended.
+    Reply(Box<Reply>),
+    /// It asks.
+    Asks(Box<Asks>, Going),
+}
+
+impl Going {
+    /// Waits until the call ends or asks.
+    pub(crate) async fn wait(mut self) -> Came {
+        tokio::select! {
+            biased;
+            reply = &mut self.reply => Came::Reply(Box::new(reply.unwrap_or_else(|_| lost()))),
+            asks = self.asks.receiver.recv() => match asks {
+                Some(asks) => Came::Asks(Box::new(asks), self),
+                None => {
+                    let reply = self.reply.await.unwrap_or_else(|_| lost());
+                    Came::Reply(Box::new(reply))
+                }
+            },
+        }
+    }
+}
+
+fn lost() -> Reply {
+    Reply::failure(&ToolError::new(Kind::ExecutionFailed, "the call was lost"))
+}
+
+/// The questions of one call, as long as this lives.
+pub(crate) struct Listening {
+    elicitation: Arc<Elicitation>,
+    call_id: String,
+    receiver: mpsc::UnboundedReceiver<Asks>,
+}
+
+impl Listening {
+    /// Lets a call go on by itself, so that its time runs whether or not its client calls again.
+    pub(crate) fn going(
+        self,
+        handle: &tokio::runtime::Handle,
+        call: impl Future<Output = Reply> + Send + 'static,
+    ) -> Going {
+        let (done, reply) = oneshot::channel();
+        // Whoever stopped waiting wants no reply.
+        handle.spawn(async move { drop(done.send(call.await)) });
+        Going { reply, asks: self }
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        lock(&self.elicitation.calls).remove(&self.call_id);
+    }
+}
+
+/// Asks the person at the client of one connection.
+pub(crate) struct Elicitation {
+    output: Output,
+    session: String,
+    /// Whether the client declared the capability in its handshake.
+    declared: AtomicBool,
+    next: AtomicU64,
+    /// Our requests that wait for their response, by id.
+    waiting: Mutex<HashMap<String, oneshot::Sender<Answer>>>,
+    /// The calls of clients without a handshake that said that they can be asked, by call id.
+    calls: Mutex<HashMap<String, mpsc::UnboundedSender<Asks>>>,
+    /// The calls that wait for their client, by state.
+    suspended: Mutex<HashMap<String, Suspended>>,
+}
+
+impl Elicitation {
+    pub(crate) fn new(output: Output, session: String) -> Arc<Self> {
+        Arc::new(Self {
+            output,
+            session,
+            declared: AtomicBool::new(false),
+            next: AtomicU64::new(1),
+            waiting: Mutex::default(),
+            calls: Mutex::default(),
+            suspended: Mutex::default(),
+        })
+    }
+
+    /// Reads what a client can, from its handshake.
+    pub(crate) fn declared(&self, capabilities: Option<&Value>) {
+        let can = capabilities.is_some_and(can_be_asked);
+        self.declared.store(can, Ordering::Release);
+    }
+
+    /// Hears the questions of one call of a client without a handshake.
+    pub(crate) fn listen(self: &Arc<Self>, call_id: String) -> Listening {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        lock(&self.calls).insert(call_id.clone(), sender);
+        Listening { elicitation: Arc::clone(self), call_id, receiver }
+    }
+
+    /// Takes the response to a request of ours; returns whether it was one.
+    pub(crate) fn respond(&self, id: &str, line: &[u8]) -> bool {
+        let id = id.trim_matches('"');
+        if !id.starts_with(OURS) {
+            return false;
+        }
+        let Some(waiting) = lock(&self.waiting).remove(id) else { return true };
+        #[derive(Deserialize)]
+        struct Response {
+            #[serde(default)]
+            result: Option<Elicited>,
+        }
+        let response = serde_json::from_slice::<Response>(line).ok();
+        // An error says that the client cannot ask after all.
+        let answer = response.and_then(|response| response.result).map(Elicited::answer);
+        let _ = waiting.send(answer.unwrap_or(Answer::Gone));
+        true
+    }
+
+    /// Keeps a call until its client calls again; returns the result that says so.
+    pub(crate) fn suspend(
+        &self,
+        asks: Asks,
+        going: Going,
+        tool: String,
+        cancel: Cancel,
+    ) -> Option<Value> {
+        let Asks { question, answer } = asks;
+        let mut suspended = lock(&self.suspended);
+        // Calls that ended meanwhile are not waited for for ever.
+        suspended.retain(|_, one| !one.answer.is_closed());
+        let mut random = [0_u8; 16];
+        if MAX_SUSPENDED <= suspended.len() || getrandom::fill(&mut random).is_err() {
+            let _ = answer.send(Answer::Gone);
+            return None;
+        }
+        let state = format!("{:032x}", u128::from_le_bytes(random));
+        suspended.insert(state.clone(), Suspended { tool, cancel, answer, going });
+        Some(json!({
+            "resultType": "input_required",
+            "inputRequests": {
+                NAME: { "method": "elicitation/create", "params": params(&question) },
+            },
+            "requestState": state,
+        }))
+    }
+
+    /// Returns the call that waits behind a state, with the answer handed to it.
+    pub(crate) fn resume(
+        &self,
+        state: &str,
+        tool: &str,
+        responses: Option<Value>,
+    ) -> Result<(Going, Cancel), String> {
+        let mut suspended = lock(&self.suspended);
+        let is_same = suspended.get(state).is_some_and(|one| one.tool == tool);
+        if !is_same {
+            return Err(String::from(
+                "this `requestState` is unknown: what waited behind it has ended, or was another call",
+            ));
+        }
+        let elicited = responses.and_then(|mut all| all.get_mut(NAME).map(Value::take));
+        let elicited = elicited.and_then(|one| serde_json::from_value::<Elicited>(one).ok());
+        let Some(elicited) = elicited else {
+            return Err(format!("`inputResponses` must hold an answer named `{NAME}`"));
+        };
+        let Some(Suspended { cancel, answer, going, .. }) = suspended.remove(state) else {
+            return Err(String::from("this `requestState` is unknown"));
+        };
+        // Where its time is over, the call tells so.
+        let _ = answer.send(elicited.answer());
+        Ok((going, cancel))
+    }
+
+    fn ask_by_request(&self, question: &Question) -> BoxFuture<'_, Answer> {
+        let id = format!("{OURS}{}", self.next.fetch_add(1, Ordering::Relaxed));
+        let (answer, answered) = oneshot::channel();
+        lock(&self.waiting).insert(id.clone(), answer);
+        let request = json!({
+            "jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": params(question),
+        });
+        let withdrawn = Withdrawn { elicitation: self, id };
+        let written = self.output.write(format!("{request}\n").as_bytes());
+        Box::pin(async move {
+            if written.is_err() {
+                return Answer::Gone;
+            }
+            let answer = answered.await.unwrap_or(Answer::Gone);
+            drop(withdrawn);
+            answer
+        })
+    }
+}
+
+impl Approver for Elicitation {
+    fn name(&self) -> &'static str {
+        "elicitation"
+    }
+
+    fn serves(&self, session: &str) -> bool {
+        let can = self.declared.load(Ordering::Acquire) || !lock(&self.calls).is_empty();
+        can && self.session == session
+    }
+
+    fn may_grant(&self) -> bool {
+        false
+    }
+
+    fn ask(&self, question: Question) -> BoxFuture<'_, Answer> {
+        if self.declared.load(Ordering::Acquire) {
+            return self.ask_by_request(&question);
+        }
+        let call = lock(&self.calls).get(&question.call_id).cloned();
+        let Some(call) = call else { return Box::pin(std::future::ready(Answer::Gone)) };
+        let (answer, answered) = oneshot::channel();
+        if call.send(Asks { question, answer }).is_err() {
+            return Box::pin(std::future::ready(Answer::Gone));
+        }
+        Box::pin(async move { answered.await.unwrap_or(Answer::Gone) })
+    }
+}
+
+/// Tells the client that a question does not wait any more, where nobody there answered it.
+struct Withdrawn<'a> {
+    elicitation: &'a Elicitation,
+    id: String,
+}
+
+impl Drop for Withdrawn<'_> {
+    fn drop(&mut self) {
+        if lock(&self.elicitation.waiting).remove(&self.id).is_none() {
+            return;
+        }
+        let told = json!({
+            "jsonrpc": "2.0",
+            "method": "notifications/cancelled",
+            "params": { "requestId": self.id, "reason": "it was settled elsewhere, or its time is over" },
+        });
+        // A client that is gone is noticed by the reading thread.
+        let _ = self.elicitation.output.write(format!("{told}\n").as_bytes());
+    }
+}
+
+/// Returns whether a client with these capabilities can be asked by a form.
+pub(crate) fn can_be_asked(capabilities: &Value) -> bool {
+    match capabilities.get("elicitation") {
+        Some(Value::Object(modes)) => modes.is_empty() || modes.contains_key("form"),
+        _ => false,
+    }
+}
+
+fn params(question: &Question) -> Value {
+    json!({
+        "message": question::words(question),
+        "requestedSchema": {
+            "type": "object",
+            "properties": {
+                "approve": {
+                    "type": "boolean",
+                    "title": "Run it",
+                    "description": "Whether this one call may run",
+                },
+                "reason": {
+                    "type": "string",
+                    "title": "Reason",
+                    "description": "What the model is told where it may not",
+                },
+            },
+            "required": ["approve"],
+        },
+    })
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_who_accepts_and_approves_says_yes() {
+        let no = |words: &str| Answer::No((!words.is_empty()).then(|| words.to_owned()));
+        for (said, expected) in [
+            (
+                json!({ "action": "accept", "content": { "approve": true } }),
+                Answer::Yes(Scope::Call),
+            ),
+            (json!({ "action": "accept", "content": { "approve": false } }), no("")),
+            (json!({ "action": "accept", "content": { "approve": "true" } }), no("")),
+            (json!({ "action": "accept" }), no("")),
+            (json!({ "action": "decline", "content": { "approve": true } }), no("")),
+            (
+                json!({ "action": "accept", "content": { "approve": false, "reason": "later" } }),
+                no("later"),
+            ),
+            (json!({ "action": "cancel" }), no("the question was closed without an answer")),
+        ] {
+            let elicited: Elicited = serde_json::from_value(said.clone()).expect("it is read");
+            assert_eq!(elicited.answer(), expected, "{said}");
+        }
+    }
+
+    #[test]
+    fn clients_can_be_asked_by_a_form_or_not() {
+        for (capabilities, can) in [
+            (json!({}), false),
+            (json!({ "elicitation": {} }), true),
+            (json!({ "elicitation": { "form": {} } }), true),
+            (json!({ "elicitation": { "form": {}, "url": {} } }), true),
+            (json!({ "elicitation": { "url": {} } }), false),
+            (json!({ "elicitation": true }), false),
+        ] {
+            assert_eq!(can_be_asked(&capabilities), can, "{capabilities}");
+        }
+    }
+}

@@ -1,0 +1,201 @@
+"""Whoever is asked: a person at a terminal, and one at an MCP client, in both ways of the protocol."""
+
+import os
+import re
+import shutil
+import subprocess
+import time
+
+import anyio
+from mcp import Client, StdioServerParameters, types
+
+import checks
+from checks import Skip, check, contains, equal, true
+
+MODES = ["legacy", "2026-07-28", "auto"]
+
+
+def server(root, *options):
+    return StdioServerParameters(
+        command=checks.binary(),
+        args=["--root", str(root), *options, "mcp"],
+        env=dict(os.environ),
+        cwd=root,
+    )
+
+
+class Person:
+    """Answers what it is asked, one answer after the other, and remembers the questions."""
+
+    def __init__(self, *answers, meanwhile=None):
+        self.answers, self.asked, self.meanwhile = list(answers), [], meanwhile
+
+    async def __call__(self, context, params):
+        self.asked.append(params)
+        if self.meanwhile:
+            self.meanwhile()
+        answer = self.answers.pop(0)
+        if answer == "late":
+            await anyio.sleep(30)
+        if isinstance(answer, dict):
+            return types.ElicitResult(action="accept", content=answer)
+        return types.ElicitResult(action=answer)
+
+
+async def call(client, tool, arguments):
+    result = await client.call_tool(tool, arguments)
+    return result.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def kind(result):
+    return (result.get("_meta") or {}).get("sinew/error", {}).get("kind")
+
+
+async def elicitation(root):
+    yes, no = {"approve": True}, {"approve": False, "reason": "use another name"}
+    for way in MODES:
+        with check(f"{way}: the person at the client is asked, with the change in view"):
+            person = Person(yes, no, "decline", "cancel", yes)
+            async with Client(server(root), mode=way, elicitation_callback=person) as client:
+                for n, (expected, words) in enumerate([
+                    (None, "created"),
+                    ("approval_denied", "use another name"),
+                    ("approval_denied", "the call was denied"),
+                    ("approval_denied", "closed without an answer"),
+                    (None, "created"),
+                ]):
+                    name = f"{way}-{n}.txt"
+                    result = await call(client, "Write", {"file_path": name, "content": "x\n"})
+                    equal(kind(result), expected, name)
+                    contains(checks.text(result), words)
+                    equal((root / name).exists(), expected is None, name)
+            equal(len(person.asked), 5)
+            contains(person.asked[0].message, "Write wants to change", "+x", f"{way}-0.txt")
+            schema = person.asked[0].requested_schema
+            equal(sorted(schema["properties"]), ["approve", "reason"])
+        with check(f"{way}: an answer holds for its call alone"):
+            person = Person(yes, no)
+            async with Client(server(root), mode=way, elicitation_callback=person) as client:
+                first = await call(client, "Bash", {"command": f"touch one-{way}"})
+                equal(kind(first), None, checks.text(first))
+                equal(kind(await call(client, "Bash", {"command": f"touch one-{way}"})),
+                      "approval_denied")
+            equal(len(person.asked), 2)
+        with check(f"{way}: what changed since the question refuses"):
+            file = root / f"changed-{way}.sh"
+            file.write_text("echo before\n")
+            person = Person(yes, meanwhile=lambda: file.write_text("echo after\n"))
+            async with Client(server(root), mode=way, elicitation_callback=person) as client:
+                result = await call(client, "Bash", {"command": f"sh {file.name}"})
+                equal(kind(result), "stale")
+                contains(checks.text(result), file.name, "changed after")
+        with check(f"{way}: a client that cannot ask is told at once"):
+            async with Client(server(root), mode=way) as client:
+                began = time.monotonic()
+                result = await call(client, "Bash", {"command": "touch never"})
+                equal(kind(result), "approval_denied")
+                true(time.monotonic() - began < 5, "it waited")
+                true(not (root / "never").exists(), "it ran")
+        with check(f"{way}: nobody answers in time, and that is no denial"):
+            person = Person("late")
+            options = server(root, "--set", "approval_timeout_s=1")
+            async with Client(options, mode=way, elicitation_callback=person) as client:
+                with anyio.move_on_after(20) as scope:
+                    if way == "legacy":
+                        result = await call(client, "Bash", {"command": "touch never"})
+                        equal(kind(result), "approval_timeout")
+                        contains(checks.text(result), "it was not denied")
+                    else:
+                        # The client answers before it calls again, so its call waits for that.
+                        with anyio.move_on_after(3):
+                            await call(client, "Bash", {"command": "touch never"})
+                true(not scope.cancelled_caught, "it waited for longer")
+                true(not (root / "never").exists(), "it ran")
+        with check(f"{way}: calls that ask do not hold up others"):
+            (root / "a.txt").write_text("one\n")
+            person = Person("late")
+            async with Client(server(root), mode=way, elicitation_callback=person) as client:
+                async with anyio.create_task_group() as group:
+                    group.start_soon(call, client, "Bash", {"command": "touch never"})
+                    while not person.asked:
+                        await anyio.sleep(0.01)
+                    read = await call(client, "Read", {"file_path": "a.txt"})
+                    contains(checks.text(read), "one")
+                    group.cancel_scope.cancel()
+    with check("the ledger names who answered"):
+        rows = checks.records("tool = 'Write' AND phase = 'outcome'")
+        equal({row["approver"] for row in rows}, {"elicitation"})
+
+
+class Screen:
+    """A terminal of tmux with sinew in it."""
+
+    def __init__(self, root, command):
+        self.name = f"sinew-e2e-{os.getpid()}"
+        self.tmux("new-session", "-d", "-s", self.name, "-x", "120", "-y", "40", "-c", str(root),
+                  "env", *[f"{name}={value}" for name, value in os.environ.items()
+                           if name in ("HOME", "PATH", "XDG_STATE_HOME", "XDG_CONFIG_HOME")],
+                  "sh", "-c", f"{command}; echo \"[exit $?]\"; sleep 60")
+
+    def tmux(self, *args):
+        done = subprocess.run(["tmux", "-L", self.name, *args], capture_output=True, text=True)
+        return done.stdout
+
+    def until(self, pattern):
+        for _ in range(200):
+            shown = self.tmux("capture-pane", "-p", "-t", self.name)
+            if re.search(pattern, shown):
+                return shown
+            time.sleep(0.05)
+        raise AssertionError(f"no {pattern!r} on the screen:\n{shown}")
+
+    def type(self, text):
+        self.tmux("send-keys", "-t", self.name, text, "Enter")
+
+    def close(self):
+        self.tmux("kill-server")
+
+
+def terminal(root):
+    binary = checks.binary()
+    write = f"{binary} call Write '{{\"file_path\": \"t.txt\", \"content\": \"typed\\n\"}}'"
+    commit = f"{binary} call Bash '{{\"command\": \"touch made\"}}'"
+    for name, command, typed, shown, code, made in [
+        ("yes", write, "y", ["+typed", "t.txt", "Run it? [y/e/s/f/N]"], 0, "t.txt"),
+        ("no, with words", commit, "n not now", ["touch made", "the call was denied: not now"], 3, None),
+        ("an empty line", commit, "", ["touch made"], 3, None),
+        ("for ever", commit, "f", ["for ever in these roots: touch *"], 0, "made"),
+    ]:
+        with check(f"a person at a terminal is asked and answers: {name}"):
+            if not shutil.which("tmux"):
+                raise Skip("there is no tmux")
+            screen = Screen(root, command)
+            try:
+                before = screen.until(r"Run it\? \[[^]]*\]")
+                true(made is None or not (root / made).exists(), "it ran before the answer")
+                screen.type(typed)
+                after = screen.until(r"\[exit \d\]")
+            finally:
+                screen.close()
+            contains(before + after, *shown)
+            contains(after, f"[exit {code}]")
+            true(made is None or (root / made).exists(), f"{made} was not made")
+    with check("what was answered for ever is not asked again"):
+        if not shutil.which("tmux"):
+            raise Skip("there is no tmux")
+        (root / "made").unlink()
+        done = subprocess.run([binary, "call", "Bash", '{"command": "touch made"}'], cwd=root,
+                              capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        equal(done.returncode, 0, done.stderr)
+        true((root / "made").exists(), done.stderr)
+
+
+def body(directory):
+    # Beside what sinew keeps: not every rung lets commands see the directory around it.
+    root = directory / "approvals"
+    root.mkdir()
+    anyio.run(elicitation, root)
+    terminal(root)
+
+
+checks.run(body)
