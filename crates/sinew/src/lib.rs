@@ -36,9 +36,15 @@
 #[cfg(feature = "cli")]
 pub mod cli;
 #[cfg(feature = "cli")]
+mod clients;
+#[cfg(feature = "cli")]
 mod commands;
 #[cfg(feature = "cli")]
 pub mod config;
+#[cfg(feature = "cli")]
+mod import;
+#[cfg(feature = "cli")]
+mod jsonc;
 #[cfg(feature = "cli")]
 mod signals;
 #[cfg(feature = "cli")]
@@ -83,18 +89,29 @@ pub fn main() -> std::process::ExitCode {
 
 #[cfg(feature = "cli")]
 fn run(cli: &cli::Cli, helper: Helper) -> anyhow::Result<std::process::ExitCode> {
-    let loaded = wiring::load(&cli.global, helper)?;
+    let load = || {
+        let by_client = matches!(cli.command, cli::Command::Mcp) && !terminal::is_attended();
+        let said = match by_client {
+            true => wiring::Said::by_client(&cli.global)?,
+            false => wiring::Said::by_person(&cli.global)?,
+        };
+        wiring::load(said, helper)
+    };
     match &cli.command {
-        cli::Command::Tools(args) => commands::tools::run(&loaded, args),
-        cli::Command::Call(args) => commands::call::run(loaded, args),
-        cli::Command::Mcp => commands::mcp::run(&loaded),
-        cli::Command::Pipe => commands::pipe::run(loaded),
-        cli::Command::Config { command: cli::ConfigCommand::Show { json } } => {
-            commands::config::show(&loaded, *json)
+        cli::Command::Trust(args) => commands::trust::run(&cli.global, args),
+        cli::Command::Import { form, file, out } => {
+            commands::import::run(*form, file, out.as_deref())
         }
-        cli::Command::Checkpoint { command } => commands::checkpoint::run(loaded, command),
-        cli::Command::Policy { command } => commands::policy::run(&loaded, command),
-        cli::Command::Doctor { json } => commands::doctor::run(&loaded, *json),
+        cli::Command::Tools(args) => commands::tools::run(&load()?, args),
+        cli::Command::Call(args) => commands::call::run(load()?, args),
+        cli::Command::Mcp => commands::mcp::run(&load()?),
+        cli::Command::Pipe => commands::pipe::run(load()?),
+        cli::Command::Config { command: cli::ConfigCommand::Show { json } } => {
+            commands::config::show(&load()?, *json)
+        }
+        cli::Command::Checkpoint { command } => commands::checkpoint::run(load()?, command),
+        cli::Command::Policy { command } => commands::policy::run(&load()?, command),
+        cli::Command::Doctor { json } => commands::doctor::run(&load()?, *json),
     }
 }
 

@@ -25,5 +25,6 @@ mod served;
 mod shell;
 mod signals;
 mod snapshot;
+mod trust;
 mod undo;
 mod writers;

@@ -95,3 +95,13 @@ pub fn caches() -> impl Iterator<Item = PathBuf> {
 pub fn all() -> impl Iterator<Item = (OsString, OsString)> {
     std::env::vars_os()
 }
+
+/// Returns the variables that say something to sinew, by name.
+pub fn own() -> impl Iterator<Item = (String, OsString)> {
+    let mut own: Vec<(String, OsString)> = all()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
+        .filter(|(name, value)| name.split('_').next() == Some("SINEW") && !value.is_empty())
+        .collect();
+    own.sort();
+    own.into_iter()
+}
