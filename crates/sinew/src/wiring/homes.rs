@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 
+use crate::clients;
 use crate::config::{env_vars, real};
 
-/// What marks a directory as the top of a project.
-const MARKS: [&str; 2] = [".git", ".mcp.json"];
+/// What marks a directory as the top of a project, beside the files of clients.
+const GIT: &str = ".git";
 
 /// Returns the home directory that the machine knows for this user, whatever a variable says.
 pub(super) fn own() -> Option<PathBuf> {
@@ -53,7 +54,10 @@ pub(super) fn hold(current: &Path) -> anyhow::Result<()> {
 /// Returns the project in which a directory lies, if it is one around the current directory. The person's
 /// home is none, and neither is what lies above it.
 fn project_around<'a>(current: &'a Path, own: Option<&Path>, dir: &Path) -> Option<&'a Path> {
-    let is_marked = |above: &Path| MARKS.iter().any(|mark| std::fs::symlink_metadata(above.join(mark)).is_ok());
+    let is_marked = |above: &Path| {
+        let mut marks = clients::FILES.into_iter().chain([GIT]);
+        marks.any(|mark| std::fs::symlink_metadata(above.join(mark)).is_ok())
+    };
     let projects = current.ancestors().filter(|above| *above == current || is_marked(above));
     let mut strange = projects.filter(|project| !own.is_some_and(|own| own.starts_with(project)));
     strange.find(|project| dir.starts_with(project))
@@ -77,16 +81,18 @@ mod tests {
     fn directories_in_a_project_are_not_the_persons() {
         let dir = tempfile::tempdir().expect("a directory");
         let top = real(dir.path());
-        for name in ["repo/.git", "repo/sub/deep", "repo/nested", "home/x"] {
+        for name in ["repo/.git", "repo/sub/deep", "repo/nested", "home/x", "z/.vscode", "z/sub"] {
             std::fs::create_dir_all(top.join(name)).expect("a directory");
         }
         std::fs::write(top.join("repo/nested/.mcp.json"), "{}").expect("a file");
+        std::fs::write(top.join("z/.vscode/mcp.json"), "{}").expect("a file");
         let home = top.join("home");
         for (current, place, project) in [
             ("repo", "repo/state", Some("repo")),
             ("repo/sub/deep", "repo/state", Some("repo")),
             ("repo/nested", "repo/state", Some("repo")),
             ("repo/nested", "repo/nested/x", Some("repo/nested")),
+            ("z/sub", "z/state", Some("z")),
             ("repo", "home/.local/state", None),
             ("home/x", "home/.local/state", None),
             ("home", "home/.local/state", None),
