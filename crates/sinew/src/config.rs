@@ -19,7 +19,7 @@ pub(crate) use grants::Grants;
 pub(crate) use layers::arguments::real;
 pub use layers::{Layered, Layers, LeftOut, Origin, SYSTEM_FILE, ToolList};
 pub use options::{
-    CallOptions, ConditionOptions, ExampleOptions, FilesOptions, FsOptions, LedgerOptions,
+    CallOptions, CommandPolicyOptions, ConditionOptions, ExampleOptions, FilesOptions, FsOptions, LedgerOptions,
     ManagedOptions, McpOptions, Options, PolicyOptions, RuleOptions, ToolsOptions,
 };
 pub(crate) use reference::keys;

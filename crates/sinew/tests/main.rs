@@ -14,6 +14,7 @@ mod caller;
 mod cli;
 mod differential;
 mod fidelity;
+mod import;
 mod limits;
 mod managed;
 mod pipe;
