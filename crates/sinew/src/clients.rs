@@ -56,7 +56,8 @@ fn server(name: &str, written: &Value) -> Option<Server> {
     };
     let mut words = texts(written.get("command"));
     words.extend(texts(written.get("args")));
-    let variables = ["env", "environment"].into_iter().filter_map(|key| written.get(key)?.as_object());
+    let variables =
+        ["env", "environment"].into_iter().filter_map(|key| written.get(key)?.as_object());
     let variables = variables.flatten().filter_map(|(name, value)| {
         let value = match value {
             Value::String(text) => text.clone(),
@@ -95,13 +96,16 @@ fn said_with(
     current: PathBuf,
 ) -> Option<Said> {
     let is_written = |flag: &str| {
-        let begins = |word: &String| word.strip_prefix(flag).is_some_and(|rest| rest.starts_with('='));
+        let begins =
+            |word: &String| word.strip_prefix(flag).is_some_and(|rest| rest.starts_with('='));
         words.iter().any(|word| word == flag || begins(word))
     };
     // A variable counts where its flag is not written; as a flag it means the same.
     let as_flags = VARIABLES.iter().filter_map(|(variable, flag)| {
-        let value = variables.get(variable).filter(|value| !value.is_empty() && !is_written(flag))?;
-        let is_on = || ["1", "true", "yes", "on", "y", "t"].contains(&value.to_lowercase().as_str());
+        let value =
+            variables.get(variable).filter(|value| !value.is_empty() && !is_written(flag))?;
+        let is_on =
+            || ["1", "true", "yes", "on", "y", "t"].contains(&value.to_lowercase().as_str());
         match *flag {
             "--read-only" => is_on().then(|| (*flag).to_owned()),
             flag => Some(format!("{flag}={value}")),
@@ -117,7 +121,12 @@ fn said_with(
     let mut global = cli.global;
     global.config = global.config.map(|path| current.join(path));
     let arguments = line.into_iter().map(OsString::from).collect();
-    matches!(cli.command, Command::Mcp).then_some(Said { global, arguments, current, is_held: true })
+    matches!(cli.command, Command::Mcp).then_some(Said {
+        global,
+        arguments,
+        current,
+        is_held: true,
+    })
 }
 
 /// Variables with the flags that mean the same.
@@ -142,9 +151,18 @@ mod tests {
     fn servers_are_found_in_the_files_of_clients() {
         let codex = "[mcp_servers.s]\ncommand = \"sinew\"\nargs = [\"mcp\"]\nenv = { A = \"b\" }\n";
         for (file, text) in [
-            (".mcp.json", r#"{"mcpServers": {"s": {"command": "sinew", "args": ["mcp"], "env": {"A": "b"}}}}"#),
-            (".vscode/mcp.json", "{\"servers\": {\"s\": {\"command\": \"sinew\", \"args\": [\"mcp\"], // x\n\"env\": {\"A\": \"b\"},}}}"),
-            ("opencode.json", r#"{"mcp": {"s": {"command": ["sinew", "mcp"], "environment": {"A": "b"}}}}"#),
+            (
+                ".mcp.json",
+                r#"{"mcpServers": {"s": {"command": "sinew", "args": ["mcp"], "env": {"A": "b"}}}}"#,
+            ),
+            (
+                ".vscode/mcp.json",
+                "{\"servers\": {\"s\": {\"command\": \"sinew\", \"args\": [\"mcp\"], // x\n\"env\": {\"A\": \"b\"},}}}",
+            ),
+            (
+                "opencode.json",
+                r#"{"mcp": {"s": {"command": ["sinew", "mcp"], "environment": {"A": "b"}}}}"#,
+            ),
             (".codex/config.toml", codex),
         ] {
             let found = servers(Path::new(file), text).expect(file);
@@ -197,7 +215,8 @@ mod tests {
                 dir: None,
             };
             let said = said(&server, Path::new("/p"));
-            let approvals = said.map(|said| said.global.approvals.unwrap_or_else(|| String::from("-")));
+            let approvals =
+                said.map(|said| said.global.approvals.unwrap_or_else(|| String::from("-")));
             assert_eq!(approvals.as_deref(), expected, "{words:?} {variables:?}");
         }
         let server = Server {

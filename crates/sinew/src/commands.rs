@@ -40,14 +40,20 @@ fn flush(runtime: &Runtime) {
 fn tell_unconfirmed(loaded: &Loaded) {
     let left_out: Vec<_> = loaded.layered.unconfirmed().collect();
     for left in &left_out {
-        eprintln!("sinew: {}: left out until you confirm it: {}", left.origin, shown(&left.to_string()));
+        eprintln!(
+            "sinew: {}: left out until you confirm it: {}",
+            left.origin,
+            shown(&left.to_string())
+        );
     }
     if left_out.is_empty() {
         return;
     }
     if loaded.layered.keeps_from_trusting {
         let system = crate::config::SYSTEM_FILE;
-        eprintln!("sinew: `managed.trust` in {system} lets nobody confirm it; put it there if you may");
+        eprintln!(
+            "sinew: `managed.trust` in {system} lets nobody confirm it; put it there if you may"
+        );
         return;
     }
     let (current, line) = (loaded.said.current.display().to_string(), loaded.said.line());

@@ -19,8 +19,8 @@ pub(crate) use grants::Grants;
 pub(crate) use layers::arguments::real;
 pub use layers::{Layered, Layers, LeftOut, Origin, SYSTEM_FILE, ToolList};
 pub use options::{
-    CallOptions, CommandPolicyOptions, ConditionOptions, ExampleOptions, FilesOptions, FsOptions, LedgerOptions,
-    ManagedOptions, McpOptions, Options, PolicyOptions, RuleOptions, ToolsOptions,
+    CallOptions, CommandPolicyOptions, ConditionOptions, ExampleOptions, FilesOptions, FsOptions,
+    LedgerOptions, ManagedOptions, McpOptions, Options, PolicyOptions, RuleOptions, ToolsOptions,
 };
 pub(crate) use reference::keys;
 pub use reference::reference;

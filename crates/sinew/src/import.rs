@@ -73,7 +73,10 @@ fn texts(tree: &Value, key: &str) -> Result<Option<Vec<String>>, String> {
     let Some(list) = tree.get(key) else { return Ok(None) };
     let wrong = || format!("`{key}` must be a list of texts, not {list}");
     let list = list.as_array().ok_or_else(wrong)?;
-    list.iter().map(|one| one.as_str().map(str::to_owned).ok_or_else(wrong)).collect::<Result<_, _>>().map(Some)
+    list.iter()
+        .map(|one| one.as_str().map(str::to_owned).ok_or_else(wrong))
+        .collect::<Result<_, _>>()
+        .map(Some)
 }
 
 /// Returns a rule for tools.

@@ -16,7 +16,8 @@ struct Chance(u64);
 
 impl Chance {
     fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         usize::try_from((self.0 >> 33) % n as u64).unwrap()
     }
 
@@ -30,37 +31,84 @@ fn fits(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,
         Some((head, rest)) => text.strip_prefix(head).is_some_and(|text| {
-            (0..=text.len()).filter(|at| text.is_char_boundary(*at)).any(|at| fits(rest, &text[at..]))
+            (0..=text.len())
+                .filter(|at| text.is_char_boundary(*at))
+                .any(|at| fits(rest, &text[at..]))
         }),
     }
 }
 
 /// What molf says: the last rule that matches wins, and it asks where none does.
 fn of_molf(rules: &[(String, String, &'static str)], tool: &str, value: &str) -> &'static str {
-    let mut matching = rules.iter().rev().filter(|(permission, pattern, _)| {
-        fits(permission, tool) && fits(pattern, value)
-    });
+    let mut matching = rules
+        .iter()
+        .rev()
+        .filter(|(permission, pattern, _)| fits(permission, tool) && fits(pattern, value));
     matching.next().map_or("ask", |(_, _, verdict)| verdict)
 }
 
 const PERMISSIONS: &[&str] =
     &["*", "read_file", "write_file", "edit_file", "shell_exec", "*_file", "grep"];
 const PATHS: &[&str] = &[
-    "*", "*.env", "*.env.*", "*.env.example", "src/*", "src/*.rs", "*secret*", "a.txt", "src", "*/x.env",
-    "s*c/a.txt", "src/deep/*",
+    "*",
+    "*.env",
+    "*.env.*",
+    "*.env.example",
+    "src/*",
+    "src/*.rs",
+    "*secret*",
+    "a.txt",
+    "src",
+    "*/x.env",
+    "s*c/a.txt",
+    "src/deep/*",
 ];
 const COMMANDS: &[&str] = &[
-    "*", "git *", "git status", "git push *", "git*", "rm *", "* --force", "ls", "ls *", "cat a.txt",
-    "npm run *", "npm run test*", "git -C *",
+    "*",
+    "git *",
+    "git status",
+    "git push *",
+    "git*",
+    "rm *",
+    "* --force",
+    "ls",
+    "ls *",
+    "cat a.txt",
+    "npm run *",
+    "npm run test*",
+    "git -C *",
 ];
 const FILES: &[&str] = &[
-    "a.txt", "x.env", ".env", "src/x.env", "src/x.env.example", "x.env.example/secret.env", "src/a.txt",
-    "src/deep/secret.rs", "src/deep/b.rs", "c/secret/d", "src",
+    "a.txt",
+    "x.env",
+    ".env",
+    "src/x.env",
+    "src/x.env.example",
+    "x.env.example/secret.env",
+    "src/a.txt",
+    "src/deep/secret.rs",
+    "src/deep/b.rs",
+    "c/secret/d",
+    "src",
 ];
 const LINES: &[&str] = &[
-    "git status", "git", "git push origin", "git -C . status", "git status -s", "ls", "ls -l", "/bin/ls",
-    "cat a.txt", "rm x", "rm -rf --force x", "npm run test", "npm run build", "npm -x run test", "gitk",
-    "npm run test:unit", "git push --force",
+    "git status",
+    "git",
+    "git push origin",
+    "git -C . status",
+    "git status -s",
+    "ls",
+    "ls -l",
+    "/bin/ls",
+    "cat a.txt",
+    "rm x",
+    "rm -rf --force x",
+    "npm run test",
+    "npm run build",
+    "npm -x run test",
+    "gitk",
+    "npm run test:unit",
+    "git push --force",
 ];
 
 /// Whatever the rules are, no call that molf holds back is let go.
@@ -94,12 +142,18 @@ fn no_rule_of_molf_is_looser_here() {
         let to = place.home.join(format!("{n}.toml"));
         fs::write(&from, format!("// {n}\n{}", Value::from(list.clone()))).unwrap();
         let mut import = command(&place.home);
-        let done = import.args(["import", "molf"]).arg(&from).arg("--out").arg(&to).output().unwrap();
+        let done =
+            import.args(["import", "molf"]).arg(&from).arg("--out").arg(&to).output().unwrap();
         assert!(done.status.success(), "{list:?}: {done:?}");
         let policy = to.to_str().unwrap().to_owned();
         let mut ask = |tool: &str, value: &str, arguments: Value| {
             asked.push(json!({ "tool": tool, "arguments": arguments, "policy": policy }));
-            expected.push((of_molf(&rules, tool, value), tool.to_owned(), value.to_owned(), list.clone()));
+            expected.push((
+                of_molf(&rules, tool, value),
+                tool.to_owned(),
+                value.to_owned(),
+                list.clone(),
+            ));
         };
         for file in FILES {
             if *file != "src" {
@@ -154,11 +208,26 @@ fn a_file_is_imported_or_refused_with_its_place() {
         ("molf", "{\"read_file\": {\"*.env\": \"deny\",}, // x\n}", 0, "verdict = \"deny\""),
         ("molf", "{\n  \"read_file\" \"deny\"}", 2, "line 2 column 15"),
         ("molf", "{\"read_file\": \"no\"}", 2, "allow, ask or deny, not \"no\""),
-        ("clawft", "{\"tools\": {\"commandPolicy\": {\"mode\": \"denylist\"}}}", 0, "[tools.commandPolicy]"),
-        ("agentos", "{\"tools\": [\"tool::file_write\"], \"timeoutMs\": 9000}", 0, "approval_timeout_s = 9"),
+        (
+            "clawft",
+            "{\"tools\": {\"commandPolicy\": {\"mode\": \"denylist\"}}}",
+            0,
+            "[tools.commandPolicy]",
+        ),
+        (
+            "agentos",
+            "{\"tools\": [\"tool::file_write\"], \"timeoutMs\": 9000}",
+            0,
+            "approval_timeout_s = 9",
+        ),
         ("aionrs", "[tools]\nallow_list = [\"Write\"]\n", 0, "tools = [\"Write\"]"),
         ("aionrs", "a = \n", 2, "line 1, column"),
-        ("claude-code", "{\"permissions\": {\"deny\": [\"Bash(rm:*)\"]}}", 0, "command = \"rm* *\""),
+        (
+            "claude-code",
+            "{\"permissions\": {\"deny\": [\"Bash(rm:*)\"]}}",
+            0,
+            "command = \"rm* *\"",
+        ),
         ("claude-code", "{}", 1, "nothing of"),
         ("mcp", "{\"mcpServers\": {\"x\": {\"command\": \"y\"}}}", 1, "the server `x` stays"),
     ] {

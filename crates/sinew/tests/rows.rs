@@ -385,7 +385,8 @@ fn no_more_than_five_are_spawned_at_once() {
     let config = home.dir.path().join("config/sinew/config.toml");
     fs::create_dir_all(config.parent().unwrap()).unwrap();
     fs::write(config, "[tools.commandPolicy]\nmode = \"denylist\"\n").unwrap();
-    let pipes = server.arg("mcp").current_dir(&home.project).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let pipes =
+        server.arg("mcp").current_dir(&home.project).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = pipes.spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
     let mut output = BufReader::new(child.stdout.take().unwrap());

@@ -155,6 +155,23 @@ fn what_loosens_nothing_is_taken() {
     assert!(!said.contains("left out"), "{said}");
 }
 
+/// A client that starts the server there had handed over all of it by naming it.
+#[test]
+fn a_home_directory_is_no_root_that_a_client_may_name() {
+    let repository = Repository::new();
+    repository.write("home/sub/x", "");
+    let home = repository.path("home");
+    for (root, dir, is_taken) in
+        [("/", "/", false), (".", "home", false), ("home", "", false), ("home/sub", "", true)]
+    {
+        let mut command = repository.command(&["mcp", "--root", root]);
+        command.current_dir(repository.place.root.join(dir)).env("HOME", &home);
+        let done = command.stdin(Stdio::null()).output().unwrap();
+        let said = String::from_utf8(done.stderr).unwrap();
+        assert_eq!(!said.contains("left out"), is_taken, "{root} in {dir}: {said}");
+    }
+}
+
 #[test]
 fn what_was_confirmed_counts_here_and_nowhere_else() {
     let repository = Repository::new();
@@ -198,7 +215,9 @@ fn a_project_loosens_as_long_as_it_is_what_was_trusted() {
     let (_, said) = repository.serve(&["mcp", "--set", "profile=full"], &[]);
     assert!(said.contains("`mcp.trust_arguments` is left out"), "even where it is trusted: {said}");
     assert!(said.contains("left out until you confirm it: profile"), "{said}");
-    for (name, text) in [(".sinew/config.toml", "approvals = \"allow\" \n"), (".sinew/hooks/a", "y")] {
+    for (name, text) in
+        [(".sinew/config.toml", "approvals = \"allow\" \n"), (".sinew/hooks/a", "y")]
+    {
         repository.write(name, text);
         let (made, said) = serve();
         assert!(!made && said.contains("has changed since you trusted it"), "{name}: {said}");
@@ -237,8 +256,7 @@ fn the_files_of_clients_are_looked_through() {
 
 #[test]
 fn a_project_holds_no_directory_of_the_person() {
-    for (name, within) in
-        [("XDG_STATE_HOME", "state"), ("XDG_CONFIG_HOME", "c"), ("HOME", "home")]
+    for (name, within) in [("XDG_STATE_HOME", "state"), ("XDG_CONFIG_HOME", "c"), ("HOME", "home")]
     {
         let repository = Repository::new();
         let inside = repository.path(within);

@@ -1,5 +1,8 @@
 //! `sinew import`: permissions of another program, written in the form of the configuration.
-#![expect(clippy::disallowed_methods, reason = "the file that a person names is read and written here")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the file that a person names is read and written here"
+)]
 
 use std::fmt::Write as _;
 use std::io::{self, Write};

@@ -1,5 +1,8 @@
 //! `sinew trust`: what a project would loosen, shown and then trusted as it is.
-#![expect(clippy::disallowed_methods, reason = "the files of MCP clients in a project are read here")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the files of MCP clients in a project are read here"
+)]
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -185,7 +188,8 @@ fn started(place: String, said: Said, trusted: &Trusted) -> anyhow::Result<Optio
 fn tell(layered: &Layered) {
     let is_shown = |warning: &&String| {
         let mut left_out = layered.left_out.iter();
-        left_out.any(|left| warning.starts_with(&format!("{}: `{}` is left", left.origin, left.key)))
+        left_out
+            .any(|left| warning.starts_with(&format!("{}: `{}` is left", left.origin, left.key)))
     };
     for warning in layered.warnings.iter().filter(|warning| !is_shown(warning)) {
         eprintln!("sinew: {}", shown(warning));
@@ -251,9 +255,7 @@ fn line(left: &LeftOut) -> String {
 }
 
 fn values(left_out: &[LeftOut]) -> Vec<Value> {
-    let one = |left: &LeftOut| {
-        json!({ "key": left.key, "value": left.value, "origin": left.origin.to_string() })
-    };
+    let one = |left: &LeftOut| json!({ "key": left.key, "value": left.value, "origin": left.origin.to_string() });
     left_out.iter().map(one).collect()
 }
 

@@ -74,6 +74,8 @@ pub struct Layers {
     left_out: Vec<LeftOut>,
     /// The current directory, where what this process was told may come out of a repository.
     held: Option<PathBuf>,
+    /// The home directories that roots of such arguments may not hold.
+    homes: Vec<PathBuf>,
 }
 
 /// A value that was not taken because its layer can only tighten.
@@ -165,6 +167,28 @@ impl Layered {
         }
     }
 
+    /// Adds a warning for each rule that means just what a stronger one means: it changes nothing.
+    pub fn warn_of_contradictions(&mut self) {
+        let rules = self.options.rules.as_deref().unwrap_or_default();
+        let strength = |rule: &super::RuleOptions| {
+            ["allow", "ask", "deny"].iter().position(|verdict| *verdict == rule.verdict)
+        };
+        for (at, (rule, origin)) in rules.iter().zip(&self.rules).enumerate() {
+            let mut others = rules.iter().zip(&self.rules);
+            let stronger = others.find(|(other, _)| {
+                let is_same = other.when() == rule.when() && other.unless == rule.unless;
+                is_same && strength(rule) < strength(other)
+            });
+            if let Some((other, place)) = stronger {
+                self.warnings.push(format!(
+                    "{origin}: `{RULES}[{at}]` changes nothing, because a stronger rule, {} of {place}, means \
+                     the same calls",
+                    other.verdict
+                ));
+            }
+        }
+    }
+
     /// Returns what is meant by the rules of every layer.
     pub(crate) fn all_rules(&self) -> Result<Vec<Rule>, ConfigError> {
         rules::of_layers(self)
@@ -243,12 +267,14 @@ impl Layers {
 
     /// From here on arguments and variables can only tighten, because they may come out of a repository,
     /// unless the person's or the system's file trusts them.
-    pub fn hold_arguments(&mut self, current: &Path) {
+    /// Neither does a home directory become a root that way, nor what lies above it.
+    pub fn hold_arguments(&mut self, current: &Path, homes: Vec<PathBuf>) {
         let trusts = self.values.get(TRUST_ARGUMENTS);
         let trusts = trusts.is_some_and(|(value, origin)| {
             *value == Value::Bool(true) && (self.may_trust() || origin.layer() == Layer::System)
         });
         self.held = (!trusts).then(|| current.to_owned());
+        self.homes = homes;
     }
 
     /// Returns whether the system's file lets people trust projects and arguments.
@@ -329,7 +355,15 @@ impl Layers {
             .map_err(|error| ConfigError(error.to_string()))?;
         let keeps_from_trusting = !self.may_trust();
         let Self { values, rules, lists, warnings, left_out, .. } = self;
-        Ok(Layered { options, origins: values, rules, lists, warnings, left_out, keeps_from_trusting })
+        Ok(Layered {
+            options,
+            origins: values,
+            rules,
+            lists,
+            warnings,
+            left_out,
+            keeps_from_trusting,
+        })
     }
 
     fn add_read(

@@ -368,8 +368,7 @@ mod tests {
             value,
             origin: Origin::Flag("--set"),
         };
-        let (mode, network) =
-            (left("approvals", json!("allow")), left("run.network", json!(true)));
+        let (mode, network) = (left("approvals", json!("allow")), left("run.network", json!(true)));
         let both = [mode.clone(), network.clone()];
         let loosens = both.iter().map(LeftOut::to_string).collect();
         let change = |trusted: &mut Trusted| trusted.trust_arguments(&place.project, loosens);

@@ -32,7 +32,11 @@ pub(super) fn read(tree: &Value) -> Result<Imported, String> {
                 add(&mut imported, "ask", name);
             }
             Some("sync") => add(&mut imported, "ask", name),
-            _ => return Err(format!("the tier of `{name}` must be auto, async or sync, not {tier}")),
+            _ => {
+                return Err(format!(
+                    "the tier of `{name}` must be auto, async or sync, not {tier}"
+                ));
+            }
         }
     }
     for key in ["allowlist", "allowedBinaries", "programs"] {
@@ -49,7 +53,8 @@ fn add(imported: &mut Imported, verdict: &str, name: &str) {
         return imported.note(format!("`{name}` names no tool that is here"));
     }
     if verdict == "allow" && name == "*" {
-        return imported.note("a tier auto for every tool is left out; `approvals = \"allow\"` says that");
+        return imported
+            .note("a tier auto for every tool is left out; `approvals = \"allow\"` says that");
     }
     imported.rule(rule(verdict, &[name]));
 }
@@ -81,7 +86,11 @@ mod tests {
             (json!({}), json!(null), &[]),
         ] {
             let imported = read(&tree).expect("a policy");
-            assert_eq!(serde_json::to_value(&imported.options.rules).expect("JSON"), rules, "{tree}");
+            assert_eq!(
+                serde_json::to_value(&imported.options.rules).expect("JSON"),
+                rules,
+                "{tree}"
+            );
             for (note, expected) in imported.notes.iter().zip(notes) {
                 assert!(note.contains(expected), "{tree}: {note}");
             }

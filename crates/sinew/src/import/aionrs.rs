@@ -52,7 +52,11 @@ mod tests {
             ("[[hooks.pre_tool_use]]\nname = \"x\"\n", json!(null), 1),
         ] {
             let imported = read(text).expect(text);
-            assert_eq!(serde_json::to_value(&imported.options.rules).expect("JSON"), rules, "{text}");
+            assert_eq!(
+                serde_json::to_value(&imported.options.rules).expect("JSON"),
+                rules,
+                "{text}"
+            );
             assert_eq!(imported.notes.len(), n_notes, "{text}: {:?}", imported.notes);
         }
         for (text, said) in [

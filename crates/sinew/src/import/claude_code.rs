@@ -45,7 +45,9 @@ pub(super) fn read(tree: &Value, home: Option<&Path>) -> Result<Imported, String
             match (dir.strip_prefix("~/"), home) {
                 (None, _) => roots.push(dir.into()),
                 (Some(rest), Some(home)) => roots.push(home.join(rest)),
-                (Some(_), None) => imported.note(format!("`{dir}`: the home directory is not known")),
+                (Some(_), None) => {
+                    imported.note(format!("`{dir}`: the home directory is not known"))
+                }
             }
         }
         imported.options.roots = Some(roots);
@@ -89,12 +91,13 @@ fn add(
                 imported.note(format!("`{written}` is left out: it names no tool that is here"));
                 return Ok(());
             }
-            if let Some(what) = what {
-                let left = match verdict {
-                    "allow" => return left_out(imported, written),
-                    verdict => verdict,
-                };
-                imported.note(format!("`{written}` means every call here, not only `{what}`: {left}"));
+            match (what, verdict) {
+                (None, _) => {}
+                (Some(_), "allow") => {
+                    imported.note(left_out(written));
+                    return Ok(());
+                }
+                (Some(_), _) => imported.note(format!("`{written}` means every call of it here")),
             }
             imported.rule(rule(verdict, &[own]));
         }
@@ -102,9 +105,8 @@ fn add(
     Ok(())
 }
 
-fn left_out(imported: &mut Imported, written: &str) -> Result<(), String> {
-    imported.note(format!("`{written}` is left out: it cannot be said as narrowly here"));
-    Ok(())
+fn left_out(written: &str) -> String {
+    format!("`{written}` is left out: it cannot be said as narrowly here")
 }
 
 /// `npm run test:*` means every command that begins so.
@@ -128,9 +130,7 @@ fn of_command(imported: &mut Imported, verdict: &str, written: &str, command: &s
         Some(command) => {
             imported.rule(RuleOptions { command: Some(command), ..rule(verdict, &["Bash"]) });
         }
-        None => {
-            imported.note(format!("`{written}` is left out: it cannot be said as narrowly here"));
-        }
+        None => imported.note(left_out(written)),
     }
 }
 
@@ -161,7 +161,8 @@ fn of_path(
             }
         }
     };
-    let is_odd = glob.is_empty() || glob.split('/').any(|part| part == "..") || glob.starts_with('!');
+    let is_odd =
+        glob.is_empty() || glob.split('/').any(|part| part == "..") || glob.starts_with('!');
     match (is_odd, verdict) {
         (false, _) => {
             let paths = Some(vec![glob]);
@@ -172,9 +173,7 @@ fn of_path(
                 );
             }
         }
-        (true, "allow") => {
-            imported.note(format!("`{written}` is left out: it cannot be said as narrowly here"));
-        }
+        (true, "allow") => imported.note(left_out(written)),
         (true, _) => {
             imported.note(format!("`{written}` means every path here"));
             imported.rule(rule(verdict, tools));
@@ -207,9 +206,7 @@ mod tests {
             ("Bash(git log *)", Some("git log * *"), "git log *"),
             ("Bash(rm -rf $HOME)", None, "rm -rf *"),
         ] {
-            let rule = |verdict: &str, command: &str| {
-                json!({"rules": [{"verdict": verdict, "tools": ["Bash"], "command": command}]})
-            };
+            let rule = |verdict: &str, command: &str| json!({"rules": [{"verdict": verdict, "tools": ["Bash"], "command": command}]});
             match narrow {
                 Some(narrow) => check(json!({"allow": [written]}), rule("allow", narrow), &[]),
                 None => check(json!({"allow": [written]}), json!({}), &["is left out"]),

@@ -26,8 +26,11 @@ pub(super) fn read(tree: &Value) -> Result<Imported, String> {
         if options != CommandPolicyOptions::default() {
             imported.options.dialect = Some(String::from("clawft"));
             let command_policy = Some(options);
-            imported.options.tools = Some(ToolsOptions { command_policy, ..ToolsOptions::default() });
-            imported.note("the policy of commands counts in the dialect clawft, which is chosen with it");
+            imported.options.tools =
+                Some(ToolsOptions { command_policy, ..ToolsOptions::default() });
+            imported.note(
+                "the policy of commands counts in the dialect clawft, which is chosen with it",
+            );
         }
     }
     if tools.get("urlPolicy").or_else(|| tools.get("url_policy")).is_some() {
@@ -35,7 +38,9 @@ pub(super) fn read(tree: &Value) -> Result<Imported, String> {
     }
     for key in ["denylist", "allowlist", "permissions"] {
         if tools.get(key).or_else(|| tree.get(key)).is_some() {
-            imported.note(format!("`{key}`: levels and lists of tools are not carried over; write `[tools.policy]`"));
+            imported.note(format!(
+                "`{key}`: levels and lists of tools are not carried over; write `[tools.policy]`"
+            ));
         }
     }
     Ok(imported)
@@ -51,7 +56,8 @@ mod tests {
     fn the_policy_of_commands_is_taken_as_it_is() {
         let policy = |tree: &Value| {
             let options = read(tree).expect("a configuration").options;
-            serde_json::to_value(options.tools.and_then(|tools| tools.command_policy)).expect("JSON")
+            serde_json::to_value(options.tools.and_then(|tools| tools.command_policy))
+                .expect("JSON")
         };
         for (tree, expected) in [
             (

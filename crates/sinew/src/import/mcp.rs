@@ -26,8 +26,12 @@ mod tests {
         let text = r#"{"mcpServers": {"a": {"command": "x"}, "b": {"url": "http://y"}}}"#;
         let imported = read(Path::new(".mcp.json"), text).expect("servers");
         assert_eq!(imported.options, crate::config::Options::default());
-        let names: Vec<bool> =
-            imported.notes.iter().zip(["`a`", "`b`"]).map(|(note, name)| note.contains(name)).collect();
+        let names: Vec<bool> = imported
+            .notes
+            .iter()
+            .zip(["`a`", "`b`"])
+            .map(|(note, name)| note.contains(name))
+            .collect();
         assert_eq!(names, [true, true]);
     }
 }

@@ -106,9 +106,15 @@ fn written(tree: &Value) -> Result<Vec<Written>, String> {
             for one in list {
                 let text = |key: &str| {
                     let text = one.get(key).and_then(Value::as_str);
-                    text.ok_or_else(|| format!("a rule has `{key}`, a text, and this one has none: {one}"))
+                    text.ok_or_else(|| {
+                        format!("a rule has `{key}`, a text, and this one has none: {one}")
+                    })
                 };
-                add(text("permission")?, text("pattern")?, one.get("action").unwrap_or(&Value::Null))?;
+                add(
+                    text("permission")?,
+                    text("pattern")?,
+                    one.get("action").unwrap_or(&Value::Null),
+                )?;
             }
         }
         other => return Err(format!("permissions are a table or a list, not {other}")),
@@ -153,7 +159,8 @@ fn of_paths(
     home: Option<&Path>,
 ) {
     let exceptions = |imported: &mut Imported, from: usize, verdict: &str| {
-        let weaker = rules.iter().skip(from).filter(|one| strength(one.verdict) < strength(verdict));
+        let weaker =
+            rules.iter().skip(from).filter(|one| strength(one.verdict) < strength(verdict));
         let mut globs = Vec::new();
         for one in weaker {
             match pattern::paths(&one.pattern, home) {
@@ -163,7 +170,11 @@ fn of_paths(
         }
         globs
     };
-    let add = |imported: &mut Imported, verdict, paths: Option<Vec<String>>, but: Vec<String>, tools: &[&str]| {
+    let add = |imported: &mut Imported,
+               verdict,
+               paths: Option<Vec<String>>,
+               but: Vec<String>,
+               tools: &[&str]| {
         // An exception is with all beneath it here, and not there.
         let guard: Vec<String> = but
             .iter()
@@ -203,7 +214,12 @@ fn of_paths(
     }
 }
 
-fn of_commands(imported: &mut Imported, tool: &'static str, base: &'static str, rules: &[&Written]) {
+fn of_commands(
+    imported: &mut Imported,
+    tool: &'static str,
+    base: &'static str,
+    rules: &[&Written],
+) {
     let add = |imported: &mut Imported, from: usize, verdict: &str, command: String| {
         let mut unless = Vec::new();
         let mut guard = Vec::new();
@@ -248,7 +264,10 @@ fn of_commands(imported: &mut Imported, tool: &'static str, base: &'static str, 
 }
 
 fn not_meant(tool: &str, one: &Written) -> String {
-    format!("`{tool}`: {} for `{}` is left out: its pattern cannot be said as narrowly here", one.verdict, one.pattern)
+    format!(
+        "`{tool}`: {} for `{}` is left out: its pattern cannot be said as narrowly here",
+        one.verdict, one.pattern
+    )
 }
 
 fn wider(tool: &str, one: &Written) -> String {
@@ -274,13 +293,24 @@ mod tests {
                 "{} {} {}{}",
                 rule.verdict,
                 rule.tools.clone().unwrap_or_default().join("+"),
-                rule.command.clone().unwrap_or_else(|| rule.paths.clone().unwrap_or_default().join(" ")),
+                rule.command.clone().unwrap_or_else(|| rule
+                    .paths
+                    .clone()
+                    .unwrap_or_default()
+                    .join(" ")),
                 but.collect::<String>()
             )
         };
         let found: Vec<String> = rules.iter().map(text).collect();
         let found: Vec<&str> = found.iter().map(|rule| rule.trim_end()).collect();
-        let others = ["ask glob", "ask grep", "ask edit_file", "ask write_file", "ask shell_exec *", "ask read_file"];
+        let others = [
+            "ask glob",
+            "ask grep",
+            "ask edit_file",
+            "ask write_file",
+            "ask shell_exec *",
+            "ask read_file",
+        ];
         let found: Vec<&&str> = found.iter().filter(|rule| !others.contains(rule)).collect();
         assert_eq!(found, expected.iter().collect::<Vec<_>>(), "{tree}");
     }
@@ -332,7 +362,8 @@ mod tests {
             let error = read(&tree, None).expect_err("no permission");
             assert!(error.contains(said), "{tree}: {error}");
         }
-        let notes = read(&json!({"skill": "ask", "read_file": {"a?": "allow"}}), None).expect("some").notes;
+        let notes =
+            read(&json!({"skill": "ask", "read_file": {"a?": "allow"}}), None).expect("some").notes;
         assert!(notes.iter().any(|note| note.contains("`skill` names no tool")), "{notes:?}");
         assert!(notes.iter().any(|note| note.contains("allow for `a?` is left out")), "{notes:?}");
     }

@@ -69,10 +69,15 @@ mod tests {
 
     #[test]
     fn the_home_of_a_user_is_that_of_the_machine() {
-        let users = "root:x:0:0:root:/root:/bin/sh\nme:x:1000:1000::/home/me:/bin/sh\nodd:x:7:7::x:\n";
-        for (user, home) in
-            [("0", Some("/root")), ("1000", Some("/home/me")), ("7", None), ("8", None), ("x", None)]
-        {
+        let users =
+            "root:x:0:0:root:/root:/bin/sh\nme:x:1000:1000::/home/me:/bin/sh\nodd:x:7:7::x:\n";
+        for (user, home) in [
+            ("0", Some("/root")),
+            ("1000", Some("/home/me")),
+            ("7", None),
+            ("8", None),
+            ("x", None),
+        ] {
             assert_eq!(home_of(user, users), home.map(PathBuf::from), "{user}");
         }
     }
