@@ -116,7 +116,16 @@ pub(crate) fn load(mut said: Said, helper: Helper) -> anyhow::Result<Loaded> {
         let (value, origin) = layered.origins.get(key)?;
         (*origin != Origin::Default && *value != Value::Bool(false)).then(|| origin.of_rule())
     });
-    let roots = roots(&settings)?;
+    let roots = roots(&settings).map_err(|error| {
+        let is_left_out = layered.unconfirmed().any(|left| left.key == "roots");
+        match is_left_out {
+            true => anyhow::anyhow!(
+                "{error}; what a client names is left out until you confirm it: {}",
+                said.line()
+            ),
+            false => error,
+        }
+    })?;
     hold_roots(&layered, &roots)?;
     let mut loaded = Loaded { layered, settings, roots, helper, said };
     if let Some(grants) = grants(&loaded) {
