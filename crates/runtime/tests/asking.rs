@@ -90,7 +90,7 @@ async fn modes_and_answers_decide() {
         assert!(text(&reply).contains(words), "{what}");
         assert_eq!(bench.content("a").is_some(), error.is_none(), "{what}");
         let records = bench.records();
-        assert_eq!(records[0].1.approver, approver, "{what}");
+        assert_eq!(records[0].1.approver.as_deref(), approver, "{what}");
         assert_eq!(records[0].0, error.is_none(), "an intent only where it runs: {what}");
     }
 }

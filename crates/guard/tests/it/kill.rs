@@ -295,7 +295,7 @@ fn a_killed_series_of_writes_is_mixed() {
 /// Opens the ledger of a root.
 fn ledger(root: &Path) -> SqliteLedger {
     let state = StateDir::open(&root.with_file_name("state")).unwrap();
-    SqliteLedger::new(&state, Recorded { surface: "test", sync: LedgerSync::Normal })
+    SqliteLedger::new(&state, Recorded::by("test"))
 }
 
 /// Records the intent of a change.

@@ -101,7 +101,7 @@ async fn ask(
     let ruling = call.ruling();
     match runtime.asking.approvals {
         Approvals::Allow | Approvals::TrustClient => {
-            open.entry.answered(runtime.asking.approvals.as_str());
+            open.entry.asked(runtime.asking.approvals.as_str());
             return Ok(Asked::Standing);
         }
         Approvals::Deny => return Err(nobody(ruling, "`--approvals deny` is set")),
@@ -110,7 +110,7 @@ async fn ask(
     let Some(approver) = &runtime.asking.approver else {
         let asks_each = decoded.rules.require_approval;
         if runtime.asking.approvals == Approvals::Auto && !asks_each && call.can_be_undone() {
-            open.entry.answered("checkpoint");
+            open.entry.asked("checkpoint");
             return Ok(Asked::Standing);
         }
         return Err(nobody(ruling, "nobody can be asked here"));
@@ -132,7 +132,8 @@ async fn ask(
         why: ruling.why.to_string(),
         always: always.as_ref().map(|all| all.iter().map(ToString::to_string).collect()),
     };
-    open.entry.answered(approver.name());
+    open.entry.asked(approver.name());
+    let asked_at = runtime.clock.now();
     let answer = tokio::select! {
         answer = tokio::time::timeout(runtime.asking.timeout, approver.ask(question)) => {
             answer.unwrap_or(Answer::TimedOut)
@@ -141,6 +142,7 @@ async fn ask(
             return Err(ToolError::new(Kind::Cancelled, "the call was cancelled"));
         }
     };
+    open.entry.answered(&answer, runtime.clock.now().saturating_duration_since(asked_at));
     match answer {
         Answer::Yes => Ok(Asked::Answered(answer)),
         Answer::Always => {

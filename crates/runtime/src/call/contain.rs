@@ -22,6 +22,9 @@ pub(super) fn contain(
 ) -> Result<Held, ToolError> {
     let effects = decoded.prepared.effects();
     open.entry.effects(effects);
+    if let Some(command) = decoded.prepared.command() {
+        open.entry.runs(&command.line);
+    }
     let contained = contained(runtime, &decoded, open).inspect_err(|error| {
         if error.kind == Kind::PathDenied {
             open.entry.refused();

@@ -1,0 +1,126 @@
+//! The head of the chain in a file beside the database: its last record, sealed with the key.
+//!
+//! A chain whose last records are cut off is still a chain; the head says that there were more. It is
+//! written after each commit, in place and only forward, so it is never ahead of the database but by the
+//! doing of somebody else, or by a loss of power that the database did not survive whole.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, fstat, fsync, openat};
+
+use super::key::Key;
+use super::record::Link;
+
+/// The name of its file.
+pub(super) const NAME: &str = "ledger.head";
+/// A number of 20 digits, a hash and a seal in hexadecimal, with blanks between them and a line end.
+const LENGTH: usize = 20 + 1 + 64 + 1 + 64 + 1;
+const USE: &str = "head";
+
+/// What a head file says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Noted {
+    /// The chain had come to this record.
+    At(Link),
+    /// There is none, or it is empty.
+    Nothing,
+    /// It is not one that was written with this key.
+    Damaged,
+}
+
+/// The file, open.
+#[derive(Debug)]
+pub(super) struct HeadFile {
+    path: PathBuf,
+    file: Option<OwnedFd>,
+}
+
+impl HeadFile {
+    pub(super) fn new(state: &Path) -> Self {
+        Self { path: state.join(NAME), file: None }
+    }
+
+    /// Returns what the file says.
+    pub(super) fn noted(&mut self, key: &Key) -> Noted {
+        match self.open(OFlags::RDWR) {
+            Some(file) => read(file, key),
+            None => Noted::Nothing,
+        }
+    }
+
+    /// Notes a record as the last one, unless a later one is noted; with `even_back` also then.
+    pub(super) fn note(
+        &mut self,
+        key: &Key,
+        link: Link,
+        even_back: bool,
+    ) -> rustix::io::Result<()> {
+        let is_new = self.open(OFlags::RDWR).is_none();
+        let flags = OFlags::RDWR | OFlags::CREATE;
+        let Some(file) = self.open(flags) else { return Err(rustix::io::Errno::ACCESS) };
+        flock(&file, FlockOperation::LockExclusive)?;
+        let is_later = match read(file, key) {
+            Noted::At(noted) => noted.seq <= link.seq,
+            Noted::Nothing | Noted::Damaged => true,
+        };
+        let written = if is_later || even_back {
+            rustix::io::pwrite(file, line(key, &link).as_bytes(), 0).map(|_| ())
+        } else {
+            Ok(())
+        };
+        if is_new {
+            let _ = fsync(file);
+        }
+        let _ = flock(file, FlockOperation::Unlock);
+        written
+    }
+
+    /// Returns the open file. One that lost its name is opened anew.
+    fn open(&mut self, flags: OFlags) -> Option<&OwnedFd> {
+        let has_name = |file: &OwnedFd| fstat(file).is_ok_and(|stat| stat.st_nlink != 0);
+        if !self.file.as_ref().is_some_and(has_name) {
+            let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            self.file = openat(CWD, &self.path, flags, Mode::from_raw_mode(0o600)).ok();
+        }
+        self.file.as_ref()
+    }
+}
+
+/// Returns what the head file of a state directory says, without changing anything.
+pub(super) fn noted(state: &Path, key: &Key) -> Noted {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    match openat(CWD, state.join(NAME), flags, Mode::empty()) {
+        Ok(file) => read(&file, key),
+        Err(_) => Noted::Nothing,
+    }
+}
+
+fn read(file: &OwnedFd, key: &Key) -> Noted {
+    let mut bytes = [0; LENGTH + 1];
+    match rustix::io::pread(file, &mut bytes, 0) {
+        Ok(0) => Noted::Nothing,
+        Ok(LENGTH) => {
+            link_of(bytes.get(..LENGTH).unwrap_or_default(), key).map_or(Noted::Damaged, Noted::At)
+        }
+        Ok(_) | Err(_) => Noted::Damaged,
+    }
+}
+
+fn link_of(bytes: &[u8], key: &Key) -> Option<Link> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let mut words = text.split([' ', '\n']);
+    let link = Link { seq: words.next()?.parse().ok()?, hash: from_hex(words.next()?)? };
+    let seal = from_hex(words.next()?)?;
+    // Compared in constant time, as seals should be.
+    (blake3::Hash::from(seal) == blake3::Hash::from(key.seal(USE, &link))).then_some(link)
+}
+
+fn line(key: &Key, link: &Link) -> String {
+    let hex = |hash: [u8; 32]| blake3::Hash::from(hash).to_hex();
+    format!("{:020} {} {}\n", link.seq, hex(link.hash), hex(key.seal(USE, link)))
+}
+
+fn from_hex(text: &str) -> Option<[u8; 32]> {
+    blake3::Hash::from_hex(text).ok().map(Into::into)
+}
