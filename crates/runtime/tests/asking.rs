@@ -91,6 +91,14 @@ async fn modes_and_answers_decide() {
         assert_eq!(bench.content("a").is_some(), error.is_none(), "{what}");
         let records = bench.records();
         assert_eq!(records[0].1.approver.as_deref(), approver, "{what}");
+        let answer = match (approver, error) {
+            (Some("person"), None) => Some("yes"),
+            (Some("person"), Some(Kind::ApprovalTimeout)) => Some("timeout"),
+            (Some("person"), Some(_)) => Some("no"),
+            _ => None,
+        };
+        assert_eq!(records[0].1.answer, answer, "{what}");
+        assert_eq!(records[0].1.waited_ms.is_some(), answer.is_some(), "{what}");
         assert_eq!(records[0].0, error.is_none(), "an intent only where it runs: {what}");
     }
 }
