@@ -188,7 +188,8 @@ fn kill_one(place: &Place, round: usize) -> Killed {
         assert_eq!(reply["ok"], true, "{reply}");
         match reply["tool"].as_str() {
             Some("Write") => {
-                written.push(format!("{session}-{}.txt", reply["id"].as_str().unwrap()))
+                let id = reply["id"].to_string();
+                written.push(format!("{session}-{}.txt", id.trim_matches('"')));
             }
             _ => reads.push(Instant::now()),
         }
@@ -250,6 +251,8 @@ fn a_kill_loses_at_most_the_last_batch_and_no_change() {
     let verified = verified(&place);
     let open = verified["unfinished"].as_array().unwrap();
     assert!(open.iter().all(|open| open["dead"] == true), "{verified}");
+    // One call after the other: the last change of each process, whose end was not written yet.
+    assert!(open.len() <= rounds, "{verified}");
     println!(
         "{rounds} kills, {n_writes} changes, {n_reads} looks, {n_lost} of them lost, {} calls open, {} \
          records beyond the head",
@@ -394,7 +397,7 @@ fn what_was_changed_is_found_and_where() {
     let kept = run(&place, &["audit", "head"], "").out.trim().to_owned();
     let exported = run(&place, &["audit", "export"], "").out;
     let ran = run(&place, &["audit", "verify", "--head", &kept], "");
-    assert!(ran.code == 0 && ran.out.starts_with("whole: 12 records"), "{ran:?}");
+    assert!(ran.code == 0 && ran.out.starts_with("whole: 11 records"), "{ran:?}");
     // An export is verified by the same walk.
     let file = place.home.join("export.jsonl");
     let lines: Vec<&str> = exported.lines().collect();
