@@ -6,8 +6,10 @@
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, fstat, fsync, openat};
+use rustix::io::Errno;
 
 use super::key::Key;
 use super::record::Link;
@@ -17,6 +19,9 @@ pub(super) const NAME: &str = "ledger.head";
 /// A number of 20 digits, a hash and a seal in hexadecimal, with blanks between them and a line end.
 const LENGTH: usize = 20 + 1 + 64 + 1 + 64 + 1;
 const USE: &str = "head";
+/// How long who reads or writes the file waits for others.
+const MAX_WAIT: Duration = Duration::from_millis(10);
+const PAUSE: Duration = Duration::from_micros(100);
 
 /// What a head file says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,12 +49,13 @@ impl HeadFile {
     /// Returns what the file says.
     pub(super) fn noted(&mut self, key: &Key) -> Noted {
         match self.open(OFlags::RDWR) {
-            Some(file) => read(file, key),
+            Some(file) => read_whole(file, key),
             None => Noted::Nothing,
         }
     }
 
-    /// Notes a record as the last one, unless a later one is noted; with `even_back` also then.
+    /// Notes a record as the last one, unless a later one is noted; with `even_back` also then. Where
+    /// somebody else keeps the file for long, it is left to the next record.
     pub(super) fn note(
         &mut self,
         key: &Key,
@@ -58,8 +64,8 @@ impl HeadFile {
     ) -> rustix::io::Result<()> {
         let is_new = self.open(OFlags::RDWR).is_none();
         let flags = OFlags::RDWR | OFlags::CREATE;
-        let Some(file) = self.open(flags) else { return Err(rustix::io::Errno::ACCESS) };
-        flock(&file, FlockOperation::LockExclusive)?;
+        let Some(file) = self.open(flags) else { return Err(Errno::ACCESS) };
+        let alone = locked(file, FlockOperation::NonBlockingLockExclusive)?;
         let is_later = match read(file, key) {
             Noted::At(noted) => noted.seq <= link.seq,
             Noted::Nothing | Noted::Damaged => true,
@@ -72,7 +78,7 @@ impl HeadFile {
         if is_new {
             let _ = fsync(file);
         }
-        let _ = flock(file, FlockOperation::Unlock);
+        drop(alone);
         written
     }
 
@@ -91,8 +97,41 @@ impl HeadFile {
 pub(super) fn noted(state: &Path, key: &Key) -> Noted {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     match openat(CWD, state.join(NAME), flags, Mode::empty()) {
-        Ok(file) => read(&file, key),
+        Ok(file) => read_whole(&file, key),
         Err(_) => Noted::Nothing,
+    }
+}
+
+/// Reads the file once more, while nobody writes it, before it counts as damaged: what is read beside a
+/// writer may be half of what was there.
+fn read_whole(file: &OwnedFd, key: &Key) -> Noted {
+    match read(file, key) {
+        Noted::Damaged => {
+            let _alone = locked(file, FlockOperation::NonBlockingLockShared);
+            read(file, key)
+        }
+        noted => noted,
+    }
+}
+
+/// The lock on a file, given back when it is dropped.
+struct Lock<'a>(&'a OwnedFd);
+
+impl Drop for Lock<'_> {
+    fn drop(&mut self) {
+        let _ = flock(self.0, FlockOperation::Unlock);
+    }
+}
+
+/// Waits for the lock, for a moment: whoever has it writes one line.
+fn locked(file: &OwnedFd, operation: FlockOperation) -> rustix::io::Result<Lock<'_>> {
+    let end = Instant::now() + MAX_WAIT;
+    loop {
+        match flock(file, operation) {
+            Ok(()) => return Ok(Lock(file)),
+            Err(Errno::WOULDBLOCK) if Instant::now() < end => std::thread::sleep(PAUSE),
+            Err(errno) => return Err(errno),
+        }
     }
 }
 
