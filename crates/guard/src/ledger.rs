@@ -292,9 +292,7 @@ impl Shared {
         database: &'a mut Database,
         patience: Duration,
     ) -> Result<&'a mut Open, Failed> {
-        let is_there =
-            |open: &Open| opening::file_of(&self.state.join(opening::NAME)) == Some(open.file);
-        if !matches!(database, Database::Open(open) if is_there(open)) {
+        if !matches!(database, Database::Open(open) if self.is_there(open)) {
             *database = Database::Closed;
             *database = Database::Open(Box::new(self.open(patience)?));
         }
@@ -305,6 +303,11 @@ impl Shared {
             }
             Database::Closed => Err(Failed::new("it is closed")),
         }
+    }
+
+    /// Returns whether a database that is open is the one that others open.
+    fn is_there(&self, open: &Open) -> bool {
+        opening::file_of(&self.state.join(opening::NAME)) == Some(open.file)
     }
 
     fn open(&self, patience: Duration) -> Result<Open, Failed> {
@@ -382,8 +385,20 @@ impl Shared {
         let clean = Cleaner(&self.recorded.redactor);
         let steps: Vec<Step<'_>> = rows.filter_map(|row| row.step(&clean)).collect();
         let client = lock(&self.client).as_deref().map(|client| clean.name(client));
-        let open = self.connection(database, patience)?;
-        let written = self.transaction(open, &steps, client.as_deref())?;
+        for _ in 0..2 {
+            let open = self.connection(database, patience)?;
+            let written = self.transaction(open, &steps, client.as_deref())?;
+            // Kept aside at this very moment, it counts for nothing: another one has taken its place.
+            if self.is_there(open) {
+                self.written(open, written, client);
+                return Ok(());
+            }
+        }
+        Err(Failed::new("the database was taken away while it was written"))
+    }
+
+    /// Remembers what a transaction did, and notes the head.
+    fn written(&self, open: &mut Open, written: Written, client: Option<String>) {
         // The records are there, so they count; a head that cannot be written is written the next time.
         let _ = open.head.note(&open.key, written.tail, written.head_was_wrong);
         open.process = Some((written.process, client));
@@ -392,7 +407,6 @@ impl Shared {
         for ticket in &written.closed {
             intents.remove(ticket);
         }
-        Ok(())
     }
 
     /// Puts steps at the end of the chain as it is now.
@@ -648,7 +662,7 @@ fn wrong_head(
         }
     };
     if tail.seq < noted.seq {
-        let n_cut = noted.seq - tail.seq;
+        let n_cut = noted.seq.saturating_sub(tail.seq);
         let text =
             format!("{n_cut} records were cut off here: the head knew of record {}", noted.seq);
         return event("cut", text);

@@ -24,6 +24,8 @@ const MAX_NAME: usize = 64;
 const MAX_USER: usize = 512;
 /// So much of a word tells whether it is a secret.
 const MAX_LOOK: usize = 1_024;
+/// What looks like a secret by itself has so many characters.
+const MIN_SHAPED: usize = 16;
 /// A shorter value after a name is none.
 const MIN_VALUE: usize = 4;
 
@@ -156,6 +158,10 @@ struct Found {
 fn shaped(text: &str) -> Vec<Found> {
     let bytes = text.as_bytes();
     let mut found = Vec::new();
+    // Most texts are ids and names: nothing that looks like a secret is as short, but behind a name.
+    if bytes.len() < MIN_SHAPED && !bytes.iter().any(|byte| matches!(byte, b'-' | b'=' | b':')) {
+        return found;
+    }
     let mut before = b' ';
     let mut at = 0;
     while let Some(&byte) = bytes.get(at) {

@@ -73,3 +73,18 @@ impl Ledger for MemoryLedger {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_kept_once_and_apart() {
+        let ledger = MemoryLedger::default();
+        let event = Event { kind: "granted", text: String::from("words"), session: None };
+        ledger.event(event.clone());
+        assert_eq!(ledger.take().len(), 0);
+        assert_eq!(ledger.take_events(), [event]);
+        assert_eq!(ledger.take_events(), []);
+    }
+}

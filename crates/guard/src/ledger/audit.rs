@@ -239,7 +239,7 @@ impl Audit {
             walk.find(Finding::new(anchor.seq, "anchor", text));
         }
         if let Err(error) = self.walk(&mut walk, &mut progress) {
-            let seq = walk.last().seq + 1;
+            let seq = walk.last().seq.saturating_add(1);
             walk.find(Finding::new(
                 seq,
                 "unreadable",
@@ -307,7 +307,7 @@ impl Audit {
                 "the head beside the database was not written with the key of this chain",
             )),
             Noted::At(noted) if last.seq < noted.seq => {
-                walk.find(Finding::new(last.seq + 1, "cut", cut(last, noted, "the head")));
+                walk.find(Finding::new(last.seq.saturating_add(1), "cut", cut(last, noted, "the head")));
             }
             Noted::At(noted) => {
                 let hash = record::hash_of(&self.connection, noted.seq)?;
@@ -318,7 +318,7 @@ impl Audit {
                     );
                     walk.find(Finding::new(noted.seq, "other", text));
                 }
-                walk.beyond(last.seq - noted.seq);
+                walk.beyond(last.seq.saturating_sub(noted.seq));
             }
         }
         Ok(())
@@ -347,7 +347,7 @@ impl Audit {
             }
             None if last.seq < kept.seq => {
                 walk.find(Finding::new(
-                    last.seq + 1,
+                    last.seq.saturating_add(1),
                     "cut",
                     cut(last, kept, "the head that was kept"),
                 ));
@@ -365,7 +365,7 @@ impl Audit {
 }
 
 fn cut(last: Link, known: Link, whose: &str) -> String {
-    let n = known.seq - last.seq;
+    let n = known.seq.saturating_sub(last.seq);
     format!(
         "the chain ends with record {}, and {whose} knows {n} more: they were cut off",
         last.seq

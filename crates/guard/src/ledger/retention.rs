@@ -69,7 +69,7 @@ impl Retention {
         };
         let mut until = first - 1;
         if let Some(most) = self.max_records {
-            let n_records = (last - first + 1).unsigned_abs();
+            let n_records = last.saturating_sub(first).unsigned_abs() + 1;
             if most + most / PORTION < n_records {
                 until = until.max(first - 1 + (n_records - most) as i64);
             }

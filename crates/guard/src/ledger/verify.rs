@@ -143,12 +143,12 @@ impl<'a> Walk<'a> {
         self.verified.n_records += 1;
         self.verified.first.get_or_insert(seq);
         match self.previous {
-            Some(Link { seq: last, hash: previous }) if seq == last + 1 => {
+            Some(Link { seq: last, hash: previous }) if Some(seq) == last.checked_add(1) => {
                 self.look(record, &previous);
             }
             Some(Link { seq: last, .. }) if last < seq => {
-                let (first, until) = (last + 1, seq - 1);
-                let text = match until - last {
+                let (first, until) = (last.saturating_add(1), seq - 1);
+                let text = match until.saturating_sub(last) {
                     1 => format!("record {first} is missing"),
                     n => format!("{n} records are missing, from {first} to {until}"),
                 };

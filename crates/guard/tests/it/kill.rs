@@ -8,9 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use sinew_guard::{
-    Guard, GuardSettings, JournalSettings, LedgerSync, Recorded, SqliteLedger, StateDir,
-};
+use sinew_guard::{Guard, GuardSettings, JournalSettings, Recorded, SqliteLedger, StateDir};
 use sinew_tool::{
     Access, Becomes, Claim, CommitError, Deed, Effects, Expect, FileError, FileMode, Ledger, Links,
     Opening, Slot, Written,

@@ -5,9 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rusqlite::Connection;
-use sinew_guard::{
-    Caller, Guard, GuardSettings, KnowledgeBase, LedgerSync, Recorded, SqliteLedger, StateDir,
-};
+use sinew_guard::{Caller, Guard, GuardSettings, KnowledgeBase, Recorded, SqliteLedger, StateDir};
 use sinew_tool::{Access, Expect, FileError, FileSettings, Ledger, Sight, Slot, World};
 
 use crate::tree::{Tree, WRITE, allow, contain};

@@ -252,7 +252,7 @@ fn export(audit: &Audit, since: Option<i64>) -> anyhow::Result<ExitCode> {
     audit.records(&wanted, |record: Record| {
         let seq = record.link.seq;
         let before = match previous {
-            Some(link) if link.seq + 1 == seq => Some(link),
+            Some(link) if link.seq.checked_add(1) == Some(seq) => Some(link),
             _ => audit.before(seq)?,
         };
         previous = Some(record.link);

@@ -438,3 +438,23 @@ fn a_record_that_was_put_there_is_found() {
     ledger(more.dir.path()).close(None, closing("later", None));
     more.finds("changed", 9);
 }
+
+/// Numbers at the ends of what there is overflowed.
+#[test]
+fn a_record_with_any_number_is_found() {
+    for seq in [i64::MIN, -1, 0, 10, i64::MAX - 1, i64::MAX] {
+        let chain = Chain::new();
+        let columns = COLUMNS.join(", ");
+        chain.sql(&format!(
+            "INSERT INTO record (seq, hash, process, {columns})
+             SELECT {seq}, hash, process, {columns} FROM record WHERE seq = 8"
+        ));
+        assert!(!chain.verified().is_whole(), "{seq}");
+        let later = ledger(chain.dir.path());
+        later.close(None, closing("later", None));
+        // After the last number there is none.
+        assert_eq!(later.flush().is_err(), seq == i64::MAX, "{seq}");
+        drop(later);
+        assert!(!chain.verified().is_whole(), "{seq}");
+    }
+}

@@ -73,7 +73,7 @@ pub(super) fn record(object: Map<String, Value>) -> Option<(Record, Option<Chain
     let seq = object.get("seq")?.as_i64()?;
     let hash = |name: &str| object.get(name).and_then(Value::as_str).and_then(bytes_of);
     let link = ChainLink { seq, hash: hash("hash")? };
-    let before = hash("previous").map(|hash| ChainLink { seq: seq - 1, hash });
+    let before = hash("previous").map(|hash| ChainLink { seq: seq.saturating_sub(1), hash });
     let mut changes = Vec::new();
     let mut named = Vec::new();
     for (name, value) in object {
@@ -147,6 +147,8 @@ impl Formatter for Ascii {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn example() -> Record {
@@ -180,6 +182,29 @@ mod tests {
         assert!(text.contains("\\u202e") && text.contains("\"duration_ms\":1234.567"), "{text}");
         let back = record(serde_json::from_str(&text).expect("JSON")).expect("a record");
         assert_eq!(back, (example(), Some(before)));
+    }
+
+    proptest! {
+        /// An export may come from anywhere.
+        #[test]
+        fn any_object_is_a_record_or_none(
+            seq in any::<i64>(),
+            name in "[a-z_]{1,12}|duration_ms|arguments|changes|hash|previous",
+            text in ".{0,70}",
+            number in any::<f64>(),
+        ) {
+            let hash = "ab".repeat(32);
+            for value in [json!(text), json!(number), json!([text]), json!([{ &name: text }]), Value::Null] {
+                let object = json!({ "seq": seq, "hash": hash, &name: value });
+                let Value::Object(object) = object else { continue };
+                if let Some((read, _)) = record(object) {
+                    let mut line = Vec::new();
+                    write_line(&mut line, &super::object(&read, None)).expect("it is written");
+                    let back = record(serde_json::from_slice(&line).expect("JSON"));
+                    prop_assert_eq!(back.map(|(record, _)| record), Some(read));
+                }
+            }
+        }
     }
 
     #[test]
