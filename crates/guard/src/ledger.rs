@@ -46,7 +46,7 @@ use crate::knowledge::KnowledgeBase;
 use crate::mark::{ProcessMark, os_user};
 use crate::{Redactor, StateDir};
 use head::Noted;
-use opening::{Open, Opener};
+use opening::{FileId, Open, Opener};
 use record::{Link, OfProcess};
 use row::{Cleaner, Row, Step, Who};
 use waiting::Promise;
@@ -148,9 +148,9 @@ struct Shared {
     wake: Condvar,
     database: Mutex<Database>,
     /// The records of intents that are written, by file and number.
-    intents: Mutex<HashMap<Ticket, ((u64, u64), i64)>>,
+    intents: Mutex<HashMap<Ticket, (FileId, i64)>>,
     /// A file that was found to be damaged, and how.
-    damaged: Mutex<Option<((u64, u64), String)>>,
+    damaged: Mutex<Option<(FileId, String)>>,
     loss: Mutex<Loss>,
     /// Why the last attempt to write failed, if it did.
     problem: Mutex<Option<String>>,
@@ -448,7 +448,7 @@ impl Shared {
     fn step(
         &self,
         connection: &Connection,
-        (key, file): (&Key, (u64, u64)),
+        (key, file): (&Key, FileId),
         tail: &mut Link,
         written: &mut Written,
         step: &Step<'_>,

@@ -163,3 +163,56 @@ fn line(key: &Key, link: &Link) -> String {
 fn from_hex(text: &str) -> Option<[u8; 32]> {
     blake3::Hash::from_hex(text).ok().map(Into::into)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    fn link(seq: i64) -> Link {
+        Link { seq, hash: [seq.to_le_bytes()[0]; 32] }
+    }
+
+    #[test]
+    fn a_head_goes_forward_alone() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let key = Key::nobodys();
+        let mut file = HeadFile::new(dir.path());
+        assert_eq!((file.noted(&key), noted(dir.path(), &key)), (Noted::Nothing, Noted::Nothing));
+        for (seq, even_back, expected) in [
+            (0, false, 0),
+            (5, false, 5),
+            (4, false, 5),
+            (5, false, 5),
+            (3, true, 3),
+            (9, false, 9),
+        ] {
+            file.note(&key, link(seq), even_back).expect("it is written");
+            assert_eq!(file.noted(&key), Noted::At(link(expected)), "{seq}");
+            assert_eq!(noted(dir.path(), &key), Noted::At(link(expected)), "{seq}");
+        }
+    }
+
+    /// What was read beside a writer was half of the old head and half of the new one.
+    #[test]
+    fn a_head_is_read_whole_while_it_is_written() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let key = Key::nobodys();
+        HeadFile::new(dir.path()).note(&key, link(0), false).expect("it is written");
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut file = HeadFile::new(dir.path());
+                for seq in 1..5_000 {
+                    // Where others look all the time it may be left to the next record.
+                    let _ = file.note(&key, link(seq), false);
+                }
+                is_over.store(true, Ordering::Relaxed);
+            });
+            while !is_over.load(Ordering::Relaxed) {
+                assert!(matches!(noted(dir.path(), &key), Noted::At(_)));
+            }
+        });
+    }
+}

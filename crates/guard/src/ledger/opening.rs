@@ -29,13 +29,16 @@ const MAX_ASIDE: usize = 16;
 /// No release will ever write a version like this.
 const MAX_VERSION: i64 = 10_000;
 
+/// A file, by device and number.
+pub(super) type FileId = (u64, u64);
+
 /// A database that is open, with what its chain needs.
 pub(super) struct Open {
     pub(super) connection: Connection,
     pub(super) key: Key,
     pub(super) head: HeadFile,
-    /// The file that it is, by device and number.
-    pub(super) file: (u64, u64),
+    /// The file that it is.
+    pub(super) file: FileId,
     /// This process in it, with the client that it was entered with.
     pub(super) process: Option<(OfProcess, Option<String>)>,
 }
@@ -47,7 +50,7 @@ pub(super) struct Opener<'a> {
     pub(super) who: &'a Who,
     pub(super) redactor: &'a Redactor,
     /// A file that was found to be damaged while it was used, and how.
-    pub(super) damaged: Option<&'a ((u64, u64), String)>,
+    pub(super) damaged: Option<&'a (FileId, String)>,
 }
 
 /// What lies at the place of the database.
@@ -131,7 +134,7 @@ impl Opener<'_> {
             0 => return damaged("its tables have no version"),
             row::VERSION => row::VERSION,
             row::PREVIOUS => return Ok(Found::Previous(connection)),
-            version if version < 0 || MAX_VERSION < version => {
+            version if !(0..=MAX_VERSION).contains(&version) => {
                 return damaged("its version is none that was ever written");
             }
             version => return Err(database::foreign(path, version, row::VERSION)),
@@ -298,7 +301,7 @@ pub(super) fn key_id(connection: &Connection) -> rusqlite::Result<Option<[u8; 32
 }
 
 /// Returns the file that has a name, by device and number.
-pub(super) fn file_of(path: &Path) -> Option<(u64, u64)> {
+pub(super) fn file_of(path: &Path) -> Option<FileId> {
     let stat = rustix::fs::lstat(path).ok()?;
     Some((stat.st_dev, stat.st_ino))
 }

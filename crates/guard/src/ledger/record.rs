@@ -322,7 +322,8 @@ fn say<'a>(said: &mut Vec<u8>, fields: impl Iterator<Item = &'a (&'static str, F
     said.extend_from_slice(&(fields.clone().count() as u64).to_le_bytes());
     for (name, field) in fields {
         let (tag, number, bytes) = field.parts();
-        said.extend_from_slice(&(name.len() as u64).to_le_bytes());
+        // Names are columns, so one byte holds how long they are.
+        said.push(name.len() as u8);
         said.extend_from_slice(name.as_bytes());
         said.push(tag);
         said.extend_from_slice(&number);

@@ -405,7 +405,8 @@ fn holds(dir: &std::path::Path, text: &str) -> bool {
 #[test]
 fn a_secret_in_any_text_of_a_call_reaches_no_file() {
     const CANARY: &str = "canary-canary-canary";
-    let put: &[(&str, fn(&mut Closing))] = &[
+    type Put = fn(&mut Closing);
+    let put: &[(&str, Put)] = &[
         ("call_id", |closing| closing.opening.call_id = String::from(CANARY)),
         ("session", |closing| closing.opening.session = String::from(CANARY)),
         ("agent", |closing| closing.opening.agent = Some(String::from(CANARY))),

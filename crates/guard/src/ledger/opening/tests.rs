@@ -288,7 +288,7 @@ fn a_key_is_for_its_owner_and_never_replaced() {
         .collect();
     assert_eq!(names, [""; 0], "no draft of a key is left");
     // What cannot be used is told, and nothing is done about it.
-    let unusable: &[(&str, fn(&Path))] = &[
+    let unusable: &[(&str, Damage)] = &[
         ("does not have 32 bytes", |path| fs::write(path, "short").expect("it is written")),
         ("other users", |path| {
             let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);

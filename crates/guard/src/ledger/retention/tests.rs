@@ -1,5 +1,4 @@
 //! What goes by retention, and that the rest is whole.
-#![expect(clippy::disallowed_methods, reason = "the tests look at what is really there")]
 
 use std::path::Path;
 

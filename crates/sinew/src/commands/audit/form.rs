@@ -35,7 +35,7 @@ fn bytes_of<const N: usize>(text: &str) -> Option<[u8; N]> {
 
 fn from_hex(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes();
-    let is_hex = digits.iter().all(u8::is_ascii_hexdigit) && digits.len() % 2 == 0;
+    let is_hex = digits.iter().all(u8::is_ascii_hexdigit) && digits.len().is_multiple_of(2);
     let pairs = digits.as_chunks::<2>().0;
     let byte = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
     is_hex.then(|| pairs.iter().map(byte).collect())?
