@@ -170,6 +170,12 @@ impl Commands {
         Ok((session.rung, session.missing.clone()))
     }
 
+    /// Returns the rung of a session that is open.
+    fn rung(&self, session: &str, globs: &PathGlobs) -> Option<&'static str> {
+        let opened = self.opened(&lock(&self.sessions), session, globs);
+        opened.map(|session| session.rung.as_str())
+    }
+
     /// Orders a command of a session, opening the session where it is not.
     fn order(&self, session: &str, job: Job) -> Result<Running, ToolError> {
         self.order_of(self.session(session, &job.globs)?, job)

@@ -25,7 +25,7 @@ async fn a_change_is_made_recorded_and_ordered() {
     let [(true, closing)] = records.as_slice() else { panic!("{records:?}") };
     assert_eq!(closing.error, None);
     assert_eq!((closing.verdict, closing.rule), (Some("ask"), Some("change")));
-    assert_eq!(closing.approver, Some("allow"));
+    assert_eq!(closing.approver.as_deref(), Some("allow"));
     assert_eq!(closing.path, Some(bench.path("a")));
     assert_eq!(closing.changes.len(), 1);
 

@@ -94,6 +94,12 @@ pub enum Command {
         #[command(subcommand)]
         command: CheckpointCommand,
     },
+    /// Read the record of every call, and verify that nothing was changed in it.
+    Audit {
+        /// What to do.
+        #[command(subcommand)]
+        command: AuditCommand,
+    },
     /// Say what the rules make of a command, without running it.
     Policy {
         /// What to do.
@@ -210,6 +216,60 @@ pub enum CheckpointCommand {
         /// Print one JSON object.
         #[arg(long)]
         json: bool,
+    },
+}
+
+/// `sinew audit`.
+#[derive(Debug, Subcommand)]
+pub enum AuditCommand {
+    /// List how calls ended and what else happened, the newest first; `--session` lists one session.
+    List {
+        /// Only this tool, by the name it was called with; a `*` at the end stands for any rest.
+        #[arg(long, value_name = "NAME")]
+        tool: Option<String>,
+        /// Only calls on this path or what is beneath it.
+        #[arg(long, value_name = "PATH")]
+        path: Option<PathBuf>,
+        /// Only calls that ended so: ok, denied … as the kinds of errors are called.
+        #[arg(long, value_name = "KIND")]
+        outcome: Option<String>,
+        /// Only what came since then: 2026-01-31, 2026-01-31T12:00:00Z, or 90m, 24h, 7d ago.
+        #[arg(long, value_name = "TIME")]
+        since: Option<String>,
+        /// The most that are listed.
+        #[arg(long, value_name = "N", default_value_t = 50)]
+        limit: u64,
+        /// Print one JSON object a line.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show everything that is recorded of a call, its intent and its end.
+    Show {
+        /// The number of a record, or the id of a call.
+        id: String,
+        /// Print one JSON object a line.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the last record as SEQ:HASH, to keep elsewhere and verify against later.
+    Head,
+    /// Verify that no record was changed, removed or put in another order; exit 1 if one was.
+    Verify {
+        /// Compare with a head that was kept.
+        #[arg(long, value_name = "SEQ:HASH")]
+        head: Option<String>,
+        /// Verify what was exported, in place of the database.
+        #[arg(long, value_name = "FILE")]
+        file: Option<PathBuf>,
+        /// Print one JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print every record as one JSON object a line, so that it can be verified elsewhere.
+    Export {
+        /// From this record on.
+        #[arg(long, value_name = "SEQ")]
+        since: Option<i64>,
     },
 }
 

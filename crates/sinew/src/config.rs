@@ -22,7 +22,7 @@ pub use options::{
 pub(crate) use reference::keys;
 pub use reference::reference;
 pub(crate) use serve::serves;
-pub use settings::{LedgerMode, LogLevel, Settings};
+pub use settings::{LedgerMode, LedgerSettings, LogLevel, Settings};
 
 /// A configuration that cannot be used: where, and what to do.
 #[derive(Debug)]

@@ -55,8 +55,9 @@ pub mod dialects {
 
 pub use sinew_guard::{
     CheckpointSettings, Checkpoints, CommandSettings, GlobalIgnore, Helper, JournalSettings,
-    KnowledgeBase, LedgerSync, ProcessLimits, Profile, Recorded, Resolver, Rules, Rung, Shortfall,
-    SqliteLedger, StateDir, close_process, environment, helper_main,
+    KnowledgeBase, LedgerSync, OnFailure, ProcessLimits, Profile, Recorded, Redactor, Resolver,
+    Retention, Rules, Rung, Shortfall, SqliteLedger, StateDir, close_process, environment,
+    helper_main,
 };
 pub use sinew_runtime::{
     Approvals, Asking, BuildError, Builder, CallOptions, Catalog, MemoryLedger, NoLedger, Runtime,
@@ -93,6 +94,7 @@ fn run(cli: &cli::Cli, helper: Helper) -> anyhow::Result<std::process::ExitCode>
             commands::config::show(&loaded, *json)
         }
         cli::Command::Checkpoint { command } => commands::checkpoint::run(loaded, command),
+        cli::Command::Audit { command } => commands::audit::run(&loaded, command),
         cli::Command::Policy { command } => commands::policy::run(&loaded, command),
         cli::Command::Doctor { json } => commands::doctor::run(&loaded, *json),
     }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 use sinew_guard::{
-    Checkpoints, CommandSettings, GlobalIgnore, Helper, JournalSettings, Layer, Recorded,
-    SqliteLedger, StateDir, environment,
+    Checkpoints, CommandSettings, GlobalIgnore, Helper, JournalSettings, Layer, OnFailure,
+    Recorded, Redactor, SqliteLedger, StateDir, environment,
 };
 use sinew_runtime::{Asking, Builder, Keeper, NoLedger, Runtime};
 use sinew_tool::{Approver, Ledger};
@@ -363,14 +363,23 @@ fn with_ledger(
             };
             Ok((builder.ledger(Arc::new(NoLedger)), None))
         }
-        LedgerMode::Sqlite(sync) => {
+        LedgerMode::Sqlite(config::LedgerSettings { sync, on_failure, retention }) => {
             let state = state_dir().map_err(|error| {
                 anyhow::anyhow!("{error:#}; `ledger.mode = \"off\"` runs without records")
             })?;
-            let ledger = Arc::new(SqliteLedger::new(&state, Recorded { surface, sync }));
-            ledger.on_failure(|problem| {
-                eprintln!("sinew: calls cannot be recorded: {problem}; run `sinew doctor`");
+            let redactor = Redactor::knowing(env_vars::all());
+            let recorded = Recorded { surface, sync, on_failure, retention, redactor };
+            let ledger = Arc::new(SqliteLedger::new(&state, recorded));
+            ledger.on_failure(move |problem| {
+                let meanwhile = match on_failure {
+                    OnFailure::Refuse => "changes do not run meanwhile",
+                    OnFailure::Continue => "they run all the same, as `ledger.on_failure` says",
+                };
+                eprintln!(
+                    "sinew: calls cannot be recorded: {problem}; {meanwhile}; run `sinew doctor`"
+                );
             });
+            ledger.on_notice(|what| eprintln!("sinew: the ledger: {what}"));
             let recorded: Arc<dyn Ledger> = Arc::clone(&ledger) as Arc<dyn Ledger>;
             let builder = builder.knowledge(ledger.knowledge()).ledger(recorded);
             Ok((builder.deny(state.path()), Some(ledger)))

@@ -9,6 +9,7 @@
     reason = "a test fails loudly"
 )]
 
+mod audit;
 mod busy;
 mod caller;
 mod cli;

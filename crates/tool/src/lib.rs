@@ -46,14 +46,14 @@ pub use facts::{Cost, Effects, Facts};
 pub use file_error::FileError;
 pub use hook::{BeforeCall, Hook};
 pub use knowledge::{Knowledge, NoKnowledge, Sight, Writer};
-pub use ledger::{Closing, Ledger, Opening, Recorder, Ticket};
+pub use ledger::{Closing, Event, Ledger, Opening, Recorder, Ticket};
 pub use line::line_name;
 pub use memo::Memo;
 pub use operation::{Context, Operation, Preview, Progress};
 pub use param::{Param, ParamKind, Preset, Scale};
 pub use process::{
     Command, CommandLine, CommandTarget, Contained, Exit, Finished, MAX_STORED_OUTPUT, Moved,
-    NoProcesses, Output, Processes, Refused, RunOptions, Shell,
+    NoProcesses, Output, Processes, Refused, RunOptions, Shell, Used,
 };
 pub use reply::{Block, ErrorBody, Meta, More, Reply, Resource, Skipped};
 pub use request::{Arguments, Request, call_id};

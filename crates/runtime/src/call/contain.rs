@@ -24,6 +24,9 @@ pub(super) fn contain(
 ) -> Result<Held, ToolError> {
     let effects = decoded.prepared.effects();
     open.entry.effects(effects);
+    if let Some(command) = decoded.prepared.command() {
+        open.entry.runs(&command.line);
+    }
     let dialect = open.entry.dialect();
     let contained = contained(runtime, &decoded, &open.request, dialect).inspect_err(|error| {
         if error.kind == Kind::PathDenied {

@@ -48,6 +48,7 @@ pub(super) async fn run(
     };
     open.entry.changed(context.world.files.changes());
     open.checkpoint = context.world.files.checkpoint();
+    open.entry.used(context.world.processes.used());
     drop(turns);
     let targets = Arc::clone(&context.targets);
     result.map(|ran| Done { ran, ruling, notes, context, targets })

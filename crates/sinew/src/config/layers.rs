@@ -447,7 +447,7 @@ fn tightened(key: &str, old: Option<&Value>, new: Value) -> Option<Value> {
                 _ => Some(new),
             }
         }
-        "files.hard_links" => (new.as_str() == Some("refuse")).then_some(new),
+        "files.hard_links" | "ledger.on_failure" => (new.as_str() == Some("refuse")).then_some(new),
         "files.sync" => {
             let strength = |value: &Value| {
                 ["off", "data", "full"].iter().position(|word| Some(*word) == value.as_str())

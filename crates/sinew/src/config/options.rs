@@ -416,6 +416,17 @@ pub struct LedgerOptions {
     /// What a committed intent survives: `normal` (any death of the process) or `full` (power loss).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sync: Option<String>,
+    /// What happens with calls while no records can be written: `refuse` (changes do not run, and calls that
+    /// only look go on until 65,536 records wait) or `continue` (all run, and what is lost is counted).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_failure: Option<String>,
+    /// How many days old a record becomes; 0 sets no limit. The oldest records go, in portions of a fiftieth
+    /// of this.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_age_days: Option<u64>,
+    /// The most records; 0 sets no limit. The oldest go once there are a fiftieth more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_records: Option<u64>,
 }
 
 /// `[mcp]`: the MCP server.
