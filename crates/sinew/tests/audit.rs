@@ -146,8 +146,13 @@ struct Killed {
     written: Vec<String>,
     /// When each read was answered.
     reads: Vec<Instant>,
+    /// How many of them before the last change was.
+    n_before_change: usize,
     killed_at: Instant,
 }
+
+/// In one round of so many nothing changes, so nothing but time gets the records to the disk.
+const LOOKS_ALONE: usize = 5;
 
 /// Lets a process make changes and looks, and kills it after a while.
 fn kill_one(place: &Place, round: usize) -> Killed {
@@ -159,12 +164,13 @@ fn kill_one(place: &Place, round: usize) -> Killed {
         .unwrap();
     let mut input = child.stdin.take().unwrap();
     let output = BufReader::new(child.stdout.take().unwrap());
-    let (mut written, mut reads) = (Vec::new(), Vec::new());
+    let (mut written, mut reads, mut n_before_change) = (Vec::new(), Vec::new(), 0);
+    let looks_alone = round % LOOKS_ALONE == 0;
     let named = session.clone();
     let feeder = std::thread::spawn(move || {
         for n in 0.. {
             let (name, args) = match n % 8 {
-                0 => write(&format!("{named}-{n}.txt")),
+                0 if !looks_alone => write(&format!("{named}-{n}.txt")),
                 _ => read("a.txt"),
             };
             let line = json!({ "id": n, "name": name, "arguments": args });
@@ -176,7 +182,8 @@ fn kill_one(place: &Place, round: usize) -> Killed {
     let pid = rustix::process::Pid::from_child(&child);
     let killer = std::thread::spawn(move || {
         // A different moment each time, some of them within the opening of the database.
-        std::thread::sleep(Duration::from_millis(20 + (round as u64 * 37) % 400));
+        let moment = 20 + (round as u64 * 37) % 400;
+        std::thread::sleep(Duration::from_millis(moment + if looks_alone { 1_500 } else { 0 }));
         let killed_at = Instant::now();
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
         killed_at
@@ -188,6 +195,7 @@ fn kill_one(place: &Place, round: usize) -> Killed {
         assert_eq!(reply["ok"], true, "{reply}");
         match reply["tool"].as_str() {
             Some("Write") => {
+                n_before_change = reads.len();
                 let id = reply["id"].to_string();
                 written.push(format!("{session}-{}.txt", id.trim_matches('"')));
             }
@@ -197,7 +205,7 @@ fn kill_one(place: &Place, round: usize) -> Killed {
     let killed_at = killer.join().unwrap();
     child.wait().unwrap();
     feeder.join().unwrap();
-    Killed { session, written, reads, killed_at }
+    Killed { session, written, reads, n_before_change, killed_at }
 }
 
 /// Returns the files that changed without an intent in the ledger.
@@ -218,16 +226,20 @@ fn unrecorded(place: &Place) -> Vec<String> {
 #[test]
 fn a_kill_loses_at_most_the_last_batch_and_no_change() {
     /// Records wait for 50 ms and this machine may be busy.
-    const SLACK: Duration = Duration::from_millis(500);
+    const SLACK: Duration = Duration::from_secs(1);
     let rounds = std::env::var("SINEW_TEST_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(20);
     let place = Place::new();
     fs::write(place.root.join("a.txt"), "a\n").unwrap();
     let (mut n_lost, mut n_reads, mut n_writes) = (0, 0, 0);
+    let mut last_written = String::new();
     for round in 0..rounds {
         let killed = kill_one(&place, round);
         let count = |which: &str| -> i64 {
             let sql = format!("SELECT count(*) FROM record WHERE session = ?1 AND {which}");
             // A process that is killed at once may not have made its database.
+            if !place.home.join("state/sinew/sinew.db").exists() {
+                return 0;
+            }
             let database = database(&place);
             database.query_row(&sql, [&killed.session], |row| row.get(0)).unwrap_or(0)
         };
@@ -236,8 +248,10 @@ fn a_kill_loses_at_most_the_last_batch_and_no_change() {
         let old = |at: &&Instant| **at + SLACK < killed.killed_at;
         let n_old = killed.reads.iter().filter(old).count() as i64;
         assert!(n_old <= recorded, "round {round}: {n_old} of long ago, {recorded} recorded");
+        // What waited was written with the intent of each change.
+        assert!(killed.n_before_change as i64 <= recorded, "round {round}: {recorded} recorded");
+        assert!(round % LOOKS_ALONE != 0 || 0 < n_old, "round {round}: nothing had to be there");
         let lost = (answered - recorded).max(0);
-        assert!(lost <= 256 + 256, "round {round}: {lost} of {answered} lost");
         for path in &killed.written {
             assert!(place.root.join(path).is_file(), "round {round}: {path}");
         }
@@ -246,6 +260,7 @@ fn a_kill_loses_at_most_the_last_batch_and_no_change() {
         n_lost += lost;
         n_reads += answered;
         n_writes += killed.written.len();
+        last_written = killed.written.last().cloned().unwrap_or(last_written);
     }
     assert_eq!(unrecorded(&place), [""; 0], "each change has its intent");
     let verified = verified(&place);
@@ -261,9 +276,10 @@ fn a_kill_loses_at_most_the_last_batch_and_no_change() {
     );
     assert!(0 < n_writes && 0 < n_lost, "no kill came while anything waited");
     // The look for changes without an intent finds one that is taken away.
-    let sql = "DELETE FROM record WHERE seq = (SELECT max(seq) FROM record WHERE phase = 'intent')";
-    assert_eq!(database(&place).execute(sql, []).unwrap(), 1);
-    assert!(unrecorded(&place).len() == 1 || open.len() == 1, "a change is missed");
+    let path = place.root.join(last_written).to_str().unwrap().to_owned();
+    let sql = "DELETE FROM record WHERE phase = 'intent' AND file_path = ?1";
+    assert_eq!(database(&place).execute(sql, [&path]).unwrap(), 1);
+    assert_eq!(unrecorded(&place), [path], "a change is missed");
     let ran = run(&place, &["audit", "verify"], "");
     assert_eq!(ran.code, 1, "{ran:?}");
 }
