@@ -55,7 +55,8 @@ pub use knowledge::KnowledgeBase;
 pub use ledger::{LedgerSync, Recorded, SqliteLedger};
 pub use memory::keep_freed_memory;
 pub use process::{
-    Activate, CommandSettings, Commands, Helper, ProcessLimits, Rung, Shortfall, close_process,
+    Activate, CommandSettings, Commands, Helper, MAX_OWN_OUTPUT, OwnEnd, OwnProgram,
+    OwnProgramSettings, OwnPrograms, OwnRan, ProcessLimits, Rung, Shortfall, close_process,
     environment, helper_main,
 };
 pub use resolve::Resolver;

@@ -9,6 +9,7 @@ mod approvals;
 mod call;
 mod catalog;
 mod grants;
+mod hooks;
 mod ledgers;
 mod nearest;
 mod order;
@@ -16,6 +17,7 @@ mod runtime;
 
 pub use approvals::{Approvals, Asking};
 pub use catalog::{Catalog, ToolInfo};
+pub use hooks::{CommandHook, CommandHookSettings, HookCommand, HookTrial};
 pub use ledgers::{MemoryLedger, NoLedger};
 pub use nearest::nearest;
 pub use runtime::{BuildError, Builder, CallOptions, Runtime};

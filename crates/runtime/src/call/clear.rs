@@ -8,6 +8,7 @@ use sinew_tool::{
     Answer, Context, Cost, Kind, Preview, Question, Ruling, Targets, ToolError, Verdict, World,
 };
 
+use super::approval_hooks;
 use super::decode::Decoded;
 use super::judge::Judged;
 use super::open::Open;
@@ -133,6 +134,7 @@ async fn ask(
         always: always.as_ref().map(|all| all.iter().map(ToString::to_string).collect()),
     };
     open.entry.answered(approver.name());
+    let told = approval_hooks::asked(runtime, &question, approver.name());
     let answer = tokio::select! {
         answer = tokio::time::timeout(runtime.asking.timeout, approver.ask(question)) => {
             answer.unwrap_or(Answer::TimedOut)
@@ -141,6 +143,7 @@ async fn ask(
             return Err(ToolError::new(Kind::Cancelled, "the call was cancelled"));
         }
     };
+    approval_hooks::answered(told, &answer).await;
     match answer {
         Answer::Yes => Ok(Asked::Answered(answer)),
         Answer::Always => {
