@@ -56,8 +56,8 @@ pub use ledger::{LedgerSync, Recorded, SqliteLedger};
 pub use memory::keep_freed_memory;
 pub use process::{
     Activate, CommandSettings, Commands, Helper, MAX_OWN_OUTPUT, OwnEnd, OwnProgram,
-    OwnProgramSettings, OwnPrograms, OwnRan, ProcessLimits, Rung, Shortfall, close_process,
-    environment, helper_main,
+    OwnProgramSettings, OwnPrograms, OwnRan, ProcessLimits, Rung, Shortfall, Unrunnable,
+    close_process, environment, helper_main,
 };
 pub use resolve::Resolver;
 pub use roots::{RootError, Roots};

@@ -132,6 +132,20 @@ pub(crate) fn blocked(hook: &dyn Hook, reason: &str) -> ToolError {
 }
 
 impl Runtime {
+    /// Returns the operation behind the tool of a request, and the real paths that its arguments name:
+    /// what hooks are told of the call. Nothing runs. `None` stands for what cannot be told.
+    pub fn named(&self, request: &Request) -> (Option<String>, Option<Vec<String>>) {
+        let catalogs = self.catalogs();
+        let wanted = |catalog: &&crate::Catalog| {
+            request.dialect.as_deref().is_none_or(|dialect| dialect == catalog.name())
+        };
+        let Some(catalog) = catalogs.iter().find(wanted) else { return (None, None) };
+        let Some(listed) = catalog.find(&request.name) else { return (None, None) };
+        let operation = listed.tool.operation().to_owned();
+        let paths = named_paths(listed, &catalog.settings, &catalog.guard, request);
+        (Some(operation), paths)
+    }
+
     /// Runs the hooks of a moment of an agent, in order of priority; returns the moment as they leave
     /// it, or why it must not come. A program that has an agent calls this; sinew itself has none.
     pub async fn agent_event(&self, moment: AgentEvent) -> Result<AgentEvent, ToolError> {

@@ -5,6 +5,8 @@
 //! file comes with the repository, so it can only tighten: what would loosen is left out and named.
 
 pub mod env_vars;
+mod hook_files;
+pub(crate) mod hooks;
 mod layers;
 mod options;
 mod reference;
@@ -14,7 +16,8 @@ mod settings;
 
 pub use layers::{Layered, Layers, Origin};
 pub use options::{
-    FilesOptions, FsOptions, LedgerOptions, McpOptions, Options, PolicyOptions, RunRuleOptions,
+    FilesOptions, FsOptions, HookCommandOptions, HookOptions, HookRequiresOptions, HooksOptions,
+    LedgerOptions, McpOptions, Options, PolicyOptions, RunRuleOptions,
     ToolsOptions,
 };
 pub(crate) use reference::keys;

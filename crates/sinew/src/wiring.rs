@@ -15,6 +15,7 @@ use sinew_tool::{Approver, Ledger};
 
 use crate::cli::Global;
 use crate::config::{self, Layered, Layers, LedgerMode, LogLevel, Origin, Settings, env_vars};
+use crate::hooks;
 
 /// The configuration of one process, and where it came from.
 pub(crate) struct Loaded {
@@ -58,9 +59,11 @@ fn layered(global: &Global, project: Option<&Path>) -> anyhow::Result<Layered> {
     layers.add_file(Path::new(SYSTEM_FILE), false)?;
     if let Some(home) = env_vars::config_home() {
         layers.add_file(&home.join("sinew/config.toml"), false)?;
+        layers.add_hook_folders(&home.join("sinew/hooks"))?;
     }
     if let Some(project) = project {
         layers.add_project_file(project)?;
+        layers.add_project_hooks(project)?;
     }
     if let Some(path) = &global.config {
         layers.add_file(path, true)?;
@@ -194,6 +197,9 @@ pub(crate) fn wire(
     let checkpoints = checkpoints(settings);
     if let Some(checkpoints) = &checkpoints {
         builder = builder.checkpoints(Arc::clone(checkpoints));
+    }
+    for hook in hooks::of(loaded)? {
+        builder = builder.hook(hook);
     }
     let (builder, ledger) = with_ledger(builder, settings.ledger, surface)?;
     let session = match &settings.session {

@@ -734,6 +734,14 @@ const KEYS: &[Row] = &[
         Seen::Shows("it holds `touch x`", "exit 0"),
     ),
     ("ledger.mode", "off", READ, "", Seen::Shows("no record", "a record")),
+    // What each key of a hook does is tried where hooks are.
+    (
+        "hooks",
+        r#"[{event="before_tool_execute",command=["false"]}]"#,
+        READ,
+        "",
+        Seen::Shows("the hook `false` failed", "two"),
+    ),
     ("ledger.sync", "full", WRITE, "", Seen::Traced("fsync,fdatasync")),
     ("mcp.max_line_bytes", "4096", &["mcp"], "{ping}", Seen::Shows("4096 bytes", "\"result\"")),
 ];

@@ -14,6 +14,7 @@ mod caller;
 mod cli;
 mod differential;
 mod fidelity;
+mod hooks;
 mod limits;
 mod policy;
 mod race;

@@ -8,6 +8,7 @@
 #![expect(clippy::disallowed_methods, reason = "the guard may look at the system")]
 
 use std::ffi::OsString;
+use std::fmt;
 use std::future::pending;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -79,6 +80,22 @@ pub enum OwnEnd {
     Lost,
 }
 
+/// Why a program cannot be run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unrunnable {
+    /// It is not there, or is no program.
+    NotThere(String),
+    /// A model can write it.
+    InRoot(String),
+}
+
+impl fmt::Display for Unrunnable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::NotThere(why) | Self::InRoot(why)) = self;
+        f.write_str(why)
+    }
+}
+
 /// What a program left.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnRan {
@@ -106,14 +123,16 @@ impl OwnPrograms {
     }
 
     /// Returns the program that a name means where it starts, or why it cannot be run.
-    pub fn find(&self, program: &OwnProgram) -> Result<PathBuf, String> {
+    pub fn find(&self, program: &OwnProgram) -> Result<PathBuf, Unrunnable> {
+        let not_there = |why: String| Err(Unrunnable::NotThere(why));
         let name = program.argv.first().map(String::as_str).unwrap_or_default();
         let found = if name.contains('/') {
             let path = program.cwd.join(name);
             match stat(&path) {
-                Err(_) => return Err(format!("there is no program {}", path.display())),
+                Err(_) => return not_there(format!("there is no program {}", path.display())),
                 Ok(_) if !is_program(&path) => {
-                    return Err(format!("{} cannot be executed; check its mode", path.display()));
+                    let why = format!("{} cannot be executed; check its mode", path.display());
+                    return not_there(why);
                 }
                 Ok(_) => path,
             }
@@ -128,7 +147,10 @@ impl OwnPrograms {
                 let place = dir.join(name);
                 is_program(&place).then_some(place)
             });
-            found.ok_or_else(|| format!("there is no program `{name}` in PATH"))?
+            match found {
+                Some(found) => found,
+                None => return not_there(format!("there is no program `{name}` in PATH")),
+            }
         };
         if !program.in_root {
             self.outside_roots(program, &found)?;
@@ -138,7 +160,7 @@ impl OwnPrograms {
 
     /// Refuses a program in a root, and one that is handed a file of a root to run, as a shell or an
     /// interpreter is.
-    fn outside_roots(&self, program: &OwnProgram, found: &Path) -> Result<(), String> {
+    fn outside_roots(&self, program: &OwnProgram, found: &Path) -> Result<(), Unrunnable> {
         let words = program.argv.iter().skip(1).flat_map(|arg| {
             arg.split(|c: char| c.is_whitespace() || "'\"`;&|()<>=".contains(c))
         });
@@ -146,12 +168,12 @@ impl OwnPrograms {
         let files = named.filter(|path| path.is_file());
         for path in std::iter::once(found.to_owned()).chain(files) {
             if let Some(root) = self.root_of(&path) {
-                return Err(format!(
+                return Err(Unrunnable::InRoot(format!(
                     "{} lies in the root {}, where a model can write it; keep it elsewhere, or say \
                      `in_root = true` for this hook",
                     path.display(),
                     root.display()
-                ));
+                )));
             }
         }
         Ok(())
@@ -178,7 +200,7 @@ impl OwnPrograms {
     }
 
     async fn ran(self: &Arc<Self>, program: OwnProgram) -> Result<OwnRan, String> {
-        let path = self.find(&program)?;
+        let path = self.find(&program).map_err(|problem| problem.to_string())?;
         let broken = |error: io::Error| format!("its helper process failed: {error}");
         let session = match self.opened() {
             Some(session) => session,

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use serde_json::{Map, Value, json};
-use sinew_guard::{OwnEnd, OwnProgram, OwnPrograms, OwnRan, name_matches};
+use sinew_guard::{OwnEnd, OwnProgram, OwnPrograms, OwnRan, Unrunnable, name_matches};
 use sinew_tool::{
     AgentEvent, Approval, Arguments, Block, BoxFuture, Decision, Executed, Hook, HookAnswer, HookEnd,
     HookEvent, HookForm, HookReply, Kind, Reply, SessionEnd, SessionStart, ToolCall, ToolError,
@@ -94,6 +94,11 @@ impl CommandHookSettings {
         }
     }
 
+    /// Returns which of its path globs cannot be read, and why, if one cannot.
+    pub fn problem_with_paths(&self) -> Option<String> {
+        globs(&self.paths).err()
+    }
+
     /// Returns the program with its arguments.
     fn argv(&self) -> Vec<String> {
         match &self.command {
@@ -114,6 +119,18 @@ pub struct CommandHook {
     warn: Option<fn(&str)>,
 }
 
+/// Returns path globs ready to be looked up. A relative one is about what lies anywhere.
+fn globs(written: &[String]) -> Result<GlobSet, String> {
+    let mut globs = GlobSetBuilder::new();
+    for glob in written {
+        let anywhere = !glob.starts_with('/') && !glob.starts_with("**/");
+        let absolute = if anywhere { format!("**/{glob}") } else { glob.clone() };
+        let read = GlobBuilder::new(&absolute).literal_separator(true).build();
+        globs.add(read.map_err(|error| format!("`{glob}`: {}", error.kind()))?);
+    }
+    globs.build().map_err(|error| error.kind().to_string())
+}
+
 /// What came of running the program of a hook once.
 #[derive(Debug)]
 pub struct HookTrial {
@@ -130,17 +147,7 @@ impl CommandHook {
         programs: Arc<OwnPrograms>,
         warn: Option<fn(&str)>,
     ) -> Result<Self, String> {
-        let mut paths = GlobSetBuilder::new();
-        for glob in &settings.paths {
-            let absolute = match glob.starts_with('/') || glob.starts_with("**/") {
-                true => glob.clone(),
-                // A relative one is about what lies anywhere.
-                false => format!("**/{glob}"),
-            };
-            let read = GlobBuilder::new(&absolute).literal_separator(true).build();
-            paths.add(read.map_err(|error| format!("`{glob}`: {}", error.kind()))?);
-        }
-        let paths = paths.build().map_err(|error| error.kind().to_string())?;
+        let paths = globs(&settings.paths)?;
         let breaker = Breaker::new(settings.max_failures, settings.rest);
         Ok(Self { settings, programs, paths, breaker, warn })
     }
@@ -151,7 +158,7 @@ impl CommandHook {
     }
 
     /// Returns why its program cannot be run, if so.
-    pub fn problem(&self) -> Option<String> {
+    pub fn problem(&self) -> Option<Unrunnable> {
         self.programs.find(&self.program(Vec::new(), Vec::new())).err()
     }
 

@@ -369,9 +369,29 @@ pub(crate) fn unmet(requires: &HookRequiresOptions) -> Option<String> {
     missing.map(|name| format!("there is no program `{name}` in PATH"))
 }
 
-/// Checks hooks as a file wrote them.
-pub(super) fn check(written: Option<&HooksOptions>) -> Result<(), ConfigError> {
-    read(written.map(|written| written.0.as_slice()).unwrap_or_default()).map(|_| ())
+/// Returns the hooks that one value means, where its key is theirs.
+pub(super) fn under(key: &str, value: &Value) -> Option<Value> {
+    let rest = key.strip_prefix(KEY)?;
+    match rest.strip_prefix('.') {
+        Some(table) => Some(Value::Object(Map::from_iter([(table.to_owned(), value.clone())]))),
+        None => rest.is_empty().then(|| value.clone()),
+    }
+}
+
+/// Returns the key of the hook that an error is about.
+pub(super) fn key_in(error: &ConfigError) -> Option<&str> {
+    let key = error.0.strip_prefix('`')?.split(']').next()?;
+    error.0.get(1..key.len() + 2)
+}
+
+/// Checks hooks as a file wrote them; one that cannot be meant is named by the key that it has there.
+pub(super) fn check(tree: &Value) -> Result<(), ConfigError> {
+    for (key, hook) in listed(tree.get(KEY).cloned().unwrap_or_default()) {
+        let hook = serde_json::from_value(hook)
+            .map_err(|error| ConfigError(format!("`{key}`: {error}")))?;
+        read_one(&key, &hook)?;
+    }
+    Ok(())
 }
 
 /// Returns a hook as a layer has it.
@@ -496,10 +516,10 @@ mod tests {
             match (read, expected) {
                 (Ok(options), Ok(name)) => {
                     let hooks = options.hooks.expect("hooks").0;
-                    assert!(check(Some(&HooksOptions(hooks.clone()))).is_ok(), "{toml}");
                     let names = hooks[0].event.iter().chain(&hooks[0].events);
                     assert_eq!(names.collect::<Vec<_>>(), [name], "{toml}");
                     let tree: Value = toml_edit::de::from_str(toml).expect("a tree");
+                    assert!(check(&tree).is_ok(), "{toml}");
                     let listed = listed(tree[KEY].clone());
                     assert_eq!(listed.len(), 1, "{toml}");
                     let again: HookOptions =

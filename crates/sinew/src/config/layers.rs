@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use serde_json::{Map, Value};
 
 use super::settings::tokens_for_reply;
-use super::{ConfigError, Options, run_rules, serve};
+use super::{ConfigError, Options, hooks, run_rules, serve};
 
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,7 +49,10 @@ pub struct Layers {
     values: BTreeMap<String, (Value, Origin)>,
     /// Where each rule for commands came from.
     rules: Vec<Origin>,
-    warnings: Vec<String>,
+    pub(super) hooks: hooks::Gathered,
+    /// Whether what comes with the project may bring programs that run.
+    pub(super) trusts_project: bool,
+    pub(super) warnings: Vec<String>,
 }
 
 /// The merged configuration as options, with what was left out.
@@ -61,6 +64,8 @@ pub struct Layered {
     pub origins: BTreeMap<String, (Value, Origin)>,
     /// Where each rule for commands came from.
     pub rules: Vec<Origin>,
+    /// Where each hook came from.
+    pub hooks: Vec<Origin>,
     /// What was left out, in words for people.
     pub warnings: Vec<String>,
 }
@@ -150,8 +155,17 @@ impl Layers {
         self.add_read(&path, read_beneath(project), false, Tighten::Only)
     }
 
+    /// Lets what comes with the project bring programs that run, since the person has read them.
+    pub fn trust_project(&mut self) {
+        self.trusts_project = true;
+    }
+
     /// Adds one value from a flag or a variable.
     pub fn set(&mut self, key: &str, value: Value, origin: Origin) {
+        if let Some(hooks) = hooks::under(key, &value) {
+            self.hooks.set(hooks, &origin);
+            return;
+        }
         if key == RULES {
             self.rules = value.as_array().into_iter().flatten().map(|_| origin.clone()).collect();
         }
@@ -182,15 +196,21 @@ impl Layers {
     }
 
     /// Returns the merged configuration, checked as a whole.
-    pub fn merge(self) -> Result<Layered, ConfigError> {
+    pub fn merge(mut self) -> Result<Layered, ConfigError> {
+        let mut origins = Vec::new();
+        if let Some((all, of_all)) = std::mem::take(&mut self.hooks).merged() {
+            let first = of_all.first().cloned().unwrap_or(Origin::Default);
+            self.values.insert(hooks::KEY.to_owned(), (all, first));
+            origins = of_all;
+        }
         let mut tree = Map::new();
         for (key, (value, _)) in &self.values {
             insert(&mut tree, key, value.clone());
         }
         let options = serde_json::from_value(Value::Object(tree))
             .map_err(|error| ConfigError(error.to_string()))?;
-        let Self { values, rules, warnings } = self;
-        Ok(Layered { options, origins: values, rules, warnings })
+        let Self { values, rules, warnings, .. } = self;
+        Ok(Layered { options, origins: values, rules, hooks: origins, warnings })
     }
 
     fn add_read(
@@ -213,6 +233,7 @@ impl Layers {
             let options: Options =
                 serde_json::from_value(tree.clone()).map_err(|error| fail(&error))?;
             check_rules(&options).map_err(|error| fail(&error))?;
+            hooks::check(&tree).map_err(|error| fail(&error))?;
             let origin = Origin::File(path.to_path_buf(), None);
             self.add_tree(tree, &|_| origin.clone(), tighten);
             return Ok(());
@@ -235,11 +256,18 @@ impl Layers {
         check_rules(&options).map_err(|error| fail(&error))?;
         let tree: Value = toml_edit::de::from_str(text).map_err(|error| fail(&error))?;
         let lines = lines_of_keys(text);
+        hooks::check(&tree).map_err(|error| {
+            let line = hooks::key_in(&error).and_then(|key| lines.get(key));
+            let at = line.map(|line| format!(":{line}:1")).unwrap_or_default();
+            ConfigError(format!("{}{at}: {error}", path.display()))
+        })?;
         self.add_tree(tree, &|key| origin(lines.get(key).copied()), tighten);
         Ok(())
     }
 
-    fn add_tree(&mut self, tree: Value, origin: &dyn Fn(&str) -> Origin, tighten: Tighten) {
+    fn add_tree(&mut self, mut tree: Value, origin: &dyn Fn(&str) -> Origin, tighten: Tighten) {
+        let is_trusted = tighten == Tighten::No || self.trusts_project;
+        self.warnings.extend(self.hooks.add(&mut tree, origin, is_trusted));
         let mut flat = Vec::new();
         flatten("", tree, &mut flat);
         for (key, value) in flat {
