@@ -143,11 +143,7 @@ const MOLF_KEYS: Keys = &[
     ),
     (
         "before_compaction",
-        &[
-            ("sessionId", At("/session")),
-            ("messages", At("/messages")),
-            ("reason", At("/reason")),
-        ],
+        &[("sessionId", At("/session")), ("messages", At("/messages")), ("reason", At("/reason"))],
     ),
     (
         "after_compaction",
@@ -187,7 +183,9 @@ fn molf_answer(event: HookEvent, end: &HookEnd<'_>) -> Result<HookAnswer, String
                 let output = output.ok_or("its `result` has no `output`")?;
                 changes.insert(String::from("reply"), json!({ "content": output }));
             }
-            None => return Err(format!("it answers with the key `{key}`, which cannot be changed")),
+            None => {
+                return Err(format!("it answers with the key `{key}`, which cannot be changed"));
+            }
         }
     }
     changing(event, changes)
@@ -285,10 +283,7 @@ const MOLTIS_KEYS: Keys = &[
             ("iteration", At("/iteration")),
         ],
     ),
-    (
-        "BeforeCompaction",
-        &[("session_key", At("/session")), ("message_count", Size("/messages"))],
-    ),
+    ("BeforeCompaction", &[("session_key", At("/session")), ("message_count", Size("/messages"))]),
     ("AfterCompaction", &[("session_key", At("/session")), ("summary_len", Size("/summary"))]),
 ];
 
@@ -519,11 +514,11 @@ fn taken(take: Take, payload: &Value) -> Value {
             structured => structured,
         },
         Envelope => {
-            let mut envelope = json!({ "output": text(payload), "meta": at("/reply/meta") });
-            if let Value::String(message) = at("/reply/error/message") {
-                envelope["error"] = Value::from(message);
+            let (output, meta) = (text(payload), at("/reply/meta"));
+            match at("/reply/error/message") {
+                Value::Null => json!({ "output": output, "meta": meta }),
+                message => json!({ "output": output, "error": message, "meta": meta }),
             }
-            envelope
         }
         Response => json!({ "content": at("/text"), "toolCalls": at("/tool_calls") }),
         Usage => json!({
@@ -595,7 +590,12 @@ mod tests {
         check("molf", before, (0, "{}", ""), go_on());
         check("molf", before, (0, r#"{"block":"no"}"#, ""), block("no"));
         check("molf", before, (2, "", "no"), block("no"));
-        check("molf", before, (0, r#"{"args":{"a":1}}"#, ""), replace(json!({"arguments":{"a":1}})));
+        check(
+            "molf",
+            before,
+            (0, r#"{"args":{"a":1}}"#, ""),
+            replace(json!({"arguments":{"a":1}})),
+        );
         check("molf", before, (0, r#"{"workdir":"/"}"#, ""), Err("`workdir`"));
         check("molf", before, (0, r#"{"result":{"output":"x"}}"#, ""), Err("`reply`"));
         check(
@@ -665,7 +665,8 @@ mod tests {
         assert_eq!(of("TOOL_INPUT_COMMAND"), Some("b"));
         assert_eq!(of("TOOL_INPUT_PATTERN"), Some("c"));
         assert_eq!(of("TOOL_OUTPUT").map(str::len), Some(100_000));
-        let before = aionrs_env(HookEvent::BeforeToolExecute, &example(HookEvent::BeforeToolExecute));
+        let before =
+            aionrs_env(HookEvent::BeforeToolExecute, &example(HookEvent::BeforeToolExecute));
         assert!(before.iter().all(|(name, _)| *name != "TOOL_OUTPUT"));
     }
 }

@@ -59,7 +59,9 @@ use wire::{Order, Policy};
 
 pub use activate::Activate;
 pub use environment::environment;
-pub use own::{MAX_OWN_OUTPUT, OwnEnd, OwnProgram, OwnProgramSettings, OwnPrograms, OwnRan, Unrunnable};
+pub use own::{
+    MAX_OWN_OUTPUT, OwnEnd, OwnProgram, OwnProgramSettings, OwnPrograms, OwnRan, Unrunnable,
+};
 pub use rung::{Rung, Shortfall};
 pub use settings::{CommandSettings, ProcessLimits};
 

@@ -80,7 +80,9 @@ async fn way(
 ) -> Result<Reply, ToolError> {
     open.entry.admit()?;
     if runtime.hooks.follow_sessions() {
-        session::begin(runtime, &open.request.session, &open.entry.dialect()).await;
+        let dialect = open.entry.dialect();
+        let beginning = session::begin(runtime, &open.request.session, &dialect);
+        run::in_time(beginning, &options.cancel, open.request.deadline).await?;
     }
     let found = find::find(&runtime.catalogs(), &open.request)?;
     told.tool = Some(Arc::clone(&found.listed.tool));

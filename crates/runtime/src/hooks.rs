@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use sinew_guard::Guard;
 use sinew_tool::{
-    AgentEvent, Arguments, Decision, FileSettings, Hook, HookEvent, Kind, NamedPaths, Request, Tool,
-    ToolCall, ToolError,
+    AgentEvent, Arguments, Decision, FileSettings, Hook, HookEvent, Kind, NamedPaths, Request,
+    Tool, ToolCall, ToolError,
 };
 
 use crate::catalog::Listed;

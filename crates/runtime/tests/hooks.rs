@@ -96,9 +96,7 @@ async fn hooks_change_in_order_of_priority_and_are_judged_after() {
     let reply = bench.call("put", json!({"where": "a", "text": "model"})).await;
     assert_eq!(bench.content("a").as_deref(), Some("both"));
     assert_eq!(reply.meta.more.get("seen"), Some(&json!(true)));
-    let note = |hook: &str| {
-        json!({ "hook": hook, "event": "before_tool_execute", "did": "changed arguments" })
-    };
+    let note = |hook: &str| json!({ "hook": hook, "event": "before_tool_execute", "did": "changed arguments" });
     assert_eq!(reply.meta.more.get("hooks"), Some(&json!([note("high"), note("low")])));
 
     let escaping = Told { before: |_| changed("where", "/etc/x"), ..TOLD };
@@ -134,14 +132,22 @@ async fn what_a_hook_decides_becomes_of_the_call() {
         ),
         // What is replaced whole has nothing of what was there.
         (
-            |_| Ok(Decision::Replace(json!({"text": "y"}).as_object().cloned().unwrap_or_default())),
+            |_| {
+                Ok(Decision::Replace(json!({"text": "y"}).as_object().cloned().unwrap_or_default()))
+            },
             None,
             Some(Kind::InvalidArgs),
             "argument `where` is missing",
             Some("changed arguments"),
         ),
         // What a hook adds is judged as the model's own would be.
-        (|_| changed("surprise", "1"), None, Some(Kind::InvalidArgs), "argument `surprise` is unknown", Some("changed arguments")),
+        (
+            |_| changed("surprise", "1"),
+            None,
+            Some(Kind::InvalidArgs),
+            "argument `surprise` is unknown",
+            Some("changed arguments"),
+        ),
     ];
     for (before, content, error, words, did) in rows {
         let bench = Bench::new(|builder| builder.hook(Arc::new(Told { before, ..TOLD })));
@@ -164,7 +170,10 @@ async fn a_hook_that_fails_after_withholds_the_reply() {
     for told in [Told { after: failing, ..TOLD }, Told { persist: failing, ..TOLD }] {
         let bench = Bench::new(|builder| builder.hook(Arc::new(told)));
         let reply = bench.call("odd", json!({})).await;
-        assert_eq!(text(&reply), "the hook `h` failed after the call ran, so its reply is withheld: no");
+        assert_eq!(
+            text(&reply),
+            "the hook `h` failed after the call ran, so its reply is withheld: no"
+        );
         assert!(!reply.ok);
     }
 }
@@ -310,9 +319,15 @@ async fn every_event_of_a_call_comes_in_its_order() {
     assert_eq!(told[1], call);
     let of_question = |at: usize, key: &str| told[at][key].clone();
     assert_eq!(of_question(2, "state"), json!("asked"));
-    assert_eq!((of_question(3, "state"), of_question(3, "answer")), (json!("answered"), json!("yes")));
+    assert_eq!(
+        (of_question(3, "state"), of_question(3, "answer")),
+        (json!("answered"), json!("yes"))
+    );
     assert_eq!(of_question(2, "paths"), json!([format!("{root}/a")]));
-    assert_eq!((of_question(2, "approver"), of_question(2, "rule")), (json!("person"), json!("change")));
+    assert_eq!(
+        (of_question(2, "approver"), of_question(2, "rule")),
+        (json!("person"), json!("change"))
+    );
     let mut of_call = call;
     of_call.as_object_mut().expect("keys").shift_remove("event");
     assert_eq!((&told[4]["call"], &told[5]["call"]), (&of_call, &of_call));
@@ -439,12 +454,8 @@ async fn moments_of_an_agent_reach_hooks_through_the_library() {
     let error = bench.runtime.agent_event(prompt("wrong")).await.expect_err("a failure");
     assert!(error.message.contains("`session` cannot be changed"), "{error}");
     let text = |text: &str| text.to_owned();
-    let start = AgentStart {
-        session: text("s"),
-        agent: text("a"),
-        prompt: text("p"),
-        model: text("m"),
-    };
+    let start =
+        AgentStart { session: text("s"), agent: text("a"), prompt: text("p"), model: text("m") };
     let error = bench.runtime.agent_event(AgentEvent::AgentStart(start)).await;
     assert_eq!(error.expect_err("blocked").message, "blocked by the hook `first`: no agents");
     let end = AgentEvent::TurnEnd(TurnEnd {

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use sinew_guard::{Profile, Rules};
 use sinew_runtime::CallOptions;
 use sinew_tool::{
-    BoxFuture, Cancel, Closing, Effects, Kind, Ledger, Opening, Recorder, Request, Ticket, ToolError,
+    BoxFuture, Cancel, Closing, Effects, Kind, Ledger, Opening, Recorder, Request, Ticket,
+    ToolError,
 };
 
 use crate::deeds::{Bench, text};

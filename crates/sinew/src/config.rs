@@ -17,8 +17,7 @@ mod settings;
 pub use layers::{Layered, Layers, Origin};
 pub use options::{
     FilesOptions, FsOptions, HookCommandOptions, HookOptions, HookRequiresOptions, HooksOptions,
-    LedgerOptions, McpOptions, Options, PolicyOptions, RunRuleOptions,
-    ToolsOptions,
+    LedgerOptions, McpOptions, Options, PolicyOptions, RunRuleOptions, ToolsOptions,
 };
 pub(crate) use reference::keys;
 pub use reference::reference;

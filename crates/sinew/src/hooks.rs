@@ -36,6 +36,8 @@ pub(crate) fn of(loaded: &Loaded) -> anyhow::Result<Vec<Arc<CommandHook>>> {
         if settings.folder.as_os_str().is_empty() {
             settings.folder.clone_from(&first);
         }
+        let given = settings.paths.clone();
+        settings.paths.extend(given.iter().filter_map(|glob| real_spelling(glob, &loaded.roots)));
         let origin = settings.origin.clone();
         let warn = |text: &str| {
             if LogLevel::Warn <= loaded.settings.log {
@@ -46,7 +48,9 @@ pub(crate) fn of(loaded: &Loaded) -> anyhow::Result<Vec<Arc<CommandHook>>> {
             warn(&format!("{origin}: the hook `{}` is left out, since {why}", settings.name));
             continue;
         }
-        for warning in written.get(at).map(|hook| hooks::warnings(hook, &origin)).unwrap_or_default() {
+        for warning in
+            written.get(at).map(|hook| hooks::warnings(hook, &origin)).unwrap_or_default()
+        {
             warn(&warning);
         }
         let name = settings.name.clone();
@@ -66,6 +70,16 @@ pub(crate) fn of(loaded: &Loaded) -> anyhow::Result<Vec<Arc<CommandHook>>> {
 
 fn unmet(hook: &HookOptions) -> Option<String> {
     hooks::unmet(hook.requires.as_ref()?)
+}
+
+/// Returns the same glob with the real path of a root, where it begins with a root as that was given.
+fn real_spelling(glob: &str, roots: &[PathBuf]) -> Option<String> {
+    let (root, rest) = roots.iter().find_map(|root| {
+        let rest = glob.strip_prefix(root.to_str()?)?;
+        rest.starts_with('/').then_some((root, rest))
+    })?;
+    let real = real(root);
+    (real != *root).then(|| Some(format!("{}{rest}", real.to_str()?)))?
 }
 
 #[expect(clippy::disallowed_methods, reason = "roots are compared by their real paths")]

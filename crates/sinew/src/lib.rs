@@ -58,8 +58,9 @@ pub mod dialects {
 
 pub use sinew_guard::{
     CheckpointSettings, Checkpoints, CommandSettings, GlobalIgnore, Helper, JournalSettings,
-    KnowledgeBase, LedgerSync, OwnProgramSettings, OwnPrograms, ProcessLimits, Profile, Recorded, Resolver, Rules, Rung, Shortfall,
-    SqliteLedger, StateDir, close_process, environment, helper_main,
+    KnowledgeBase, LedgerSync, OwnProgramSettings, OwnPrograms, ProcessLimits, Profile, Recorded,
+    Resolver, Rules, Rung, Shortfall, SqliteLedger, StateDir, close_process, environment,
+    helper_main,
 };
 pub use sinew_runtime::{
     Approvals, Asking, BuildError, Builder, CallOptions, Catalog, CommandHook, CommandHookSettings,

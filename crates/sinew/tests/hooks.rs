@@ -117,13 +117,13 @@ fn said(result: &Value) -> String {
 #[test]
 fn programs_change_block_and_see_calls() {
     let rows: &[(&str, &str, i32, Option<&str>, &str)] = &[
-        ("before_tool_execute", "cat >/dev/null", 0, Some("one"), "wrote a.txt"),
+        ("before_tool_execute", "cat >/dev/null", 0, Some("one"), "created a.txt"),
         (
             "before_tool_execute",
             r#"echo '{"arguments":{"content":"two"}}'"#,
             0,
             Some("two"),
-            "wrote a.txt",
+            "created a.txt",
         ),
         (
             "before_tool_execute",
@@ -132,14 +132,20 @@ fn programs_change_block_and_see_calls() {
             None,
             "blocked by the hook `h`: not this",
         ),
-        ("before_tool_execute", "echo because >&2; exit 2", 3, None, "blocked by the hook `h`: because"),
+        (
+            "before_tool_execute",
+            "echo because >&2; exit 2",
+            3,
+            None,
+            "blocked by the hook `h`: because",
+        ),
         // What a hook changes is judged like anything else.
         (
             "before_tool_execute",
             r#"echo '{"arguments":{"file_path":"/etc/x"}}'"#,
             3,
             None,
-            "outside the workspace",
+            "path denied: /etc/x",
         ),
         (
             "before_tool_execute",
@@ -193,7 +199,11 @@ fn programs_run_in_order_of_priority_and_see_what_others_changed() {
          [[hooks]]\nevent = \"before_tool_execute\"\ncommand = [\"{add}\", \"second\"]\npriority = 9\n"
     ));
     let (code, result) = place.write("x");
-    assert_eq!((code, place.content("a.txt").as_deref()), (0, Some("x-first-second-low")), "{result}");
+    assert_eq!(
+        (code, place.content("a.txt").as_deref()),
+        (0, Some("x-first-second-low")),
+        "{result}"
+    );
     let notes = result["meta"]["hooks"].as_array().expect("notes");
     assert_eq!(notes.len(), 3);
     assert_eq!(notes[0]["did"], "changed arguments");
@@ -204,7 +214,8 @@ fn programs_run_in_order_of_priority_and_see_what_others_changed() {
 fn every_event_reaches_a_program() {
     let place = Place::new();
     let note = place.program("note", "echo \"$SINEW_HOOK_EVENT $SINEW_SESSION\" >>{home}/events");
-    let hooks = ["session_start", "before_tool_execute", "after_tool_execute", "persist", "session_end"];
+    let hooks =
+        ["session_start", "before_tool_execute", "after_tool_execute", "persist", "session_end"];
     place.config(&format!(
         "session = \"mine\"\n[[hooks]]\nevents = {hooks:?}\ncommand = [\"{note}\"]\n"
     ));
@@ -237,8 +248,7 @@ fn over_mcp_hooks_hold_and_sessions_end() {
         ));
         let mut command = served::command(&place.place.home);
         command.env("PATH", "/usr/bin:/bin").current_dir(&place.place.root).arg("mcp");
-        let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut input = child.stdin.take().unwrap();
         let mut output = std::io::BufReader::new(child.stdout.take().unwrap());
         let mut ask = |message: Value, answers: bool| {
@@ -260,7 +270,10 @@ fn over_mcp_hooks_hold_and_sessions_end() {
         };
         let blocked = ask(call(2, "Glob", json!({"pattern": "*"})), true);
         assert_eq!(blocked["result"]["isError"], true, "{blocked}");
-        has(&blocked["result"]["content"][0]["text"].to_string(), "blocked by the hook `hook`: no globs");
+        has(
+            &blocked["result"]["content"][0]["text"].to_string(),
+            "blocked by the hook `hook`: no globs",
+        );
         let passed = ask(call(3, "Grep", json!({"pattern": "x"})), true);
         assert_ne!(passed["result"]["isError"], true, "{passed}");
         if by_signal {
@@ -270,7 +283,10 @@ fn over_mcp_hooks_hold_and_sessions_end() {
         drop(input);
         child.wait().unwrap();
         let events = place.noted("events").unwrap();
-        assert_eq!(events, "before_tool_execute\nbefore_tool_execute\nsession_end\n", "{by_signal}");
+        assert_eq!(
+            events, "before_tool_execute\nbefore_tool_execute\nsession_end\n",
+            "{by_signal}"
+        );
     }
 }
 

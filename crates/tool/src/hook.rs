@@ -13,8 +13,8 @@ pub use event::HookEvent;
 pub use form::{FormEvent, HookAnswer, HookEnd, HookForm, SINEW_HOOKS, object, reason};
 pub use payload::{
     AfterCompaction, AfterModelCall, AgentEnd, AgentEvent, AgentStart, Approval, BeforeCompaction,
-    BeforeModelCall, BeforePrompt, Executed, HookReply, NamedPaths, SessionEnd, SessionStart, ToolCall,
-    TurnEnd, TurnStart, example, payload, schema, schemas,
+    BeforeModelCall, BeforePrompt, Executed, HookReply, NamedPaths, SessionEnd, SessionStart,
+    ToolCall, TurnEnd, TurnStart, example, payload, schema, schemas,
 };
 
 use crate::{Arguments, BoxFuture, Meta, Reply, ToolError};

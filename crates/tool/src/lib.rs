@@ -46,9 +46,9 @@ pub use facts::{Cost, Effects, Facts};
 pub use file_error::FileError;
 pub use hook::{
     AfterCompaction, AfterModelCall, AgentEnd, AgentEvent, AgentStart, Approval, BeforeCompaction,
-    BeforeModelCall, BeforePrompt, Decision, Executed, FormEvent, Hook, HookAnswer, HookEnd, HookEvent,
-    HookForm, HookReply, NamedPaths, SINEW_HOOKS, SessionEnd, SessionStart, ToolCall, TurnEnd,
-    TurnStart,
+    BeforeModelCall, BeforePrompt, Decision, Executed, FormEvent, Hook, HookAnswer, HookEnd,
+    HookEvent, HookForm, HookReply, NamedPaths, SINEW_HOOKS, SessionEnd, SessionStart, ToolCall,
+    TurnEnd, TurnStart,
 };
 pub use knowledge::{Knowledge, NoKnowledge, Sight, Writer};
 pub use ledger::{Closing, Ledger, Opening, Recorder, Ticket};

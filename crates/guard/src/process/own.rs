@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 use rustix::fs::{Access, access, stat};
 
 use super::capture::{Became, Captured, Following, Keep, Spool};
-use super::rung::Rung;
 use super::run::{KillOnDrop, on_thread, words};
+use super::rung::Rung;
 use super::session::{NoSession, Session};
 use super::wire::{self, Command, End, Order, Policy};
 use super::{GRACE_MS, Helper, lock, real_or_same};
@@ -76,6 +76,8 @@ pub enum OwnEnd {
     TooMuch,
     /// It did not start, for this reason.
     NotStarted(String),
+    /// It was not started, because a model can write it or what it is to run.
+    InRoot(String),
     /// Nobody knows: the process that followed it is gone.
     Lost,
 }
@@ -118,7 +120,18 @@ pub struct OwnPrograms {
 
 impl OwnPrograms {
     /// Returns programs that are run like this.
-    pub fn new(settings: OwnProgramSettings) -> Arc<Self> {
+    pub fn new(mut settings: OwnProgramSettings) -> Arc<Self> {
+        // What a program starts by its name is not for a repository to choose either.
+        let roots: Vec<PathBuf> = settings.roots.iter().map(|root| real_or_same(root)).collect();
+        for (_, path) in settings.env.iter_mut().filter(|(name, _)| name == "PATH") {
+            let trusted = std::env::split_paths(path).filter(|dir| {
+                let real = real_or_same(dir);
+                dir.is_absolute() && !roots.iter().any(|root| real.starts_with(root))
+            });
+            // What was split can be joined.
+            *path = std::env::join_paths(trusted).unwrap_or_default();
+        }
+        settings.roots = roots;
         Arc::new(Self { settings, session: Mutex::default() })
     }
 
@@ -139,11 +152,7 @@ impl OwnPrograms {
         } else {
             let path = self.settings.env.iter().find(|(name, _)| name == "PATH");
             let path = path.map(|(_, path)| path.as_os_str()).unwrap_or_default();
-            // A repository must not choose what a name means.
-            let trusted = |dir: &PathBuf| program.in_root || self.root_of(dir).is_none();
-            let mut places =
-                std::env::split_paths(path).filter(|dir| dir.is_absolute()).filter(trusted);
-            let found = places.find_map(|dir| {
+            let found = std::env::split_paths(path).find_map(|dir| {
                 let place = dir.join(name);
                 is_program(&place).then_some(place)
             });
@@ -161,10 +170,12 @@ impl OwnPrograms {
     /// Refuses a program in a root, and one that is handed a file of a root to run, as a shell or an
     /// interpreter is.
     fn outside_roots(&self, program: &OwnProgram, found: &Path) -> Result<(), Unrunnable> {
-        let words = program.argv.iter().skip(1).flat_map(|arg| {
-            arg.split(|c: char| c.is_whitespace() || "'\"`;&|()<>=".contains(c))
-        });
-        let named = words.filter(|word| !word.is_empty()).map(|word| program.cwd.join(word));
+        let words =
+            program.argv.iter().skip(1).flat_map(|arg| {
+                arg.split(|c: char| c.is_whitespace() || "'\"`;&|()<>=".contains(c))
+            });
+        let named = words.filter(|word| !word.is_empty() && !word.starts_with('-'));
+        let named = named.map(|word| program.cwd.join(word));
         let files = named.filter(|path| path.is_file());
         for path in std::iter::once(found.to_owned()).chain(files) {
             if let Some(root) = self.root_of(&path) {
@@ -188,19 +199,18 @@ impl OwnPrograms {
     /// Runs a program to its end. It ends with all that it started where this future is dropped.
     pub async fn run(self: &Arc<Self>, program: OwnProgram) -> OwnRan {
         let began = Instant::now();
-        match self.ran(program).await {
-            Ok(ran) => ran,
-            Err(why) => OwnRan {
-                end: OwnEnd::NotStarted(why),
-                stdout: Vec::new(),
-                stderr: Vec::new(),
-                duration: began.elapsed(),
+        let end = match self.find(&program) {
+            Ok(path) => match self.ran(program, path).await {
+                Ok(ran) => return ran,
+                Err(why) => OwnEnd::NotStarted(why),
             },
-        }
+            Err(Unrunnable::NotThere(why)) => OwnEnd::NotStarted(why),
+            Err(Unrunnable::InRoot(why)) => OwnEnd::InRoot(why),
+        };
+        OwnRan { end, stdout: Vec::new(), stderr: Vec::new(), duration: began.elapsed() }
     }
 
-    async fn ran(self: &Arc<Self>, program: OwnProgram) -> Result<OwnRan, String> {
-        let path = self.find(&program).map_err(|problem| problem.to_string())?;
+    async fn ran(self: &Arc<Self>, program: OwnProgram, path: PathBuf) -> Result<OwnRan, String> {
         let broken = |error: io::Error| format!("its helper process failed: {error}");
         let session = match self.opened() {
             Some(session) => session,
@@ -218,8 +228,7 @@ impl OwnPrograms {
             is_over: false,
             line: ordered.line.try_clone().map_err(broken)?,
         };
-        let following =
-            Following::begin(ordered, KEEP, Some(program.timeout)).map_err(broken)?;
+        let following = Following::begin(ordered, KEEP, Some(program.timeout)).map_err(broken)?;
         let followed = following.follow_a_little(&mut limit, &|_| {}, pending()).await;
         let (mut following, became) = followed.map_err(broken)?;
         let became = match became {

@@ -1,11 +1,13 @@
 //! after: hooks may change a reply before it is bounded.
 //!
 //! First come those that follow tools, where one ran, then those that follow whatever is kept. The deed
-//! is done, so a hook that fails cannot stop it: its reply is withheld, and the failure says so.
+//! is done, so a hook that fails cannot stop it: its reply is withheld, and the failure says so. One that
+//! waits for something is given up where nobody wants the reply any more.
 
 use sinew_tool::{Arguments, Cancel, Hook, HookEvent, Kind, NamedPaths, Reply, ToolError};
 
 use super::open::Open;
+use super::run;
 use crate::hooks;
 use crate::runtime::Runtime;
 
@@ -40,36 +42,18 @@ pub(super) async fn after(
         for hook in runtime.hooks.at(HookEvent::AfterToolExecute) {
             let duration_ms = open.entry.elapsed_ms();
             let done = hook.after_tool_execute(&call, duration_ms, &mut reply);
-            let done = unless_cancelled(done, cancel).await;
+            let done = run::in_time(done, cancel, None).await.flatten();
             reply = withheld_where_it_failed(&**hook, reply, done);
         }
     }
     for hook in runtime.hooks.at(HookEvent::Persist) {
-        let done = unless_cancelled(hook.persist(&call, &mut reply), cancel).await;
+        let done = run::in_time(hook.persist(&call, &mut reply), cancel, None).await.flatten();
         reply = withheld_where_it_failed(&**hook, reply, done);
     }
     reply
 }
 
-/// Waits for a hook; one that waits for something itself is given up where nobody wants the reply.
-async fn unless_cancelled(
-    done: impl Future<Output = Result<(), ToolError>>,
-    cancel: &Cancel,
-) -> Result<(), ToolError> {
-    tokio::select! {
-        biased;
-        done = done => done,
-        () = cancel.cancelled() => {
-            Err(ToolError::new(Kind::Cancelled, "the call was cancelled"))
-        }
-    }
-}
-
-fn withheld_where_it_failed(
-    hook: &dyn Hook,
-    reply: Reply,
-    done: Result<(), ToolError>,
-) -> Reply {
+fn withheld_where_it_failed(hook: &dyn Hook, reply: Reply, done: Result<(), ToolError>) -> Reply {
     let Err(error) = done else { return reply };
     let error = match error.kind {
         Kind::Cancelled => error,

@@ -1,9 +1,10 @@
 //! before: hooks may change or stop a call before anything judges it.
 
-use sinew_tool::{Cancel, Decision, HookEvent, Kind, NamedPaths, ToolError};
+use sinew_tool::{Cancel, Decision, HookEvent, NamedPaths, ToolError};
 
 use super::find::Found;
 use super::open::Open;
+use super::run;
 use crate::hooks::{self, Notes};
 use crate::runtime::Runtime;
 
@@ -22,20 +23,10 @@ pub(super) async fn before(
         let paths = || hooks::named_paths(&found.listed, &found.settings, &found.guard, request);
         let dialect = open.entry.dialect();
         let names = (&*dialect, found.listed.tool.operation());
-        let call = hooks::call_of(
-            runtime,
-            request,
-            names,
-            &request.arguments,
-            NamedPaths::new(&paths),
-        );
-        let decided = tokio::select! {
-            biased;
-            decided = hook.before_tool_execute(&call) => decided,
-            () = cancel.cancelled() => {
-                return Err(ToolError::new(Kind::Cancelled, "the call was cancelled"));
-            }
-        };
+        let call =
+            hooks::call_of(runtime, request, names, &request.arguments, NamedPaths::new(&paths));
+        let deciding = hook.before_tool_execute(&call);
+        let decided = run::in_time(deciding, cancel, open.request.deadline).await?;
         let name = hook.name();
         match decided {
             Ok(Decision::Continue) => {}

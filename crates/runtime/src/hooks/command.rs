@@ -13,9 +13,9 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use serde_json::{Map, Value, json};
 use sinew_guard::{OwnEnd, OwnProgram, OwnPrograms, OwnRan, Unrunnable, name_matches};
 use sinew_tool::{
-    AgentEvent, Approval, Arguments, Block, BoxFuture, Decision, Executed, Hook, HookAnswer, HookEnd,
-    HookEvent, HookForm, HookReply, Kind, Reply, SessionEnd, SessionStart, ToolCall, ToolError,
-    hook::payload,
+    AgentEvent, Approval, Arguments, Block, BoxFuture, Decision, Executed, Hook, HookAnswer,
+    HookEnd, HookEvent, HookForm, HookReply, Kind, Reply, SessionEnd, SessionStart, ToolCall,
+    ToolError, hook::payload,
 };
 
 use super::breaker::Breaker;
@@ -140,6 +140,28 @@ pub struct HookTrial {
     pub ran: OwnRan,
 }
 
+/// A failure of a hook, and whether it stops what the hook is about.
+struct Failure {
+    why: String,
+    blocks: bool,
+}
+
+impl Failure {
+    fn into_error(self, event: HookEvent) -> ToolError {
+        // Where programs of the person's lie is nobody's business but the person's.
+        let told = match self.why.starts_with("it did not start") {
+            true => String::from("it did not start"),
+            false => self.why.clone(),
+        };
+        ToolError::new(Kind::BlockedByHook, told)
+            .hint(format!(
+                "the person in charge can run `sinew hook test {event}`, mend the hook, or let it fail \
+                 with `on_error = \"continue\"`"
+            ))
+            .source(self.why)
+    }
+}
+
 impl CommandHook {
     /// Returns a hook, or which of its path globs cannot be read. `warn` is told of failures.
     pub fn new(
@@ -176,9 +198,8 @@ impl CommandHook {
         paths: impl FnOnce() -> Option<Vec<String>>,
     ) -> bool {
         let tools = &self.settings.tools;
-        let named = |pattern: &String| {
-            name_matches(pattern, tool) || name_matches(pattern, operation)
-        };
+        let named =
+            |pattern: &String| name_matches(pattern, tool) || name_matches(pattern, operation);
         if !tools.is_empty() && !tools.iter().any(named) {
             return false;
         }
@@ -231,7 +252,9 @@ impl CommandHook {
                 ));
             }
             OwnEnd::TooMuch => return Err(String::from("it wrote more than 1 MiB")),
-            OwnEnd::NotStarted(why) => return Err(format!("it did not start: {why}")),
+            OwnEnd::NotStarted(why) | OwnEnd::InRoot(why) => {
+                return Err(format!("it did not start: {why}"));
+            }
             OwnEnd::Lost => return Err(String::from("the process that followed it is gone")),
         };
         let stdout = std::str::from_utf8(&ran.stdout)
@@ -251,38 +274,27 @@ impl CommandHook {
     }
 
     /// Runs the program unless it rests, and returns what it answered or why it failed.
-    async fn ask(&self, event: HookEvent, payload: &Value) -> Result<HookAnswer, String> {
+    async fn ask(&self, event: HookEvent, payload: &Value) -> Result<HookAnswer, Failure> {
         if let Some(left) = self.breaker.rests(Instant::now()) {
-            return Err(format!(
+            let why = format!(
                 "it failed {} times in a row and is not started for another {} s",
                 self.settings.max_failures,
                 left.as_secs() + 1
-            ));
+            );
+            return Err(Failure { why, blocks: self.blocks_on_error(event) });
         }
-        let HookTrial { answer, .. } = self.trial(event, payload).await;
-        self.breaker.ended(answer.is_err(), Instant::now());
+        let HookTrial { answer, ran } = self.trial(event, payload).await;
+        // A model must not be able to rid itself of a hook by a file that it writes.
+        let is_in_root = matches!(ran.end, OwnEnd::InRoot(_));
+        if !is_in_root {
+            self.breaker.ended(answer.is_err(), Instant::now());
+        }
         if let (Err(why), Some(warn)) = (&answer, self.warn) {
             let CommandHookSettings { name, origin, .. } = &self.settings;
             warn(&format!("{origin}: the hook `{name}` failed at {event}: {why}"));
         }
-        answer
-    }
-
-    /// Returns the error of a failure that stops something, and nothing of one that does not.
-    fn error(&self, event: HookEvent, why: &str) -> Option<ToolError> {
-        self.blocks_on_error(event).then(|| {
-            // Where programs of the person's lie is nobody's business but the person's.
-            let told = match why.starts_with("it did not start") {
-                true => String::from("it did not start"),
-                false => why.to_owned(),
-            };
-            ToolError::new(Kind::BlockedByHook, told)
-                .hint(format!(
-                    "the person in charge can run `sinew hook test {event}`, mend the hook, or let it \
-                     fail with `on_error = \"continue\"`"
-                ))
-                .source(why.to_owned())
-        })
+        let blocks = is_in_root || self.blocks_on_error(event);
+        answer.map_err(|why| Failure { why, blocks })
     }
 
     async fn reply_at(
@@ -294,16 +306,14 @@ impl CommandHook {
         let name = &self.settings.name;
         let answer = match self.ask(event, &payload).await {
             Ok(answer) => answer,
-            Err(why) => match self.error(event, &why) {
-                Some(error) => {
-                    reply.meta.hook_did(name, event, "failed, so the reply is withheld");
-                    return Err(error);
-                }
-                None => {
-                    reply.meta.hook_did(name, event, &format!("failed: {why}"));
-                    return Ok(());
-                }
-            },
+            Err(failure) if failure.blocks => {
+                reply.meta.hook_did(name, event, "failed, so the reply is withheld");
+                return Err(failure.into_error(event));
+            }
+            Err(failure) => {
+                reply.meta.hook_did(name, event, &format!("failed: {}", failure.why));
+                return Ok(());
+            }
         };
         let (changes, is_whole) = match answer {
             HookAnswer::Change(changes) => (changes, false),
@@ -449,10 +459,8 @@ impl Hook for CommandHook {
                 Ok(HookAnswer::Block(reason)) => Decision::Block(reason),
                 Ok(HookAnswer::Change(changes)) => Decision::Modify(part(changes, "arguments")),
                 Ok(HookAnswer::Replace(changes)) => Decision::Replace(part(changes, "arguments")),
-                Err(why) => match self.error(event, &why) {
-                    Some(error) => return Err(error),
-                    None => Decision::Failed(why),
-                },
+                Err(failure) if failure.blocks => return Err(failure.into_error(event)),
+                Err(failure) => Decision::Failed(failure.why),
             })
         })
     }
@@ -515,10 +523,8 @@ impl Hook for CommandHook {
                 Ok(HookAnswer::Block(reason)) => Decision::Block(reason),
                 Ok(HookAnswer::Change(changes)) => Decision::Modify(changes),
                 Ok(HookAnswer::Replace(changes)) => Decision::Replace(changes),
-                Err(why) => match self.error(event, &why) {
-                    Some(error) => return Err(error),
-                    None => Decision::Failed(why),
-                },
+                Err(failure) if failure.blocks => return Err(failure.into_error(event)),
+                Err(failure) => Decision::Failed(failure.why),
             })
         })
     }

@@ -77,7 +77,8 @@ impl Runtime {
     pub async fn end_sessions(&self, within: Duration) {
         let ended: Vec<_> = self.sessions.all().drain().collect();
         let ending = async {
-            for (session, began) in ended.into_iter().filter(|(_, began)| began.started.initialized())
+            for (session, began) in
+                ended.into_iter().filter(|(_, began)| began.started.initialized())
             {
                 let told = SessionEnd {
                     session,

@@ -58,6 +58,26 @@ fn in_order(loaded: &Loaded) -> anyhow::Result<Vec<Arc<CommandHook>>> {
     Ok(all)
 }
 
+/// Returns what is under a key, or null.
+fn of<'v>(value: &'v Value, key: &str) -> &'v Value {
+    value.get(key).unwrap_or(&Value::Null)
+}
+
+/// Returns what is under a key in words for people.
+fn words(value: &Value, key: &str) -> String {
+    match of(value, key) {
+        Value::String(text) => text.clone(),
+        Value::Array(list) => list.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" "),
+        other => other.to_string(),
+    }
+}
+
+fn put(payload: &mut Value, key: &str, value: impl Into<Value>) {
+    if let Some(keys) = payload.as_object_mut() {
+        keys.insert(key.to_owned(), value.into());
+    }
+}
+
 fn list(loaded: &Loaded, as_json: bool) -> anyhow::Result<ExitCode> {
     super::warn(loaded);
     let rows: Vec<Value> = in_order(loaded)?.iter().map(|hook| row(hook)).collect();
@@ -68,43 +88,26 @@ fn list(loaded: &Loaded, as_json: bool) -> anyhow::Result<ExitCode> {
         return print("no hooks are configured\n");
     }
     let mut text = String::new();
-    let words = |value: &Value| match value {
-        Value::String(text) => text.clone(),
-        Value::Array(list) => {
-            list.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" ")
-        }
-        other => other.to_string(),
-    };
     for row in &rows {
-        let _ = writeln!(text, "{}", words(&row["name"]));
-        for event in row["events"].as_array().into_iter().flatten() {
-            let fired = if event["fired"] == true {
-                ""
-            } else {
-                " (an event of agents: nothing in this version brings it about)"
+        let _ = writeln!(text, "{}", words(row, "name"));
+        for event in of(row, "events").as_array().into_iter().flatten() {
+            let fired = match of(event, "fired") {
+                Value::Bool(true) => "",
+                _ => " (an event of agents: nothing in this version brings it about)",
             };
-            let _ = writeln!(
-                text,
-                "  at {}{fired}, a failure means {}",
-                words(&event["event"]),
-                words(&event["on_error"])
-            );
+            let (at, on_error) = (words(event, "event"), words(event, "on_error"));
+            let _ = writeln!(text, "  at {at}{fired}, a failure means {on_error}");
         }
-        let _ = writeln!(text, "  runs {}", words(&row["command"]));
+        let _ = writeln!(text, "  runs {}", words(row, "command"));
         for (key, what) in [("tools", "for tools"), ("paths", "for paths")] {
-            if row[key].as_array().is_some_and(|list| !list.is_empty()) {
-                let _ = writeln!(text, "  {what} {}", words(&row[key]));
+            if of(row, key).as_array().is_some_and(|list| !list.is_empty()) {
+                let _ = writeln!(text, "  {what} {}", words(row, key));
             }
         }
-        let _ = writeln!(
-            text,
-            "  priority {}, {} ms, payload {}, from {}",
-            row["priority"],
-            row["timeout_ms"],
-            words(&row["payload"]),
-            words(&row["origin"])
-        );
-        if let Value::String(problem) = &row["problem"] {
+        let [priority, ms, payload, origin] =
+            ["priority", "timeout_ms", "payload", "origin"].map(|key| words(row, key));
+        let _ = writeln!(text, "  priority {priority}, {ms} ms, payload {payload}, from {origin}");
+        if let Value::String(problem) = of(row, "problem") {
             let _ = writeln!(text, "  it will fail: {problem}");
         }
     }
@@ -154,16 +157,16 @@ fn test(mut loaded: Loaded, wanted: &Wanted<'_>) -> anyhow::Result<ExitCode> {
     loaded.settings.hooks.clear();
     let mut payload = payload(&loaded, wanted)?;
     let text = |payload: &Value, key: &str| payload[key].as_str().unwrap_or_default().to_owned();
-    let paths = |payload: &Value| serde_json::from_value::<Option<Vec<String>>>(payload["paths"].clone());
+    let paths =
+        |payload: &Value| serde_json::from_value::<Option<Vec<String>>>(payload["paths"].clone());
     let is_meant = |hook: &CommandHook| match wanted.hook {
         Some(name) => hook.name() == name,
         None if payload.get("tool").is_none() => hook.wants(event),
         None => {
             let operation = text(&payload, "operation");
             hook.wants(event)
-                && hook.is_for(&text(&payload, "tool"), &operation, || {
-                    paths(&payload).ok().flatten()
-                })
+                && hook
+                    .is_for(&text(&payload, "tool"), &operation, || paths(&payload).ok().flatten())
         }
     };
     let meant: Vec<_> = all.iter().filter(|hook| is_meant(hook)).cloned().collect();
@@ -198,7 +201,7 @@ fn test(mut loaded: Loaded, wanted: &Wanted<'_>) -> anyhow::Result<ExitCode> {
     }
     let _ = writeln!(report, "outcome: {outcome}");
     for key in event.changes() {
-        let _ = writeln!(report, "{key}: {}", payload[*key]);
+        let _ = writeln!(report, "{key}: {}", of(&payload, key));
     }
     print(&report)?;
     Ok(ExitCode::from(u8::from(has_failed)))
@@ -215,7 +218,7 @@ fn payload(loaded: &Loaded, wanted: &Wanted<'_>) -> anyhow::Result<Value> {
     }
     if payload.get("arguments").is_none() {
         if let Some(tool) = wanted.tool {
-            payload["tool"] = Value::from(tool.as_str());
+            put(&mut payload, "tool", tool.as_str());
         }
         return Ok(payload);
     }
@@ -224,7 +227,7 @@ fn payload(loaded: &Loaded, wanted: &Wanted<'_>) -> anyhow::Result<Value> {
         (Some(text), _) => serde_json::from_str::<Arguments>(text)
             .context("`--arguments` must be one JSON object, such as {\"path\":\".\"}")?,
         (None, Some(_)) => Arguments::new(),
-        (None, None) => payload["arguments"].as_object().cloned().unwrap_or_default(),
+        (None, None) => of(&payload, "arguments").as_object().cloned().unwrap_or_default(),
     };
     let wired = wiring::wire(loaded, "hook", &["all"], None)?;
     let mut request = Request::new("hook-test", tool.as_str(), arguments.clone());
@@ -234,14 +237,14 @@ fn payload(loaded: &Loaded, wanted: &Wanted<'_>) -> anyhow::Result<Value> {
     if operation.is_none() && wanted.tool.is_some() {
         bail!("no tool of this name in {dialect}: {tool}; `sinew tools` lists them");
     }
-    payload["session"] = Value::from(wired.session.as_str());
-    payload["call_id"] = Value::from("hook-test");
-    payload["dialect"] = Value::from(dialect);
-    payload["operation"] = Value::from(operation.unwrap_or_else(|| tool.clone()));
-    payload["tool"] = Value::from(tool);
-    payload["cwd"] = json!(loaded.roots.first().map(|root| root.to_string_lossy()));
-    payload["paths"] = json!(paths);
-    payload["arguments"] = Value::Object(arguments);
+    put(&mut payload, "session", wired.session.as_str());
+    put(&mut payload, "call_id", "hook-test");
+    put(&mut payload, "dialect", dialect);
+    put(&mut payload, "operation", operation.unwrap_or_else(|| tool.clone()));
+    put(&mut payload, "tool", tool);
+    put(&mut payload, "cwd", json!(loaded.roots.first().map(|root| root.to_string_lossy())));
+    put(&mut payload, "paths", json!(paths));
+    put(&mut payload, "arguments", arguments);
     Ok(payload)
 }
 
@@ -260,7 +263,7 @@ fn report_on(report: &mut String, hook: &CommandHook, event: HookEvent, trial: &
         OwnEnd::Signal(signal) => format!("signal {signal}"),
         OwnEnd::TimedOut => String::from("out of time"),
         OwnEnd::TooMuch => String::from("too much output"),
-        OwnEnd::NotStarted(_) => String::from("not started"),
+        OwnEnd::NotStarted(_) | OwnEnd::InRoot(_) => String::from("not started"),
         OwnEnd::Lost => String::from("lost"),
     };
     let ms = trial.ran.duration.as_millis();
@@ -282,7 +285,7 @@ fn merge(payload: &mut Value, changes: Map<String, Value>, is_whole: bool) {
             (Some(Value::Object(old)), Value::Object(new)) if !is_whole || key == "reply" => {
                 old.extend(new);
             }
-            (_, value) => payload[key.as_str()] = value,
+            (_, value) => put(payload, &key, value),
         }
     }
 }

@@ -127,7 +127,8 @@ fn front_matter(text: &str) -> Result<String, Fault> {
     let fence = lines.next().map(|(_, line)| line.trim_end()).unwrap_or_default();
     let fence = fence.strip_prefix('\u{feff}').unwrap_or(fence);
     if fence != "+++" && fence != "---" {
-        let why = "begin the file with front matter between two lines of `+++` (TOML) or `---` (YAML)";
+        let why =
+            "begin the file with front matter between two lines of `+++` (TOML) or `---` (YAML)";
         return Err(Fault::at(1, 1, why));
     }
     let mut front = Vec::new();
@@ -139,7 +140,11 @@ fn front_matter(text: &str) -> Result<String, Fault> {
             };
         }
         if front.len() == MAX_LINES {
-            return Err(Fault::at(at + 1, 1, format!("front matter has at most {MAX_LINES} lines")));
+            return Err(Fault::at(
+                at + 1,
+                1,
+                format!("front matter has at most {MAX_LINES} lines"),
+            ));
         }
         front.push(line);
     }
@@ -162,11 +167,19 @@ fn yaml(lines: &[&str]) -> Result<String, Fault> {
             continue;
         }
         if line.starts_with([' ', '\t', '-']) {
-            return Err(Fault::at(number, 1, "a key is expected here, at the beginning of the line"));
+            return Err(Fault::at(
+                number,
+                1,
+                "a key is expected here, at the beginning of the line",
+            ));
         }
         let (key, value) = keyed(line, number, 0)?;
         if !value.is_empty() {
-            let _ = writeln!(toml, "{key} = {}", scalar_or_flow(value, number, column_of(line, value))?);
+            let _ = writeln!(
+                toml,
+                "{key} = {}",
+                scalar_or_flow(value, number, column_of(line, value))?
+            );
             continue;
         }
         let block: Vec<&str> = lines
@@ -198,13 +211,18 @@ fn column_of(line: &str, part: &str) -> usize {
 /// Splits a line with a key, whose value may be empty.
 fn keyed(line: &str, number: usize, indent: usize) -> Result<(String, &str), Fault> {
     let no_key = || Fault::at(number, indent + 1, "a key and a colon are expected here");
-    let (key, value) = line.get(indent..).and_then(|line| line.split_once(':')).ok_or_else(no_key)?;
+    let (key, value) =
+        line.get(indent..).and_then(|line| line.split_once(':')).ok_or_else(no_key)?;
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if key.is_empty() || !key.chars().all(fits) {
         return Err(no_key());
     }
     if !value.is_empty() && !value.starts_with([' ', '\t']) {
-        return Err(Fault::at(number, indent + key.len() + 2, "a space is expected after the colon"));
+        return Err(Fault::at(
+            number,
+            indent + key.len() + 2,
+            "a space is expected after the colon",
+        ));
     }
     Ok((key.to_owned(), without_comment(value).trim()))
 }
@@ -216,7 +234,8 @@ fn without_comment(value: &str) -> &str {
     for (at, c) in value.char_indices() {
         match (quote, c) {
             (None, '#') if before.is_whitespace() => return value.get(..at).unwrap_or_default(),
-            (None, '"' | '\'') if " \t[,{:".contains(before) => quote = Some(c),
+            // A quote that is doubled goes on.
+            (None, '"' | '\'') if " \t[,:".contains(before) || before == c => quote = Some(c),
             (Some(open), _) if c == open && before != '\\' => quote = None,
             _ => {}
         }
@@ -265,7 +284,11 @@ fn nested(block: &[&str], above: usize) -> Result<String, Fault> {
 fn scalar_or_flow(value: &str, line: usize, column: usize) -> Result<String, Fault> {
     let Some(list) = value.strip_prefix('[') else { return scalar(value, line, column) };
     let Some(list) = list.strip_suffix(']') else {
-        return Err(Fault::at(line, column, "a list in brackets ends on the line that it begins on"));
+        return Err(Fault::at(
+            line,
+            column,
+            "a list in brackets ends on the line that it begins on",
+        ));
     };
     let mut items = Vec::new();
     let mut rest = list.trim();
@@ -277,7 +300,11 @@ fn scalar_or_flow(value: &str, line: usize, column: usize) -> Result<String, Fau
                 });
                 let (closed, _) =
                     closed.ok_or_else(|| Fault::at(line, column, "a quote is not closed"))?;
-                closed + rest.get(closed..).and_then(|rest| rest.find(',')).unwrap_or(rest.len() - closed)
+                closed
+                    + rest
+                        .get(closed..)
+                        .and_then(|rest| rest.find(','))
+                        .unwrap_or(rest.len() - closed)
             }
             _ => rest.find(',').unwrap_or(rest.len()),
         };
@@ -289,22 +316,34 @@ fn scalar_or_flow(value: &str, line: usize, column: usize) -> Result<String, Fau
 
 fn scalar(value: &str, line: usize, column: usize) -> Result<String, Fault> {
     let text = |text: &str| serde_json::Value::from(text).to_string();
-    let unread = || Fault::at(line, column, "this form of YAML is not read here; put the value in quotes, or write TOML between lines of `+++`");
+    let unread = || {
+        Fault::at(
+            line,
+            column,
+            "this form of YAML is not read here; put the value in quotes, or write TOML between lines of `+++`",
+        )
+    };
     let quoted = |quote: char| value.strip_prefix(quote)?.strip_suffix(quote);
     match value.chars().next() {
         None => Err(Fault::at(line, column, "a value is expected here")),
         Some('\'') => match quoted('\'') {
-            Some(inner) if !inner.replace("''", "").contains('\'') => Ok(text(&inner.replace("''", "'"))),
+            Some(inner) if !inner.replace("''", "").contains('\'') => {
+                Ok(text(&inner.replace("''", "'")))
+            }
             _ => Err(unread()),
         },
         Some('"') => {
             let read = serde_json::from_str::<String>(value);
             read.map(|inner| text(&inner)).map_err(|_| unread())
         }
-        Some('|' | '>' | '&' | '*' | '!' | '%' | '@' | '`' | '{' | '[' | '?' | ',') => Err(unread()),
+        Some('|' | '>' | '&' | '*' | '!' | '%' | '@' | '`' | '{' | '[' | '?' | ',') => {
+            Err(unread())
+        }
         Some(_) if value.contains(": ") => Err(unread()),
         Some(_) if value == "true" || value == "false" => Ok(value.to_owned()),
-        Some(_) if value.parse::<i64>().is_ok() => Ok(value.parse::<i64>().unwrap_or(0).to_string()),
+        Some(_) if value.parse::<i64>().is_ok() => {
+            Ok(value.parse::<i64>().unwrap_or(0).to_string())
+        }
         Some(_) => Ok(text(value)),
     }
 }
@@ -344,7 +383,7 @@ mod tests {
             ("", 1, 1, "begin the file with front matter"),
             ("# A hook\n", 1, 1, "begin the file with front matter"),
             ("+++\nname = \"x\"\n", 1, 1, "has no end"),
-            ("+++\nevent = \"persist\"\ncommand = [\"x\"\n+++\n", 4, 1, "array"),
+            ("+++\nevent = \"persist\"\ncommand = [\"x\"\n+++\n", 3, 15, "array"),
             ("+++\nevent = \"persist\"\nsurprise = 1\n+++\n", 3, 1, "unknown field `surprise`"),
             ("+++\ncommand = 7\n+++\n", 2, 11, "a list of words, or a text"),
             ("---\nevent persist\n---\n", 2, 1, "a key and a colon"),

@@ -75,8 +75,7 @@ impl Gathered {
 }
 
 /// Why a project's own hooks are left out.
-pub(super) const UNTRUSTED: &str =
-    "because it would run a program that came with the project; `sinew trust` lets it, once you have \
+pub(super) const UNTRUSTED: &str = "because it would run a program that came with the project; `sinew trust` lets it, once you have \
      read it";
 
 /// Returns each hook of a tree with its key.
@@ -182,7 +181,10 @@ pub(super) fn read_one(key: &str, hook: &HookOptions) -> Result<CommandHookSetti
     }
     let timeout_ms = match (hook.timeout_ms, hook.timeout) {
         (Some(_), Some(_)) => {
-            return fail("timeout", String::from("says the same as `timeout_ms`; write one of them"));
+            return fail(
+                "timeout",
+                String::from("says the same as `timeout_ms`; write one of them"),
+            );
         }
         (Some(ms), None) => ms,
         (None, Some(s)) => s.saturating_mul(1_000),
@@ -247,7 +249,7 @@ fn events(hook: &HookOptions) -> Result<(&'static HookForm, Events), (&'static s
     if let Some(unknown) = names.iter().find(|name| means(name).is_none()) {
         let known: Vec<&str> =
             HOOK_FORMS.iter().flat_map(|form| form.events).map(|event| event.name).collect();
-        let nearest = sinew_runtime::nearest(unknown, known.into_iter());
+        let nearest = sinew_runtime::nearest(unknown, known);
         let meant = match nearest.is_empty() {
             true => format!("known: {}", HookEvent::ALL.map(HookEvent::as_str).join(", ")),
             false => format!("did you mean: {}", nearest.join(", ")),
@@ -434,12 +436,7 @@ mod tests {
             ),
             ("event = \"BeforePromptBuild\"", "agentos", "before_prompt=BeforePromptBuild", 100),
             ("event = \"pre_tool_use\"", "aionrs", "before_tool_execute=pre_tool_use", 0),
-            (
-                "event = \"persist\"\npayload = \"moltis\"",
-                "moltis",
-                "persist=ToolResultPersist",
-                0,
-            ),
+            ("event = \"persist\"\npayload = \"moltis\"", "moltis", "persist=ToolResultPersist", 0),
             ("event = \"GatewayStart\"", "moltis", "", 0),
             ("events = [\"persist\", \"approval\"]\npriority = 7", "sinew", "persist approval", 7),
         ] {
@@ -462,7 +459,10 @@ mod tests {
         const EVENT: &str = "event = \"before_tool_execute\"\n";
         for (toml, named) in [
             ("command = [\"x\"]", "`event` is missing"),
-            ("event = \"before_tool\"\ncommand = [\"x\"]", "did you mean: before_tool_call"),
+            (
+                "event = \"before_tool\"\ncommand = [\"x\"]",
+                "names no event: `before_tool`; did you mean: ",
+            ),
             ("event = \"zzzzzzzz\"\ncommand = [\"x\"]", "known: before_tool_execute, after"),
             (
                 "events = [\"persist\", \"BeforeToolCall\"]\ncommand = [\"x\"]",
@@ -506,7 +506,10 @@ mod tests {
             ("[[hooks]]\nevent = \"persist\"\ncommand = [\"x\"]", Ok("persist")),
             ("[[hooks.hooks]]\nevents = [\"AfterToolCall\"]\ncommand = \"x\"", Ok("AfterToolCall")),
             ("[[hooks.pre_tool_use]]\nname = \"n\"\ncommand = \"x\"", Ok("pre_tool_use")),
-            ("[[hooks.post_tool_use]]\ntool_match = [\"Edit\"]\ncommand = \"x\"", Ok("post_tool_use")),
+            (
+                "[[hooks.post_tool_use]]\ntool_match = [\"Edit\"]\ncommand = \"x\"",
+                Ok("post_tool_use"),
+            ),
             ("[[hooks.stop]]\nfile_match = [\"*.rs\"]\ncommand = \"x\"", Ok("stop")),
             ("[[hooks.other]]\ncommand = \"x\"", Err("unknown table `hooks.other`")),
             ("[[hooks.stop]]\nevent = \"x\"\ncommand = \"x\"", Err("no `event` of its own")),
@@ -549,7 +552,8 @@ mod tests {
             ]
         );
         let needs = |os: &str, bins: &str, env: &str| {
-            let list = |name: &str| (!name.is_empty()).then(|| name.to_owned()).into_iter().collect();
+            let list =
+                |name: &str| (!name.is_empty()).then(|| name.to_owned()).into_iter().collect();
             unmet(&HookRequiresOptions { os: list(os), bins: list(bins), env: list(env) })
         };
         assert_eq!(needs("linux", "sh", "PATH"), None);

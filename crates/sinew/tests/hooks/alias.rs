@@ -72,20 +72,15 @@ fn answers_of_other_runtimes_take_effect() {
             BEFORE_MOLF,
             r#"echo '{"args":{"file_path":"a.txt","content":"two"}}'"#,
             (0, Some("two")),
-            "wrote",
+            " a.txt: ",
         ),
-        row(
-            ("after_tool_execute", "molf"),
-            r#"echo '{"result":{"output":"molf"}}'"#,
-            ONE,
-            "molf",
-        ),
+        row(("after_tool_execute", "molf"), r#"echo '{"result":{"output":"molf"}}'"#, ONE, "molf"),
         row(BEFORE_MOLTIS, "echo moltis says no >&2; exit 1", (3, None), "moltis says no"),
         row(
             BEFORE_MOLTIS,
             r#"echo '{"action":"modify","data":{"file_path":"a.txt","content":"two"}}'"#,
             (0, Some("two")),
-            "wrote",
+            " a.txt: ",
         ),
         // What fails there goes on there, and does not here.
         row(BEFORE_MOLTIS, "exit 3", (3, None), "failed, so the call does not run"),
@@ -96,7 +91,7 @@ fn answers_of_other_runtimes_take_effect() {
             "masked",
         ),
         row(("ToolResultPersist", "moltis"), "exit 1", (3, Some("one")), "its reply is withheld"),
-        row(("AfterToolCall", "moltis"), "exit 1", ONE, "wrote"),
+        row(("AfterToolCall", "moltis"), "exit 1", ONE, " a.txt: "),
         row(
             BEFORE_AGENTOS,
             r#"echo '{"block":true,"reason":"agentos says no"}'"#,
@@ -107,11 +102,11 @@ fn answers_of_other_runtimes_take_effect() {
             BEFORE_AGENTOS,
             r#"echo '{"arguments":{"file_path":"a.txt","content":"two"}}'"#,
             (0, Some("two")),
-            "wrote",
+            " a.txt: ",
         ),
         row(BEFORE_AIONRS, "echo aionrs says no; exit 9", (3, None), "aionrs says no"),
-        row(BEFORE_AIONRS, "exit 0", ONE, "wrote"),
-        row(("post_tool_use", "aionrs"), "exit 9", ONE, "wrote"),
+        row(BEFORE_AIONRS, "exit 0", ONE, " a.txt: "),
+        row(("post_tool_use", "aionrs"), "exit 9", ONE, " a.txt: "),
     ] {
         let place = Place::new();
         place.hook(event, script, &format!("payload = \"{form}\""));

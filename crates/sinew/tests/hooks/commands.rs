@@ -25,20 +25,26 @@ fn the_list_says_what_runs_when_and_what_never_does() {
     assert!(ran.out.starts_with("first\n"), "{}", ran.out);
     let listed: Value =
         serde_json::from_str(&place.run(&["hook", "list", "--json"], "").out).unwrap();
-    assert_eq!(listed[1]["events"][0], json!({
-        "event": "turn_start", "name": "turn_start", "fired": false, "on_error": "continue",
-    }));
+    assert_eq!(
+        listed[1]["events"][0],
+        json!({
+            "event": "turn_start", "name": "turn_start", "fired": false, "on_error": "continue",
+        })
+    );
     assert_eq!((&listed[0]["name"], &listed[0]["problem"]), (&json!("first"), &Value::Null));
 }
 
 #[test]
 fn a_trial_shows_each_decision_and_the_outcome() {
     let place = Place::new();
-    let change = place.program("change", r#"echo seen >&2; echo '{"arguments":{"content":"two"}}'"#);
+    let change =
+        place.program("change", r#"echo seen >&2; echo '{"arguments":{"content":"two"}}'"#);
     let look = place.program("look", r#"grep -q '"content":"two"' || exit 7"#);
     let block = place.program("block", "echo no more >&2; exit 2");
     let hook = |name: &str, program: &str, more: &str| {
-        format!("[[hooks]]\nname = \"{name}\"\nevent = \"before_tool_execute\"\ncommand = [\"{program}\"]\n{more}\n")
+        format!(
+            "[[hooks]]\nname = \"{name}\"\nevent = \"before_tool_execute\"\ncommand = [\"{program}\"]\n{more}\n"
+        )
     };
     place.config(&(hook("c", &change, "priority = 2") + &hook("l", &look, "")));
     let ran = place.run(&["hook", "test", "before_tool_execute"], "");
@@ -77,7 +83,10 @@ fn what_cannot_be_tried_is_said() {
     let place = Place::new();
     place.hook("before_tool_execute", "exit 0", "");
     for (args, words) in [
-        (&["hook", "test", "never"][..], "no event has the name `never`; known: before_tool_execute"),
+        (
+            &["hook", "test", "never"][..],
+            "no event has the name `never`; known: before_tool_execute",
+        ),
         (&["hook", "test", "GatewayStart"], "there is no `GatewayStart` here"),
         (&["hook", "test", "persist", "--hook", "x"], "there is no hook `x`; known: h"),
         (&["hook", "test", "session_end", "--tool", "Read"], "session_end is about no tool"),
@@ -95,7 +104,8 @@ fn what_cannot_be_tried_is_said() {
 fn schemas_are_printed_and_checked_in() {
     let place = Place::new();
     let ran = place.run(&["hook", "schema"], "");
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/hooks.schema.json");
+    let path =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/hooks.schema.json");
     sinew_testkit::golden(&path, &ran.out);
     assert_eq!(serde_json::from_str::<Value>(&ran.out).unwrap(), schemas());
     let ran = place.run(&["hook", "schema", "BeforeToolCall"], "");

@@ -12,7 +12,8 @@ fn folder(dir: &Path, name: &str, file: &str, text: &str) {
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join(file), text).unwrap();
     let program = folder.join("handler.sh");
-    fs::write(&program, format!("#!/bin/sh\ncat >/dev/null\necho {name} $PWD >>\"$OUT\"\n")).unwrap();
+    fs::write(&program, format!("#!/bin/sh\ncat >/dev/null\necho {name} $PWD >>\"$OUT\"\n"))
+        .unwrap();
     fs::set_permissions(program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
 }
 
@@ -39,7 +40,8 @@ fn a_hook_lies_in_a_folder_with_its_program() {
     fs::create_dir(dir.join("empty")).unwrap();
     let ran = place.run(&["call", "List"], "");
     assert_eq!(ran.code, 0, "{ran:?}");
-    let at = |name: &str| format!("{name} {}\n", fs::canonicalize(dir.join(name)).unwrap().display());
+    let at =
+        |name: &str| format!("{name} {}\n", fs::canonicalize(dir.join(name)).unwrap().display());
     let expected: String = ["a-toml", "b-yaml", "c-plain"].map(at).concat();
     assert_eq!(place.noted("out").unwrap(), expected);
     let listed = place.run(&["hook", "list"], "").out;
@@ -52,11 +54,15 @@ fn a_hook_lies_in_a_folder_with_its_program() {
 fn a_file_that_cannot_be_read_is_told_with_its_place() {
     for (file, text, words) in [
         ("HOOK.md", "# no front matter\n", "HOOK.md:1:1: begin the file with front matter"),
-        ("HOOK.md", "+++\nevent = \"persist\"\ncommand = [\n+++\n", "HOOK.md:4:1: "),
+        ("HOOK.md", "+++\nevent = \"persist\"\ncommand = [\n+++\n", "HOOK.md:3:12: "),
         ("HOOK.md", "+++\nevent = 7\n+++\n", "HOOK.md:2:9: "),
         ("HOOK.md", "---\ncommand: |\n  x\n---\n", "HOOK.md:2:10: this form of YAML"),
-        ("HOOK.md", "+++\nevent = \"never\"\ncommand = [\"x\"]\n+++\n", "HOOK.md: `event` names no event"),
-        ("hook.toml", "event = \"persist\"\ncommand = [\"x\"\n", "hook.toml:3:1: "),
+        (
+            "HOOK.md",
+            "+++\nevent = \"never\"\ncommand = [\"x\"]\n+++\n",
+            "HOOK.md: `event` names no event",
+        ),
+        ("hook.toml", "event = \"persist\"\ncommand = [\"x\"\n", "hook.toml:2:"),
     ] {
         let place = Place::new();
         folder(&place.at("config/sinew/hooks"), "bad", file, text);
@@ -66,8 +72,14 @@ fn a_file_that_cannot_be_read_is_told_with_its_place() {
         has(&ran.err, "config/sinew/hooks/bad/");
     }
     for (toml, words) in [
-        ("[[hooks]]\nevent = \"persist\"\ncommand = [\n", "config.toml: TOML parse error at line 4, column 1"),
-        ("log = \"warn\"\n[[hooks]]\nevent = \"never\"\ncommand = [\"x\"]\n", "config.toml:2:1: `hooks[0].event`"),
+        (
+            "[[hooks]]\nevent = \"persist\"\ncommand = [\n",
+            "config.toml: TOML parse error at line 3, column 12",
+        ),
+        (
+            "log = \"warn\"\n[[hooks]]\nevent = \"never\"\ncommand = [\"x\"]\n",
+            "config.toml:2:1: `hooks[0].event`",
+        ),
         ("[[hooks.stop]]\ncommand = []\n", "config.toml:1:1: `hooks.stop[0].command`"),
     ] {
         let place = Place::new();

@@ -90,12 +90,8 @@ fn nothing_outlives_a_hook() {
         place.hook("before_tool_execute", &format!("{daemon}{end}"), "timeout_ms = 2000");
         // The process goes on after its call here, so that what is left is not ended with it.
         let line = "{\"name\":\"Write\",\"arguments\":{\"file_path\":\"a.txt\",\"content\":\"x\"}}";
-        let mut child = crate::served::Served::start(
-            &place.place.home,
-            &[&place.place.root],
-            &[],
-            1_024,
-        );
+        let mut child =
+            crate::served::Served::start(&place.place.home, &[&place.place.root], &[], 1_024);
         let call: Value = serde_json::from_str(line).unwrap();
         let result = child.call("Write", &call["arguments"]);
         assert_eq!(result["ok"] == true, code == 0, "{end}: {result}");

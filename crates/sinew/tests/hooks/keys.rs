@@ -20,15 +20,15 @@ enum Seen {
 const BASE: &str = "[[hooks]]\nevent = \"before_tool_execute\"\ncommand = [\"{home}/bin/hook\"]\n";
 
 const KEYS: &[(&str, &str, Seen)] = &[
-    ("event", "event = \"persist\"", Seen::Ends(0, "wrote")),
+    ("event", "event = \"persist\"", Seen::Ends(0, "created a.txt")),
     ("events", "events = [\"after_tool_execute\"]", Seen::Listed("at after_tool_execute")),
-    ("command", "command = [\"true\"]", Seen::Ends(0, "wrote")),
+    ("command", "command = [\"true\"]", Seen::Ends(0, "created a.txt")),
     ("name", "name = \"other\"", Seen::Ends(3, "the hook `other`")),
     // People read these where they stand.
     ("description", "description = \"looks\"", Seen::Listed("hook")),
     ("emoji", "emoji = \"*\"", Seen::Listed("hook")),
-    ("tools", "tools = [\"Read\", \"Gl*\"]", Seen::Ends(0, "wrote")),
-    ("paths", "paths = [\"*.md\"]", Seen::Ends(0, "wrote")),
+    ("tools", "tools = [\"Read\", \"Gl*\"]", Seen::Ends(0, "created a.txt")),
+    ("paths", "paths = [\"*.md\"]", Seen::Ends(0, "created a.txt")),
     ("priority", "priority = 7", Seen::Listed("priority 7,")),
     ("timeout_ms", "timeout_ms = 1", Seen::Ends(3, "its time of 1 ms ran out")),
     ("timeout", "timeout = 7", Seen::Listed("7000 ms")),
@@ -37,7 +37,7 @@ const KEYS: &[(&str, &str, Seen)] = &[
     ("env", "env = { REASON = \"mine\" }", Seen::Ends(3, ": mine")),
     ("cwd", "cwd = \"{home}\"", Seen::Ends(3, "in {home}")),
     ("in_root", "in_root = true", Seen::Listed("hook")),
-    ("requires", "requires = { os = [\"darwin\"] }", Seen::Ends(0, "wrote")),
+    ("requires", "requires = { os = [\"darwin\"] }", Seen::Ends(0, "created a.txt")),
 ];
 
 #[test]
@@ -51,9 +51,11 @@ fn every_key_of_a_hook_has_an_effect() {
         let place = Place::new();
         place.program("hook", "sleep 0.05; echo \"in $PWD: $REASON\" >&2; exit 2");
         let without: String = match *key {
-            "event" | "command" => {
-                BASE.lines().filter(|line| !line.starts_with(&format!("{key} "))).collect::<Vec<_>>().join("\n")
-            }
+            "event" | "command" => BASE
+                .lines()
+                .filter(|line| !line.starts_with(&format!("{key} ")))
+                .collect::<Vec<_>>()
+                .join("\n"),
             _ => BASE.to_owned(),
         };
         let written = place.filled(written);
@@ -84,7 +86,9 @@ fn without_further_keys_the_hook_of_the_table_blocks() {
     assert_eq!(ran.code, 3, "{ran:?}");
     has(&ran.err, "blocked by the hook `hook`: in ");
     let listed = place.run(&["hook", "list"], "").out;
-    for words in ["at before_tool_execute, a failure means block", "priority 0, 30000 ms, payload sinew"] {
+    for words in
+        ["at before_tool_execute, a failure means block", "priority 0, 30000 ms, payload sinew"]
+    {
         has(&listed, words);
     }
 }
@@ -114,7 +118,12 @@ fn tools_and_paths_say_which_calls_a_hook_is_for() {
         ),
         // Which files arguments name that do not fit cannot be told, so the hook is asked.
         ("paths = [\"*.md\"]", &("Write", json!({ "file_path": "src/a.rs" })), "native", true),
-        ("paths = [\"*.md\"]", &("Write", json!({ "file_path": "/etc/x", "content": "" })), "native", true),
+        (
+            "paths = [\"*.md\"]",
+            &("Write", json!({ "file_path": "/etc/x", "content": "" })),
+            "native",
+            true,
+        ),
         // A link is no way around.
         ("paths = [\"src/*.rs\"]", &("Read", json!({ "file_path": "link" })), "native", true),
     ] {
@@ -160,6 +169,42 @@ fn a_program_of_the_workspace_runs_only_where_that_is_said() {
     }
 }
 
+/// A repository does not choose what names of programs mean either, nor how its own path is spelled.
+#[test]
+fn the_workspace_is_not_in_the_path_of_a_hook() {
+    let place = Place::new();
+    let script = place.program("hook", "echo \"$PATH\" >{home}/path; tool");
+    fs::create_dir(place.place.root.join("bin")).unwrap();
+    for (name, text) in [("tool", "echo ran >{home}/ran"), ("named", "echo ran >{home}/ran")] {
+        let path = place.program(name, text);
+        fs::rename(path, place.place.root.join("bin").join(name)).unwrap();
+    }
+    let run = |command: &str| {
+        place.config(&format!(
+            "[[hooks]]\nevent = \"before_tool_execute\"\ncommand = [\"{command}\"]\n"
+        ));
+        let mut command = crate::served::command(&place.place.home);
+        let path = place.filled("{root}/bin:.:/usr/bin:/bin");
+        command.env("PATH", path).current_dir(&place.place.root).args(["call", "List"]);
+        command.output().unwrap()
+    };
+    assert_eq!(run(&script).status.code(), Some(3));
+    assert_eq!(place.noted("path").as_deref(), Some("/usr/bin:/bin\n"));
+    assert_eq!(run("named").status.code(), Some(3));
+    assert_eq!(place.noted("ran"), None);
+}
+
+#[test]
+fn a_glob_may_spell_the_root_as_it_was_given() {
+    let place = Place::new();
+    std::os::unix::fs::symlink(&place.place.root, place.at("way")).unwrap();
+    place.hook("before_tool_execute", "echo ran >{home}/ran", "paths = [\"{home}/way/*.txt\"]");
+    let way = place.at("way");
+    let arguments = json!({ "file_path": "a.txt", "content": "x" }).to_string();
+    let ran = place.run(&["--root", way.to_str().unwrap(), "call", "Write", &arguments], "");
+    assert_eq!((ran.code, place.noted("ran").is_some()), (0, true), "{ran:?}");
+}
+
 /// What a model puts into the root later is no more than what was there before.
 #[test]
 fn a_program_that_comes_into_the_workspace_later_does_not_run() {
@@ -170,7 +215,9 @@ fn a_program_that_comes_into_the_workspace_later_does_not_run() {
     );
     let write = json!({ "file_path": "late", "content": "echo ran >{home}/ran" });
     let ran = place.run(&["call", "--json", "Write", &place.filled(&write.to_string())], "");
-    has(&ran.out, "it did not start");
+    // A model is not rid of a hook by writing a file, whatever a failure means otherwise.
+    assert_eq!(ran.code, 3, "{ran:?}");
+    has(&ran.out, "its reply is withheld: it did not start");
     has(&ran.err, "where a model can write it");
     assert_eq!(place.noted("ran"), None);
 }

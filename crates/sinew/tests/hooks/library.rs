@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use sinew::hook::payload;
 use sinew::{
     AgentEvent, Answer, Approvals, Approver, Asking, BeforePrompt, BoxFuture, CallOptions,
-    CommandHook, CommandHookSettings, Helper, HookAnswer, HookCommand, HookEvent, OwnProgramSettings,
-    OwnPrograms, Question, Request, Runtime, SINEW_HOOKS,
+    CommandHook, CommandHookSettings, Helper, HookAnswer, HookCommand, HookEvent,
+    OwnProgramSettings, OwnPrograms, Question, Request, Runtime, SINEW_HOOKS,
 };
 
 use super::{Place, has};

@@ -166,7 +166,11 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(event: HookEvent, (code, stdout, stderr): (i32, &str, &str), expected: Result<HookAnswer, &str>) {
+    fn check(
+        event: HookEvent,
+        (code, stdout, stderr): (i32, &str, &str),
+        expected: Result<HookAnswer, &str>,
+    ) {
         let end = HookEnd { code, stdout, stderr };
         match ((SINEW_HOOKS.answer)(event, &end), expected) {
             (Ok(answer), Ok(expected)) => assert_eq!(answer, expected, "{end:?}"),
@@ -187,7 +191,11 @@ mod tests {
         check(before, (0, r#"{"decision":"block","reason":"no"}"#, ""), Ok(block("no")));
         check(before, (0, r#"{"decision":"block"}"#, ""), Ok(block("it gave no reason")));
         check(before, (2, "ignored", " because\n"), Ok(block("because")));
-        check(before, (0, r#"{"arguments":{"a":1}}"#, ""), Ok(change(json!({"arguments": {"a": 1}}))));
+        check(
+            before,
+            (0, r#"{"arguments":{"a":1}}"#, ""),
+            Ok(change(json!({"arguments": {"a": 1}}))),
+        );
         check(HookEvent::Persist, (0, r#"{"reply":{}}"#, ""), Ok(change(json!({"reply": {}}))));
         check(before, (0, r#"{"reply":{}}"#, ""), Err("the key `reply`"));
         check(before, (0, r#"{"session":"x"}"#, ""), Err("the key `session`"));

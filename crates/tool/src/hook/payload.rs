@@ -68,12 +68,9 @@ impl<T: Typed> Typed for Vec<T> {
 
 impl<T: Typed> Typed for Option<T> {
     fn schema() -> Value {
-        let mut schema = T::schema();
+        let schema = T::schema();
         match schema.get("type").cloned() {
-            Some(Value::String(kind)) => {
-                schema["type"] = json!([kind, "null"]);
-                schema
-            }
+            Some(Value::String(kind)) => with(schema, "type", json!([kind, "null"])),
             // Anything is allowed already.
             _ => schema,
         }
@@ -506,14 +503,22 @@ pub fn payload(event: HookEvent, parts: impl IntoIterator<Item = Value>) -> Valu
     Value::Object(all)
 }
 
+/// Returns an object with one more key.
+fn with(mut object: Value, key: &str, value: Value) -> Value {
+    if let Some(keys) = object.as_object_mut() {
+        keys.insert(key.to_owned(), value);
+    }
+    object
+}
+
 fn object(fields: Vec<Field>) -> Value {
     let required: Vec<&str> = fields.iter().map(|field| field.name).collect();
     let required = json!(required);
     let properties: Map<String, Value> = fields
         .into_iter()
-        .map(|Field { name, about, mut schema }| {
-            schema["description"] = Value::from(about.trim().replace("  ", " "));
-            (name.to_owned(), schema)
+        .map(|Field { name, about, schema }| {
+            let about = Value::from(about.trim().replace("  ", " "));
+            (name.to_owned(), with(schema, "description", about))
         })
         .collect();
     json!({
@@ -559,13 +564,15 @@ fn fields(event: HookEvent) -> Vec<Field> {
 
 /// Returns the JSON schema of what hooks are told at an event.
 pub fn schema(event: HookEvent) -> Value {
-    let mut schema = object(fields(event));
-    schema["title"] = Value::from(event.as_str());
-    schema["description"] = Value::from(event.about());
-    schema["x-fired"] = Value::from(event.is_fired());
-    schema["x-can-block"] = Value::from(event.can_block());
-    schema["x-changes"] = json!(event.changes());
-    schema
+    let about = [
+        ("title", Value::from(event.as_str())),
+        ("description", Value::from(event.about())),
+        ("x-fired", Value::from(event.is_fired())),
+        ("x-can-block", Value::from(event.can_block())),
+        ("x-changes", json!(event.changes())),
+    ];
+    let schema = object(fields(event));
+    about.into_iter().fold(schema, |schema, (key, value)| with(schema, key, value))
 }
 
 /// Returns the JSON schemas of every event, by its word.
