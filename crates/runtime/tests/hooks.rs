@@ -105,9 +105,12 @@ async fn hooks_change_in_order_of_priority_and_are_judged_after() {
     assert_eq!(reply.error.expect("an error").kind, Kind::PathDenied);
 }
 
+/// What is decided, the content then, the error, words of the reply, and the note beside it.
+type Row = (Before, Option<&'static str>, Option<Kind>, &'static str, Option<&'static str>);
+
 #[tokio::test]
 async fn what_a_hook_decides_becomes_of_the_call() {
-    let rows: [(Before, Option<&str>, Option<Kind>, &str, Option<&str>); 6] = [
+    let rows: [Row; 6] = [
         (|_| Ok(Decision::Continue), Some("x"), None, "1 in a", None),
         (
             |_| Ok(Decision::Block(String::from("not today"))),
@@ -199,7 +202,7 @@ struct Seeing(Mutex<Vec<Value>>);
 impl Seeing {
     fn see(&self, event: HookEvent, told: Value) {
         let mut told = told;
-        told["event"] = Value::from(event.as_str());
+        told.as_object_mut().expect("keys").insert(String::from("event"), json!(event.as_str()));
         self.0.lock().expect("unpoisoned").push(told);
     }
 
@@ -209,7 +212,8 @@ impl Seeing {
 
     fn events(&self) -> Vec<String> {
         let events = self.taken().into_iter();
-        events.map(|told| told["event"].as_str().unwrap_or_default().to_owned()).collect()
+        let event = |told: Value| Some(told.get("event")?.as_str()?.to_owned());
+        events.filter_map(event).collect()
     }
 }
 

@@ -5,13 +5,29 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use sinew_guard::{OwnProgramSettings, OwnPrograms, Unrunnable, environment};
-use sinew_runtime::CommandHook;
+use sinew_runtime::{CommandHook, CommandHookSettings};
 
 use crate::config::{HookOptions, LogLevel, env_vars, hooks};
 use crate::wiring::Loaded;
 
-/// Returns the hooks that are configured. One that would run what a model can write is an error, and one
-/// whose program is not there is told: it fails when it is its turn.
+/// Returns the hooks of a runtime. One that would run what a model can write is an error, and one whose
+/// program is not there is told: it fails when it is its turn.
+pub(crate) fn checked(loaded: &Loaded) -> anyhow::Result<Vec<Arc<CommandHook>>> {
+    let all = of(loaded)?;
+    for hook in &all {
+        let CommandHookSettings { origin, name, .. } = hook.settings();
+        match hook.problem() {
+            Some(Unrunnable::InRoot(why)) => bail!("{origin}: the hook `{name}`: {why}"),
+            Some(Unrunnable::NotThere(why)) if LogLevel::Warn <= loaded.settings.log => {
+                tell(&format!("{origin}: the hook `{name}` will fail: {why}"));
+            }
+            _ => {}
+        }
+    }
+    Ok(all)
+}
+
+/// Returns the hooks that are configured.
 pub(crate) fn of(loaded: &Loaded) -> anyhow::Result<Vec<Arc<CommandHook>>> {
     let settings = &loaded.settings.hooks;
     if settings.is_empty() {
@@ -56,13 +72,6 @@ pub(crate) fn of(loaded: &Loaded) -> anyhow::Result<Vec<Arc<CommandHook>>> {
         let name = settings.name.clone();
         let hook = CommandHook::new(settings, Arc::clone(&programs), Some(tell))
             .map_err(|why| anyhow::anyhow!("{origin}: the hook `{name}`: {why}"))?;
-        match hook.problem() {
-            Some(Unrunnable::InRoot(why)) => bail!("{origin}: the hook `{name}`: {why}"),
-            Some(Unrunnable::NotThere(why)) => {
-                warn(&format!("{origin}: the hook `{name}` will fail: {why}"));
-            }
-            None => {}
-        }
         all.push(Arc::new(hook));
     }
     Ok(all)

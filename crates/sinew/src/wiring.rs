@@ -198,7 +198,7 @@ pub(crate) fn wire(
     if let Some(checkpoints) = &checkpoints {
         builder = builder.checkpoints(Arc::clone(checkpoints));
     }
-    for hook in hooks::of(loaded)? {
+    for hook in hooks::checked(loaded)? {
         builder = builder.hook(hook);
     }
     let (builder, ledger) = with_ledger(builder, settings.ledger, surface)?;

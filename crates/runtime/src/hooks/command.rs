@@ -146,14 +146,18 @@ struct Failure {
     blocks: bool,
 }
 
+/// How a failure to start begins.
+const NOT_STARTED: &str = "it did not start";
+
 impl Failure {
+    /// Returns what others than the person in charge are told: where programs of the person's lie is
+    /// nobody's business.
+    fn told(&self) -> &str {
+        if self.why.starts_with(NOT_STARTED) { NOT_STARTED } else { &self.why }
+    }
+
     fn into_error(self, event: HookEvent) -> ToolError {
-        // Where programs of the person's lie is nobody's business but the person's.
-        let told = match self.why.starts_with("it did not start") {
-            true => String::from("it did not start"),
-            false => self.why.clone(),
-        };
-        ToolError::new(Kind::BlockedByHook, told)
+        ToolError::new(Kind::BlockedByHook, self.told().to_owned())
             .hint(format!(
                 "the person in charge can run `sinew hook test {event}`, mend the hook, or let it fail \
                  with `on_error = \"continue\"`"
@@ -253,7 +257,7 @@ impl CommandHook {
             }
             OwnEnd::TooMuch => return Err(String::from("it wrote more than 1 MiB")),
             OwnEnd::NotStarted(why) | OwnEnd::InRoot(why) => {
-                return Err(format!("it did not start: {why}"));
+                return Err(format!("{NOT_STARTED}: {why}"));
             }
             OwnEnd::Lost => return Err(String::from("the process that followed it is gone")),
         };
@@ -311,7 +315,7 @@ impl CommandHook {
                 return Err(failure.into_error(event));
             }
             Err(failure) => {
-                reply.meta.hook_did(name, event, &format!("failed: {}", failure.why));
+                reply.meta.hook_did(name, event, &format!("failed: {}", failure.told()));
                 return Ok(());
             }
         };
@@ -460,7 +464,7 @@ impl Hook for CommandHook {
                 Ok(HookAnswer::Change(changes)) => Decision::Modify(part(changes, "arguments")),
                 Ok(HookAnswer::Replace(changes)) => Decision::Replace(part(changes, "arguments")),
                 Err(failure) if failure.blocks => return Err(failure.into_error(event)),
-                Err(failure) => Decision::Failed(failure.why),
+                Err(failure) => Decision::Failed(failure.told().to_owned()),
             })
         })
     }
@@ -524,7 +528,7 @@ impl Hook for CommandHook {
                 Ok(HookAnswer::Change(changes)) => Decision::Modify(changes),
                 Ok(HookAnswer::Replace(changes)) => Decision::Replace(changes),
                 Err(failure) if failure.blocks => return Err(failure.into_error(event)),
-                Err(failure) => Decision::Failed(failure.why),
+                Err(failure) => Decision::Failed(failure.told().to_owned()),
             })
         })
     }

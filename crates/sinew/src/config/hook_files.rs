@@ -40,15 +40,14 @@ impl Layers {
         }
         let is_file = |path: &Path| fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file());
         for (path, folder) in files(&dir) {
-            if !is_own(&folder) || !is_file(&path) {
-                let why = "a project's hook may not be reached by a link";
-                return Err(ConfigError(format!("{}: {why}", path.display())));
-            }
-            if self.trusts_project {
-                self.add_hook_file(&path, folder)?;
-            } else {
+            if !self.trusts_project {
                 let left_out = format!("{}: it is left out, {}", path.display(), hooks::UNTRUSTED);
                 self.warnings.push(left_out);
+            } else if is_own(&folder) && is_file(&path) {
+                self.add_hook_file(&path, folder)?;
+            } else {
+                let why = "a project's hook may not be reached by a link";
+                return Err(ConfigError(format!("{}: {why}", path.display())));
             }
         }
         Ok(())

@@ -165,6 +165,11 @@ fn a_program_of_the_workspace_runs_only_where_that_is_said() {
         if is_refused {
             has(&ran.err, "where a model can write it");
             has(&ran.err, "config.toml:1: the hook");
+            // Whoever looks for what is wrong finds it.
+            has(&place.run(&["hook", "list"], "").out, "it will fail: ");
+            let tried = place.run(&["hook", "test", "before_tool_execute"], "");
+            assert_eq!(tried.code, 1, "{command}: {tried:?}");
+            has(&tried.out, "failed, which blocks: it did not start");
         }
     }
 }
