@@ -170,6 +170,11 @@ async fn what_a_hook_decides_becomes_of_the_call() {
 #[tokio::test]
 async fn a_hook_that_fails_after_withholds_the_reply() {
     let failing: After = |_| Err(ToolError::new(Kind::ExecutionFailed, "no"));
+    let panicking: After = |_| panic!("as the test says");
+    let bench = Bench::new(|builder| builder.hook(Arc::new(Told { after: panicking, ..TOLD })));
+    let reply = bench.call("odd", json!({})).await;
+    assert!(text(&reply).starts_with("the hook `h` failed after the call ran"), "{}", text(&reply));
+    assert_eq!(bench.records().len(), 1);
     for told in [Told { after: failing, ..TOLD }, Told { persist: failing, ..TOLD }] {
         let bench = Bench::new(|builder| builder.hook(Arc::new(told)));
         let reply = bench.call("odd", json!({})).await;

@@ -41,13 +41,15 @@ pub(super) async fn after(
     if seen.has_run {
         for hook in runtime.hooks.at(HookEvent::AfterToolExecute) {
             let duration_ms = open.entry.elapsed_ms();
-            let done = hook.after_tool_execute(&call, duration_ms, &mut reply);
-            let done = run::in_time(done, cancel, None).await.flatten();
+            // A hook that panics is one that failed.
+            let done = async { hook.after_tool_execute(&call, duration_ms, &mut reply).await };
+            let done = run::in_time(run::caught(done), cancel, None).await.flatten();
             reply = withheld_where_it_failed(&**hook, reply, done);
         }
     }
     for hook in runtime.hooks.at(HookEvent::Persist) {
-        let done = run::in_time(hook.persist(&call, &mut reply), cancel, None).await.flatten();
+        let done = async { hook.persist(&call, &mut reply).await };
+        let done = run::in_time(run::caught(done), cancel, None).await.flatten();
         reply = withheld_where_it_failed(&**hook, reply, done);
     }
     reply

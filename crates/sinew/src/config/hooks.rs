@@ -367,6 +367,9 @@ pub(crate) fn unmet(requires: &HookRequiresOptions) -> Option<String> {
     if let Some(name) = requires.env.iter().find(|name| !set.iter().any(|set| *set == ***name)) {
         return Some(format!("the variable `{name}` is not set"));
     }
+    if let Some(key) = requires.config.first() {
+        return Some(format!("it needs `{key}` in the configuration of another runtime"));
+    }
     let missing = requires.bins.iter().find(|name| !env_vars::has_program(name));
     missing.map(|name| format!("there is no program `{name}` in PATH"))
 }
@@ -554,11 +557,19 @@ mod tests {
         let needs = |os: &str, bins: &str, env: &str| {
             let list =
                 |name: &str| (!name.is_empty()).then(|| name.to_owned()).into_iter().collect();
-            unmet(&HookRequiresOptions { os: list(os), bins: list(bins), env: list(env) })
+            unmet(&HookRequiresOptions {
+                os: list(os),
+                bins: list(bins),
+                env: list(env),
+                config: Vec::new(),
+            })
         };
         assert_eq!(needs("linux", "sh", "PATH"), None);
         assert_eq!(needs("darwin", "", ""), Some(String::from("it is for darwin")));
         assert!(needs("", "no-such-program", "").expect("why").contains("`no-such-program`"));
+        let config = vec![String::from("tools.exec")];
+        let of_another = HookRequiresOptions { config, ..HookRequiresOptions::default() };
+        assert!(unmet(&of_another).expect("why").contains("`tools.exec`"));
         assert!(needs("", "", "NO_SUCH_VARIABLE").expect("why").contains("is not set"));
     }
 }

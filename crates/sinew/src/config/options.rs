@@ -67,6 +67,7 @@ pub struct Options {
     /// the page on hooks. Layers add up. Those of a project's own file are left out until the project
     /// is trusted.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Vec<HookOptions>>")]
     pub hooks: Option<HooksOptions>,
 }
 
@@ -161,10 +162,13 @@ pub struct HookRequiresOptions {
     /// Variables that must be set.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<String>,
+    /// Keys of the configuration of another runtime, which is never there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub config: Vec<String>,
 }
 
 /// `[[hooks]]`, and the tables that other runtimes write it in.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct HooksOptions(pub Vec<HookOptions>);
 
