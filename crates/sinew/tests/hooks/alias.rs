@@ -3,8 +3,10 @@
 
 use std::path::Path;
 
+use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use sinew::dialects::HOOK_FORMS;
+use sinew::{HookAnswer, HookEnd, HookEvent};
 
 use super::{Place, has, said};
 
@@ -144,4 +146,76 @@ fn a_value_that_is_too_long_for_a_variable_fails_the_hook() {
     has(&ran.out, "the hook `n` failed");
     has(&ran.err, "more than a variable can hold");
     assert_eq!(place.content("a.txt"), None);
+}
+
+/// The tables of Moltis, and rules of the person's that its hooks cannot reach past.
+#[test]
+fn a_hook_of_another_runtime_is_judged_like_any_other() {
+    let place = Place::new();
+    let data = r#"{\"file_path\":\"secret.txt\",\"content\":\"x\"}"#;
+    place.config(&format!(
+        "[tools.fs]\ndeny_paths = [\"**/secret.txt\"]\n[[hooks.hooks]]\nname = \"n\"\n\
+         events = [\"BeforeToolCall\"]\ntimeout = 5\n\
+         command = \"\"\"echo '{{\"action\":\"modify\",\"data\":{}}}'\"\"\"\n",
+        data.replace("\\\"", "\"")
+    ));
+    let (code, result) = place.write("one");
+    assert_eq!(code, 3, "{result}");
+    has(&said(&result), "deny_paths");
+    assert_eq!((place.content("a.txt"), place.content("secret.txt")), (None, None));
+}
+
+fn any_json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        "[a-z]{0,6}".prop_map(Value::from),
+    ];
+    let key = prop_oneof![
+        Just("decision"),
+        Just("reason"),
+        Just("arguments"),
+        Just("reply"),
+        Just("content"),
+        Just("action"),
+        Just("data"),
+        Just("block"),
+        Just("args"),
+        Just("result"),
+        Just("output"),
+        Just("messages"),
+        Just("systemPrompt"),
+        Just("text"),
+        Just("session"),
+    ];
+    leaf.prop_recursive(3, 24, 4, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+            prop::collection::vec((key.clone(), inner), 0..4).prop_map(|members| {
+                members.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+            }),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn no_answer_changes_what_it_may_not(
+        stdout in prop_oneof![any_json().prop_map(|json| json.to_string()), any::<String>()],
+        stderr in any::<String>(),
+        code in -1_i32..4,
+    ) {
+        for form in HOOK_FORMS {
+            for event in HookEvent::ALL {
+                let end = HookEnd { code, stdout: &stdout, stderr: &stderr };
+                let answer = (form.answer)(event, &end);
+                if let Ok(HookAnswer::Change(changes) | HookAnswer::Replace(changes)) = answer {
+                    prop_assert!(code == 0 && changes.keys().all(|key| {
+                        event.changes().contains(&key.as_str())
+                    }), "{} {event}: {changes:?}", form.name);
+                }
+            }
+        }
+    }
 }
