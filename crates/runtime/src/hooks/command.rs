@@ -36,6 +36,8 @@ pub struct CommandHookSettings {
     pub name: String,
     /// Where it is written, for messages.
     pub origin: String,
+    /// What it is for, in words for people.
+    pub about: String,
     /// The events it runs at, each with the name that it knows it by.
     pub events: Vec<(HookEvent, &'static str)>,
     /// How it is spoken to.
@@ -78,6 +80,7 @@ impl CommandHookSettings {
         Self {
             name: name.into(),
             origin: String::from("the embedding program"),
+            about: String::new(),
             events: events.iter().filter_map(named).collect(),
             priority: form.priority,
             form,

@@ -90,6 +90,9 @@ fn list(loaded: &Loaded, as_json: bool) -> anyhow::Result<ExitCode> {
     let mut text = String::new();
     for row in &rows {
         let _ = writeln!(text, "{}", words(row, "name"));
+        if of(row, "description").is_string() {
+            let _ = writeln!(text, "  {}", words(row, "description").escape_debug());
+        }
         for event in of(row, "events").as_array().into_iter().flatten() {
             let fired = match of(event, "fired") {
                 Value::Bool(true) => "",
@@ -128,6 +131,7 @@ fn row(hook: &CommandHook) -> Value {
     };
     json!({
         "name": settings.name,
+        "description": (!settings.about.is_empty()).then_some(&settings.about),
         "events": settings.events.iter().map(event).collect::<Vec<_>>(),
         "command": command,
         "cwd": settings.folder.to_string_lossy(),

@@ -211,9 +211,11 @@ pub(super) fn read_one(key: &str, hook: &HookOptions) -> Result<CommandHookSetti
     if let Some((name, _)) = hook.env.iter().find(is_bad) {
         return fail("env", format!("cannot hold `{}`; SINEW_… is sinew's", name.escape_debug()));
     }
+    let about: Vec<&str> = hook.emoji.iter().chain(&hook.description).map(String::as_str).collect();
     let settings = CommandHookSettings {
         name: hook.name.clone().unwrap_or_else(|| name_of(&command)),
         origin: key.to_owned(),
+        about: about.join(" "),
         events,
         form: *form,
         command,

@@ -87,10 +87,10 @@ pub struct HookOptions {
     /// The name in messages. Default: that of the program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What it is for, in words for people.
+    /// What it is for, in words for people, which `sinew hook list` shows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// A sign for people.
+    /// A sign before these words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub emoji: Option<String>,
     /// The tools it runs for, by name, with `*`; a name stands for its operation in every dialect.

@@ -24,9 +24,8 @@ const KEYS: &[(&str, &str, Seen)] = &[
     ("events", "events = [\"after_tool_execute\"]", Seen::Listed("at after_tool_execute")),
     ("command", "command = [\"true\"]", Seen::Ends(0, "created a.txt")),
     ("name", "name = \"other\"", Seen::Ends(3, "the hook `other`")),
-    // People read these where they stand.
-    ("description", "description = \"looks\"", Seen::Listed("hook")),
-    ("emoji", "emoji = \"*\"", Seen::Listed("hook")),
+    ("description", "description = \"looks\"", Seen::Listed("hook\n  looks\n")),
+    ("emoji", "emoji = \"★\"", Seen::Listed("hook\n  ★\n")),
     ("tools", "tools = [\"Read\", \"Gl*\"]", Seen::Ends(0, "created a.txt")),
     ("paths", "paths = [\"*.md\"]", Seen::Ends(0, "created a.txt")),
     ("priority", "priority = 7", Seen::Listed("priority 7,")),
@@ -36,7 +35,11 @@ const KEYS: &[(&str, &str, Seen)] = &[
     ("payload", "payload = \"aionrs\"", Seen::Listed("payload aionrs")),
     ("env", "env = { REASON = \"mine\" }", Seen::Ends(3, ": mine")),
     ("cwd", "cwd = \"{home}\"", Seen::Ends(3, "in {home}")),
-    ("in_root", "in_root = true", Seen::Listed("hook")),
+    (
+        "in_root",
+        "command = [\"{root}/hook\"]\nin_root = true",
+        Seen::Ends(3, "blocked by the hook `hook`"),
+    ),
     ("requires", "requires = { os = [\"darwin\"] }", Seen::Ends(0, "created a.txt")),
 ];
 
@@ -49,13 +52,14 @@ fn every_key_of_a_hook_has_an_effect() {
     assert_eq!(tested, known);
     for (key, written, seen) in KEYS {
         let place = Place::new();
-        place.program("hook", "sleep 0.05; echo \"in $PWD: $REASON\" >&2; exit 2");
+        let program = place.program("hook", "sleep 0.05; echo \"in $PWD: $REASON\" >&2; exit 2");
+        fs::copy(program, place.place.root.join("hook")).unwrap();
         let without: String = match *key {
-            "event" | "command" => BASE
-                .lines()
-                .filter(|line| !line.starts_with(&format!("{key} ")))
-                .collect::<Vec<_>>()
-                .join("\n"),
+            "event" | "command" | "in_root" => {
+                let key = if *key == "event" { "event " } else { "command " };
+                let lines = BASE.lines().filter(|line| !line.starts_with(key));
+                lines.collect::<Vec<_>>().join("\n")
+            }
             _ => BASE.to_owned(),
         };
         let written = place.filled(written);
