@@ -64,8 +64,9 @@ pub use ledger::{
 };
 pub use memory::keep_freed_memory;
 pub use process::{
-    Activate, CommandSettings, Commands, Helper, ProcessLimits, Rung, Shortfall, close_process,
-    environment, helper_main,
+    Activate, CommandSettings, Commands, Helper, MAX_OWN_OUTPUT, OwnEnd, OwnProgram,
+    OwnProgramSettings, OwnPrograms, OwnRan, ProcessLimits, Rung, Shortfall, Unrunnable,
+    close_process, environment, helper_main,
 };
 pub use redact::Redactor;
 pub use resolve::Resolver;

@@ -20,6 +20,7 @@ mod keeper;
 mod kept;
 mod launcher;
 mod ongoing;
+mod own;
 mod porter;
 mod programs;
 pub(crate) mod run;
@@ -58,6 +59,9 @@ use wire::{Order, Policy};
 
 pub use activate::Activate;
 pub use environment::environment;
+pub use own::{
+    MAX_OWN_OUTPUT, OwnEnd, OwnProgram, OwnProgramSettings, OwnPrograms, OwnRan, Unrunnable,
+};
 pub use rung::{Rung, Shortfall};
 pub use settings::{CommandSettings, ProcessLimits};
 

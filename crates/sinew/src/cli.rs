@@ -106,6 +106,12 @@ pub enum Command {
         #[command(subcommand)]
         command: PolicyCommand,
     },
+    /// Show the programs that run around calls, and try them.
+    Hook {
+        /// What to do.
+        #[command(subcommand)]
+        command: HookCommand,
+    },
     /// Show the configuration.
     Config {
         /// What to show.
@@ -307,6 +313,36 @@ pub enum PolicyCommand {
         /// Print one JSON object.
         #[arg(long)]
         json: bool,
+    },
+}
+
+/// `sinew hook`.
+#[derive(Debug, Subcommand)]
+pub enum HookCommand {
+    /// List the hooks in the order in which they run.
+    List {
+        /// Print one JSON array.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Run the hooks of an event on an example of it, and say what each decides; exit 1 if one fails.
+    Test {
+        /// The event, by the name of sinew or of another runtime.
+        event: String,
+        /// The tool of the call.
+        #[arg(long, value_name = "NAME")]
+        tool: Option<String>,
+        /// Its arguments as one JSON object.
+        #[arg(long, value_name = "JSON")]
+        arguments: Option<String>,
+        /// This hook alone, whatever it is for.
+        #[arg(long, value_name = "NAME")]
+        hook: Option<String>,
+    },
+    /// Print the JSON schema of what hooks are told.
+    Schema {
+        /// At this event alone.
+        event: Option<String>,
     },
 }
 

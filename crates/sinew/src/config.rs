@@ -6,6 +6,8 @@
 
 pub mod env_vars;
 mod grants;
+mod hook_files;
+pub(crate) mod hooks;
 mod layers;
 mod options;
 mod reference;
@@ -16,8 +18,9 @@ mod settings;
 pub(crate) use grants::Grants;
 pub use layers::{Layered, Layers, Origin, SYSTEM_FILE, ToolList};
 pub use options::{
-    CallOptions, ConditionOptions, ExampleOptions, FilesOptions, FsOptions, LedgerOptions,
-    ManagedOptions, McpOptions, Options, PolicyOptions, RuleOptions, ToolsOptions,
+    CallOptions, ConditionOptions, ExampleOptions, FilesOptions, FsOptions, HookCommandOptions,
+    HookOptions, HookRequiresOptions, HooksOptions, LedgerOptions, ManagedOptions, McpOptions,
+    Options, PolicyOptions, RuleOptions, ToolsOptions,
 };
 pub(crate) use reference::keys;
 pub use reference::reference;

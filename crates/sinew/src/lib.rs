@@ -40,6 +40,8 @@ mod commands;
 #[cfg(feature = "cli")]
 pub mod config;
 #[cfg(feature = "cli")]
+mod hooks;
+#[cfg(feature = "cli")]
 mod signals;
 #[cfg(feature = "cli")]
 mod terminal;
@@ -49,19 +51,20 @@ mod wiring;
 /// The tool vocabularies.
 pub mod dialects {
     pub use sinew_dialects::{
-        AGENTOS, AIONRS, ALL, CLAWFT, CODEX, MCP_FILESYSTEM, MOLF, MOLTIS, NATIVE, dialect,
+        AGENTOS, AIONRS, ALL, CLAWFT, CODEX, HOOK_FORMS, MCP_FILESYSTEM, MOLF, MOLTIS, NATIVE,
+        dialect, hook_form,
     };
 }
 
 pub use sinew_guard::{
     CheckpointSettings, Checkpoints, CommandSettings, GlobalIgnore, Helper, JournalSettings,
-    KnowledgeBase, LedgerSync, OnFailure, ProcessLimits, Profile, Recorded, Redactor, Resolver,
-    Retention, Rules, Rung, Shortfall, SqliteLedger, StateDir, close_process, environment,
-    helper_main,
+    KnowledgeBase, LedgerSync, OnFailure, OwnProgramSettings, OwnPrograms, ProcessLimits, Profile,
+    Recorded, Redactor, Resolver, Retention, Rules, Rung, Shortfall, SqliteLedger, StateDir,
+    close_process, environment, helper_main,
 };
 pub use sinew_runtime::{
-    Approvals, Asking, BuildError, Builder, CallOptions, Catalog, MemoryLedger, NoLedger, Runtime,
-    ToolInfo,
+    Approvals, Asking, BuildError, Builder, CallOptions, Catalog, CommandHook, CommandHookSettings,
+    HookCommand, HookTrial, MemoryLedger, NoLedger, Runtime, ToolInfo,
 };
 pub use sinew_tool::*;
 
@@ -95,6 +98,7 @@ fn run(cli: &cli::Cli, helper: Helper) -> anyhow::Result<std::process::ExitCode>
         }
         cli::Command::Checkpoint { command } => commands::checkpoint::run(loaded, command),
         cli::Command::Audit { command } => commands::audit::run(&loaded, command),
+        cli::Command::Hook { command } => commands::hook::run(loaded, command),
         cli::Command::Policy { command } => commands::policy::run(&loaded, command),
         cli::Command::Doctor { json } => commands::doctor::run(&loaded, *json),
     }

@@ -17,6 +17,7 @@ use crate::cli::Global;
 use crate::config::{
     self, Grants, Layered, Layers, LedgerMode, LogLevel, Origin, SYSTEM_FILE, Settings, env_vars,
 };
+use crate::hooks;
 
 /// The configuration of one process, and where it came from.
 pub(crate) struct Loaded {
@@ -70,9 +71,11 @@ fn layered(global: &Global, project: Option<&Path>) -> anyhow::Result<Layered> {
     layers.add_file(Path::new(SYSTEM_FILE), Layer::System, false)?;
     if let Some(home) = env_vars::config_home() {
         layers.add_file(&home.join("sinew/config.toml"), Layer::User, false)?;
+        layers.add_hook_folders(&home.join("sinew/hooks"))?;
     }
     if let Some(project) = project {
         layers.add_project_file(project)?;
+        layers.add_project_hooks(project)?;
     }
     if let Some(path) = &global.config {
         layers.add_file(path, Layer::Session, true)?;
@@ -224,6 +227,9 @@ pub(crate) fn wire(
     let checkpoints = checkpoints(settings);
     if let Some(checkpoints) = &checkpoints {
         builder = builder.checkpoints(Arc::clone(checkpoints));
+    }
+    for hook in hooks::checked(loaded)? {
+        builder = builder.hook(hook);
     }
     let (builder, ledger) = with_ledger(builder, settings.ledger, surface)?;
     let session = match &settings.session {

@@ -165,7 +165,7 @@ fn kill_one(place: &Place, round: usize) -> Killed {
     let mut input = child.stdin.take().unwrap();
     let output = BufReader::new(child.stdout.take().unwrap());
     let (mut written, mut reads, mut n_before_change) = (Vec::new(), Vec::new(), 0);
-    let looks_alone = round % LOOKS_ALONE == 0;
+    let looks_alone = round.is_multiple_of(LOOKS_ALONE);
     let named = session.clone();
     let feeder = std::thread::spawn(move || {
         for n in 0.. {

@@ -15,6 +15,7 @@ mod caller;
 mod cli;
 mod differential;
 mod fidelity;
+mod hooks;
 mod limits;
 mod managed;
 mod pipe;

@@ -15,7 +15,7 @@ mod dialect;
 mod error;
 mod facts;
 mod file_error;
-mod hook;
+pub mod hook;
 mod knowledge;
 mod ledger;
 mod line;
@@ -44,7 +44,12 @@ pub use dialect::Dialect;
 pub use error::{Kind, ToolError};
 pub use facts::{Cost, Effects, Facts};
 pub use file_error::FileError;
-pub use hook::{BeforeCall, Hook};
+pub use hook::{
+    AfterCompaction, AfterModelCall, AgentEnd, AgentEvent, AgentStart, Approval, BeforeCompaction,
+    BeforeModelCall, BeforePrompt, Decision, Executed, FormEvent, Hook, HookAnswer, HookEnd,
+    HookEvent, HookForm, HookReply, NamedPaths, SINEW_HOOKS, SessionEnd, SessionStart, ToolCall,
+    TurnEnd, TurnStart,
+};
 pub use knowledge::{Knowledge, NoKnowledge, Sight, Writer};
 pub use ledger::{Closing, Event, Ledger, Opening, Recorder, Ticket};
 pub use line::line_name;

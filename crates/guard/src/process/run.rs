@@ -403,7 +403,7 @@ async fn stopping<T>(line: &OwnedFd, cancel: &Cancel, followed: impl Future<Outp
 }
 
 /// Ends a command that another thread follows once nobody waits for it any more.
-struct KillOnDrop<'a>(&'a OwnedFd);
+pub(super) struct KillOnDrop<'a>(pub(super) &'a OwnedFd);
 
 impl Drop for KillOnDrop<'_> {
     fn drop(&mut self) {
@@ -514,7 +514,7 @@ pub(super) fn not_started(number: i32) -> Exit {
     Exit::NotStarted { is_missing, why: words(number) }
 }
 
-fn words(number: i32) -> String {
+pub(super) fn words(number: i32) -> String {
     let text = std::io::Error::from_raw_os_error(number).to_string().to_lowercase();
     text.split(" (os error").next().unwrap_or_default().to_owned()
 }

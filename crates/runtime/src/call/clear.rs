@@ -1,7 +1,7 @@
 //! clear: a ruling, and an answer where it asks, become a World.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use sinew_guard::{Guard, Rule, Seal};
 use sinew_tool::{
@@ -9,6 +9,7 @@ use sinew_tool::{
     Verdict, World,
 };
 
+use super::approval_hooks;
 use super::decode::Decoded;
 use super::judge::Judged;
 use super::open::Open;
@@ -160,22 +161,28 @@ async fn put(
     let session = &request.session;
     let asked = runtime.broker.approvers(session);
     let names: Vec<&str> = asked.iter().map(|approver| approver.name()).collect();
-    let question = |n_asked, id| Question {
-        id,
-        call_id: request.call_id.clone(),
-        session: session.clone(),
-        agent: request.agent.clone(),
-        tool: decoded.tool.name().to_owned(),
-        effects: call.effects().names(),
-        targets: call.contained().targets().as_ref().clone(),
-        diff: diff.clone(),
-        sandbox: seal.containment().map(str::to_owned),
-        rule: ruling.rule,
-        origin: ruling.origin.as_ref().map(ToString::to_string),
-        why: ruling.why.to_string(),
-        covers: covers.clone(),
-        n_asked,
-        timeout: runtime.answer_within,
+    let told = Mutex::new(None);
+    let question = |n_asked, id| {
+        let question = Question {
+            id,
+            call_id: request.call_id.clone(),
+            session: session.clone(),
+            agent: request.agent.clone(),
+            tool: decoded.tool.name().to_owned(),
+            effects: call.effects().names(),
+            targets: call.contained().targets().as_ref().clone(),
+            diff: diff.clone(),
+            sandbox: seal.containment().map(str::to_owned),
+            rule: ruling.rule,
+            origin: ruling.origin.as_ref().map(ToString::to_string),
+            why: ruling.why.to_string(),
+            covers: covers.clone(),
+            n_asked,
+            timeout: runtime.answer_within,
+        };
+        let hooks = approval_hooks::asked(runtime, &question, &names.join(", "));
+        *told.lock().unwrap_or_else(PoisonError::into_inner) = hooks;
+        question
     };
     let asked_at = runtime.clock.now();
     let covered = || runtime.grants.cover(session, call, &digest);
@@ -193,6 +200,8 @@ async fn put(
     }
     let waited = runtime.clock.now().saturating_duration_since(asked_at);
     open.entry.answered(&settled.answer, waited);
+    let told = told.into_inner().unwrap_or_else(PoisonError::into_inner);
+    approval_hooks::answered(told, settled.by, &settled.answer).await;
     Ok(settled.answer)
 }
 

@@ -181,6 +181,14 @@ impl Entry {
         });
     }
 
+    /// Notes that a hook stopped the call.
+    pub(super) fn blocked(&mut self) {
+        self.note(|closing| {
+            closing.verdict = Some(Verdict::Deny.as_str());
+            closing.rule = Some("hook");
+        });
+    }
+
     pub(super) fn ruled(&mut self, ruling: &Ruling) {
         self.note(|closing| {
             closing.verdict = Some(ruling.verdict.as_str());

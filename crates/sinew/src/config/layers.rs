@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 use sinew_guard::{Layer, Rule, RuleOrigin};
 
 use super::settings::tokens_for_reply;
-use super::{ConfigError, Options, rules, serve};
+use super::{ConfigError, Options, hooks, rules, serve};
 
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,7 +69,10 @@ pub struct Layers {
     /// Where each rule came from.
     rules: Vec<Origin>,
     lists: Vec<ToolList>,
-    warnings: Vec<String>,
+    pub(super) hooks: hooks::Gathered,
+    /// Whether what comes with the project may bring programs that run.
+    pub(super) trusts_project: bool,
+    pub(super) warnings: Vec<String>,
 }
 
 /// A list of `tools.policy`, as one layer wrote it.
@@ -94,6 +97,8 @@ pub struct Layered {
     pub rules: Vec<Origin>,
     /// The lists of `tools.policy`, one for each layer that has one.
     pub lists: Vec<ToolList>,
+    /// Where each hook came from.
+    pub hooks: Vec<Origin>,
     /// What was left out, in words for people.
     pub warnings: Vec<String>,
 }
@@ -212,8 +217,17 @@ impl Layers {
         self.add_read(&path, read_beneath(project), false, source)
     }
 
+    /// Lets what comes with the project bring programs that run, since the person has read them.
+    pub fn trust_project(&mut self) {
+        self.trusts_project = true;
+    }
+
     /// Adds one value from a flag or a variable.
     pub fn set(&mut self, key: &str, value: Value, origin: Origin) {
+        if let Some(hooks) = hooks::under(key, &value) {
+            self.hooks.set(hooks, &origin);
+            return;
+        }
         let source = Source { layer: origin.layer(), tighten: Tighten::No };
         match value {
             Value::Array(_) if ADDED.contains(&key) || [RULES, ALLOWED].contains(&key) => {
@@ -249,14 +263,20 @@ impl Layers {
     /// Returns the merged configuration, checked as a whole.
     pub fn merge(mut self) -> Result<Layered, ConfigError> {
         floor::hold(&mut self);
+        let mut origins = Vec::new();
+        if let Some((all, of_all)) = std::mem::take(&mut self.hooks).merged() {
+            let first = of_all.first().cloned().unwrap_or(Origin::Default);
+            self.values.insert(hooks::KEY.to_owned(), (all, first));
+            origins = of_all;
+        }
         let mut tree = Map::new();
         for (key, (value, _)) in &self.values {
             insert(&mut tree, key, value.clone());
         }
         let options = serde_json::from_value(Value::Object(tree))
             .map_err(|error| ConfigError(error.to_string()))?;
-        let Self { values, rules, lists, warnings } = self;
-        Ok(Layered { options, origins: values, rules, lists, warnings })
+        let Self { values, rules, lists, warnings, .. } = self;
+        Ok(Layered { options, origins: values, rules, lists, hooks: origins, warnings })
     }
 
     fn add_read(
@@ -279,6 +299,7 @@ impl Layers {
             let options: Options =
                 serde_json::from_value(tree.clone()).map_err(|error| fail(&error))?;
             check_rules(&options).map_err(|error| fail(&error))?;
+            hooks::check(&tree).map_err(|error| fail(&error))?;
             let origin = Origin::File(path.to_path_buf(), None, source.layer);
             self.add_tree(tree, &|_| origin.clone(), source);
             return Ok(());
@@ -301,11 +322,18 @@ impl Layers {
         check_rules(&options).map_err(|error| fail(&error))?;
         let tree: Value = toml_edit::de::from_str(text).map_err(|error| fail(&error))?;
         let lines = lines_of_keys(text);
+        hooks::check(&tree).map_err(|error| {
+            let line = hooks::key_in(&error).and_then(|key| lines.get(key));
+            let at = line.map(|line| format!(":{line}:1")).unwrap_or_default();
+            ConfigError(format!("{}{at}: {error}", path.display()))
+        })?;
         self.add_tree(tree, &|key| origin(lines.get(key).copied()), source);
         Ok(())
     }
 
-    fn add_tree(&mut self, tree: Value, origin: &dyn Fn(&str) -> Origin, source: Source) {
+    fn add_tree(&mut self, mut tree: Value, origin: &dyn Fn(&str) -> Origin, source: Source) {
+        let is_trusted = source.tighten == Tighten::No || self.trusts_project;
+        self.warnings.extend(self.hooks.add(&mut tree, origin, is_trusted));
         let mut flat = Vec::new();
         flatten("", tree, &mut flat);
         for (key, value) in flat {
@@ -499,7 +527,7 @@ fn smallest_default(key: &str) -> Option<u64> {
 }
 
 /// Returns whether an error says that there is no such file, also where a part of its path is a file.
-fn is_absent(error: &io::Error) -> bool {
+pub(super) fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 

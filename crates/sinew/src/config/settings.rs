@@ -8,11 +8,11 @@ use sinew_guard::{
     Activate, CheckpointSettings, CommandPolicy, LedgerSync, OnFailure, ProcessLimits, Profile,
     Resolver, Retention, Rules, Rung, can_be_granted,
 };
-use sinew_runtime::Approvals;
+use sinew_runtime::{Approvals, CommandHookSettings};
 use sinew_tool::{BinaryPolicy, Dialect, FileSettings, HardLinks, Sync, call_id};
 
 use super::options::{CommandPolicyOptions, RunOptions};
-use super::{ConfigError, Options, rules};
+use super::{ConfigError, Options, hooks, rules};
 
 /// What is written to standard error beside results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -101,6 +101,8 @@ pub struct Settings {
     pub checkpoints: CheckpointSettings,
     /// The longest MCP message, in bytes.
     pub max_line_bytes: usize,
+    /// The programs that run around calls, in the order in which they are written.
+    pub hooks: Vec<CommandHookSettings>,
 }
 
 /// The longest name of a session, in bytes.
@@ -169,6 +171,7 @@ impl Settings {
             ledger: ledger(options)?,
             checkpoints: checkpoints(options)?,
             max_line_bytes: max_line_bytes.unwrap_or(8 * 1024 * 1024),
+            hooks: hooks::read(options.hooks.as_ref().map(|h| h.0.as_slice()).unwrap_or_default())?,
             dialect,
             files,
         })
@@ -536,6 +539,8 @@ mod tests {
             ("[run]\nmax_processes = 300", "`run.max_processes`"),
             ("[run]\nmax_memory_mib = 0", "`run.max_memory_mib`"),
             ("[run]\nactivate = [\"conda\"]", "`run.activate`"),
+            ("[[hooks]]\nevent = \"never\"\ncommand = [\"x\"]", "`hooks[0].event`"),
+            ("[[hooks.stop]]\ncommand = \"\"", "`hooks[0].command`"),
         ] {
             let error = resolve(toml).expect_err(toml).to_string();
             assert!(error.contains(named), "{toml}: {error}");
