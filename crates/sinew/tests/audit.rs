@@ -165,7 +165,7 @@ fn kill_one(place: &Place, round: usize) -> Killed {
     let mut input = child.stdin.take().unwrap();
     let output = BufReader::new(child.stdout.take().unwrap());
     let (mut written, mut reads, mut n_before_change) = (Vec::new(), Vec::new(), 0);
-    let looks_alone = round % LOOKS_ALONE == 0;
+    let looks_alone = round.is_multiple_of(LOOKS_ALONE);
     let named = session.clone();
     let feeder = std::thread::spawn(move || {
         for n in 0.. {
@@ -250,7 +250,10 @@ fn a_kill_loses_at_most_the_last_batch_and_no_change() {
         assert!(n_old <= recorded, "round {round}: {n_old} of long ago, {recorded} recorded");
         // What waited was written with the intent of each change.
         assert!(killed.n_before_change as i64 <= recorded, "round {round}: {recorded} recorded");
-        assert!(round % LOOKS_ALONE != 0 || 0 < n_old, "round {round}: nothing had to be there");
+        assert!(
+            !round.is_multiple_of(LOOKS_ALONE) || 0 < n_old,
+            "round {round}: nothing had to be there"
+        );
         let lost = (answered - recorded).max(0);
         for path in &killed.written {
             assert!(place.root.join(path).is_file(), "round {round}: {path}");
