@@ -250,7 +250,10 @@ fn a_kill_loses_at_most_the_last_batch_and_no_change() {
         assert!(n_old <= recorded, "round {round}: {n_old} of long ago, {recorded} recorded");
         // What waited was written with the intent of each change.
         assert!(killed.n_before_change as i64 <= recorded, "round {round}: {recorded} recorded");
-        assert!(round % LOOKS_ALONE != 0 || 0 < n_old, "round {round}: nothing had to be there");
+        assert!(
+            !round.is_multiple_of(LOOKS_ALONE) || 0 < n_old,
+            "round {round}: nothing had to be there"
+        );
         let lost = (answered - recorded).max(0);
         for path in &killed.written {
             assert!(place.root.join(path).is_file(), "round {round}: {path}");

@@ -129,16 +129,16 @@ impl Opener<'_> {
         let damaged = |why| Ok(Found::Lost("corrupt", format!("the database was damaged ({why})")));
         let count = "SELECT count(*) FROM sqlite_schema WHERE type = 'table'";
         let n_tables: i64 = connection.query_row(count, [], |row| row.get(0))?;
-        let version = match database::version(&connection)? {
+        match database::version(&connection)? {
             0 if n_tables == 0 => return Ok(Found::Empty(connection)),
             0 => return damaged("its tables have no version"),
-            row::VERSION => row::VERSION,
+            row::VERSION => {}
             row::PREVIOUS => return Ok(Found::Previous(connection)),
             version if !(0..=MAX_VERSION).contains(&version) => {
                 return damaged("its version is none that was ever written");
             }
             version => return Err(database::foreign(path, version, row::VERSION)),
-        };
+        }
         let id = match key_id(&connection) {
             Ok(Some(id)) => id,
             Ok(None) => return damaged("it does not say which key its chain has"),
@@ -148,7 +148,6 @@ impl Opener<'_> {
             }
             Err(error) => return Err(error.into()),
         };
-        debug_assert_eq!(version, row::VERSION);
         match Key::read(self.state)? {
             Some(key) if *key.id() == id => Ok(Found::Ready(connection, key)),
             Some(_) => Ok(Found::Lost(
