@@ -87,7 +87,9 @@ pub fn main() -> std::process::ExitCode {
 
 #[cfg(feature = "cli")]
 fn run(cli: &cli::Cli, helper: Helper) -> anyhow::Result<std::process::ExitCode> {
-    let loaded = wiring::load(&cli.global, helper)?;
+    // Whoever reads the record may do so from anywhere.
+    let works_in_roots = !matches!(cli.command, cli::Command::Audit { .. });
+    let loaded = wiring::load(&cli.global, helper, works_in_roots)?;
     match &cli.command {
         cli::Command::Tools(args) => commands::tools::run(&loaded, args),
         cli::Command::Call(args) => commands::call::run(loaded, args),

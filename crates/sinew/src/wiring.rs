@@ -32,7 +32,11 @@ pub(crate) struct Loaded {
 }
 
 /// Reads every layer.
-pub(crate) fn load(global: &Global, helper: Helper) -> anyhow::Result<Loaded> {
+pub(crate) fn load(
+    global: &Global,
+    helper: Helper,
+    works_in_roots: bool,
+) -> anyhow::Result<Loaded> {
     // The project is the first root, which the other layers name.
     let without = layered(global, None)?;
     let settings = Settings::resolve(&without.options).map_err(|error| without.located(error))?;
@@ -50,7 +54,10 @@ pub(crate) fn load(global: &Global, helper: Helper) -> anyhow::Result<Loaded> {
         let (value, origin) = layered.origins.get(key)?;
         (*origin != Origin::Default && *value != Value::Bool(false)).then(|| origin.of_rule())
     });
-    let roots = roots(&settings)?;
+    let roots = match roots(&settings) {
+        Err(_) if !works_in_roots => Vec::new(),
+        roots => roots?,
+    };
     hold_roots(&layered, &roots)?;
     let mut loaded = Loaded { layered, settings, roots, helper };
     if let Some(grants) = grants(&loaded) {

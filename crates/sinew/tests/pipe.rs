@@ -211,6 +211,10 @@ fn an_answer_covers_what_it_says_and_for_as_long() {
     explain.arg("--root").arg(&place.root).args(["policy", "explain", "touch x"]);
     let said = String::from_utf8(explain.output().unwrap().stdout).unwrap();
     assert!(said.contains("decided by a rule of: user, ") && said.contains("/grants/"), "{said}");
+    let mut audit = command(&place.home);
+    audit.args(["audit", "export"]);
+    let exported = String::from_utf8(audit.output().unwrap().stdout).unwrap();
+    assert!(exported.contains("forever: touch *"), "{exported}");
     let elsewhere = place.home.join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
     let mut place = place;

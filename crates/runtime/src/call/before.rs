@@ -33,10 +33,12 @@ pub(super) async fn before(
             Ok(Decision::Modify(arguments)) => {
                 notes.add(name, event, "changed arguments");
                 open.request.arguments.extend(arguments);
+                open.entry.changed_arguments(&open.request.arguments);
             }
             Ok(Decision::Replace(arguments)) => {
                 notes.add(name, event, "changed arguments");
                 open.request.arguments = arguments;
+                open.entry.changed_arguments(&open.request.arguments);
             }
             Ok(Decision::Failed(why)) => notes.add(name, event, format!("failed: {why}")),
             Ok(Decision::Block(reason)) => {

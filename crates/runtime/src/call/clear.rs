@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sinew_guard::{Guard, Rule, Seal};
 use sinew_tool::{
-    Answer, Context, Cost, Cover, Kind, Preview, Question, Ruling, Scope, Targets, ToolError,
-    Verdict, World,
+    Answer, Context, Cost, Cover, Event, Kind, Preview, Question, Ruling, Scope, Targets,
+    ToolError, Verdict, World,
 };
 
 use super::approval_hooks;
@@ -249,6 +249,7 @@ fn grant(
     digest: Digest,
 ) -> Result<(), ToolError> {
     let rules = always.unwrap_or_default();
+    let what: Vec<String> = rules.iter().map(ToString::to_string).collect();
     match scope {
         Scope::Call => return Ok(()),
         Scope::Exact => runtime.grants.keep_call(session, digest),
@@ -260,6 +261,15 @@ fn grant(
             runtime.grants.keep(session, rules);
         }
     }
+    let what = match scope {
+        Scope::Exact => String::from("one call as it is"),
+        _ => what.join(", "),
+    };
+    runtime.ledger.event(Event {
+        kind: "grant",
+        text: format!("{}: {what}", scope.as_str()),
+        session: Some(session.to_owned()),
+    });
     runtime.broker.tell_granted();
     Ok(())
 }

@@ -155,6 +155,11 @@ impl Entry {
         }
     }
 
+    /// Notes the arguments that a hook left: these are judged, asked about and run.
+    pub(super) fn changed_arguments(&mut self, arguments: &Arguments) {
+        self.note(|closing| closing.opening.arguments = hash(arguments));
+    }
+
     /// Returns the dialect whose name was used.
     pub(super) fn dialect(&self) -> Cow<'static, str> {
         self.closing.as_ref().map(|closing| closing.opening.dialect.clone()).unwrap_or_default()
