@@ -11,9 +11,9 @@ use sinew_guard::{
     JournalSettings, KnowledgeBase, Profile, Resolver, Rules, Rung, Shortfall, Store, SystemClock,
 };
 use sinew_tool::{
-    Access, Approver, Cancel, Claim, Clock, Command, CommandLine, CommandTarget, Dialect, Effects,
-    Facts, FileSettings, Hook, Kind, Ledger, Memo, Progress, Recorder, Reply, Request, Ruling,
-    Targets, Tool, ToolError,
+    Access, Approver, Cancel, Claim, Clock, Command, CommandLine, CommandTarget, Dialect,
+    FileSettings, Hook, Kind, Ledger, Memo, Progress, Recorder, Reply, Request, Ruling, Targets,
+    Tool, ToolError,
 };
 
 use tokio::sync::{Semaphore, watch};
@@ -165,15 +165,7 @@ impl Runtime {
             Command { argument, line, keeps_cwd: false, has_terminal: false, programs: Vec::new() };
         let claim = Claim { argument: "cwd", path: None, access: Access::Search };
         let contained = guard.contain(&[claim], None, None)?.with_command(command)?;
-        let facts = Facts { effects: Effects::EXECUTE, ..Facts::UNKNOWN };
-        let case = Case {
-            tool: "Bash",
-            operation: "Bash",
-            facts: &facts,
-            effects: Effects::EXECUTE,
-            agent: None,
-        };
-        let judged = contained.judge(&case, &rules);
+        let judged = contained.judge(&Case::COMMAND, &rules);
         let target = judged.contained().targets().command.clone();
         let target = target.ok_or_else(|| {
             ToolError::new(Kind::ExecutionFailed, "the command names nothing to run")
