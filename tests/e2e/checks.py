@@ -114,6 +114,8 @@ def at_home(home):
     ]:
         os.environ[f"XDG_{name}_HOME"] = str(home / place)
         (home / place).mkdir(parents=True)
+    # The suites start servers as a person does who trusts what their client starts.
+    write(home / ".config/sinew/config.toml", "[mcp]\ntrust_arguments = true\n")
     (home / ".gitconfig").write_text(
         "[safe]\n\tdirectory = *\n[user]\n\tname = e2e\n\temail = e2e@example.invalid\n"
     )

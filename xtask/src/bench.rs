@@ -2,7 +2,8 @@
 //!
 //! All sides of a row are measured in one run, in turns, with their answers checked, because times
 //! of different days on a shared machine say nothing about each other. Everything that the bench
-//! installs, makes and keeps is in `.bench/`, which is not under version control. Deliberately
+//! installs, makes and keeps is in `.bench/`, which is not under version control, but for the state of servers,
+//! which is in the directory for temporary files. Deliberately
 //! absent: profiles, and histories of runs. `docs/benchmarks.md` tells how each row is measured.
 
 mod client;
@@ -56,7 +57,7 @@ impl Bench {
     /// Returns when sinew wrote last into what it keeps beside the files. Sizes say nothing: the
     /// write-ahead log is used again from its start.
     fn state_written_at(&self) -> Result<SystemTime> {
-        let folder = self.folder.join("state/sinew");
+        let folder = state_home("state").join("sinew");
         let mut last = SystemTime::UNIX_EPOCH;
         for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
             last = last.max(entry?.metadata()?.modified()?);
@@ -176,6 +177,16 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<()> {
     }
 }
 
+/// Returns where sinew keeps its state. A server refuses a place in the project around it.
+fn state_home(name: &str) -> PathBuf {
+    std::env::temp_dir().join("sinew-bench").join(name)
+}
+
+/// Returns where its configuration is.
+fn config_home() -> PathBuf {
+    state_home("config")
+}
+
 /// Makes ready everything that rows use; returns the number of files of the tree as well.
 fn set_up(root: &Path, options: &Options) -> Result<(Bench, usize)> {
     let folder = root.join(".bench");
@@ -193,8 +204,8 @@ fn set_up(root: &Path, options: &Options) -> Result<(Bench, usize)> {
     let (tree, n_files) = tree::obtain(&folder)?;
     // What sinew has kept of earlier runs.
     for kept in [
-        folder.join("state"),
-        folder.join("state-contained"),
+        state_home("state"),
+        state_home("state-contained"),
         work.join(".sinew"),
         tree.join(".sinew"),
     ] {
@@ -202,7 +213,10 @@ fn set_up(root: &Path, options: &Options) -> Result<(Bench, usize)> {
             fs::remove_dir_all(&kept)?;
         }
     }
-    fs::create_dir_all(folder.join("config"))?;
+    let config = config_home().join("sinew");
+    fs::create_dir_all(&config)?;
+    // What a server is started with counts without a question.
+    fs::write(config.join("config.toml"), "[mcp]\ntrust_arguments = true\n")?;
     let bench = Bench { peers, folder, work, tree, quick: options.quick };
     fs::write(bench.one_line(), "the only line\n")?;
     println!("{n_files} files in the tree, load {}", load());

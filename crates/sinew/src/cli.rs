@@ -23,11 +23,25 @@ impl Cli {
     /// Reads the arguments of this process and its variables; a variable that is empty counts as
     /// one that is not set. What cannot be understood ends the process.
     pub fn of_process() -> Self {
-        let command = Self::command().mut_args(|arg| {
+        Self::of(Self::as_written().get_matches())
+    }
+
+    /// Reads these arguments and the variables of this process. What cannot be understood ends the process.
+    pub(crate) fn of_words(words: &[String]) -> Self {
+        let program = std::iter::once("sinew");
+        let words = program.chain(words.iter().map(String::as_str));
+        Self::of(Self::as_written().get_matches_from(words))
+    }
+
+    fn as_written() -> clap::Command {
+        Self::command().mut_args(|arg| {
             let is_empty = arg.get_env().is_some_and(env_vars::is_empty);
             if is_empty { arg.env(None::<&str>) } else { arg }
-        });
-        Self::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit())
+        })
+    }
+
+    fn of(matches: clap::ArgMatches) -> Self {
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
     }
 }
 
@@ -111,6 +125,20 @@ pub enum Command {
         /// What to do.
         #[command(subcommand)]
         command: HookCommand,
+    },
+    /// Look at what a project would loosen, and trust it as it is now.
+    #[command(args_conflicts_with_subcommands = true)]
+    Trust(TrustArgs),
+    /// Write the permissions of another program in the form of the configuration, and say what could not be
+    /// carried over.
+    Import {
+        /// Whose they are.
+        form: Form,
+        /// The file that holds them.
+        file: PathBuf,
+        /// Write to this file, which must not be there yet, instead of standard output.
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
     },
     /// Show the configuration.
     Config {
@@ -344,6 +372,62 @@ pub enum HookCommand {
         /// At this event alone.
         event: Option<String>,
     },
+}
+
+/// `sinew trust`.
+#[derive(Debug, Args)]
+pub struct TrustArgs {
+    /// What else can be done.
+    #[command(subcommand)]
+    pub command: Option<TrustCommand>,
+    /// The project [default: the current directory].
+    #[arg(conflicts_with = "line")]
+    pub dir: Option<PathBuf>,
+    /// Do not ask.
+    #[arg(long)]
+    pub yes: bool,
+    /// Print one JSON object, and ask nobody.
+    #[arg(long)]
+    pub json: bool,
+    /// Trust what these arguments, and the variables of this process, loosen in the current directory.
+    #[arg(long, requires = "line")]
+    pub arguments: bool,
+    /// The arguments, as a client gives them to sinew.
+    #[arg(last = true, requires = "arguments", value_name = "ARGUMENTS")]
+    pub line: Vec<String>,
+}
+
+/// What else `sinew trust` can do.
+#[derive(Debug, Subcommand)]
+pub enum TrustCommand {
+    /// List what is trusted.
+    List {
+        /// Print one JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Trust a project, and arguments in it, no more.
+    Revoke {
+        /// The project [default: the current directory].
+        dir: Option<PathBuf>,
+    },
+}
+
+/// The forms of permissions that can be imported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Form {
+    /// molf: `permissions.jsonc`.
+    Molf,
+    /// clawft: its JSON configuration.
+    Clawft,
+    /// agentos: its approval policy.
+    Agentos,
+    /// aionrs: its TOML configuration.
+    Aionrs,
+    /// Claude Code: `settings.json`.
+    ClaudeCode,
+    /// MCP: `.mcp.json` and its like.
+    Mcp,
 }
 
 /// `sinew config`.

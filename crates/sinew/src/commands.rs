@@ -6,17 +6,20 @@ pub(crate) mod checkpoint;
 pub(crate) mod config;
 pub(crate) mod doctor;
 pub(crate) mod hook;
+pub(crate) mod import;
 pub(crate) mod mcp;
 pub(crate) mod pipe;
 pub(crate) mod policy;
 pub(crate) mod tools;
+pub(crate) mod trust;
 
 use std::time::Duration;
 
+use sinew_guard::shown;
 use sinew_runtime::Runtime;
 
 use crate::config::LogLevel;
-use crate::wiring::Loaded;
+use crate::wiring::{self, Loaded};
 
 /// Writes what was left out of the configuration to standard error.
 fn warn(loaded: &Loaded) {
@@ -48,4 +51,33 @@ pub(crate) fn end_sessions(runtime: &Runtime, within: Duration) {
     if let Ok(tokio) = tokio::runtime::Builder::new_current_thread().enable_all().build() {
         tokio.block_on(runtime.end_sessions(within));
     }
+}
+
+/// Tells what of the arguments and variables was left out, whatever level is logged: it may be a repository
+/// that asked for silence.
+fn tell_unconfirmed(loaded: &Loaded) {
+    let left_out: Vec<_> = loaded.layered.unconfirmed().collect();
+    for left in &left_out {
+        eprintln!(
+            "sinew: {}: left out until you confirm it: {}",
+            left.origin,
+            shown(&left.to_string())
+        );
+    }
+    if left_out.is_empty() {
+        return;
+    }
+    if loaded.layered.keeps_from_trusting {
+        let system = crate::config::SYSTEM_FILE;
+        eprintln!(
+            "sinew: `managed.trust` in {system} lets nobody confirm it; put it there if you may"
+        );
+        return;
+    }
+    let (current, line) = (loaded.said.current.display().to_string(), loaded.said.line());
+    eprintln!(
+        "sinew: arguments and variables of `sinew mcp` may come out of a repository, so they loosen \
+         nothing unconfirmed; to confirm them: cd {} && {line}",
+        wiring::quoted(&current),
+    );
 }

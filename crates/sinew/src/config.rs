@@ -2,7 +2,8 @@
 //!
 //! Layers, weakest first: built-in defaults, the system's file, the person's file, the project's
 //! file, `--config`, environment, flags. Every value remembers where it came from. The project's
-//! file comes with the repository, so it can only tighten: what would loosen is left out and named.
+//! file comes with the repository, so it can only tighten: what would loosen is left out and named, until a
+//! person [trusts](trust) what the project holds. The same goes for what a client starts the server with.
 
 pub mod env_vars;
 mod grants;
@@ -14,9 +15,11 @@ mod reference;
 pub(crate) mod rules;
 mod serve;
 mod settings;
+pub(crate) mod trust;
 
 pub(crate) use grants::Grants;
-pub use layers::{Layered, Layers, Origin, SYSTEM_FILE, ToolList};
+pub(crate) use layers::arguments::real;
+pub use layers::{Layered, Layers, LeftOut, Origin, SYSTEM_FILE, ToolList};
 pub use options::{
     CallOptions, ConditionOptions, ExampleOptions, FilesOptions, FsOptions, HookCommandOptions,
     HookOptions, HookRequiresOptions, HooksOptions, LedgerOptions, ManagedOptions, McpOptions,

@@ -36,11 +36,16 @@
 #[cfg(feature = "cli")]
 pub mod cli;
 #[cfg(feature = "cli")]
+mod clients;
+#[cfg(feature = "cli")]
 mod commands;
 #[cfg(feature = "cli")]
 pub mod config;
 #[cfg(feature = "cli")]
 mod hooks;
+mod import;
+#[cfg(feature = "cli")]
+mod jsonc;
 #[cfg(feature = "cli")]
 mod signals;
 #[cfg(feature = "cli")]
@@ -89,20 +94,31 @@ pub fn main() -> std::process::ExitCode {
 fn run(cli: &cli::Cli, helper: Helper) -> anyhow::Result<std::process::ExitCode> {
     // Whoever reads the record may do so from anywhere.
     let works_in_roots = !matches!(cli.command, cli::Command::Audit { .. });
-    let loaded = wiring::load(&cli.global, helper, works_in_roots)?;
+    let load = || {
+        let by_client = matches!(cli.command, cli::Command::Mcp) && !terminal::is_attended();
+        let said = match by_client {
+            true => wiring::Said::by_client(&cli.global)?,
+            false => wiring::Said::by_person(&cli.global)?,
+        };
+        wiring::load(said, helper, works_in_roots)
+    };
     match &cli.command {
-        cli::Command::Tools(args) => commands::tools::run(&loaded, args),
-        cli::Command::Call(args) => commands::call::run(loaded, args),
-        cli::Command::Mcp => commands::mcp::run(&loaded),
-        cli::Command::Pipe => commands::pipe::run(loaded),
-        cli::Command::Config { command: cli::ConfigCommand::Show { json } } => {
-            commands::config::show(&loaded, *json)
+        cli::Command::Trust(args) => commands::trust::run(&cli.global, args),
+        cli::Command::Import { form, file, out } => {
+            commands::import::run(*form, file, out.as_deref())
         }
-        cli::Command::Checkpoint { command } => commands::checkpoint::run(loaded, command),
-        cli::Command::Audit { command } => commands::audit::run(&loaded, command),
-        cli::Command::Hook { command } => commands::hook::run(loaded, command),
-        cli::Command::Policy { command } => commands::policy::run(&loaded, command),
-        cli::Command::Doctor { json } => commands::doctor::run(&loaded, *json),
+        cli::Command::Tools(args) => commands::tools::run(&load()?, args),
+        cli::Command::Call(args) => commands::call::run(load()?, args),
+        cli::Command::Mcp => commands::mcp::run(&load()?),
+        cli::Command::Pipe => commands::pipe::run(load()?),
+        cli::Command::Config { command: cli::ConfigCommand::Show { json } } => {
+            commands::config::show(&load()?, *json)
+        }
+        cli::Command::Checkpoint { command } => commands::checkpoint::run(load()?, command),
+        cli::Command::Audit { command } => commands::audit::run(&load()?, command),
+        cli::Command::Hook { command } => commands::hook::run(load()?, command),
+        cli::Command::Policy { command } => commands::policy::run(&load()?, command),
+        cli::Command::Doctor { json } => commands::doctor::run(&load()?, *json),
     }
 }
 

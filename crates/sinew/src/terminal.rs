@@ -1,9 +1,24 @@
 //! Asking the person at the terminal.
 
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead, IsTerminal, Write};
 
 use sinew_runtime::question;
 use sinew_tool::{Answer, Approver, BoxFuture, Question, Scope};
+
+/// Returns whether a person sits at this process.
+pub(crate) fn is_attended() -> bool {
+    io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
+/// Asks a question of yes or no. Only what is clearly a yes is one.
+pub(crate) fn confirms(question: &str) -> io::Result<bool> {
+    let mut out = io::stderr();
+    out.write_all(question.as_bytes())?;
+    out.flush()?;
+    let mut line = String::new();
+    io::stdin().read_line(&mut line)?;
+    Ok(["y", "yes"].contains(&line.trim()))
+}
 
 /// Asks on standard error and reads the answer from standard input.
 #[derive(Debug)]

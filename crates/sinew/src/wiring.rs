@@ -1,6 +1,7 @@
 //! From configuration to a runtime.
 #![expect(clippy::disallowed_methods, reason = "the working directory becomes the first root here")]
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -8,16 +9,19 @@ use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 use sinew_guard::{
     Checkpoints, CommandSettings, GlobalIgnore, Helper, JournalSettings, Layer, OnFailure,
-    Recorded, Redactor, SqliteLedger, StateDir, environment,
+    Recorded, Redactor, SqliteLedger, StateDir, environment, shown,
 };
 use sinew_runtime::{Asking, Builder, Keeper, NoLedger, Runtime};
 use sinew_tool::{Approver, Ledger};
 
 use crate::cli::Global;
+use crate::config::trust::{Content, Known, Trusted};
 use crate::config::{
     self, Grants, Layered, Layers, LedgerMode, LogLevel, Origin, SYSTEM_FILE, Settings, env_vars,
 };
 use crate::hooks;
+
+mod homes;
 
 /// The configuration of one process, and where it came from.
 pub(crate) struct Loaded {
@@ -29,22 +33,80 @@ pub(crate) struct Loaded {
     pub(crate) roots: Vec<PathBuf>,
     /// The program that becomes the helper of commands.
     pub(crate) helper: Helper,
+    /// What this process was told.
+    pub(crate) said: Said,
 }
 
-/// Reads every layer.
-pub(crate) fn load(
-    global: &Global,
-    helper: Helper,
-    works_in_roots: bool,
-) -> anyhow::Result<Loaded> {
-    // The project is the first root, which the other layers name.
-    let without = layered(global, None)?;
-    let settings = Settings::resolve(&without.options).map_err(|error| without.located(error))?;
-    let project = match settings.roots.first() {
-        Some(root) => root.clone(),
-        None => std::env::current_dir().context("the current directory cannot be read")?,
-    };
-    let mut layered = layered(global, Some(&project))?;
+/// What this process was told beside its files: its options, and which of them are flags.
+#[derive(Debug, Clone)]
+pub(crate) struct Said {
+    pub(crate) global: Global,
+    /// The arguments as they are written.
+    pub(crate) arguments: Vec<OsString>,
+    /// The current directory.
+    pub(crate) current: PathBuf,
+    /// Whether all of it may come out of a repository, and so loosens nothing that nobody confirmed.
+    pub(crate) is_held: bool,
+}
+
+impl Said {
+    /// Returns what a person told this process.
+    pub(crate) fn by_person(global: &Global) -> anyhow::Result<Self> {
+        let arguments = std::env::args_os().skip(1).collect();
+        Ok(Self { global: global.clone(), arguments, current: current_dir()?, is_held: false })
+    }
+
+    /// Returns what a client told this process, perhaps by a file of a project. Fails where it turns the
+    /// person's own directories into ones of the project.
+    pub(crate) fn by_client(global: &Global) -> anyhow::Result<Self> {
+        let said = Self::by_person(global)?;
+        homes::hold(&said.current)?;
+        Ok(Self { is_held: true, ..said })
+    }
+
+    /// A value of an option came from its variable where the flag was not written.
+    fn origin(&self, variable: &'static str, flag: &'static str) -> Origin {
+        let written = self.arguments.iter().any(|arg| {
+            let arg = arg.to_string_lossy();
+            arg == flag || arg.strip_prefix(flag).is_some_and(|rest| rest.starts_with('='))
+        });
+        if written { Origin::Flag(flag) } else { Origin::Variable(variable) }
+    }
+
+    /// Returns the command that confirms what was said, for a shell.
+    pub(crate) fn line(&self) -> String {
+        let mut words: Vec<String> = env_vars::own()
+            .map(|(name, value)| format!("{name}={}", quoted(&value.to_string_lossy())))
+            .collect();
+        words.push(String::from("sinew trust --arguments --"));
+        words.extend(self.arguments.iter().map(|arg| quoted(&arg.to_string_lossy())));
+        words.join(" ")
+    }
+}
+
+/// Returns a word as a shell takes it, with nothing in it that a terminal would not show.
+pub(crate) fn quoted(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,+@%".contains(c);
+    match !text.is_empty() && text.chars().all(is_plain) {
+        true => text.to_owned(),
+        false => shown(&format!("'{}'", text.replace('\'', "'\\''"))),
+    }
+}
+
+/// Returns the current directory.
+pub(crate) fn current_dir() -> anyhow::Result<PathBuf> {
+    std::env::current_dir().context("the current directory cannot be read")
+}
+
+/// Reads every layer. What may come out of a repository loosens nothing unless a person confirmed it.
+pub(crate) fn load(mut said: Said, helper: Helper, works_in_roots: bool) -> anyhow::Result<Loaded> {
+    let trusted = trusted()?;
+    let mut layered = settle(&said, &trusted)?;
+    let may_be_confirmed = said.is_held && !layered.keeps_from_trusting;
+    if may_be_confirmed && trusted.confirms(&said.current, layered.unconfirmed()) {
+        said.is_held = false;
+        layered = settle(&said, &trusted)?;
+    }
     layered.warn_of_unknown_tools();
     layered.check_served()?;
     let mut settings =
@@ -59,11 +121,28 @@ pub(crate) fn load(
         roots => roots?,
     };
     hold_roots(&layered, &roots)?;
-    let mut loaded = Loaded { layered, settings, roots, helper };
+    let mut loaded = Loaded { layered, settings, roots, helper, said };
     if let Some(grants) = grants(&loaded) {
         loaded.settings.rules.rules.extend(grants.rules()?);
     }
     Ok(loaded)
+}
+
+/// Returns what the person trusts.
+pub(crate) fn trusted() -> anyhow::Result<Trusted> {
+    Ok(match env_vars::state_home() {
+        Some(home) => Trusted::read(&home.join("sinew"))?,
+        None => Trusted::default(),
+    })
+}
+
+/// Merges every layer, the project's file among them.
+pub(crate) fn settle(said: &Said, trusted: &Trusted) -> anyhow::Result<Layered> {
+    // The project is the first root, which the other layers name.
+    let without = layered(said, None)?;
+    let settings = Settings::resolve(&without.options).map_err(|error| without.located(error))?;
+    let root = settings.roots.first().map_or(Path::new(""), PathBuf::as_path);
+    layered(said, Some((&said.current.join(root), trusted)))
 }
 
 /// Returns what was answered for ever in the first root, where there is a place for it.
@@ -72,38 +151,64 @@ fn grants(loaded: &Loaded) -> Option<Grants> {
     loaded.roots.first().map(|root| Grants::of(&state, root))
 }
 
+/// Merges every layer as a project that nobody trusts finds them.
+pub(crate) fn look(said: &Said, project: &Path) -> anyhow::Result<Layered> {
+    layered(said, Some((project, &Trusted::default())))
+}
+
 /// Merges every layer, the project's own file among them where one is named.
-fn layered(global: &Global, project: Option<&Path>) -> anyhow::Result<Layered> {
+fn layered(said: &Said, project: Option<(&Path, &Trusted)>) -> anyhow::Result<Layered> {
     let mut layers = Layers::with_defaults()?;
     layers.add_file(Path::new(SYSTEM_FILE), Layer::System, false)?;
     if let Some(home) = env_vars::config_home() {
         layers.add_file(&home.join("sinew/config.toml"), Layer::User, false)?;
         layers.add_hook_folders(&home.join("sinew/hooks"))?;
     }
-    if let Some(project) = project {
-        layers.add_project_file(project)?;
-        layers.add_project_hooks(project)?;
+    if let Some((project, trusted)) = project {
+        add_project(&mut layers, project, trusted)?;
     }
-    if let Some(path) = &global.config {
+    if said.is_held {
+        layers.hold_arguments(&said.current);
+    }
+    if let Some(path) = &said.global.config {
         layers.add_file(path, Layer::Session, true)?;
     }
-    for written in &global.set {
-        layers.set_written(written, origin(env_vars::SET, "--set"))?;
+    for written in &said.global.set {
+        layers.set_written(written, said.origin(env_vars::SET, "--set"))?;
     }
-    add_flags(&mut layers, global)?;
+    add_flags(&mut layers, said)?;
     Ok(layers.merge()?)
 }
 
-/// A value of an option came from its variable where the flag was not written.
-fn origin(variable: &'static str, flag: &'static str) -> Origin {
-    let written = std::env::args_os().any(|arg| {
-        let arg = arg.to_string_lossy();
-        arg == flag || arg.strip_prefix(flag).is_some_and(|rest| rest.starts_with('='))
-    });
-    if written { Origin::Flag(flag) } else { Origin::Variable(variable) }
+/// Adds a project's file: as it is where the person trusts what the project holds now.
+fn add_project(layers: &mut Layers, project: &Path, trusted: &Trusted) -> anyhow::Result<()> {
+    let known = if layers.may_trust() { trusted.of_project(project) } else { Known::Never };
+    let name = project.display();
+    match known {
+        Known::Now(Content { config, .. }) => {
+            layers.trust_project();
+            if let Some(text) = config {
+                layers.add_trusted_project(project, text)?;
+            }
+            return Ok(layers.add_project_hooks(project)?);
+        }
+        Known::Never => {}
+        Known::Before(None) => layers.warn(format!(
+            "what {name} holds for sinew has changed since you trusted it, so it can only tighten; look at \
+             it and trust it anew with `sinew trust {name}`"
+        )),
+        Known::Before(Some(problem)) => layers.warn(format!(
+            "what {name} holds for sinew cannot be read as it was when you trusted it, so it can only \
+             tighten: {problem}"
+        )),
+    }
+    layers.add_project_file(project)?;
+    Ok(layers.add_project_hooks(project)?)
 }
 
-fn add_flags(layers: &mut Layers, global: &Global) -> anyhow::Result<()> {
+fn add_flags(layers: &mut Layers, said: &Said) -> anyhow::Result<()> {
+    let global = &said.global;
+    let origin = |variable, flag| said.origin(variable, flag);
     let texts = [
         (&global.dialect, "dialect", env_vars::DIALECT, "--dialect"),
         (&global.session, "session", env_vars::SESSION, "--session"),
@@ -142,11 +247,12 @@ fn add_flags(layers: &mut Layers, global: &Global) -> anyhow::Result<()> {
 /// Returns the absolute roots. The current directory counts where none is named, unless it is a
 /// place that nobody means to hand over whole.
 fn roots(settings: &Settings) -> anyhow::Result<Vec<PathBuf>> {
-    let current = || std::env::current_dir().context("the current directory cannot be read");
     if settings.roots.is_empty() {
-        let current = current()?;
-        let home = env_vars::home().map(|home| std::fs::canonicalize(&home).unwrap_or(home));
-        if current == Path::new("/") || Some(&current) == home.as_ref() {
+        let current = current_dir()?;
+        // A client may say that the home directory is another one.
+        let homes = [env_vars::home(), homes::own()].into_iter().flatten();
+        let is_home = homes.map(|home| config::real(&home)).any(|home| home == current);
+        if current == Path::new("/") || is_home {
             bail!(
                 "tools would get all of {0}; name it with `--root {0}` if that is meant, or start \
                  sinew in a project",
@@ -157,7 +263,7 @@ fn roots(settings: &Settings) -> anyhow::Result<Vec<PathBuf>> {
     }
     let mut roots = Vec::new();
     for root in &settings.roots {
-        roots.push(if root.is_absolute() { root.clone() } else { current()?.join(root) });
+        roots.push(if root.is_absolute() { root.clone() } else { current_dir()?.join(root) });
     }
     Ok(roots)
 }
@@ -351,7 +457,11 @@ fn commands(loaded: &Loaded, state: &Path) -> CommandSettings {
         unprotected: run.unprotected.clone(),
         network: run.network,
         env: environment(env_vars::all(), &run.env),
-        shell: env_vars::shell(),
+        // A project must not choose what understands commands.
+        shell: env_vars::shell().filter(|shell| {
+            let shell = config::real(shell);
+            !loaded.roots.iter().any(|root| shell.starts_with(config::real(root)))
+        }),
         max_background: run.max_background,
         max_processes: run.max_processes,
         limits: run.limits,

@@ -27,7 +27,7 @@ impl Server {
         let root = home.path().join("root");
         fs::create_dir(&root).unwrap();
         let mut command = command(home.path());
-        command.args(["--approvals", "trust-client", "mcp", "--root"]).arg(&root);
+        command.args(["--approvals", "trust-client", "mcp"]).current_dir(&root);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let input = child.stdin.take().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());

@@ -27,5 +27,6 @@ mod served;
 mod shell;
 mod signals;
 mod snapshot;
+mod trust;
 mod undo;
 mod writers;

@@ -382,8 +382,11 @@ fn no_more_than_five_are_spawned_at_once() {
     let home = Home::new();
     let mut server = command(home.dir.path());
     server.args(["--dialect", "clawft", "--approvals", "trust-client"]);
-    server.args(["--set", "tools.commandPolicy.mode=denylist", "mcp", "--root"]);
-    let pipes = server.arg(&home.project).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let config = home.dir.path().join("config/sinew/config.toml");
+    fs::create_dir_all(config.parent().unwrap()).unwrap();
+    fs::write(config, "[tools.commandPolicy]\nmode = \"denylist\"\n").unwrap();
+    let pipes =
+        server.arg("mcp").current_dir(&home.project).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = pipes.spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
     let mut output = BufReader::new(child.stdout.take().unwrap());

@@ -70,7 +70,7 @@ struct Server {
 impl Server {
     fn start(home: &Path, root: &Path) -> Self {
         let mut server = heeding(home);
-        server.args(["--approvals", "trust-client", "mcp", "--root"]).arg(root);
+        server.args(["--approvals", "trust-client", "mcp"]).current_dir(root);
         let mut child = server.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let input = child.stdin.take().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());

@@ -208,8 +208,8 @@ impl Launch {
             }
         }
         command
-            .env("XDG_STATE_HOME", self.folder.join(self.state))
-            .env("XDG_CONFIG_HOME", self.folder.join("config"))
+            .env("XDG_STATE_HOME", super::state_home(self.state))
+            .env("XDG_CONFIG_HOME", super::config_home())
             // Commands are run by the shell that they are compared with.
             .env("SHELL", SHELL)
             .current_dir(&self.root);

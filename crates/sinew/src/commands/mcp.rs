@@ -11,6 +11,7 @@ use crate::wiring::{self, Loaded};
 /// Serves until the client closes its end.
 pub(crate) fn run(loaded: &Loaded) -> anyhow::Result<ExitCode> {
     super::warn(loaded);
+    super::tell_unconfirmed(loaded);
     if !env_vars::settles_memory() {
         sinew_guard::keep_freed_memory();
     }

@@ -103,3 +103,13 @@ pub fn has_program(name: &str) -> bool {
     let path = std::env::var_os(PATH).unwrap_or_default();
     !name.contains('/') && std::env::split_paths(&path).any(|dir| dir.join(name).is_file())
 }
+
+/// Returns the variables that say something to sinew, by name.
+pub fn own() -> impl Iterator<Item = (String, OsString)> {
+    let mut own: Vec<(String, OsString)> = all()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
+        .filter(|(name, value)| name.split('_').next() == Some("SINEW") && !value.is_empty())
+        .collect();
+    own.sort();
+    own.into_iter()
+}

@@ -4,6 +4,7 @@
     reason = "configuration files are read here and nowhere else"
 )]
 
+pub(super) mod arguments;
 mod floor;
 
 use std::collections::BTreeMap;
@@ -73,6 +74,28 @@ pub struct Layers {
     /// Whether what comes with the project may bring programs that run.
     pub(super) trusts_project: bool,
     pub(super) warnings: Vec<String>,
+    left_out: Vec<LeftOut>,
+    /// The current directory, where what this process was told may come out of a repository.
+    held: Option<PathBuf>,
+}
+
+/// A value that was not taken because its layer can only tighten.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LeftOut {
+    /// The key.
+    pub key: String,
+    /// What was written there; of a list only what was not taken.
+    pub value: Value,
+    /// Where it stands.
+    pub origin: Origin,
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { key, value, .. } = self;
+        // Where a rule stands says nothing of what it does.
+        write!(f, "{}={value}", key.split('[').next().unwrap_or(key))
+    }
 }
 
 /// A list of `tools.policy`, as one layer wrote it.
@@ -101,9 +124,18 @@ pub struct Layered {
     pub hooks: Vec<Origin>,
     /// What was left out, in words for people.
     pub warnings: Vec<String>,
+    /// What layers that can only tighten would have loosened.
+    pub left_out: Vec<LeftOut>,
+    /// Whether the system's file keeps people from trusting projects and arguments.
+    pub keeps_from_trusting: bool,
 }
 
 impl Layered {
+    /// Returns what of the arguments and variables of this process was left out.
+    pub fn unconfirmed(&self) -> impl Iterator<Item = &LeftOut> {
+        self.left_out.iter().filter(|left| left.origin.layer() == Layer::Session)
+    }
+
     /// Puts before an error where the value of the key that it names came from.
     pub fn located(&self, error: ConfigError) -> ConfigError {
         let named = |key: &&String| error.0.contains(&format!("`{key}"));
@@ -175,15 +207,19 @@ pub const SYSTEM_FILE: &str = "/etc/sinew/config.toml";
 /// A configuration file larger than this is a mistake.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 /// Where a project keeps what is for sinew.
-const PROJECT_DIR: &str = ".sinew";
+pub(super) const PROJECT_DIR: &str = ".sinew";
 /// The name of a project's configuration there.
-const PROJECT_FILE: &str = "config.toml";
+pub(super) const PROJECT_FILE: &str = "config.toml";
 /// The key of the rules.
 const RULES: &str = "rules";
 /// The key of the list of tools that may not be used.
 const DENIED: &str = "tools.policy.deny";
 /// The key of the list of tools that alone may be used.
 const ALLOWED: &str = "tools.policy.allow";
+/// The key that says whether arguments and variables count as they are given.
+const TRUST_ARGUMENTS: &str = "mcp.trust_arguments";
+/// The key of the floor that keeps people from trusting.
+const MANAGED_TRUST: &str = "managed.trust";
 /// What the keys of the floor begin with.
 const MANAGED: &str = "managed.";
 
@@ -206,7 +242,36 @@ impl Layers {
         layer: Layer,
         required: bool,
     ) -> Result<(), ConfigError> {
-        self.add_read(path, read(path), required, Source { layer, tighten: Tighten::No })
+        let source = self.source(layer);
+        self.add_read(path, read(path), required, source)
+    }
+
+    /// From here on arguments and variables can only tighten, because they may come out of a repository,
+    /// unless the person's or the system's file trusts them.
+    pub fn hold_arguments(&mut self, current: &Path) {
+        let trusts = self.values.get(TRUST_ARGUMENTS);
+        let trusts = trusts.is_some_and(|(value, origin)| {
+            *value == Value::Bool(true) && (self.may_trust() || origin.layer() == Layer::System)
+        });
+        self.held = (!trusts).then(|| current.to_owned());
+    }
+
+    /// Returns whether the system's file lets people trust projects and arguments.
+    pub fn may_trust(&self) -> bool {
+        self.values.get(MANAGED_TRUST).is_none_or(|(value, _)| *value != Value::Bool(false))
+    }
+
+    /// Adds a warning.
+    pub fn warn(&mut self, warning: String) {
+        self.warnings.push(warning);
+    }
+
+    fn source(&self, layer: Layer) -> Source {
+        let tighten = match layer {
+            Layer::Session if self.held.is_some() => Tighten::Arguments,
+            _ => Tighten::No,
+        };
+        Source { layer, tighten }
     }
 
     /// Adds the project's file, `.sinew/config.toml`, which comes with the repository: it can only
@@ -222,15 +287,27 @@ impl Layers {
         self.trusts_project = true;
     }
 
+    /// Adds the text of a project's file that a person trusts as it is: it counts like the person's own.
+    pub fn add_trusted_project(&mut self, project: &Path, text: String) -> Result<(), ConfigError> {
+        let path = project.join(PROJECT_DIR).join(PROJECT_FILE);
+        self.add_read(&path, Ok(text), true, self.source(Layer::Project))
+    }
+
     /// Adds one value from a flag or a variable.
     pub fn set(&mut self, key: &str, value: Value, origin: Origin) {
+        let source = self.source(origin.layer());
         if let Some(hooks) = hooks::under(key, &value) {
-            self.hooks.set(hooks, &origin);
+            match source.tighten {
+                Tighten::No => self.hooks.set(hooks, &origin),
+                Tighten::Only | Tighten::Arguments => {
+                    self.leave_out(key.to_owned(), value, origin, source.tighten);
+                }
+            }
             return;
         }
-        let source = Source { layer: origin.layer(), tighten: Tighten::No };
+        let is_list = value.is_array() && (ADDED.contains(&key) || [RULES, ALLOWED].contains(&key));
         match value {
-            Value::Array(_) if ADDED.contains(&key) || [RULES, ALLOWED].contains(&key) => {
+            value if is_list || source.tighten != Tighten::No => {
                 self.add_one(key, value, &|_| origin.clone(), source);
             }
             value => drop(self.values.insert(key.to_owned(), (value, origin))),
@@ -275,8 +352,18 @@ impl Layers {
         }
         let options = serde_json::from_value(Value::Object(tree))
             .map_err(|error| ConfigError(error.to_string()))?;
-        let Self { values, rules, lists, warnings, .. } = self;
-        Ok(Layered { options, origins: values, rules, lists, hooks: origins, warnings })
+        let keeps_from_trusting = !self.may_trust();
+        let Self { values, rules, lists, warnings, left_out, .. } = self;
+        Ok(Layered {
+            options,
+            origins: values,
+            rules,
+            lists,
+            hooks: origins,
+            warnings,
+            left_out,
+            keeps_from_trusting,
+        })
     }
 
     fn add_read(
@@ -332,8 +419,16 @@ impl Layers {
     }
 
     fn add_tree(&mut self, mut tree: Value, origin: &dyn Fn(&str) -> Origin, source: Source) {
-        let is_trusted = source.tighten == Tighten::No || self.trusts_project;
-        self.warnings.extend(self.hooks.add(&mut tree, origin, is_trusted));
+        let is_trusted = source.tighten == Tighten::No
+            || (source.layer == Layer::Project && self.trusts_project);
+        if let Some(hooks) = tree.get(hooks::KEY).filter(|_| !is_trusted) {
+            let (value, origin) = (hooks.clone(), origin(hooks::KEY));
+            self.left_out.push(LeftOut { key: hooks::KEY.to_owned(), value, origin });
+        }
+        let left_out = self.hooks.add(&mut tree, origin, is_trusted);
+        if source.tighten != Tighten::Arguments {
+            self.warnings.extend(left_out);
+        }
         let mut flat = Vec::new();
         flatten("", tree, &mut flat);
         for (key, value) in flat {
@@ -358,6 +453,12 @@ impl Layers {
                  floor"
             ));
         }
+        if key == TRUST_ARGUMENTS && ![Layer::System, Layer::User].contains(&source.layer) {
+            return self.warnings.push(format!(
+                "{from}: `{key}` is left out, because only your own configuration and {SYSTEM_FILE} can \
+                 say so"
+            ));
+        }
         if [DENIED, ALLOWED].contains(&key) {
             let names: Vec<String> = words(&value).into_iter().map(str::to_owned).collect();
             if !names.is_empty() {
@@ -369,17 +470,41 @@ impl Layers {
         let value = match (key, source.tighten) {
             _ if ADDED.contains(&key) => Some(added(old, value)),
             // It stands among the lists, and what is shown stays what the person wrote.
-            (ALLOWED, Tighten::Only) if old.is_some_and(|old| !words(old).is_empty()) => return,
+            (ALLOWED, Tighten::Only | Tighten::Arguments)
+                if old.is_some_and(|old| !words(old).is_empty()) =>
+            {
+                return;
+            }
             (_, Tighten::No) => Some(value),
-            (_, Tighten::Only) => tightened(key, old, value),
+            (_, Tighten::Only) => match tightened(key, old, value.clone()) {
+                None => return self.leave_out(key.to_owned(), value, from, source.tighten),
+                taken => taken,
+            },
+            (_, Tighten::Arguments) => {
+                let (taken, left) = self.argued(key, value);
+                if let Some(left) = left {
+                    self.leave_out(key.to_owned(), left, from.clone(), source.tighten);
+                }
+                taken
+            }
         };
-        match value {
-            Some(value) => drop(self.values.insert(key.to_owned(), (value, from))),
-            None => self.warnings.push(format!(
-                "{from}: `{key}` is left out, because a project's own file can only tighten; \
-                 put it into your own configuration if you want it"
-            )),
+        if let Some(value) = value {
+            self.values.insert(key.to_owned(), (value, from));
         }
+    }
+
+    /// Leaves out what would loosen, with a warning that says what to do where that is known here.
+    fn leave_out(&mut self, key: String, value: Value, origin: Origin, tighten: Tighten) {
+        let is_rule = key.starts_with(RULES);
+        if tighten == Tighten::Only {
+            let why = if is_rule { "cannot allow calls" } else { "can only tighten" };
+            let trust = if self.may_trust() { ", or look at it with `sinew trust`" } else { "" };
+            self.warnings.push(format!(
+                "{origin}: `{key}` is left out, because a project's own file {why}; put it into your own \
+                 configuration if you want it{trust}"
+            ));
+        }
+        self.left_out.push(LeftOut { key, value, origin });
     }
 
     /// Adds rules to those of the layers before: the strongest verdict counts, so no layer takes one away.
@@ -392,11 +517,8 @@ impl Layers {
             let key = format!("{RULES}[{at}]");
             let from = origin(&key);
             let allows = rule.get("verdict").and_then(Value::as_str) == Some("allow");
-            if tighten == Tighten::Only && allows {
-                self.warnings.push(format!(
-                    "{from}: `{key}` is left out, because a project's own file cannot allow \
-                     calls; put it into your own configuration if you want it"
-                ));
+            if tighten != Tighten::No && allows {
+                self.leave_out(key, rule, from, tighten);
                 continue;
             }
             all.push(rule);
@@ -435,8 +557,12 @@ struct Source {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tighten {
+    /// It counts as it is.
     No,
+    /// It comes with a repository.
     Only,
+    /// It may come out of a repository: what a client starts the server with.
+    Arguments,
 }
 
 /// Returns what a value of a project's file comes to where it tightens, else nothing.
@@ -446,6 +572,7 @@ fn tightened(key: &str, old: Option<&Value>, new: Value) -> Option<Value> {
         "read_only"
         | "tools.fs.require_approval"
         | "tools.fs.track_reads"
+        | "tools.fs.checkpoint_before_mutation"
         | "tools.fs.must_read_before_write" => (new == Value::Bool(true)).then_some(new),
         "approvals" => {
             (old.and_then(|old| strength(MODES, old)) <= strength(MODES, &new)).then_some(new)
@@ -475,6 +602,13 @@ fn tightened(key: &str, old: Option<&Value>, new: Value) -> Option<Value> {
                 _ => Some(new),
             }
         }
+        "run.require_sandbox" => {
+            let old = old.map_or(Some(0), |old| strength(floor::RUNGS, old));
+            let stricter = strength(floor::RUNGS, &new);
+            (stricter.is_some() && old <= stricter).then_some(new)
+        }
+        "run.network" => (new == Value::Bool(false)).then_some(new),
+        "ledger.mode" => (new.as_str() == Some("sqlite")).then_some(new),
         "files.hard_links" | "ledger.on_failure" => (new.as_str() == Some("refuse")).then_some(new),
         "files.sync" => {
             let strength = |value: &Value| {
@@ -540,7 +674,7 @@ pub(super) fn read(path: &Path) -> io::Result<String> {
 
 /// Reads the configuration file of a project. It comes with the repository, which must not choose
 /// another file to be read in its place: the words of an error would tell what is in that one.
-fn read_beneath(project: &Path) -> io::Result<String> {
+pub(super) fn read_beneath(project: &Path) -> io::Result<String> {
     let by_name = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let project = rustix::fs::open(project, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     let dir = rustix::fs::openat(&project, PROJECT_DIR, by_name, Mode::empty())?;

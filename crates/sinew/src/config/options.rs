@@ -545,4 +545,9 @@ pub struct McpOptions {
     /// The longest message that is taken, in bytes; also the longest line of `sinew call --batch`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_line_bytes: Option<usize>,
+    /// Whether what a client starts `sinew mcp` with counts as it is given. Without it arguments and
+    /// variables, which may come out of a repository, loosen nothing until a person confirms them with
+    /// `sinew trust`. It counts in your own configuration and the system's alone. Default: false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trust_arguments: Option<bool>,
 }

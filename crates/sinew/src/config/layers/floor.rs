@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{Layers, MANAGED, MODES, PROFILES, strength};
 
 /// The rungs of containment, the loosest first.
-const RUNGS: &[&str] = &["none", "landlock", "bubblewrap", "namespaces"];
+pub(super) const RUNGS: &[&str] = &["none", "landlock", "bubblewrap", "namespaces"];
 
 /// Holds every value at the floor.
 pub(super) fn hold(layers: &mut Layers) {
@@ -27,6 +27,17 @@ pub(super) fn hold(layers: &mut Layers) {
         let opens = *floor == Value::Bool(false) && value == Some(&Value::Bool(true));
         opens.then_some(Value::Bool(false))
     });
+    // What the system's own file trusts is trusted.
+    let by_system = |layers: &Layers| {
+        let (_, origin) = layers.values.get(super::TRUST_ARGUMENTS)?;
+        (origin.layer() == sinew_guard::Layer::System).then_some(())
+    };
+    if by_system(layers).is_none() {
+        hold_one(layers, "trust", super::TRUST_ARGUMENTS, |floor, value| {
+            let trusts = *floor == Value::Bool(false) && value == Some(&Value::Bool(true));
+            trusts.then_some(Value::Bool(false))
+        });
+    }
     hold_one(layers, "ledger", "ledger.mode", |floor, value| {
         let is_off = *floor == Value::Bool(true) && value != Some(&Value::from("sqlite"));
         is_off.then(|| Value::from("sqlite"))

@@ -1,0 +1,237 @@
+//! What the files of MCP clients in a project start, and what of it would loosen.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::{CommandFactory, FromArgMatches};
+use serde_json::Value;
+
+use crate::cli::{Cli, Command};
+use crate::config::env_vars;
+use crate::jsonc;
+use crate::wiring::Said;
+
+/// Where clients look for servers in a project.
+pub(crate) const FILES: [&str; 5] =
+    [".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", "opencode.json", ".codex/config.toml"];
+
+/// The tables of such files that hold servers by name.
+const TABLES: [&str; 4] = ["mcpServers", "servers", "mcp", "mcp_servers"];
+
+/// A server as a client starts it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Server {
+    /// Its name there.
+    pub(crate) name: String,
+    /// The program and its arguments; empty where it is reached by an address.
+    pub(crate) words: Vec<String>,
+    /// Its variables.
+    pub(crate) variables: BTreeMap<String, String>,
+    /// The directory in which it starts, where that is written.
+    pub(crate) dir: Option<String>,
+}
+
+/// Reads the servers of a file. An error says what is wrong and where.
+pub(crate) fn servers(path: &Path, text: &str) -> Result<Vec<Server>, String> {
+    let tree: Value = if path.extension().is_some_and(|extension| extension == "toml") {
+        toml_edit::de::from_str(text).map_err(|error| error.to_string())?
+    } else {
+        jsonc::read(text).map_err(|error| error.to_string())?
+    };
+    let tables = TABLES.iter().filter_map(|table| tree.get(table)?.as_object());
+    Ok(tables.flatten().filter_map(|(name, written)| server(name, written)).collect())
+}
+
+fn server(name: &str, written: &Value) -> Option<Server> {
+    let written = written.as_object()?;
+    let texts = |value: Option<&Value>| -> Vec<String> {
+        match value {
+            Some(Value::String(word)) => vec![word.clone()],
+            Some(Value::Array(words)) => {
+                words.iter().filter_map(|word| Some(word.as_str()?.to_owned())).collect()
+            }
+            _ => Vec::new(),
+        }
+    };
+    let mut words = texts(written.get("command"));
+    words.extend(texts(written.get("args")));
+    let variables =
+        ["env", "environment"].into_iter().filter_map(|key| written.get(key)?.as_object());
+    let variables = variables.flatten().filter_map(|(name, value)| {
+        let value = match value {
+            Value::String(text) => text.clone(),
+            Value::Bool(_) | Value::Number(_) => value.to_string(),
+            _ => return None,
+        };
+        Some((name.clone(), value))
+    });
+    Some(Server {
+        name: name.to_owned(),
+        words,
+        variables: variables.collect(),
+        dir: written.get("cwd").and_then(Value::as_str).map(str::to_owned),
+    })
+}
+
+/// Returns what a server tells sinew, if it starts sinew as a server in a project.
+pub(crate) fn said(server: &Server, project: &Path) -> Option<Said> {
+    let project_name = project.to_str()?;
+    let meant = |word: &String| word.replace("${workspaceFolder}", project_name);
+    let mut words = server.words.iter().map(meant);
+    words.by_ref().find(|word| word.rsplit('/').next() == Some("sinew"))?;
+    let words: Vec<String> = words.collect();
+    let current = match &server.dir {
+        Some(dir) => project.join(meant(dir)),
+        None => project.to_owned(),
+    };
+    let variables = server.variables.iter().map(|(name, value)| (name.as_str(), meant(value)));
+    said_with(&words, &variables.collect(), current)
+}
+
+/// Returns what arguments and variables tell sinew, if they make it a server.
+fn said_with(
+    words: &[String],
+    variables: &BTreeMap<&str, String>,
+    current: PathBuf,
+) -> Option<Said> {
+    let is_written = |flag: &str| {
+        let begins =
+            |word: &String| word.strip_prefix(flag).is_some_and(|rest| rest.starts_with('='));
+        words.iter().any(|word| word == flag || begins(word))
+    };
+    // A variable counts where its flag is not written; as a flag it means the same.
+    let as_flags = VARIABLES.iter().filter_map(|(variable, flag)| {
+        let value =
+            variables.get(variable).filter(|value| !value.is_empty() && !is_written(flag))?;
+        let is_on =
+            || ["1", "true", "yes", "on", "y", "t"].contains(&value.to_lowercase().as_str());
+        match *flag {
+            "--read-only" => is_on().then(|| (*flag).to_owned()),
+            flag => Some(format!("{flag}={value}")),
+        }
+    });
+    let line: Vec<String> = as_flags.chain(words.iter().cloned()).collect();
+    let program = std::iter::once(String::from("sinew"));
+    let matches = Cli::command()
+        .mut_args(|arg| arg.env(None::<&str>))
+        .try_get_matches_from(program.chain(line.iter().cloned()))
+        .ok()?;
+    let cli = Cli::from_arg_matches(&matches).ok()?;
+    let mut global = cli.global;
+    global.config = global.config.map(|path| current.join(path));
+    let arguments = line.into_iter().map(OsString::from).collect();
+    matches!(cli.command, Command::Mcp).then_some(Said {
+        global,
+        arguments,
+        current,
+        is_held: true,
+    })
+}
+
+/// Variables with the flags that mean the same.
+const VARIABLES: [(&str, &str); 10] = [
+    (env_vars::ROOT, "--root"),
+    (env_vars::DIALECT, "--dialect"),
+    (env_vars::TOOLS, "--tools"),
+    (env_vars::READ_ONLY, "--read-only"),
+    (env_vars::CONFIG, "--config"),
+    (env_vars::SET, "--set"),
+    (env_vars::SESSION, "--session"),
+    (env_vars::LOG, "--log"),
+    (env_vars::APPROVALS, "--approvals"),
+    (env_vars::REQUIRE_SANDBOX, "--require-sandbox"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_are_found_in_the_files_of_clients() {
+        let codex = "[mcp_servers.s]\ncommand = \"sinew\"\nargs = [\"mcp\"]\nenv = { A = \"b\" }\n";
+        for (file, text) in [
+            (
+                ".mcp.json",
+                r#"{"mcpServers": {"s": {"command": "sinew", "args": ["mcp"], "env": {"A": "b"}}}}"#,
+            ),
+            (
+                ".vscode/mcp.json",
+                "{\"servers\": {\"s\": {\"command\": \"sinew\", \"args\": [\"mcp\"], // x\n\"env\": {\"A\": \"b\"},}}}",
+            ),
+            (
+                "opencode.json",
+                r#"{"mcp": {"s": {"command": ["sinew", "mcp"], "environment": {"A": "b"}}}}"#,
+            ),
+            (".codex/config.toml", codex),
+        ] {
+            let found = servers(Path::new(file), text).expect(file);
+            let server = Server {
+                name: String::from("s"),
+                words: vec![String::from("sinew"), String::from("mcp")],
+                variables: BTreeMap::from([(String::from("A"), String::from("b"))]),
+                dir: None,
+            };
+            assert_eq!(found, [server], "{file}");
+        }
+        let error = servers(Path::new(".mcp.json"), "{\n  \"a\" 1}").expect_err("no JSON");
+        assert!(error.contains("line 2 column 7"), "{error}");
+        for odd in ["{}", "[]", "1", r#"{"mcpServers": [1]}"#, r#"{"mcpServers": {"s": 1}}"#] {
+            assert_eq!(servers(Path::new("x.json"), odd).expect(odd), [], "{odd}");
+        }
+    }
+
+    #[test]
+    fn every_variable_has_its_flag() {
+        let source = include_str!("config/env_vars.rs");
+        let known = source.split('"').filter(|word| word.starts_with("SINEW_"));
+        let mut known: Vec<&str> = known.collect();
+        let mut here = VARIABLES.map(|(name, _)| name);
+        known.sort_unstable();
+        here.sort_unstable();
+        assert_eq!(here.as_slice(), known);
+    }
+
+    #[test]
+    fn what_a_server_tells_is_read_as_the_server_reads_it() {
+        for (words, variables, expected) in [
+            (&["/usr/bin/sinew", "mcp", "--approvals", "allow"][..], &[][..], Some("allow")),
+            (&["env", "X=1", "sinew", "--approvals=allow", "mcp"], &[], Some("allow")),
+            (&["sinew", "mcp"], &[("SINEW_APPROVALS", "allow")], Some("allow")),
+            (&["sinew", "mcp", "--approvals", "ask"], &[("SINEW_APPROVALS", "allow")], Some("ask")),
+            (&["sinew", "mcp"], &[("SINEW_APPROVALS", "")], Some("-")),
+            (&["sinew", "tools"], &[], None),
+            (&["sinew", "mcp", "--nope"], &[], None),
+            (&["other", "mcp"], &[], None),
+            (&[], &[], None),
+        ] {
+            let server = Server {
+                name: String::from("s"),
+                words: words.iter().map(ToString::to_string).collect(),
+                variables: variables
+                    .iter()
+                    .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                    .collect(),
+                dir: None,
+            };
+            let said = said(&server, Path::new("/p"));
+            let approvals =
+                said.map(|said| said.global.approvals.unwrap_or_else(|| String::from("-")));
+            assert_eq!(approvals.as_deref(), expected, "{words:?} {variables:?}");
+        }
+        let server = Server {
+            name: String::from("s"),
+            words: ["sinew", "mcp", "--root", "${workspaceFolder}/x"].map(str::to_owned).to_vec(),
+            variables: BTreeMap::from([
+                (String::from("SINEW_CONFIG"), String::from("evil.toml")),
+                (String::from("SINEW_READ_ONLY"), String::from("1")),
+            ]),
+            dir: Some(String::from("sub")),
+        };
+        let said = said(&server, Path::new("/p")).expect("a server");
+        assert_eq!(said.global.root, [PathBuf::from("/p/x")]);
+        assert_eq!(said.global.config, Some(PathBuf::from("/p/sub/evil.toml")));
+        assert!(said.global.read_only);
+        assert_eq!(said.current, PathBuf::from("/p/sub"));
+    }
+}

@@ -1,0 +1,305 @@
+//! `sinew trust`: what a project would loosen, shown and then trusted as it is.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the files of MCP clients in a project are read here"
+)]
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, bail};
+use serde_json::{Value, json};
+use sinew_guard::{Layer, shown};
+
+use crate::cli::{Cli, Global, TrustArgs, TrustCommand};
+use crate::clients;
+use crate::config::trust::{Content, Known, Trusted};
+use crate::config::{Layered, LeftOut, SYSTEM_FILE, env_vars, real};
+use crate::terminal;
+use crate::wiring::{self, Said};
+
+/// What could be trusted.
+struct Found {
+    root: PathBuf,
+    /// What the project's files hold, where some of it counts and is not trusted yet.
+    content: Option<Content>,
+    /// What its configuration would loosen.
+    loosens: Vec<LeftOut>,
+    servers: Vec<Started>,
+}
+
+/// A server that a file of a project starts.
+struct Started {
+    /// Where it is written.
+    place: String,
+    /// The directory in which it starts.
+    current: PathBuf,
+    /// What it would loosen.
+    loosens: Vec<LeftOut>,
+}
+
+/// Looks, asks, and keeps the answer.
+pub(crate) fn run(global: &Global, args: &TrustArgs) -> anyhow::Result<ExitCode> {
+    let state = env_vars::state_home()
+        .context("there is no place for state; set XDG_STATE_HOME to an absolute directory")?
+        .join("sinew");
+    match &args.command {
+        Some(TrustCommand::List { json }) => return list(&Trusted::read(&state)?, *json),
+        Some(TrustCommand::Revoke { dir }) => return revoke(&state, dir.as_deref()),
+        None => {}
+    }
+    let root = directory(args.dir.as_deref())?;
+    let trusted = Trusted::read(&state)?;
+    let found = match args.arguments {
+        true => arguments(&args.line, root, &trusted)?,
+        false => project(global, root, &trusted)?,
+    };
+    let is_nothing = found.content.is_none() && found.servers.is_empty();
+    if args.json && !args.yes {
+        writeln!(io::stdout(), "{}", found.to_json(false))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if !args.json {
+        io::stderr().write_all(found.words().as_bytes())?;
+    }
+    if is_nothing {
+        if args.json {
+            writeln!(io::stdout(), "{}", found.to_json(false))?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    if !args.yes && !terminal::is_attended() {
+        bail!("nobody can be asked here; look at it, and say `--yes` if you trust it");
+    }
+    if !args.yes && !terminal::confirms("Trust this as it is now? [y/N] ")? {
+        eprintln!("nothing is trusted");
+        return Ok(ExitCode::from(1));
+    }
+    Trusted::change(&state, |trusted| {
+        if let Some(content) = &found.content {
+            trusted.trust_project(&found.root, content);
+        }
+        for server in &found.servers {
+            let loosens = server.loosens.iter().map(LeftOut::to_string).collect();
+            trusted.trust_arguments(&server.current, loosens);
+        }
+    })?;
+    match args.json {
+        true => writeln!(io::stdout(), "{}", found.to_json(true))?,
+        false => writeln!(io::stdout(), "trusted: {}", shown(&found.root.to_string_lossy()))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the real path of a project.
+fn directory(dir: Option<&Path>) -> anyhow::Result<PathBuf> {
+    let dir = dir.unwrap_or(Path::new("."));
+    let real = std::fs::canonicalize(dir).with_context(|| dir.display().to_string())?;
+    match real.is_dir() {
+        true => Ok(real),
+        false => bail!("{} is no directory; name the project", dir.display()),
+    }
+}
+
+/// Looks at what a project holds.
+fn project(global: &Global, root: PathBuf, trusted: &Trusted) -> anyhow::Result<Found> {
+    // What the person says here is no matter: the project is looked at as a server finds it.
+    let own = Said {
+        global: Global { log: global.log.clone(), ..Global::default() },
+        arguments: Vec::new(),
+        current: root.clone(),
+        is_held: true,
+    };
+    let layered = wiring::look(&own, &root)?;
+    tell(&layered);
+    refuse_where_held(layered.keeps_from_trusting)?;
+    let loosens: Vec<LeftOut> =
+        layered.left_out.into_iter().filter(|left| left.origin.layer() == Layer::Project).collect();
+    let content = Content::of(&root).with_context(|| root.display().to_string())?;
+    let is_known = matches!(trusted.of_project(&root), Known::Now(_));
+    let counts = !loosens.is_empty() || content.files.len() > usize::from(content.config.is_some());
+    let mut found = Found {
+        content: (counts && !is_known).then_some(content),
+        loosens,
+        servers: Vec::new(),
+        root: root.clone(),
+    };
+    for file in clients::FILES {
+        let path = root.join(file);
+        let text = match read(&path) {
+            Ok(text) => text,
+            Err(error) if is_absent(&error) => continue,
+            Err(error) => {
+                eprintln!("sinew: {}: {error}; it is passed over", path.display());
+                continue;
+            }
+        };
+        match clients::servers(Path::new(file), &text) {
+            Ok(servers) => {
+                for server in servers {
+                    let place = format!("{file}: {}", server.name);
+                    let Some(said) = clients::said(&server, &root) else { continue };
+                    found.servers.extend(started(place, said, trusted)?);
+                }
+            }
+            Err(error) => {
+                let error = shown(error.trim_end());
+                eprintln!("sinew: {}: {error}; it is passed over", path.display());
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Looks at what arguments loosen.
+fn arguments(line: &[String], root: PathBuf, trusted: &Trusted) -> anyhow::Result<Found> {
+    let cli = Cli::of_words(line);
+    let said = Said {
+        global: cli.global,
+        arguments: line.iter().map(Into::into).collect(),
+        current: root.clone(),
+        is_held: true,
+    };
+    tell(&wiring::settle(&said, trusted)?);
+    let found = started(String::from("these arguments and variables"), said, trusted)?;
+    let servers = found.into_iter().collect();
+    Ok(Found { root, content: None, loosens: Vec::new(), servers })
+}
+
+/// Returns a server that would loosen something that nobody has confirmed.
+fn started(place: String, said: Said, trusted: &Trusted) -> anyhow::Result<Option<Started>> {
+    let layered = match wiring::settle(&said, &Trusted::default()) {
+        Ok(layered) => layered,
+        Err(error) => {
+            eprintln!("sinew: {}: {error:#}; it is passed over", shown(&place));
+            return Ok(None);
+        }
+    };
+    refuse_where_held(layered.keeps_from_trusting)?;
+    let loosens: Vec<LeftOut> = layered.unconfirmed().cloned().collect();
+    if loosens.is_empty() || trusted.confirms(&said.current, loosens.iter()) {
+        return Ok(None);
+    }
+    Ok(Some(Started { place, current: real(&said.current), loosens }))
+}
+
+/// Tells what is wrong with the configuration, but for what is shown as something to trust.
+fn tell(layered: &Layered) {
+    let is_shown = |warning: &&String| {
+        let mut left_out = layered.left_out.iter();
+        left_out
+            .any(|left| warning.starts_with(&format!("{}: `{}` is left", left.origin, left.key)))
+    };
+    for warning in layered.warnings.iter().filter(|warning| !is_shown(warning)) {
+        eprintln!("sinew: {}", shown(warning));
+    }
+}
+
+fn refuse_where_held(keeps_from_trusting: bool) -> anyhow::Result<()> {
+    if keeps_from_trusting {
+        bail!("`managed.trust` in {SYSTEM_FILE} lets nobody trust anything on this machine");
+    }
+    Ok(())
+}
+
+impl Found {
+    /// Returns what was found, in words for people.
+    fn words(&self) -> String {
+        let name = shown(&self.root.to_string_lossy());
+        if self.content.is_none() && self.servers.is_empty() {
+            return format!("{name}: nothing here would loosen what is not trusted already\n");
+        }
+        let mut text = format!("{name}\n");
+        if let Some(content) = &self.content {
+            text.push_str("\nThe project would count like your own configuration:\n");
+            self.loosens.iter().for_each(|left| text.push_str(&line(left)));
+            text.push_str("Files that count, as they are now:\n");
+            for (path, _) in &content.files {
+                text.push_str(&format!("  {}\n", shown(&path.to_string_lossy())));
+            }
+        }
+        for server in &self.servers {
+            text.push_str(&format!(
+                "\n{} would loosen in {}:\n",
+                shown(&server.place),
+                shown(&server.current.to_string_lossy())
+            ));
+            server.loosens.iter().for_each(|left| text.push_str(&line(left)));
+        }
+        text.push('\n');
+        text
+    }
+
+    fn to_json(&self, is_trusted: bool) -> Value {
+        let files = self.content.iter().flat_map(|content| &content.files);
+        let files: Vec<_> = files.map(|(path, _)| path.to_string_lossy()).collect();
+        let servers = self.servers.iter().map(|server| {
+            json!({
+                "place": server.place, "in": server.current.to_string_lossy(),
+                "loosens": values(&server.loosens),
+            })
+        });
+        json!({
+            "root": self.root.to_string_lossy(),
+            "loosens": values(if self.content.is_some() { &self.loosens } else { &[] }),
+            "files": files,
+            "servers": servers.collect::<Vec<_>>(),
+            "trusted": is_trusted,
+        })
+    }
+}
+
+fn line(left: &LeftOut) -> String {
+    format!("  {}  ({})\n", shown(&left.to_string()), shown(&left.origin.to_string()))
+}
+
+fn values(left_out: &[LeftOut]) -> Vec<Value> {
+    let one = |left: &LeftOut| json!({ "key": left.key, "value": left.value, "origin": left.origin.to_string() });
+    left_out.iter().map(one).collect()
+}
+
+fn list(trusted: &Trusted, as_json: bool) -> anyhow::Result<ExitCode> {
+    let mut out = io::stdout().lock();
+    if as_json {
+        writeln!(out, "{}", serde_json::to_string(trusted)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    for project in &trusted.project {
+        writeln!(out, "project    {}", shown(&project.root.to_string_lossy()))?;
+    }
+    for arguments in &trusted.arguments {
+        let loosens: Vec<String> = arguments.loosens.iter().map(|one| shown(one)).collect();
+        let root = arguments.root.to_string_lossy();
+        writeln!(out, "arguments  {}  {}", shown(&root), loosens.join("  "))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn revoke(state: &Path, dir: Option<&Path>) -> anyhow::Result<ExitCode> {
+    // What is gone can be revoked too.
+    let root = wiring::current_dir()?.join(dir.unwrap_or(Path::new("")));
+    let n = Trusted::change(state, |trusted| trusted.revoke(&root))?;
+    let name = shown(&root.to_string_lossy());
+    match n {
+        0 => writeln!(io::stdout(), "{name}: nothing was trusted")?,
+        _ => writeln!(io::stdout(), "{name}: not trusted any more")?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The largest file of a client that is read.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// Reads a file of a client: regular, and not too large.
+fn read(path: &Path) -> io::Result<String> {
+    let meta = std::fs::metadata(path)?;
+    if !meta.is_file() || MAX_BYTES < meta.len() {
+        return Err(io::Error::other("not a regular file of at most 1 MiB"));
+    }
+    std::fs::read_to_string(path)
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}

@@ -1,0 +1,77 @@
+//! What arguments and variables may say where they may come out of a repository.
+//!
+//! A client starts `sinew mcp` with what a file of a project says, so such a layer can only tighten, but for
+//! what loosens nothing: the vocabulary, the tools that are served, the name of the session, what is written
+//! to standard error, roots that the client is in anyway, and that the client's own confirmation counts.
+#![expect(clippy::disallowed_methods, reason = "roots are compared by where they really are")]
+
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use serde_json::Value;
+
+use super::{Layers, Origin, tightened, words};
+
+impl Layers {
+    /// Returns what is taken of a value that was said, and what is not.
+    pub(super) fn argued(&self, key: &str, new: Value) -> (Option<Value>, Option<Value>) {
+        let old = self.values.get(key);
+        let value = match key {
+            "dialect" | "serve" | "session" | "log" => Some(new.clone()),
+            "roots" => return self.argued_roots(&new),
+            // A person who wrote something else meant it.
+            "approvals" if new.as_str() == Some("trust-client") => {
+                let is_free = old.is_none_or(|(_, origin)| *origin == Origin::Default);
+                let old = old.map(|(old, _)| old);
+                if is_free { Some(new.clone()) } else { tightened(key, old, new.clone()) }
+            }
+            _ => tightened(key, old.map(|(old, _)| old), new.clone()),
+        };
+        match value {
+            None => (None, Some(new)),
+            taken => (taken, None),
+        }
+    }
+
+    /// Takes roots at or below the current directory or one that somebody else named.
+    fn argued_roots(&self, new: &Value) -> (Option<Value>, Option<Value>) {
+        let Some(current) = &self.held else { return (Some(new.clone()), None) };
+        let named = self.values.get("roots").map(|(old, _)| words(old)).unwrap_or_default();
+        let mut allowed = vec![real(current)];
+        allowed.extend(named.into_iter().map(|root| real(&current.join(root))));
+        let lies_there = |root: &&str| {
+            let root = real(&current.join(root));
+            allowed.iter().any(|dir| root.starts_with(dir))
+        };
+        let (taken, left): (Vec<&str>, Vec<&str>) = words(new).into_iter().partition(lies_there);
+        let list = |roots: Vec<&str>| Value::from(roots);
+        let left_out = (!left.is_empty())
+            .then(|| Value::from_iter(left.iter().map(|root| said(&real(&current.join(root))))));
+        (((!taken.is_empty()) || left_out.is_none()).then(|| list(taken)), left_out)
+    }
+}
+
+fn said(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+/// Returns where a path really is; of what is not there yet, as far as it is there.
+pub(crate) fn real(path: &Path) -> PathBuf {
+    let mut rest = Vec::new();
+    let mut above = path;
+    loop {
+        if let Ok(mut real) = fs::canonicalize(above) {
+            for part in rest.into_iter().rev() {
+                match part {
+                    Component::ParentDir => drop(real.pop()),
+                    part => real.push(part),
+                }
+            }
+            return real;
+        }
+        let Some(part) = above.components().next_back() else { return path.to_owned() };
+        rest.push(part);
+        let Some(parent) = above.parent() else { return path.to_owned() };
+        above = parent;
+    }
+}

@@ -1,0 +1,400 @@
+//! What a person trusts: projects by the content of their files, and arguments by what they loosen.
+//!
+//! The file `trust.toml` in the state directory says so, with a table for each. What a project holds counts
+//! as trusted as long as no byte of it is another one; arguments as long as they loosen nothing more in the
+//! same directory.
+#![expect(clippy::disallowed_methods, reason = "this is the one place that keeps what is trusted")]
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{Dir, FileType, FlockOperation, Mode, OFlags, flock, fstat, openat};
+use serde::{Deserialize, Serialize};
+use sinew_guard::StateDir;
+
+use super::layers::{self, LeftOut, PROJECT_DIR, PROJECT_FILE};
+use super::{ConfigError, real};
+
+/// The name of the file in the state directory.
+const FILE: &str = "trust.toml";
+/// The directories beneath `.sinew` of which every file counts.
+const COUNTED: [&str; 2] = ["hooks", "skills"];
+/// The most that the files of a project may hold together.
+const MAX_BYTES: u64 = 16 << 20;
+/// The most files.
+const MAX_FILES: usize = 4_096;
+/// How deep directories may lie.
+const MAX_DEPTH: usize = 16;
+
+/// The files of a project that count once it is trusted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Content {
+    /// The text of its configuration, where it has one.
+    pub(crate) config: Option<String>,
+    /// Every file by its path beneath the project, with the hash of what is in it.
+    pub(crate) files: Vec<(PathBuf, blake3::Hash)>,
+}
+
+impl Content {
+    /// Reads the files of a project. A link is refused: what it leads to can change unseen.
+    pub(crate) fn of(project: &Path) -> io::Result<Self> {
+        let mut content = Self::default();
+        let text = match layers::read_beneath(project) {
+            Ok(text) => Some(text),
+            Err(error) if layers::is_absent(&error) => None,
+            Err(error) => return Err(error),
+        };
+        if let Some(text) = text {
+            let path = Path::new(PROJECT_DIR).join(PROJECT_FILE);
+            content.files.push((path, blake3::hash(text.as_bytes())));
+            content.config = Some(text);
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let own = match rustix::fs::open(project.join(PROJECT_DIR), flags, Mode::empty()) {
+            Ok(own) => own,
+            Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => return Ok(content),
+            Err(error) => return Err(error.into()),
+        };
+        let mut left = MAX_BYTES;
+        for name in COUNTED {
+            let path = Path::new(PROJECT_DIR).join(name);
+            content.add(&own, name.as_ref(), &path, 0, &mut left)?;
+        }
+        content.files.sort_by(|(one, _), (other, _)| one.cmp(other));
+        Ok(content)
+    }
+
+    /// Adds a file, or a directory with all beneath it.
+    fn add(
+        &mut self,
+        above: &std::os::fd::OwnedFd,
+        name: &std::ffi::OsStr,
+        path: &Path,
+        depth: usize,
+        left: &mut u64,
+    ) -> io::Result<()> {
+        let fail = |why: &str| io::Error::other(format!("{}: {why}", path.display()));
+        if MAX_DEPTH < depth || MAX_FILES <= self.files.len() {
+            return Err(fail("there are too many files or directories to trust them"));
+        }
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = match openat(above, name, flags, Mode::empty()) {
+            Ok(file) => file,
+            Err(rustix::io::Errno::NOENT) if depth == 0 => return Ok(()),
+            Err(rustix::io::Errno::LOOP) => {
+                return Err(fail("a link cannot be trusted; put the file itself there"));
+            }
+            Err(error) => return Err(fail(&error.to_string())),
+        };
+        match FileType::from_raw_mode(fstat(&file)?.st_mode) {
+            FileType::Directory => {
+                for entry in Dir::read_from(&file)? {
+                    let entry = entry?;
+                    let name = std::ffi::OsStr::from_bytes(entry.file_name().to_bytes());
+                    if name != "." && name != ".." {
+                        self.add(&file, name, &path.join(name), depth + 1, left)?;
+                    }
+                }
+                Ok(())
+            }
+            FileType::RegularFile => {
+                let mut bytes = Vec::new();
+                File::from(file).take(*left + 1).read_to_end(&mut bytes)?;
+                let n = bytes.len() as u64;
+                *left = left.checked_sub(n).ok_or_else(|| fail("more than 16 MiB altogether"))?;
+                self.files.push((path.to_owned(), blake3::hash(&bytes)));
+                Ok(())
+            }
+            _ => Err(fail("this is neither a file nor a directory, so it cannot be trusted")),
+        }
+    }
+
+    /// Returns the hash of every name and content.
+    fn hash(&self) -> String {
+        let mut hasher = blake3::Hasher::new();
+        for (path, hash) in &self.files {
+            let name = path.as_os_str().as_bytes();
+            hasher.update(&(name.len() as u64).to_le_bytes()).update(name).update(hash.as_bytes());
+        }
+        hasher.finalize().to_hex().to_string()
+    }
+}
+
+/// What is known of a project.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Known {
+    /// Nobody trusts it.
+    Never,
+    /// It was trusted with another content; or why its content cannot be read now.
+    Before(Option<String>),
+    /// It is trusted with this content.
+    Now(Content),
+}
+
+/// The form of the file.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Trusted {
+    /// Projects.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) project: Vec<Project>,
+    /// Arguments.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) arguments: Vec<Arguments>,
+}
+
+/// A project that is trusted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Project {
+    /// Its real directory.
+    pub(crate) root: PathBuf,
+    /// The hash of its content.
+    pub(crate) hash: String,
+    /// When it was trusted, in seconds since 1970.
+    pub(crate) at_s: u64,
+}
+
+/// Arguments and variables that are trusted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Arguments {
+    /// The real directory in which they are.
+    pub(crate) root: PathBuf,
+    /// What they loosen, as `key=value`.
+    pub(crate) loosens: Vec<String>,
+    /// When they were trusted, in seconds since 1970.
+    pub(crate) at_s: u64,
+}
+
+impl Trusted {
+    /// Reads what is trusted. Nothing is, where there is no file.
+    pub(crate) fn read(state: &Path) -> Result<Self, ConfigError> {
+        let path = state.join(FILE);
+        let fail = |error: &dyn std::fmt::Display| {
+            ConfigError(format!(
+                "{}: {}; it keeps what you trust, and may be removed",
+                path.display(),
+                error.to_string().trim_end()
+            ))
+        };
+        match layers::read(&path) {
+            Ok(text) => toml_edit::de::from_str(&text).map_err(|error| fail(&error)),
+            Err(error) if layers::is_absent(&error) => Ok(Self::default()),
+            Err(error) => Err(fail(&error)),
+        }
+    }
+
+    /// Returns what is known of a project. Its files are read only where somebody trusted it.
+    pub(crate) fn of_project(&self, project: &Path) -> Known {
+        let root = real(project);
+        let Some(trusted) = self.project.iter().find(|entry| entry.root == root) else {
+            return Known::Never;
+        };
+        match Content::of(&root) {
+            Ok(content) if content.hash() == trusted.hash => Known::Now(content),
+            Ok(_) => Known::Before(None),
+            Err(error) => Known::Before(Some(error.to_string())),
+        }
+    }
+
+    /// Returns whether all that arguments loosen in a directory is among what was trusted at once there.
+    pub(crate) fn confirms<'l>(
+        &self,
+        current: &Path,
+        left_out: impl Iterator<Item = &'l LeftOut>,
+    ) -> bool {
+        let loosens: Vec<String> = left_out.map(LeftOut::to_string).collect();
+        let root = real(current);
+        let mut entries = self.arguments.iter().filter(|entry| entry.root == root);
+        entries.any(|entry| loosens.iter().all(|one| entry.loosens.contains(one)))
+    }
+
+    /// Trusts a project with a content.
+    pub(crate) fn trust_project(&mut self, project: &Path, content: &Content) {
+        let root = real(project);
+        self.project.retain(|entry| entry.root != root);
+        self.project.push(Project { root, hash: content.hash(), at_s: now_s() });
+    }
+
+    /// Trusts what arguments loosen in a directory.
+    pub(crate) fn trust_arguments(&mut self, current: &Path, loosens: Vec<String>) {
+        let root = real(current);
+        self.arguments.retain(|entry| entry.root != root || entry.loosens != loosens);
+        self.arguments.push(Arguments { root, loosens, at_s: now_s() });
+    }
+
+    /// Trusts nothing of a directory any more, and returns how many entries that were.
+    pub(crate) fn revoke(&mut self, dir: &Path) -> usize {
+        let root = real(dir);
+        let before = self.project.len() + self.arguments.len();
+        self.project.retain(|entry| entry.root != root);
+        self.arguments.retain(|entry| entry.root != root);
+        before - self.project.len() - self.arguments.len()
+    }
+
+    /// Changes what is trusted. Others may change it at the same time, so it is read anew. Every change of
+    /// what a person trusts goes through here.
+    pub(crate) fn change<T>(
+        state: &Path,
+        change: impl FnOnce(&mut Self) -> T,
+    ) -> Result<T, ConfigError> {
+        let path = state.join(FILE);
+        let fail = |error: io::Error| ConfigError(format!("{}: {error}", path.display()));
+        StateDir::open(state).map_err(fail)?;
+        let lock = File::open(state).map_err(fail)?;
+        flock(&lock, FlockOperation::LockExclusive).map_err(|error| fail(error.into()))?;
+        let mut trusted = Self::read(state)?;
+        let done = change(&mut trusted);
+        trusted.write(&path).map_err(fail)?;
+        Ok(done)
+    }
+
+    fn write(&self, path: &Path) -> io::Result<()> {
+        let body = toml_edit::ser::to_string_pretty(self).map_err(io::Error::other)?;
+        let text = format!("# What you trust; `sinew trust revoke DIR` takes it back.\n\n{body}");
+        let mut random = [0_u8; 8];
+        getrandom::fill(&mut random).map_err(io::Error::other)?;
+        let temporary = path.with_extension(format!("{:016x}", u64::from_le_bytes(random)));
+        let mut options = OpenOptions::new();
+        let mut file = options.write(true).create_new(true).mode(0o600).open(&temporary)?;
+        let done = file.write_all(text.as_bytes()).and_then(|()| file.sync_data());
+        let done = done.and_then(|()| fs::rename(&temporary, path));
+        done.inspect_err(|_| drop(fs::remove_file(&temporary)))
+    }
+}
+
+fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::config::Origin;
+
+    struct Place {
+        _dir: tempfile::TempDir,
+        project: PathBuf,
+        state: PathBuf,
+    }
+
+    impl Place {
+        fn new() -> Self {
+            let dir = tempfile::tempdir().expect("a directory");
+            let top = fs::canonicalize(dir.path()).expect("a path");
+            let (project, state) = (top.join("project"), top.join("state"));
+            for name in [".sinew/hooks/deep", ".sinew/skills", ".sinew/other"] {
+                fs::create_dir_all(project.join(name)).expect("a directory");
+            }
+            let place = Self { _dir: dir, project, state };
+            place.write(".sinew/config.toml", "profile = \"full\"\n");
+            place.write(".sinew/hooks/deep/a", "one");
+            place
+        }
+
+        fn write(&self, name: &str, text: &str) {
+            fs::write(self.project.join(name), text).expect("a file");
+        }
+
+        fn trust(&self) {
+            let content = Content::of(&self.project).expect("it reads");
+            let change = |trusted: &mut Trusted| trusted.trust_project(&self.project, &content);
+            Trusted::change(&self.state, change).expect("it is kept");
+        }
+
+        fn known(&self) -> Known {
+            Trusted::read(&self.state).expect("it reads").of_project(&self.project)
+        }
+    }
+
+    #[test]
+    fn a_project_is_trusted_as_long_as_no_byte_changes() {
+        let place = Place::new();
+        assert_eq!(place.known(), Known::Never);
+        place.trust();
+        assert!(matches!(place.known(), Known::Now(_)));
+        let mode = fs::metadata(place.state.join(FILE)).expect("a file").permissions();
+        assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777, 0o600);
+        place.write(".sinew/other/b", "what does not count");
+        assert!(matches!(place.known(), Known::Now(_)));
+        for (name, text) in [
+            (".sinew/config.toml", "profile = \"full\"\n\n"),
+            (".sinew/hooks/deep/a", "two"),
+            (".sinew/hooks/b", ""),
+            (".sinew/skills/c", "x"),
+        ] {
+            place.write(name, text);
+            assert_eq!(place.known(), Known::Before(None), "{name}");
+            place.trust();
+            assert!(matches!(place.known(), Known::Now(_)), "{name}");
+        }
+        fs::rename(place.project.join(".sinew/hooks/b"), place.project.join(".sinew/hooks/d"))
+            .expect("it moves");
+        assert_eq!(place.known(), Known::Before(None), "a name is content too");
+        let revoke = |trusted: &mut Trusted| trusted.revoke(&place.project);
+        assert_eq!(Trusted::change(&place.state, revoke).expect("it is kept"), 1);
+        assert_eq!(place.known(), Known::Never);
+    }
+
+    #[test]
+    fn what_can_change_unseen_is_not_trusted() {
+        let place = Place::new();
+        place.trust();
+        std::os::unix::fs::symlink("/etc/hostname", place.project.join(".sinew/hooks/link"))
+            .expect("a link");
+        let error = Content::of(&place.project).expect_err("a link").to_string();
+        assert!(error.contains(".sinew/hooks/link: a link cannot be trusted"), "{error}");
+        assert_eq!(place.known(), Known::Before(Some(error)));
+        fs::remove_file(place.project.join(".sinew/hooks/link")).expect("it goes");
+        assert!(matches!(place.known(), Known::Now(_)));
+        let large = File::create(place.project.join(".sinew/skills/large")).expect("a file");
+        large.set_len(MAX_BYTES + 1).expect("its size");
+        let error = Content::of(&place.project).expect_err("a large file").to_string();
+        assert!(error.contains("more than 16 MiB"), "{error}");
+    }
+
+    #[test]
+    fn arguments_are_trusted_for_what_they_loosen_and_where() {
+        let place = Place::new();
+        let left = |key: &str, value| LeftOut {
+            key: key.to_owned(),
+            value,
+            origin: Origin::Flag("--set"),
+        };
+        let (mode, network) = (left("approvals", json!("allow")), left("run.network", json!(true)));
+        let both = [mode.clone(), network.clone()];
+        let loosens = both.iter().map(LeftOut::to_string).collect();
+        let change = |trusted: &mut Trusted| trusted.trust_arguments(&place.project, loosens);
+        Trusted::change(&place.state, change).expect("it is kept");
+        let trusted = Trusted::read(&place.state).expect("it reads");
+        let other = left("approvals", json!("trust-client"));
+        for (what, dir, is_confirmed) in [
+            (vec![&mode, &network], &place.project, true),
+            (vec![&mode], &place.project, true),
+            (vec![&mode, &other], &place.project, false),
+            (vec![&mode], &place.state, false),
+        ] {
+            let confirmed = trusted.confirms(dir, what.iter().copied());
+            assert_eq!(confirmed, is_confirmed, "{what:?} in {}", dir.display());
+        }
+    }
+
+    #[test]
+    fn a_broken_file_is_told_and_kept() {
+        let place = Place::new();
+        place.trust();
+        fs::write(place.state.join(FILE), "[[project]\n").expect("a file");
+        let error = Trusted::read(&place.state).expect_err("no TOML").to_string();
+        assert!(error.contains("trust.toml: TOML parse error at line 1"), "{error}");
+        assert!(error.contains("may be removed"), "{error}");
+        assert!(Trusted::change(&place.state, |_| ()).is_err());
+        assert_eq!(fs::read_to_string(place.state.join(FILE)).expect("a file"), "[[project]\n");
+    }
+}

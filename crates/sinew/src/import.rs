@@ -1,0 +1,1 @@
+//! Permissions of other programs, in the form of the configuration.

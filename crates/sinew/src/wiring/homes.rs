@@ -1,0 +1,114 @@
+//! Where the person's own directories may lie.
+//!
+//! A client starts the server with variables that a file of a project may have written. They must not turn
+//! what the project holds into the person's own configuration or state.
+#![expect(clippy::disallowed_methods, reason = "the machine's list of users is read here")]
+
+use std::path::{Path, PathBuf};
+
+use anyhow::bail;
+
+use crate::clients;
+use crate::config::{env_vars, real};
+
+/// What marks a directory as the top of a project, beside the files of clients.
+const GIT: &str = ".git";
+
+/// Returns the home directory that the machine knows for this user, whatever a variable says.
+pub(super) fn own() -> Option<PathBuf> {
+    let user = rustix::process::getuid().as_raw().to_string();
+    let users = std::fs::read("/etc/passwd").ok()?;
+    home_of(&user, &String::from_utf8_lossy(&users))
+}
+
+fn home_of(user: &str, users: &str) -> Option<PathBuf> {
+    users.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split(':').collect();
+        let home = (fields.get(2) == Some(&user)).then(|| fields.get(5)).flatten()?;
+        Some(PathBuf::from(home)).filter(|home| home.is_absolute())
+    })
+}
+
+/// Refuses directories of the person that lie in a project.
+pub(super) fn hold(current: &Path) -> anyhow::Result<()> {
+    let own = own().map(|home| real(&home));
+    let dirs = [
+        ("configuration", "XDG_CONFIG_HOME", env_vars::config_home()),
+        ("state", "XDG_STATE_HOME", env_vars::state_home()),
+    ];
+    for (what, variable, dir) in dirs {
+        let Some(dir) = dir.map(|dir| real(&dir)) else { continue };
+        if let Some(project) = project_around(&real(current), own.as_deref(), &dir) {
+            bail!(
+                "your {what} would lie in {}, inside of the project {}, where others may have written it; \
+                 take HOME and {variable} out of what starts the server, or set {variable} to a directory \
+                 outside",
+                dir.display(),
+                project.display()
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Returns the project in which a directory lies, if it is one around the current directory. The person's
+/// home is none, and neither is what lies above it.
+fn project_around<'a>(current: &'a Path, own: Option<&Path>, dir: &Path) -> Option<&'a Path> {
+    let is_marked = |above: &Path| {
+        let mut marks = clients::FILES.into_iter().chain([GIT]);
+        marks.any(|mark| std::fs::symlink_metadata(above.join(mark)).is_ok())
+    };
+    let projects = current.ancestors().filter(|above| *above == current || is_marked(above));
+    let mut strange = projects.filter(|project| !own.is_some_and(|own| own.starts_with(project)));
+    strange.find(|project| dir.starts_with(project))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_home_of_a_user_is_that_of_the_machine() {
+        let users =
+            "root:x:0:0:root:/root:/bin/sh\nme:x:1000:1000::/home/me:/bin/sh\nodd:x:7:7::x:\n";
+        for (user, home) in [
+            ("0", Some("/root")),
+            ("1000", Some("/home/me")),
+            ("7", None),
+            ("8", None),
+            ("x", None),
+        ] {
+            assert_eq!(home_of(user, users), home.map(PathBuf::from), "{user}");
+        }
+    }
+
+    #[test]
+    fn directories_in_a_project_are_not_the_persons() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let top = real(dir.path());
+        for name in ["repo/.git", "repo/sub/deep", "repo/nested", "home/x", "z/.vscode", "z/sub"] {
+            std::fs::create_dir_all(top.join(name)).expect("a directory");
+        }
+        std::fs::write(top.join("repo/nested/.mcp.json"), "{}").expect("a file");
+        std::fs::write(top.join("z/.vscode/mcp.json"), "{}").expect("a file");
+        let home = top.join("home");
+        for (current, place, project) in [
+            ("repo", "repo/state", Some("repo")),
+            ("repo/sub/deep", "repo/state", Some("repo")),
+            ("repo/nested", "repo/state", Some("repo")),
+            ("repo/nested", "repo/nested/x", Some("repo/nested")),
+            ("z/sub", "z/state", Some("z")),
+            ("repo", "home/.local/state", None),
+            ("home/x", "home/.local/state", None),
+            ("home", "home/.local/state", None),
+            ("home/x", "home/x/state", Some("home/x")),
+        ] {
+            let found = top.join(current);
+            let found = project_around(&found, Some(&home), &top.join(place));
+            let expected = project.map(|name| top.join(name));
+            assert_eq!(found, expected.as_deref(), "{current} {place}");
+        }
+        let alone = project_around(&home, None, &home).map(Path::to_owned);
+        assert_eq!(alone, Some(home.clone()), "where the machine does not know the home");
+    }
+}

@@ -1,0 +1,295 @@
+//! What a repository says loosens nothing until a person trusts it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+use crate::served::{Place, command};
+
+/// A call over MCP that asks, and one that looks.
+const WRITE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}
+{"jsonrpc":"2.0","method":"notifications/initialized"}
+{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"Bash","arguments":{"command":"touch made"}}}
+"#;
+
+struct Repository {
+    place: Place,
+}
+
+impl Repository {
+    fn new() -> Self {
+        let place = Place::new();
+        fs::create_dir_all(place.home.join("config/sinew")).unwrap();
+        fs::create_dir_all(place.root.join(".git")).unwrap();
+        Self { place }
+    }
+
+    fn write(&self, name: &str, text: &str) -> &Self {
+        let path = self.place.root.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+        self
+    }
+
+    fn own(&self, text: &str) -> &Self {
+        fs::write(self.place.home.join("config/sinew/config.toml"), text).unwrap();
+        self
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = command(&self.place.home);
+        command.args(args).current_dir(&self.place.root);
+        command
+    }
+
+    /// Runs a command to its end, with nobody there.
+    fn run(&self, args: &[&str]) -> Output {
+        self.command(args).stdin(Stdio::null()).output().unwrap()
+    }
+
+    /// Starts the server as a client does, lets it touch a file, and returns whether it did and what it said.
+    fn serve(&self, args: &[&str], variables: &[(&str, &str)]) -> (bool, String) {
+        use std::io::Write as _;
+        let mut command = self.command(args);
+        command.envs(variables.iter().copied());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut input = child.stdin.take().unwrap();
+        // One that does not start reads nothing.
+        drop(input.write_all(WRITE.as_bytes()));
+        drop(input);
+        let done = child.wait_with_output().unwrap();
+        let made = self.place.root.join("made");
+        let is_made = made.exists();
+        if is_made {
+            fs::remove_file(made).unwrap();
+        }
+        (is_made, String::from_utf8([done.stdout, done.stderr].concat()).unwrap())
+    }
+
+    fn trust(&self, args: &[&str]) -> String {
+        let done = self.run(&[&["trust", "--yes"], args].concat());
+        assert!(done.status.success(), "{done:?}");
+        String::from_utf8([done.stdout, done.stderr].concat()).unwrap()
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.place.root.join(name).to_str().unwrap().to_owned()
+    }
+}
+
+const LOOSE: &[&str] = &["mcp", "--tools", "all", "--approvals", "allow"];
+
+#[test]
+fn arguments_loosen_nothing_that_nobody_confirmed() {
+    for (own, is_made) in [
+        ("", false),
+        ("[mcp]\ntrust_arguments = true\n", true),
+        ("approvals = \"allow\"\n", true),
+        ("[mcp]\ntrust_arguments = false\n", false),
+    ] {
+        let repository = Repository::new();
+        let (made, said) = repository.own(own).serve(LOOSE, &[]);
+        assert_eq!(made, is_made, "{own}: {said}");
+        let told = "flag --approvals: left out until you confirm it: approvals=\"allow\"";
+        assert_eq!(said.contains(told), !is_made, "{own}: {said}");
+    }
+}
+
+#[test]
+fn whatever_way_arguments_loosen_it_is_left_out_and_told() {
+    let all = ["mcp", "--tools", "all"];
+    for (args, variables, told) in [
+        (&["--set", "approvals=allow"][..], &[][..], "approvals=\"allow\""),
+        (&[], &[("SINEW_APPROVALS", "allow")], "variable SINEW_APPROVALS: left out"),
+        (&[], &[("SINEW_SET", "profile=full")], "profile=\"full\""),
+        (&[], &[("SINEW_CONFIG", "evil.toml")], "approvals=\"allow\""),
+        (&["--config", "evil.toml"], &[], "rules={\"verdict\":\"allow\",\"command\":\"touch *\"}"),
+        (&["--config", "evil.toml", "--log", "error"], &[], "approvals=\"allow\""),
+        (&["--set", "mcp.trust_arguments=true"], &[], "only your own configuration"),
+        (&["--set", "run.sandbox=none"], &[], "run.sandbox=\"none\""),
+        (&["--root", "/"], &[], "roots=[\"/\"]"),
+        (&["--root", ".."], &[], "roots=["),
+        (&["--root", "up"], &[], "roots=["),
+        (&["--set", "ledger.mode=off"], &[], "ledger.mode=\"off\""),
+    ] {
+        let repository = Repository::new();
+        let evil = "approvals = \"allow\"\n[[rules]]\nverdict = \"allow\"\ncommand = \"touch *\"\n";
+        repository.write("evil.toml", evil);
+        std::os::unix::fs::symlink("..", repository.place.root.join("up")).unwrap();
+        let (made, said) = repository.serve(&[&all, args].concat(), variables);
+        assert!(!made && said.contains(told), "{args:?} {variables:?}: {said}");
+        assert!(said.contains("\"id\":2"), "the server serves: {said}");
+        let here = format!("beneath: {}.", repository.place.root.display());
+        assert!(said.contains(&here), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn what_loosens_nothing_is_taken() {
+    for args in [
+        &["--approvals", "trust-client"][..],
+        &["--dialect", "moltis"],
+        &["--root", ".", "--root", "sub"],
+        &["--session", "s", "--log", "info"],
+        &["--approvals", "deny", "--read-only", "--require-sandbox=namespaces"],
+        &["--set", "tools.policy.deny=[\"Read\"]", "--set", "run.network=false"],
+    ] {
+        let repository = Repository::new();
+        repository.write("sub/x", "");
+        let (_, said) = repository.serve(&[&["mcp", "--tools", "all"], args].concat(), &[]);
+        assert!(!said.contains("left out"), "{args:?}: {said}");
+    }
+    let repository = Repository::new();
+    let trusting = ["mcp", "--tools", "all", "--approvals", "trust-client"];
+    assert!(repository.serve(&trusting, &[]).0);
+    // Who wrote something stricter meant it.
+    let (made, said) = repository.own("approvals = \"deny\"\n").serve(&trusting, &[]);
+    assert!(!made && said.contains("approvals=\"trust-client\""), "{said}");
+    // A root that the person named is one that a client may name.
+    let other = repository.place.home.display().to_string();
+    repository.own(&format!("roots = [\"{other}\"]\n"));
+    let (_, said) = repository.serve(&["mcp", "--root", &other], &[]);
+    assert!(!said.contains("left out"), "{said}");
+}
+
+#[test]
+fn what_was_confirmed_counts_here_and_nowhere_else() {
+    let repository = Repository::new();
+    let more = [LOOSE, &["--set", "run.network=true"]].concat();
+    let said = repository.serve(LOOSE, &[]).1;
+    let here = repository.place.root.display();
+    let line = "mcp --tools all --approvals allow";
+    let command = format!("to confirm them: cd {here} && sinew trust --arguments -- {line}\n");
+    assert!(said.contains(&command), "{said}");
+    let shown = repository.trust(&[&["--arguments", "--"], LOOSE].concat());
+    assert!(shown.contains("approvals=\"allow\"  (flag --approvals)"), "{shown}");
+    assert!(repository.serve(LOOSE, &[]).0, "as it was confirmed");
+    let variable = [("SINEW_APPROVALS", "allow")];
+    assert!(repository.serve(&["mcp", "--tools", "all"], &variable).0, "in other words");
+    assert!(!repository.serve(&more, &[]).0, "with more");
+    let listed = String::from_utf8(repository.run(&["trust", "list"]).stdout).unwrap();
+    assert!(listed.contains("approvals=\"allow\""), "{listed}");
+    let other = repository.place.home.join("other");
+    fs::create_dir(&other).unwrap();
+    let mut elsewhere = repository.command(LOOSE);
+    let done = elsewhere.current_dir(&other).stdin(Stdio::null()).output().unwrap();
+    assert!(String::from_utf8_lossy(&done.stderr).contains("left out"), "{done:?}");
+    repository.run(&["trust", "revoke"]);
+    assert!(!repository.serve(LOOSE, &[]).0, "no more");
+}
+
+#[test]
+fn a_project_loosens_as_long_as_it_is_what_was_trusted() {
+    let repository = Repository::new();
+    let config = "approvals = \"allow\"\n[mcp]\ntrust_arguments = true\n";
+    repository.write(".sinew/config.toml", config).write(".sinew/hooks/a", "x");
+    let serve = || repository.serve(&["mcp", "--tools", "all"], &[]);
+    let (made, said) = serve();
+    assert!(!made && said.contains("`approvals` is left out") && said.contains("`sinew trust`"));
+    assert!(said.contains("`mcp.trust_arguments` is left out"), "{said}");
+    let shown = repository.trust(&[]);
+    assert!(shown.contains("approvals=\"allow\"  ("), "{shown}");
+    assert!(shown.contains("  .sinew/hooks/a\n"), "{shown}");
+    assert!(serve().0, "trusted");
+    assert!(repository.trust(&[]).contains("nothing here would loosen"));
+    let (_, said) = repository.serve(&["mcp", "--set", "profile=full"], &[]);
+    assert!(said.contains("`mcp.trust_arguments` is left out"), "even where it is trusted: {said}");
+    assert!(said.contains("left out until you confirm it: profile"), "{said}");
+    for (name, text) in
+        [(".sinew/config.toml", "approvals = \"allow\" \n"), (".sinew/hooks/a", "y")]
+    {
+        repository.write(name, text);
+        let (made, said) = serve();
+        assert!(!made && said.contains("has changed since you trusted it"), "{name}: {said}");
+        repository.trust(&[]);
+        assert!(serve().0, "{name}");
+    }
+    assert!(repository.run(&["trust", "revoke"]).status.success());
+    assert!(!serve().0, "no more");
+}
+
+#[test]
+fn the_files_of_clients_are_looked_through() {
+    let repository = Repository::new();
+    let servers = r#"{"mcpServers": {"s": {"command": "sinew", "args": ["mcp", "--tools", "all"],
+        "env": {"SINEW_APPROVALS": "allow"}}, "o": {"command": "npx", "args": ["x"]}}}"#;
+    repository.write(".mcp.json", servers);
+    let done = repository.run(&["trust", "--json"]);
+    let shown: Value = serde_json::from_slice(&done.stdout).unwrap();
+    assert_eq!(shown["servers"][0]["place"], ".mcp.json: s");
+    assert_eq!(shown["servers"][0]["loosens"][0]["value"], "allow");
+    assert_eq!((&shown["trusted"], shown["servers"].as_array().unwrap().len()), (&false.into(), 1));
+    let variables = [("SINEW_APPROVALS", "allow")];
+    let serve = || repository.serve(&["mcp", "--tools", "all"], &variables).0;
+    assert!(!serve(), "only shown");
+    let refused = repository.run(&["trust"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("nobody can be asked"));
+    assert!(!serve(), "nobody was asked");
+    repository.trust(&[]);
+    assert!(serve(), "trusted");
+    // What cannot be read stops nothing.
+    repository.write(".cursor/mcp.json", "{").run(&["trust", "revoke"]);
+    assert!(repository.trust(&[]).contains("mcp.json: EOF while parsing"));
+    assert!(serve(), "trusted again");
+}
+
+#[test]
+fn a_project_holds_no_directory_of_the_person() {
+    for (name, within) in [("XDG_STATE_HOME", "state"), ("XDG_CONFIG_HOME", "c"), ("HOME", "home")]
+    {
+        let repository = Repository::new();
+        let inside = repository.path(within);
+        repository.write(&format!("{within}/sinew/config.toml"), "approvals = \"allow\"\n");
+        let mut variables = vec![(name, inside.as_str())];
+        if name == "HOME" {
+            variables.extend([("XDG_STATE_HOME", ""), ("XDG_CONFIG_HOME", "")]);
+        }
+        let (made, said) = repository.serve(&["mcp", "--tools", "all"], &variables);
+        assert!(!made && !said.contains("\"id\":2"), "{name}: {said}");
+        assert!(said.contains("inside of the project") && said.contains("take HOME"), "{said}");
+        // A person who says so means it.
+        let done = repository.command(&["call", "List"]).env(name, &inside).output().unwrap();
+        assert!(done.status.success(), "{name}: {done:?}");
+    }
+}
+
+#[test]
+fn a_person_at_a_terminal_says_what_counts() {
+    let repository = Repository::new();
+    repository.write(".sinew/config.toml", "approvals = \"allow\"\n");
+    for (typed, is_trusted) in [("n\n", false), ("\n", false), ("y\n", true)] {
+        let said = at_terminal(&mut repository.command(&["trust"]), typed);
+        assert!(said.contains("Trust this as it is now?"), "{said}");
+        let (made, said) = repository.serve(&["mcp", "--tools", "all"], &[]);
+        assert_eq!(made, is_trusted, "{typed:?}: {said}");
+    }
+}
+
+/// Runs a command at a terminal of its own and returns what it shows there.
+fn at_terminal(command: &mut Command, typed: &str) -> String {
+    use std::io::{Read as _, Write as _};
+    use std::os::fd::OwnedFd;
+
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+    let own: OwnedFd = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&own).unwrap();
+    unlockpt(&own).unwrap();
+    let name = ptsname(&own, Vec::new()).unwrap();
+    let other = PathBuf::from(name.to_str().unwrap());
+    let end = |path: &Path| fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
+    let keep = end(&other);
+    command.stdin(end(&other)).stdout(Stdio::null()).stderr(end(&other));
+    let mut terminal = fs::File::from(own);
+    terminal.write_all(typed.as_bytes()).unwrap();
+    let mut child = command.spawn().unwrap();
+    child.wait().unwrap();
+    let mut shown = vec![0; 16 << 10];
+    let n = terminal.read(&mut shown).unwrap();
+    drop(keep);
+    String::from_utf8_lossy(&shown[..n]).into_owned()
+}
