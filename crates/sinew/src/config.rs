@@ -21,9 +21,9 @@ pub(crate) use grants::Grants;
 pub(crate) use layers::arguments::real;
 pub use layers::{Layered, Layers, LeftOut, Origin, SYSTEM_FILE, ToolList};
 pub use options::{
-    CallOptions, ConditionOptions, ExampleOptions, FilesOptions, FsOptions, HookCommandOptions,
-    HookOptions, HookRequiresOptions, HooksOptions, LedgerOptions, ManagedOptions, McpOptions,
-    Options, PolicyOptions, RuleOptions, ToolsOptions,
+    CallOptions, CommandPolicyOptions, ConditionOptions, ExampleOptions, FilesOptions, FsOptions,
+    HookCommandOptions, HookOptions, HookRequiresOptions, HooksOptions, LedgerOptions,
+    ManagedOptions, McpOptions, Options, PolicyOptions, RuleOptions, ToolsOptions,
 };
 pub(crate) use reference::keys;
 pub use reference::reference;

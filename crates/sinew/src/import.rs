@@ -1,1 +1,92 @@
 //! Permissions of other programs, in the form of the configuration.
+//!
+//! Each form is a function from text to options and notes. What cannot be said here as strictly as there is
+//! left out where it allows, said more strictly where it holds something back, and noted either way.
+
+mod agentos;
+mod aionrs;
+mod claude_code;
+mod clawft;
+mod mcp;
+mod molf;
+mod pattern;
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::cli::Form;
+use crate::config::{Options, RuleOptions};
+use crate::jsonc;
+
+/// What permissions come to.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Imported {
+    /// What could be carried over.
+    pub(crate) options: Options,
+    /// What could not, and what is stricter than it was.
+    pub(crate) notes: Vec<String>,
+}
+
+impl Imported {
+    fn note(&mut self, note: impl Into<String>) {
+        let note = note.into();
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+
+    /// Adds a rule. One of the same twice says nothing more.
+    fn rule(&mut self, rule: RuleOptions) {
+        let rules = self.options.rules.get_or_insert_default();
+        if !rules.contains(&rule) {
+            rules.push(rule);
+        }
+    }
+}
+
+/// Reads permissions. An error says what is wrong, and where.
+pub(crate) fn read(
+    form: Form,
+    file: &Path,
+    text: &str,
+    home: Option<&Path>,
+) -> Result<Imported, String> {
+    if form == Form::Mcp {
+        return mcp::read(file, text);
+    }
+    if form == Form::Aionrs {
+        return aionrs::read(text);
+    }
+    let tree = jsonc::read(text).map_err(|error| error.to_string())?;
+    match form {
+        Form::Molf => molf::read(&tree, home),
+        Form::Clawft => clawft::read(&tree),
+        Form::Agentos => agentos::read(&tree),
+        Form::ClaudeCode => claude_code::read(&tree, home),
+        Form::Aionrs | Form::Mcp => Err(String::from("this form is not JSON")),
+    }
+}
+
+/// Returns the texts of a list; nothing where there is no list. What else stands in it is an error.
+fn texts(tree: &Value, key: &str) -> Result<Option<Vec<String>>, String> {
+    let Some(list) = tree.get(key) else { return Ok(None) };
+    let wrong = || format!("`{key}` must be a list of texts, not {list}");
+    let list = list.as_array().ok_or_else(wrong)?;
+    list.iter()
+        .map(|one| one.as_str().map(str::to_owned).ok_or_else(wrong))
+        .collect::<Result<_, _>>()
+        .map(Some)
+}
+
+/// Returns a rule for tools.
+fn rule(verdict: &str, tools: &[&str]) -> RuleOptions {
+    let tools = tools.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let tools = (!tools.is_empty()).then_some(tools);
+    RuleOptions { verdict: verdict.to_owned(), tools, ..RuleOptions::default() }
+}
+
+/// Returns whether some tool here has a name, in which `*` may stand.
+fn is_known(name: &str) -> bool {
+    sinew_dialects::names().iter().any(|known| sinew_guard::name_matches(name, known))
+}

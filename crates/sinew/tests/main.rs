@@ -16,6 +16,7 @@ mod cli;
 mod differential;
 mod fidelity;
 mod hooks;
+mod import;
 mod limits;
 mod managed;
 mod pipe;

@@ -1,6 +1,58 @@
-use crate::cli::Form;
+//! `sinew import`: permissions of another program, written in the form of the configuration.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the file that a person names is read and written here"
+)]
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
-pub(crate) fn run(_form: Form, _file: &Path, _out: Option<&Path>) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("x")
+
+use anyhow::Context as _;
+use clap::ValueEnum as _;
+use sinew_guard::shown;
+
+use crate::cli::Form;
+use crate::config::{Options, Settings, env_vars};
+use crate::import::{self, Imported};
+
+/// Reads a file and writes what it comes to. Exit 1 where nothing could be carried over.
+pub(crate) fn run(form: Form, file: &Path, out: Option<&Path>) -> anyhow::Result<ExitCode> {
+    let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
+    let home = env_vars::home();
+    let imported = import::read(form, file, &text, home.as_deref())
+        .map_err(|problem| anyhow::anyhow!("{}: {}", file.display(), problem.trim_end()))?;
+    // What a person gets is what sinew reads.
+    Settings::resolve(&imported.options)
+        .with_context(|| format!("{} comes to what cannot be used", file.display()))?;
+    for note in &imported.notes {
+        eprintln!("sinew: {}", shown(note));
+    }
+    if imported.options == Options::default() {
+        eprintln!("sinew: nothing of {} could be carried over", file.display());
+        return Ok(ExitCode::from(1));
+    }
+    let name = form.to_possible_value().map_or_else(String::new, |form| form.get_name().to_owned());
+    let text = toml(&name, file, &imported)?;
+    match out {
+        None => io::stdout().lock().write_all(text.as_bytes())?,
+        Some(path) => {
+            let created = std::fs::OpenOptions::new().write(true).create_new(true).open(path);
+            let written = created.and_then(|mut file| file.write_all(text.as_bytes()));
+            written.with_context(|| path.display().to_string())?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Returns what was imported as a file of the configuration, with what it lacks at its head.
+fn toml(form: &str, file: &Path, imported: &Imported) -> anyhow::Result<String> {
+    let mut text = format!("# From {} ({form}).\n", shown(&file.to_string_lossy()));
+    for note in &imported.notes {
+        writeln!(text, "# {}", shown(note).replace('\n', " "))?;
+    }
+    let body = toml_edit::ser::to_string_pretty(&imported.options)?;
+    write!(text, "\n{body}")?;
+    Ok(text)
 }

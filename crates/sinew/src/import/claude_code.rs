@@ -1,0 +1,288 @@
+//! Claude Code: `permissions` of its `settings.json`, with rules such as `Bash(npm run test:*)`.
+//!
+//! There, as here, deny beats ask beats allow whatever the order.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::{Imported, is_known, pattern, rule, texts};
+use crate::config::RuleOptions;
+
+/// What may be read, or searched, by the name `Read`, and changed by the name `Edit`.
+const READING: [&str; 2] = ["Read", "Grep"];
+const EDITING: [&str; 2] = ["Edit", "Write"];
+/// What the tools of this server are called there.
+const OWN: &str = "mcp__sinew__";
+
+/// Reads settings.
+pub(super) fn read(tree: &Value, home: Option<&Path>) -> Result<Imported, String> {
+    let mut imported = Imported::default();
+    let Some(permissions) = tree.get("permissions") else { return Ok(imported) };
+    for verdict in ["deny", "ask", "allow"] {
+        for written in texts(permissions, verdict)?.into_iter().flatten() {
+            add(&mut imported, verdict, &written, home)?;
+        }
+    }
+    match permissions.get("defaultMode").map(|mode| (mode, mode.as_str())) {
+        None | Some((_, Some("default"))) => {}
+        Some((_, Some("acceptEdits"))) => {
+            let effects = Some(vec![String::from("change")]);
+            imported.rule(RuleOptions { effects, ..rule("allow", &[]) });
+        }
+        Some((_, Some("plan"))) => imported.options.profile = Some(String::from("read-only")),
+        Some((_, Some("dontAsk"))) => imported.options.approvals = Some(String::from("deny")),
+        Some((_, Some("bypassPermissions"))) => imported.note(
+            "`defaultMode` bypassPermissions is left out, because it allows every call; \
+             `approvals = \"allow\"` says that",
+        ),
+        Some((mode, _)) => imported.note(format!("`defaultMode` {mode} is not known here")),
+    }
+    let more = texts(permissions, "additionalDirectories")?.unwrap_or_default();
+    if !more.is_empty() {
+        let mut roots = vec![".".into()];
+        for dir in more {
+            match (dir.strip_prefix("~/"), home) {
+                (None, _) => roots.push(dir.into()),
+                (Some(rest), Some(home)) => roots.push(home.join(rest)),
+                (Some(_), None) => {
+                    imported.note(format!("`{dir}`: the home directory is not known"))
+                }
+            }
+        }
+        imported.options.roots = Some(roots);
+    }
+    Ok(imported)
+}
+
+fn add(
+    imported: &mut Imported,
+    verdict: &str,
+    written: &str,
+    home: Option<&Path>,
+) -> Result<(), String> {
+    let (name, what) = match written.split_once('(') {
+        None => (written, None),
+        Some((name, rest)) => {
+            let what = rest.strip_suffix(')');
+            let what = what.ok_or_else(|| format!("`{written}` has no `)` at its end"))?;
+            (name, Some(what).filter(|what| !what.is_empty() && *what != "*" && *what != "**"))
+        }
+    };
+    match (name, what) {
+        ("Bash", Some(command)) => of_command(imported, verdict, written, command),
+        ("Read", Some(path)) => of_path(imported, verdict, written, path, &READING, home),
+        ("Edit" | "Write" | "MultiEdit", Some(path)) => {
+            of_path(imported, verdict, written, path, &EDITING, home);
+        }
+        ("WebFetch", Some(what)) => match what.strip_prefix("domain:") {
+            Some(host) => {
+                let hosts = Some(vec![host.to_owned()]);
+                imported.rule(RuleOptions { hosts, ..rule(verdict, &[]) });
+            }
+            None => imported.note(format!("`{written}` is left out: it names no domain")),
+        },
+        // A name for reading stands for searching there.
+        ("Read", None) if verdict != "allow" => imported.rule(rule(verdict, &READING)),
+        ("Edit" | "Write", None) if verdict != "allow" => imported.rule(rule(verdict, &EDITING)),
+        (name, what) => {
+            let own = name.strip_prefix(OWN).unwrap_or(name);
+            if own.is_empty() || own.starts_with('*') || !is_known(own) {
+                imported.note(format!("`{written}` is left out: it names no tool that is here"));
+                return Ok(());
+            }
+            if let Some(what) = what {
+                let left = match verdict {
+                    "allow" => return left_out(imported, written),
+                    verdict => verdict,
+                };
+                imported
+                    .note(format!("`{written}` means every call here, not only `{what}`: {left}"));
+            }
+            imported.rule(rule(verdict, &[own]));
+        }
+    }
+    Ok(())
+}
+
+fn left_out(imported: &mut Imported, written: &str) -> Result<(), String> {
+    imported.note(format!("`{written}` is left out: it cannot be said as narrowly here"));
+    Ok(())
+}
+
+/// `npm run test:*` means every command that begins so.
+fn of_command(imported: &mut Imported, verdict: &str, written: &str, command: &str) {
+    let begins = command.strip_suffix(":*");
+    let command = match verdict {
+        "allow" => {
+            let narrow = pattern::command(begins.unwrap_or(command));
+            match begins {
+                Some(_) => narrow.map(|narrow| format!("{narrow} *")),
+                None => narrow,
+            }
+        }
+        _ => Some(match begins {
+            // `git push:*` may mean `git pushx` there.
+            Some(begins) => pattern::wide_command(&format!("{begins}*")),
+            None => pattern::wide_command(command),
+        }),
+    };
+    match command {
+        Some(command) => {
+            imported.rule(RuleOptions { command: Some(command), ..rule(verdict, &["Bash"]) });
+        }
+        None => {
+            imported.note(format!("`{written}` is left out: it cannot be said as narrowly here"));
+        }
+    }
+}
+
+/// Paths have the signs of ignore files; `//` begins an absolute one, `/` one beneath the project.
+fn of_path(
+    imported: &mut Imported,
+    verdict: &str,
+    written: &str,
+    path: &str,
+    tools: &[&str],
+    home: Option<&Path>,
+) {
+    let glob = match (path.strip_prefix("//"), path.strip_prefix("~/")) {
+        (Some(rest), _) => format!("/{rest}"),
+        (None, Some(rest)) => match home.and_then(Path::to_str) {
+            Some(home) => format!("{home}/{rest}"),
+            None => return imported.note(format!("`{written}`: the home directory is not known")),
+        },
+        (None, None) => {
+            let beneath = path.trim_start_matches("./").trim_start_matches('/');
+            // As in an ignore file, a name alone is meant wherever it lies.
+            let is_name = !path.starts_with(['/', '.']) && !beneath.contains('/') || {
+                path.starts_with('.') && !path.starts_with("./") && !path.contains('/')
+            };
+            match is_name {
+                true => format!("**/{beneath}"),
+                false => beneath.to_owned(),
+            }
+        }
+    };
+    let is_odd =
+        glob.is_empty() || glob.split('/').any(|part| part == "..") || glob.starts_with('!');
+    match (is_odd, verdict) {
+        (false, _) => {
+            let paths = Some(vec![glob]);
+            imported.rule(RuleOptions { paths, ..rule(verdict, tools) });
+            if tools == READING && verdict != "allow" {
+                imported.note(
+                    "commands may still read what `Read` denies; `run.hide` hides absolute paths from them",
+                );
+            }
+        }
+        (true, "allow") => {
+            imported.note(format!("`{written}` is left out: it cannot be said as narrowly here"));
+        }
+        (true, _) => {
+            imported.note(format!("`{written}` means every path here"));
+            imported.rule(rule(verdict, tools));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(permissions: Value, options: Value, notes: &[&str]) {
+        let tree = json!({ "permissions": permissions, "env": {} });
+        let imported = read(&tree, Some(Path::new("/home/me"))).expect("settings");
+        assert_eq!(serde_json::to_value(&imported.options).expect("JSON"), options, "{tree}");
+        assert_eq!(imported.notes.len(), notes.len(), "{tree}: {:?}", imported.notes);
+        for (note, expected) in imported.notes.iter().zip(notes) {
+            assert!(note.contains(expected), "{tree}: {note}");
+        }
+    }
+
+    #[test]
+    fn rules_for_commands_keep_their_meaning() {
+        for (written, narrow, wide) in [
+            ("Bash(npm run test:*)", Some("npm run test *"), "npm run test* *"),
+            ("Bash(git status)", Some("git status"), "git status"),
+            ("Bash(git log *)", Some("git log * *"), "git log *"),
+            ("Bash(rm -rf $HOME)", None, "rm -rf *"),
+        ] {
+            let rule = |verdict: &str, command: &str| json!({"rules": [{"verdict": verdict, "tools": ["Bash"], "command": command}]});
+            match narrow {
+                Some(narrow) => check(json!({"allow": [written]}), rule("allow", narrow), &[]),
+                None => check(json!({"allow": [written]}), json!({}), &["is left out"]),
+            }
+            check(json!({"deny": [written]}), rule("deny", wide), &[]);
+        }
+    }
+
+    #[test]
+    fn rules_for_paths_keep_their_meaning() {
+        for (written, glob) in [
+            ("Edit(docs/**)", "docs/**"),
+            ("Edit(./.env)", ".env"),
+            ("Edit(.env)", "**/.env"),
+            ("Edit(*.pem)", "**/*.pem"),
+            ("Edit(/src/x)", "src/x"),
+            ("Edit(//etc/x)", "/etc/x"),
+            ("Edit(~/x)", "/home/me/x"),
+        ] {
+            let rules = json!([{"verdict": "ask", "tools": ["Edit", "Write"], "paths": [glob]}]);
+            check(json!({"ask": [written]}), json!({ "rules": rules }), &[]);
+        }
+        check(
+            json!({"deny": ["Read(./.env)"]}),
+            json!({"rules": [{"verdict": "deny", "tools": ["Read", "Grep"], "paths": [".env"]}]}),
+            &["commands may still read"],
+        );
+        check(json!({"allow": ["Edit(../x)"]}), json!({}), &["is left out"]);
+        check(
+            json!({"deny": ["Edit(../x)"]}),
+            json!({"rules": [{"verdict": "deny", "tools": ["Edit", "Write"]}]}),
+            &["means every path"],
+        );
+    }
+
+    #[test]
+    fn names_modes_and_directories_are_taken() {
+        check(
+            json!({"allow": ["Glob", "mcp__sinew__Write", "mcp__other__x", "mcp__sinew__*", "Nope(x)"]}),
+            json!({"rules": [
+                {"verdict": "allow", "tools": ["Glob"]}, {"verdict": "allow", "tools": ["Write"]},
+            ]}),
+            &["mcp__other__x", "mcp__sinew__*", "Nope(x)"],
+        );
+        check(
+            json!({"deny": ["WebFetch(domain:x.org)", "WebFetch(y)", "Bash(*)", "Read"]}),
+            json!({"rules": [
+                {"verdict": "deny", "hosts": ["x.org"]}, {"verdict": "deny", "tools": ["Bash"]},
+                {"verdict": "deny", "tools": ["Read", "Grep"]},
+            ]}),
+            &["`WebFetch(y)`"],
+        );
+        check(
+            json!({"defaultMode": "acceptEdits"}),
+            json!({"rules": [{"verdict": "allow", "effects": ["change"]}]}),
+            &[],
+        );
+        check(json!({"defaultMode": "plan"}), json!({"profile": "read-only"}), &[]);
+        check(json!({"defaultMode": "dontAsk"}), json!({"approvals": "deny"}), &[]);
+        check(json!({"defaultMode": "bypassPermissions"}), json!({}), &["allows every call"]);
+        check(json!({"defaultMode": "new"}), json!({}), &["not known"]);
+        check(
+            json!({"additionalDirectories": ["../x", "~/y"]}),
+            json!({"roots": [".", "../x", "/home/me/y"]}),
+            &[],
+        );
+        for (tree, said) in [
+            (json!({"permissions": {"allow": "x"}}), "`allow` must be a list"),
+            (json!({"permissions": {"deny": ["Bash(x"]}}), "`Bash(x` has no `)`"),
+        ] {
+            assert!(read(&tree, None).expect_err("wrong").contains(said), "{tree}");
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! molf: `permissions.jsonc`, in which the last rule that matches wins.
+//!
+//! Rules here have no order. So a rule that a later and weaker one overrides excepts it with `unless`; a later
+//! and stronger one wins as it is. Where nothing matches molf asks, so each tool has a rule that asks unless
+//! another one matches.
+
+use std::path::Path;
+
+use serde_json::Value;
+use sinew_guard::name_matches;
+
+use super::{Imported, pattern, rule};
+use crate::config::{ConditionOptions, RuleOptions};
+
+/// A rule as it is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Written {
+    /// The name of a tool, with `*`.
+    permission: String,
+    pattern: String,
+    verdict: &'static str,
+}
+
+/// What of a call a pattern is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Matched {
+    Path,
+    Command,
+    /// Only `*` matches.
+    Nothing,
+}
+
+/// The tools of molf that are here too. The pattern of `glob` is matched there and cannot be here.
+const TOOLS: [(&str, Matched); 6] = [
+    ("shell_exec", Matched::Command),
+    ("read_file", Matched::Path),
+    ("write_file", Matched::Path),
+    ("edit_file", Matched::Path),
+    ("glob", Matched::Nothing),
+    ("grep", Matched::Path),
+];
+
+/// The verdicts, the weakest first.
+const VERDICTS: [&str; 3] = ["allow", "ask", "deny"];
+
+/// Reads permissions.
+pub(super) fn read(tree: &Value, home: Option<&Path>) -> Result<Imported, String> {
+    let written = written(tree)?;
+    let mut imported = Imported::default();
+    for one in &written {
+        let is_here = TOOLS.iter().any(|(tool, _)| name_matches(&one.permission, tool));
+        if !is_here {
+            imported.note(format!("`{}` names no tool that is here", one.permission));
+        }
+    }
+    if written.is_empty() {
+        return Ok(imported);
+    }
+    for (tool, value) in TOOLS {
+        let mut rules: Vec<&Written> =
+            written.iter().filter(|one| name_matches(&one.permission, tool)).collect();
+        // What stands before a rule for everything never wins.
+        let everything = rules.iter().rposition(|one| is_all(&one.pattern));
+        let base = everything.and_then(|at| rules.get(at)).map_or("ask", |one| one.verdict);
+        rules.drain(..everything.map_or(0, |at| at + 1));
+        match value {
+            Matched::Nothing => whole(&mut imported, tool, base, &rules),
+            Matched::Path => of_paths(&mut imported, tool, base, &rules, home),
+            Matched::Command => of_commands(&mut imported, tool, base, &rules),
+        }
+    }
+    imported.note(
+        "paths are matched where they really are, not as a model writes them, and what is matched is with all \
+         beneath it",
+    );
+    imported.note("rules of agents and answers of a session are not in this file");
+    Ok(imported)
+}
+
+/// Reads either form: a table by tool, or a list of rules.
+fn written(tree: &Value) -> Result<Vec<Written>, String> {
+    let mut all = Vec::new();
+    let mut add = |permission: &str, pattern: &str, action: &Value| {
+        let verdict = VERDICTS.into_iter().find(|verdict| action.as_str() == Some(verdict));
+        let verdict = verdict.ok_or_else(|| {
+            format!("`{permission}`, `{pattern}`: an action is allow, ask or deny, not {action}")
+        })?;
+        let (permission, pattern) = (permission.to_owned(), pattern.to_owned());
+        all.push(Written { permission, pattern, verdict });
+        Ok::<(), String>(())
+    };
+    match tree {
+        Value::Object(table) => {
+            for (permission, what) in table {
+                match what {
+                    Value::Object(patterns) => {
+                        for (pattern, action) in patterns {
+                            add(permission, pattern, action)?;
+                        }
+                    }
+                    action => add(permission, "*", action)?,
+                }
+            }
+        }
+        Value::Array(list) => {
+            for one in list {
+                let text = |key: &str| {
+                    let text = one.get(key).and_then(Value::as_str);
+                    text.ok_or_else(|| {
+                        format!("a rule has `{key}`, a text, and this one has none: {one}")
+                    })
+                };
+                add(
+                    text("permission")?,
+                    text("pattern")?,
+                    one.get("action").unwrap_or(&Value::Null),
+                )?;
+            }
+        }
+        other => return Err(format!("permissions are a table or a list, not {other}")),
+    }
+    Ok(all)
+}
+
+fn is_all(pattern: &str) -> bool {
+    !pattern.is_empty() && pattern.chars().all(|sign| sign == '*')
+}
+
+fn strength(verdict: &str) -> Option<usize> {
+    VERDICTS.iter().position(|known| *known == verdict)
+}
+
+/// Adds what holds for a tool as a whole: the strictest of its rules, since no pattern can be told apart.
+fn whole(imported: &mut Imported, tool: &str, base: &'static str, rules: &[&Written]) {
+    let all = rules.iter().map(|one| one.verdict).chain([base]);
+    let verdict = all.max_by_key(|verdict| strength(verdict)).unwrap_or("ask");
+    if !rules.is_empty() {
+        imported.note(format!(
+            "patterns for `{tool}` have no meaning here; the strictest of its rules, {verdict}, holds for \
+             all of its calls"
+        ));
+    }
+    imported.rule(rule(verdict, &[tool]));
+}
+
+/// Returns the tools that a rule names. What may not be read may not be found by its content either.
+fn tools_of(tool: &'static str, verdict: &str) -> Vec<&'static str> {
+    match tool {
+        "read_file" if verdict != "allow" => vec![tool, "grep"],
+        _ => vec![tool],
+    }
+}
+
+fn of_paths(
+    imported: &mut Imported,
+    tool: &'static str,
+    base: &'static str,
+    rules: &[&Written],
+    home: Option<&Path>,
+) {
+    let exceptions = |imported: &mut Imported, from: usize, verdict: &str| {
+        let weaker =
+            rules.iter().skip(from).filter(|one| strength(one.verdict) < strength(verdict));
+        let mut globs = Vec::new();
+        for one in weaker {
+            match pattern::paths(&one.pattern, home) {
+                Some(paths) => globs.extend(paths),
+                None => imported.note(not_meant(tool, one)),
+            }
+        }
+        globs
+    };
+    let add = |imported: &mut Imported,
+               verdict,
+               paths: Option<Vec<String>>,
+               but: Vec<String>,
+               tools: &[&str]| {
+        // An exception is with all beneath it here, and not there.
+        let guard: Vec<String> = but
+            .iter()
+            .filter(|glob| !glob.ends_with('*'))
+            .map(|glob| format!("{}/*", glob.trim_end_matches('/')))
+            .collect();
+        let unless = match but.is_empty() {
+            true => Vec::new(),
+            false => vec![ConditionOptions { paths: Some(but), ..ConditionOptions::default() }],
+        };
+        let has_some = !unless.is_empty();
+        let paths = paths.or_else(|| has_some.then(|| vec![String::from("**")]));
+        imported.rule(RuleOptions { paths, unless, ..rule(verdict, tools) });
+        if !guard.is_empty() {
+            imported.rule(RuleOptions { paths: Some(guard), ..rule(verdict, tools) });
+        }
+    };
+    let but = match base {
+        "allow" => Vec::new(),
+        base => exceptions(imported, 0, base),
+    };
+    add(imported, base, None, but, &[tool]);
+    for (at, one) in rules.iter().enumerate() {
+        let tools = tools_of(tool, one.verdict);
+        if one.verdict == "allow" {
+            match pattern::paths(&one.pattern, home) {
+                Some(paths) => add(imported, one.verdict, Some(paths), Vec::new(), &tools),
+                None => imported.note(not_meant(tool, one)),
+            }
+            continue;
+        }
+        if pattern::paths(&one.pattern, home).is_none() {
+            imported.note(wider(tool, one));
+        }
+        let but = exceptions(imported, at + 1, one.verdict);
+        add(imported, one.verdict, Some(pattern::wide_paths(&one.pattern, home)), but, &tools);
+    }
+}
+
+fn of_commands(
+    imported: &mut Imported,
+    tool: &'static str,
+    base: &'static str,
+    rules: &[&Written],
+) {
+    let add = |imported: &mut Imported, from: usize, verdict: &str, command: String| {
+        let mut unless = Vec::new();
+        let mut guard = Vec::new();
+        for one in rules.iter().skip(from).filter(|one| strength(one.verdict) < strength(verdict)) {
+            match pattern::command(&one.pattern) {
+                Some(command) => {
+                    guard.extend(pattern::besides(&command));
+                    let command = Some(command);
+                    unless.push(ConditionOptions { command, ..ConditionOptions::default() });
+                }
+                None => imported.note(not_meant(tool, one)),
+            }
+        }
+        imported.rule(RuleOptions { command: Some(command), unless, ..rule(verdict, &[tool]) });
+        for command in guard {
+            imported.rule(RuleOptions { command: Some(command), ..rule(verdict, &[tool]) });
+        }
+    };
+    match base {
+        "allow" => imported.rule(rule(base, &[tool])),
+        base => add(imported, 0, base, String::from("*")),
+    }
+    for (at, one) in rules.iter().enumerate() {
+        if one.verdict == "allow" {
+            match pattern::command(&one.pattern) {
+                Some(command) => imported
+                    .rule(RuleOptions { command: Some(command), ..rule(one.verdict, &[tool]) }),
+                None => imported.note(not_meant(tool, one)),
+            }
+            continue;
+        }
+        let command = pattern::wide_command(&one.pattern);
+        if pattern::command(&one.pattern).as_deref() != Some(&*command) {
+            imported.note(wider(tool, one));
+        }
+        add(imported, at + 1, one.verdict, command);
+    }
+    imported.note(
+        "a command by its path, with options before the words of a rule, with redirections, or run by another \
+         program is held back where molf would have allowed it",
+    );
+}
+
+fn not_meant(tool: &str, one: &Written) -> String {
+    format!(
+        "`{tool}`: {} for `{}` is left out: its pattern cannot be said as narrowly here",
+        one.verdict, one.pattern
+    )
+}
+
+fn wider(tool: &str, one: &Written) -> String {
+    format!("`{tool}`: {} for `{}` means more here than there", one.verdict, one.pattern)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(tree: Value, expected: &[&str]) {
+        let imported = read(&tree, None).expect("permissions");
+        let rules = imported.options.rules.unwrap_or_default();
+        let text = |rule: &RuleOptions| {
+            let but = rule.unless.iter().map(|but| {
+                let paths = but.paths.clone().unwrap_or_default();
+                format!(" unless {}", but.command.clone().unwrap_or_else(|| paths.join(" ")))
+            });
+            format!(
+                "{} {} {}{}",
+                rule.verdict,
+                rule.tools.clone().unwrap_or_default().join("+"),
+                rule.command.clone().unwrap_or_else(|| rule
+                    .paths
+                    .clone()
+                    .unwrap_or_default()
+                    .join(" ")),
+                but.collect::<String>()
+            )
+        };
+        let found: Vec<String> = rules.iter().map(text).collect();
+        let found: Vec<&str> = found.iter().map(|rule| rule.trim_end()).collect();
+        let others = [
+            "ask glob",
+            "ask grep",
+            "ask edit_file",
+            "ask write_file",
+            "ask shell_exec *",
+            "ask read_file",
+        ];
+        let found: Vec<&&str> = found.iter().filter(|rule| !others.contains(rule)).collect();
+        assert_eq!(found, expected.iter().collect::<Vec<_>>(), "{tree}");
+    }
+
+    #[test]
+    fn the_last_rule_that_matches_wins() {
+        check(json!({"read_file": "allow"}), &["allow read_file"]);
+        check(
+            json!({"read_file": {"*": "allow", "*.env": "deny", "*.env.example": "allow"}}),
+            &[
+                "allow read_file",
+                "deny read_file+grep **/*.env unless **/*.env.example",
+                "deny read_file+grep **/*.env.example/*",
+                "allow read_file **/*.env.example",
+            ],
+        );
+        check(json!({"read_file": {"*.env": "deny", "*": "allow"}}), &["allow read_file"]);
+        check(
+            json!({"write_file": {"a/*": "allow", "*.md": "deny"}}),
+            &["ask write_file ** unless a/*", "allow write_file a/*", "deny write_file **/*.md"],
+        );
+        check(
+            json!({"shell_exec": {"git *": "allow", "git push *": "deny"}}),
+            &[
+                "ask shell_exec * unless git * *",
+                "ask shell_exec */git * *",
+                "allow shell_exec git * *",
+                "deny shell_exec git push *",
+            ],
+        );
+        check(
+            json!([{"permission": "*_file", "pattern": "*", "action": "deny"},
+                   {"permission": "grep", "pattern": "*", "action": "allow"}]),
+            &["deny read_file", "deny write_file", "deny edit_file", "allow grep"],
+        );
+        check(json!({"glob": {"*": "allow", "x": "deny"}}), &["deny glob"]);
+        check(json!({}), &[]);
+    }
+
+    #[test]
+    fn what_is_no_permission_is_told() {
+        for (tree, said) in [
+            (json!({"read_file": "perhaps"}), "allow, ask or deny, not \"perhaps\""),
+            (json!({"read_file": {"a": 1}}), "`read_file`, `a`"),
+            (json!([{"permission": "x"}]), "`pattern`"),
+            (json!([1]), "`permission`"),
+            (json!(1), "a table or a list"),
+        ] {
+            let error = read(&tree, None).expect_err("no permission");
+            assert!(error.contains(said), "{tree}: {error}");
+        }
+        let notes =
+            read(&json!({"skill": "ask", "read_file": {"a?": "allow"}}), None).expect("some").notes;
+        assert!(notes.iter().any(|note| note.contains("`skill` names no tool")), "{notes:?}");
+        assert!(notes.iter().any(|note| note.contains("allow for `a?` is left out")), "{notes:?}");
+    }
+}
