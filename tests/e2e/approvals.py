@@ -142,7 +142,7 @@ class Screen:
         return done.stdout
 
     def until(self, pattern):
-        for _ in range(200):
+        for _ in range(1_200):
             shown = self.tmux("capture-pane", "-p", "-t", self.name)
             if re.search(pattern, shown):
                 return shown

@@ -147,11 +147,16 @@ def body(directory):
         path = os.path.join(os.environ["XDG_STATE_HOME"], "sinew/sinew.db")
         with contextlib.closing(sqlite3.connect(path)) as database:
             equal(database.execute("PRAGMA integrity_check").fetchone(), ("ok",))
-            rows = database.execute(
-                "SELECT count(*), sum(settled = 0) FROM record WHERE phase = 'intent'"
+            (n_intents,) = database.execute(
+                "SELECT count(*) FROM record WHERE phase = 'intent'"
             ).fetchone()
-        true(N_SERVER < rows[0], f"{rows[0]} intents are on record")
-        equal(rows[1], 0, "intents that are not settled")
+            (n_unsettled,) = database.execute("SELECT count(*) FROM unsettled").fetchone()
+        true(N_SERVER < n_intents, f"{n_intents} intents are on record")
+        equal(n_unsettled, 0, "intents that are not settled")
+    with check("what the deaths left on record is whole"):
+        verified = subprocess.run([checks.binary(), "audit", "verify"], capture_output=True,
+                                  text=True)
+        equal(verified.returncode, 0, verified.stdout + verified.stderr)
 
 
 checks.run(body)

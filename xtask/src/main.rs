@@ -95,7 +95,11 @@ const EMBEDDED: &[&str] = &["--package", "sinew", "--no-default-features"];
 /// Runs the tests that hold the generated pages to the code, and lets them write.
 fn docs(args: &[String]) -> Result<()> {
     refuse(args)?;
-    let tests = ["reference", "fidelity::a_change_damages_nothing"];
+    let tests = [
+        "reference",
+        "fidelity::a_change_damages_nothing",
+        "hooks::commands::schemas_are_printed_and_checked_in",
+    ];
     let status = Command::new("cargo")
         .args(["test", "--package", "sinew", "--lib", "--test", "main", "--"])
         .args(tests)

@@ -34,24 +34,49 @@ pub(crate) struct Tables {
 pub(crate) struct Failed {
     /// Whether somebody else was writing all the time.
     pub(crate) busy: bool,
+    /// Whether what is there is no database, or one with broken pages.
+    pub(crate) corrupt: bool,
     pub(crate) problem: String,
+}
+
+impl Failed {
+    pub(crate) fn new(problem: impl Into<String>) -> Self {
+        Self { busy: false, corrupt: false, problem: problem.into() }
+    }
 }
 
 impl From<rusqlite::Error> for Failed {
     fn from(error: rusqlite::Error) -> Self {
         let code = error.sqlite_error_code();
         let busy = matches!(code, Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked));
-        Self { busy, problem: error.to_string() }
+        let corrupt = matches!(code, Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt));
+        Self { busy, corrupt, problem: error.to_string() }
     }
 }
 
 /// Opens a database, and makes its tables where it is new. It waits so long for others.
-///
-/// Nobody moves the write-ahead log into the database while committing: [`shorten_log`] does it when
-/// nobody waits.
 pub(crate) fn open(
     path: &Path,
     tables: &Tables,
+    sync: LedgerSync,
+    patience: Duration,
+) -> Result<Connection, Failed> {
+    let connection = connect(path, sync, patience)?;
+    match version(&connection)? {
+        0 => connection.execute_batch(tables.schema)?,
+        version if version == tables.version => {}
+        version if Some(version) == tables.previous => connection.execute_batch(tables.schema)?,
+        version => return Err(foreign(path, version, tables.version)),
+    }
+    Ok(connection)
+}
+
+/// Opens a database or an empty file in its place, whatever is in it.
+///
+/// Nobody moves the write-ahead log into the database while committing: [`shorten_log`] does it when
+/// nobody waits.
+pub(crate) fn connect(
+    path: &Path,
     sync: LedgerSync,
     patience: Duration,
 ) -> Result<Connection, Failed> {
@@ -72,13 +97,12 @@ pub(crate) fn open(
         },
     )?;
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
-    match connection.query_row("PRAGMA user_version", [], |row| row.get(0))? {
-        0 => connection.execute_batch(tables.schema)?,
-        version if version == tables.version => {}
-        version if Some(version) == tables.previous => connection.execute_batch(tables.schema)?,
-        version => return Err(foreign(path, version, tables)),
-    }
     Ok(connection)
+}
+
+/// Returns the version that a database carries.
+pub(crate) fn version(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.query_row("PRAGMA user_version", [], |row| row.get(0))
 }
 
 /// Creates the file of a new database for its owner alone; the files beside it get the same mode. A
@@ -93,13 +117,13 @@ fn create(path: &Path) {
     drop(openat(CWD, path, flags, Mode::from_raw_mode(0o600)));
 }
 
-fn foreign(path: &Path, version: i64, tables: &Tables) -> Failed {
-    let (path, own) = (path.display(), tables.version);
-    let problem = format!(
-        "{path} has version {version} of its tables, and this sinew writes version {own}; move \
-         it away, or use the sinew that wrote it"
-    );
-    Failed { busy: false, problem }
+/// The failure of opening a database that another release wrote.
+pub(crate) fn foreign(path: &Path, version: i64, own: i64) -> Failed {
+    Failed::new(format!(
+        "{} has version {version} of its tables, and this sinew writes version {own}; move it away, \
+         or use the sinew that wrote it",
+        path.display()
+    ))
 }
 
 /// Does work in one transaction, which nothing of is left where it fails. Its statements are prepared once:

@@ -54,6 +54,17 @@ pub struct Case<'a> {
     pub agent: Option<&'a str>,
 }
 
+impl Case<'static> {
+    /// A command for the shell.
+    pub const COMMAND: Self = Case {
+        tool: "Bash",
+        operation: "Bash",
+        facts: &Facts { effects: Effects::EXECUTE, ..Facts::UNKNOWN },
+        effects: Effects::EXECUTE,
+        agent: None,
+    };
+}
+
 /// Returns what the rules say of a call that names these targets. To run the call, its paths must be
 /// judged where they are held: [`Contained::judge`](crate::Contained::judge).
 pub fn judge(case: &Case<'_>, targets: &Targets, rules: &Rules) -> Ruling {

@@ -1,4 +1,5 @@
-//! The ledger in SQLite: every call, its intent before it changes anything and its outcome after.
+//! The ledger in SQLite: every call, its intent before it changes anything and its outcome after, in one
+//! chain that no record can be taken out of unseen.
 //!
 //! One appender a process: a queue that callers add to without waiting, and one connection that
 //! the helper thread or a change writes through. Records of calls that only looked are written in
@@ -10,14 +11,27 @@
 //! must not stand still meanwhile, so a change tries for a moment and then waits as a future, while
 //! the helper thread goes on trying in its place. The change itself still comes after its intent.
 //!
+//! A record gets its number and its hash inside the transaction that writes it, after the record that is
+//! the last one then; so the records of all processes are one chain. Whoever writes looks first whether the
+//! head beside the database knows of records that are not there any more, and records that.
+//!
 //! The next opener of the database removes the temporary files that changes of dead processes left
-//! behind: their intent records name them.
+//! behind: their intents are kept as not settled.
 
+mod audit;
+mod head;
+mod key;
 mod known;
 mod leftovers;
+mod opening;
+mod record;
+mod retention;
 mod row;
+mod taken_on;
+mod verify;
 mod waiting;
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, TryLockError};
@@ -25,16 +39,24 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
-use sinew_tool::{BoxFuture, Closing, Effects, Kind, Ledger, Opening, Ticket, ToolError};
+use sinew_tool::{BoxFuture, Closing, Effects, Event, Kind, Ledger, Opening, Ticket, ToolError};
 
-use crate::StateDir;
-use crate::database::{self, Failed, PATIENT, Tables, at_once, lock};
+use crate::database::{self, Failed, PATIENT, at_once, lock};
 use crate::knowledge::KnowledgeBase;
 use crate::mark::{ProcessMark, os_user};
-use row::{Row, Who};
+use crate::{Redactor, StateDir};
+use head::Noted;
+use opening::{FileId, Open, Opener};
+use record::{Link, OfProcess};
+use row::{Cleaner, Row, Step, Who};
 use waiting::Promise;
 
+pub use audit::{Audit, AuditError, Wanted, key_of};
+pub use key::Key;
 pub(crate) use known::{Deed, KnownRow, Records};
+pub use record::{Field, Fields, Link as ChainLink, Record};
+pub use retention::Retention;
+pub use verify::{Finding, Unfinished, Verified, Walk};
 
 /// The longest that the record of a call that only looked may wait.
 const MAX_WAIT: Duration = Duration::from_millis(50);
@@ -46,6 +68,8 @@ const MAX_KEPT: usize = 65_536;
 const QUICK: Duration = Duration::from_millis(20);
 /// How long the helper thread waits after a failure.
 const RETRY: Duration = Duration::from_millis(500);
+/// How often the helper thread looks whether records should go.
+const TENDED_EVERY: Duration = Duration::from_secs(10 * 60);
 
 /// How much a committed intent survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,13 +80,41 @@ pub enum LedgerSync {
     Full,
 }
 
-/// Who the records name beside the call itself.
+/// What happens with calls while no records can be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnFailure {
+    /// Changes do not run; calls that only look go on for as long as their records can wait.
+    Refuse,
+    /// Calls run, and what could not be recorded is counted.
+    Continue,
+}
+
+/// How a process records.
 #[derive(Debug, Clone)]
 pub struct Recorded {
     /// The surface that takes the calls: `call`, `mcp` …
     pub surface: &'static str,
     /// How much a committed intent survives.
     pub sync: LedgerSync,
+    /// What happens while no records can be written.
+    pub on_failure: OnFailure,
+    /// How long records stay.
+    pub retention: Retention,
+    /// Takes secrets out of what is recorded.
+    pub redactor: Redactor,
+}
+
+impl Recorded {
+    /// Returns how a surface records where nothing else is said.
+    pub fn by(surface: &'static str) -> Self {
+        Self {
+            surface,
+            sync: LedgerSync::Normal,
+            on_failure: OnFailure::Refuse,
+            retention: Retention::default(),
+            redactor: Redactor::default(),
+        }
+    }
 }
 
 impl From<Failed> for ToolError {
@@ -73,7 +125,10 @@ impl From<Failed> for ToolError {
             "the ledger cannot record this call, so it does not run"
         };
         Self::new(Kind::Unavailable, message)
-            .hint("run `sinew doctor`; `ledger.mode = \"off\"` runs without records")
+            .hint(
+                "run `sinew doctor`; `ledger.on_failure = \"continue\"` runs calls all the same, and \
+                 `ledger.mode = \"off\"` runs without records",
+            )
             .source(failed.problem)
     }
 }
@@ -85,33 +140,50 @@ pub struct SqliteLedger {
 }
 
 struct Shared {
-    path: PathBuf,
+    state: PathBuf,
     recorded: Recorded,
     client: Mutex<Option<String>>,
     who: OnceLock<Who>,
     queue: Mutex<Queue>,
     wake: Condvar,
     database: Mutex<Database>,
+    /// The records of intents that are written, by file and number.
+    intents: Mutex<HashMap<Ticket, (FileId, i64)>>,
+    /// A file that was found to be damaged, and how.
+    damaged: Mutex<Option<(FileId, String)>>,
+    loss: Mutex<Loss>,
     /// Why the last attempt to write failed, if it did.
     problem: Mutex<Option<String>>,
     next_ticket: AtomicU64,
+    /// Goes up with each opening of the database.
+    n_openings: AtomicU64,
     on_failure: OnceLock<Tell>,
+    on_notice: OnceLock<Tell>,
 }
 
-/// Told why nothing can be written.
+/// Told what happened with the ledger.
 type Tell = Box<dyn Fn(&str) + Send + Sync>;
+
+/// What became of records while none could be written.
+#[derive(Debug, Default, Clone, Copy)]
+struct Loss {
+    /// How many were given up.
+    n_lost: u64,
+    /// How many changes happened before their intent was written.
+    n_late: u64,
+}
 
 #[derive(Default)]
 struct Queue {
     rows: Vec<Row>,
     /// Intents whose changes wait for the helper thread.
-    intents: Vec<Intent>,
+    intents: Vec<Pending>,
     /// Whether the helper thread sleeps until there is something to write.
     idle: bool,
     closed: bool,
 }
 
-struct Intent {
+struct Pending {
     row: Row,
     ticket: Ticket,
     promise: Promise,
@@ -119,13 +191,17 @@ struct Intent {
 
 enum Database {
     Closed,
-    Open(Open),
+    Open(Box<Open>),
 }
 
-struct Open {
-    connection: Connection,
-    /// The number of this process in the database, and the client it was entered with.
-    process: Option<(i64, Option<String>)>,
+/// What one transaction did.
+struct Written {
+    process: OfProcess,
+    tail: Link,
+    opened: Vec<(Ticket, i64)>,
+    closed: Vec<Ticket>,
+    /// Whether the head was wrong, and has to be written whatever it says.
+    head_was_wrong: bool,
 }
 
 impl SqliteLedger {
@@ -133,16 +209,21 @@ impl SqliteLedger {
     pub fn new(state: &StateDir, recorded: Recorded) -> Self {
         Self {
             shared: Arc::new(Shared {
-                path: state.database(),
+                state: state.path().to_owned(),
                 recorded,
                 client: Mutex::new(None),
                 who: OnceLock::new(),
                 queue: Mutex::default(),
                 wake: Condvar::new(),
                 database: Mutex::new(Database::Closed),
+                intents: Mutex::default(),
+                damaged: Mutex::new(None),
+                loss: Mutex::default(),
                 problem: Mutex::new(None),
                 next_ticket: AtomicU64::new(1),
+                n_openings: AtomicU64::new(0),
                 on_failure: OnceLock::new(),
+                on_notice: OnceLock::new(),
             }),
             helper: Mutex::new(None),
         }
@@ -158,6 +239,17 @@ impl SqliteLedger {
         let _ = self.shared.on_failure.set(Box::new(tell));
     }
 
+    /// Names who is told when something was done about the database that a person should know, such as
+    /// that a damaged one is kept aside.
+    pub fn on_notice(&self, tell: impl Fn(&str) + Send + Sync + 'static) {
+        let _ = self.shared.on_notice.set(Box::new(tell));
+    }
+
+    /// Returns the names of damaged databases that are kept in the state directory.
+    pub fn kept_aside(&self) -> Vec<String> {
+        opening::kept_aside(&self.shared.state)
+    }
+
     /// Returns what callers know of files, kept in the database of this ledger.
     pub fn knowledge(&self) -> Arc<KnowledgeBase> {
         Arc::new(KnowledgeBase::over(Records::new(Arc::clone(&self.shared))))
@@ -168,6 +260,14 @@ impl SqliteLedger {
         let mut database = lock(&self.shared.database);
         let opened = self.shared.connection(&mut database, PATIENT).map(|_| ());
         opened.inspect_err(|failed| self.shared.note(failed)).map_err(ToolError::from)
+    }
+
+    fn add(&self, row: Row) {
+        let due = self.shared.push(row);
+        self.start_helper();
+        if due {
+            self.shared.wake.notify_one();
+        }
     }
 
     /// Starts the helper thread unless it runs; returns whether it does.
@@ -185,30 +285,55 @@ impl SqliteLedger {
 }
 
 impl Shared {
-    /// Returns the open connection, opening it where it is not. It waits so long for others.
+    /// Returns the open database, opening it where it is not, or where another one has taken its place. It
+    /// waits so long for others.
     fn connection<'a>(
         &self,
         database: &'a mut Database,
         patience: Duration,
     ) -> Result<&'a mut Open, Failed> {
-        if matches!(database, Database::Closed) {
-            *database = Database::Open(Open { connection: self.open(patience)?, process: None });
+        if !matches!(database, Database::Open(open) if self.is_there(open)) {
+            *database = Database::Closed;
+            *database = Database::Open(Box::new(self.open(patience)?));
         }
         match database {
             Database::Open(open) => {
                 open.connection.busy_timeout(patience)?;
                 Ok(open)
             }
-            Database::Closed => Err(Failed { busy: false, problem: String::from("it is closed") }),
+            Database::Closed => Err(Failed::new("it is closed")),
         }
     }
 
-    fn open(&self, patience: Duration) -> Result<Connection, Failed> {
-        let tables =
-            Tables { version: row::VERSION, previous: Some(row::PREVIOUS), schema: row::SCHEMA };
-        let connection = database::open(&self.path, &tables, self.recorded.sync, patience)?;
-        leftovers::remove(&connection, self.path.parent().unwrap_or(&self.path))?;
-        Ok(connection)
+    /// Returns whether a database that is open is the one that others open.
+    fn is_there(&self, open: &Open) -> bool {
+        opening::file_of(&self.state.join(opening::NAME)) == Some(open.file)
+    }
+
+    fn open(&self, patience: Duration) -> Result<Open, Failed> {
+        let damaged = lock(&self.damaged).clone();
+        let opener = Opener {
+            state: &self.state,
+            sync: self.recorded.sync,
+            who: self.who(),
+            redactor: &self.recorded.redactor,
+            damaged: damaged.as_ref(),
+        };
+        let mut told = None;
+        let opened = opener.open(patience, &mut told);
+        self.n_openings.fetch_add(1, Ordering::Relaxed);
+        if let (Some(text), Some(tell)) = (told, self.on_notice.get()) {
+            tell(&text);
+        }
+        opened
+    }
+
+    fn who(&self) -> &Who {
+        self.who.get_or_init(|| Who {
+            surface: self.recorded.surface,
+            user: os_user(),
+            mark: ProcessMark::own(),
+        })
     }
 
     /// Writes everything that waits, and intents, in one transaction.
@@ -222,9 +347,23 @@ impl Shared {
         if rows.is_empty() && intents.is_empty() {
             return Ok(());
         }
-        let written = self.insert(database, rows.iter().chain(intents.iter().copied()), patience);
+        let loss = *lock(&self.loss);
+        let lost = loss.row();
+        let all = || rows.iter().chain(intents.iter().copied()).chain(&lost);
+        let mut written = self.insert(database, all(), patience);
+        if let (Err(failed), Database::Open(open)) = (&written, &*database)
+            && failed.corrupt
+        {
+            // It is kept aside when it is opened again, and the records go to the new one.
+            *lock(&self.damaged) = Some((open.file, failed.problem.clone()));
+            *database = Database::Closed;
+            written = self.insert(database, all(), patience);
+        }
         match &written {
-            Ok(()) => *lock(&self.problem) = None,
+            Ok(()) => {
+                lock(&self.loss).forget(loss);
+                *lock(&self.problem) = None;
+            }
             Err(failed) => {
                 self.put_back(rows);
                 // Whatever else is wrong may pass: the next record opens the database again.
@@ -242,27 +381,110 @@ impl Shared {
         rows: impl Iterator<Item = &'a Row>,
         patience: Duration,
     ) -> Result<(), Failed> {
-        let Open { connection, process } = self.connection(database, patience)?;
-        let client = lock(&self.client).clone();
-        let who = self.who.get_or_init(|| Who {
-            surface: self.recorded.surface,
-            user: os_user(),
-            mark: ProcessMark::own(),
-        });
-        let number = at_once(connection, |connection| {
-            let number = match process {
-                Some((number, known)) if *known == client => *number,
-                _ => who.enter(connection, client.as_deref())?,
+        // Nobody waits for the look at the texts.
+        let clean = Cleaner(&self.recorded.redactor);
+        let steps: Vec<Step<'_>> = rows.filter_map(|row| row.step(&clean)).collect();
+        let client = lock(&self.client).as_deref().map(|client| clean.name(client));
+        for _ in 0..2 {
+            let open = self.connection(database, patience)?;
+            let written = self.transaction(open, &steps, client.as_deref())?;
+            // Kept aside at this very moment, it counts for nothing: another one has taken its place.
+            if self.is_there(open) {
+                self.written(open, written, client);
+                return Ok(());
+            }
+        }
+        Err(Failed::new("the database was taken away while it was written"))
+    }
+
+    /// Remembers what a transaction did, and notes the head.
+    fn written(&self, open: &mut Open, written: Written, client: Option<String>) {
+        // The records are there, so they count; a head that cannot be written is written the next time.
+        let _ = open.head.note(&open.key, written.tail, written.head_was_wrong);
+        open.process = Some((written.process, client));
+        let mut intents = lock(&self.intents);
+        intents.extend(written.opened.iter().map(|(ticket, seq)| (*ticket, (open.file, *seq))));
+        for ticket in &written.closed {
+            intents.remove(ticket);
+        }
+    }
+
+    /// Puts steps at the end of the chain as it is now.
+    fn transaction(
+        &self,
+        open: &mut Open,
+        steps: &[Step<'_>],
+        client: Option<&str>,
+    ) -> Result<Written, Failed> {
+        let Open { connection, key, head, file, process } = open;
+        at_once(connection, |connection| {
+            let mut tail = record::tail(connection, Link::START)?;
+            let wrong = wrong_head(connection, head.noted(key), tail)?;
+            let process = match process {
+                Some((known, of)) if of.as_deref() == client && is_entered(connection, known)? => {
+                    known.clone()
+                }
+                _ => self.who().enter(connection, client)?,
             };
-            rows.into_iter().try_for_each(|row| row.insert(connection, who, number))?;
-            Ok::<_, Failed>(number)
-        })?;
-        *process = Some((number, client));
+            let mut written = Written {
+                process,
+                tail,
+                opened: Vec::new(),
+                closed: Vec::new(),
+                head_was_wrong: wrong.is_some(),
+            };
+            if let Some(event) = wrong {
+                let draft = opening::event(&self.recorded.redactor, event);
+                record::append(connection, key, &mut tail, &written.process, &draft)?;
+            }
+            for step in steps {
+                self.step(connection, (key, *file), &mut tail, &mut written, step)?;
+            }
+            written.tail = tail;
+            Ok::<_, Failed>(written)
+        })
+    }
+
+    fn step(
+        &self,
+        connection: &Connection,
+        (key, file): (&Key, FileId),
+        tail: &mut Link,
+        written: &mut Written,
+        step: &Step<'_>,
+    ) -> Result<(), Failed> {
+        let (draft, opens, closes) = match step {
+            Step::Known(row) => return Ok(row.insert(connection, written.process.number)?),
+            Step::Record { draft, opens, closes } => (draft, opens, closes),
+        };
+        let now = closes.and_then(|ticket| {
+            let now = written.opened.iter().find(|(opened, _)| *opened == ticket);
+            let before = || lock(&self.intents).get(&ticket).copied();
+            now.map(|(_, seq)| *seq)
+                .or_else(|| before().filter(|(of, _)| *of == file).map(|(_, seq)| seq))
+        });
+        match now {
+            Some(intent) => {
+                let closing = draft.closing(intent);
+                record::append(connection, key, tail, &written.process, &closing)?;
+                connection
+                    .prepare_cached("DELETE FROM unsettled WHERE seq = ?1")?
+                    .execute([intent])?;
+            }
+            None => record::append(connection, key, tail, &written.process, draft)?,
+        }
+        written.closed.extend(*closes);
+        if let Some((ticket, temporaries)) = opens {
+            written.opened.push((*ticket, tail.seq));
+            connection
+                .prepare_cached("INSERT INTO unsettled (seq, temporaries) VALUES (?1, ?2)")?
+                .execute((tail.seq, temporaries))?;
+        }
         Ok(())
     }
 
     /// Writes an intent within a moment; returns whether it is written, or must wait for others.
-    fn write_quickly(&self, intent: &Row) -> Result<bool, ToolError> {
+    fn write_quickly(&self, intent: &Row) -> Result<bool, Failed> {
         let mut database = match self.database.try_lock() {
             Ok(database) => database,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -273,7 +495,7 @@ impl Shared {
             Err(failed) if failed.busy => Ok(false),
             Err(failed) => {
                 self.note(&failed);
-                Err(failed.into())
+                Err(failed)
             }
         }
     }
@@ -288,12 +510,28 @@ impl Shared {
         if let Err(failed) = &written {
             self.note(failed);
         }
-        for intent in intents {
-            if !intent.promise.settle(written.clone()) && written.is_ok() {
-                lock(&self.queue).rows.push(Row::Withdrawn(intent.ticket));
+        for Pending { row, ticket, promise } in intents {
+            let goes_on = self.goes_on(&written);
+            if goes_on && written.is_err() {
+                self.put_late(row);
+            }
+            let came = if goes_on { Ok(()) } else { written.clone() };
+            if !promise.settle(came) && goes_on {
+                lock(&self.queue).rows.push(Row::withdrawn(ticket));
             }
         }
         written
+    }
+
+    /// Returns whether a change may happen.
+    fn goes_on(&self, written: &Result<(), Failed>) -> bool {
+        written.is_ok() || self.recorded.on_failure == OnFailure::Continue
+    }
+
+    /// Keeps an intent whose change happens although it is not written.
+    fn put_late(&self, row: Row) {
+        lock(&self.loss).n_late += 1;
+        self.put_back(vec![row]);
     }
 
     /// Remembers why nothing could be written.
@@ -308,21 +546,38 @@ impl Shared {
     fn put_back(&self, mut rows: Vec<Row>) {
         let mut queue = lock(&self.queue);
         rows.append(&mut queue.rows);
+        let n_over = rows.len().saturating_sub(MAX_KEPT);
         rows.truncate(MAX_KEPT);
         queue.rows = rows;
+        drop(queue);
+        lock(&self.loss).n_lost += n_over as u64;
+    }
+
+    /// Adds a record that waits; returns whether the helper thread should be woken for it.
+    fn push(&self, row: Row) -> bool {
+        let mut queue = lock(&self.queue);
+        if MAX_KEPT <= queue.rows.len() {
+            drop(queue);
+            lock(&self.loss).n_lost += 1;
+            return false;
+        }
+        queue.rows.push(row);
+        // Who counts down from an earlier record comes by in time without being woken.
+        std::mem::take(&mut queue.idle) || MAX_WAITING <= queue.rows.len()
     }
 
     /// The helper thread: waits for records, writes them in batches, keeps the log short.
     fn write_batches(&self) {
-        let mut is_first = true;
+        let mut tended: Option<Instant> = None;
         loop {
             let closed = self.wait_for_batch();
             // What could not be written waits for the next batch; changes are refused meanwhile.
             if self.write_patiently().is_err() && !closed {
                 std::thread::sleep(RETRY);
             }
-            if std::mem::take(&mut is_first) {
-                self.prune();
+            if tended.is_none_or(|at| TENDED_EVERY < at.elapsed()) {
+                self.tend();
+                tended = Some(Instant::now());
             }
             self.shorten_log();
             if closed {
@@ -350,21 +605,86 @@ impl Shared {
         queue.closed
     }
 
-    /// Forgets what callers knew long ago.
-    fn prune(&self) {
-        if let Database::Open(Open { connection, process: Some((number, _)) }) =
-            &*lock(&self.database)
-        {
-            // What could not be removed is removed another time.
-            let _ = known::prune(connection, *number);
+    /// Forgets what callers knew long ago, and removes records that are too old or too many.
+    fn tend(&self) {
+        let mut database = lock(&self.database);
+        let Database::Open(open) = &mut *database else { return };
+        // What could not be removed is removed another time.
+        if let Some((process, _)) = &open.process {
+            let _ = known::prune(&open.connection, process.number);
         }
+        let _ = self.recorded.retention.apply(open, self.who(), &self.recorded.redactor);
     }
 
     fn shorten_log(&self) {
-        if let Database::Open(Open { connection, .. }) = &*lock(&self.database) {
-            database::shorten_log(connection);
+        if let Database::Open(open) = &*lock(&self.database) {
+            database::shorten_log(&open.connection);
         }
     }
+}
+
+impl Loss {
+    /// Returns the record of the loss, if there is one.
+    fn row(self) -> Option<Row> {
+        let Self { n_lost, n_late } = self;
+        let text = format!(
+            "while the ledger could not be written, {n_lost} records were lost, and {n_late} changes \
+             happened before their intent was written"
+        );
+        let is_there = 0 < n_lost + n_late;
+        is_there.then(|| Row::event(Event { kind: "lost", text, session: None }))
+    }
+
+    fn forget(&mut self, recorded: Self) {
+        self.n_lost -= recorded.n_lost.min(self.n_lost);
+        self.n_late -= recorded.n_late.min(self.n_late);
+    }
+}
+
+/// Returns what is wrong where the head does not fit the chain, whose end this is.
+fn wrong_head(
+    connection: &Connection,
+    noted: Noted,
+    tail: Link,
+) -> rusqlite::Result<Option<Event>> {
+    let event = |kind, text: String| Ok(Some(Event { kind, text, session: None }));
+    let noted = match noted {
+        Noted::At(noted) if noted == tail || noted.seq == 0 => return Ok(None),
+        Noted::At(noted) => noted,
+        Noted::Nothing => {
+            let text = "the head beside the database was gone here: records before may be too";
+            return event("head", String::from(text));
+        }
+        Noted::Damaged => {
+            let text =
+                "the head beside the database was damaged here: records before may be cut off";
+            return event("head", String::from(text));
+        }
+    };
+    if tail.seq < noted.seq {
+        let n_cut = noted.seq.saturating_sub(tail.seq);
+        let text =
+            format!("{n_cut} records were cut off here: the head knew of record {}", noted.seq);
+        return event("cut", text);
+    }
+    match record::hash_of(connection, noted.seq)? {
+        Some(hash) if hash != noted.hash => {
+            let text = format!(
+                "records were replaced before here: the head knew another record {}",
+                noted.seq
+            );
+            event("cut", text)
+        }
+        // Who noted it was slow, or died, and the records went by retention.
+        Some(_) | None => Ok(None),
+    }
+}
+
+/// Returns whether a process is in the database still: retention removes those that have no records.
+fn is_entered(connection: &Connection, process: &OfProcess) -> rusqlite::Result<bool> {
+    connection
+        .prepare_cached("SELECT EXISTS (SELECT 1 FROM process WHERE process = ?1)")?
+        .query_row([process.number], |row| row.get(0))
 }
 
 impl Ledger for SqliteLedger {
@@ -378,11 +698,20 @@ impl Ledger for SqliteLedger {
         Box::pin(async move {
             let ticket = Ticket(self.shared.next_ticket.fetch_add(1, Ordering::Relaxed));
             let row = Row::intent(ticket, opening, effects, paths, temporaries);
-            if self.shared.write_quickly(&row)? {
-                return Ok(ticket);
+            match self.shared.write_quickly(&row) {
+                Ok(true) => return Ok(ticket),
+                Ok(false) => {}
+                Err(failed) if self.shared.recorded.on_failure == OnFailure::Refuse => {
+                    return Err(failed.into());
+                }
+                Err(_) => {
+                    self.shared.put_late(row);
+                    self.start_helper();
+                    return Ok(ticket);
+                }
             }
             let (promise, waiting) = waiting::promise(ticket);
-            lock(&self.shared.queue).intents.push(Intent { row, ticket, promise });
+            lock(&self.shared.queue).intents.push(Pending { row, ticket, promise });
             if self.start_helper() {
                 self.shared.wake.notify_one();
             } else {
@@ -394,16 +723,11 @@ impl Ledger for SqliteLedger {
     }
 
     fn close(&self, intent: Option<Ticket>, closing: Closing) {
-        let due = {
-            let mut queue = lock(&self.shared.queue);
-            queue.rows.push(Row::outcome(intent, closing));
-            // Who counts down from an earlier record comes by in time without being woken.
-            std::mem::take(&mut queue.idle) || MAX_WAITING <= queue.rows.len()
-        };
-        self.start_helper();
-        if due {
-            self.shared.wake.notify_one();
-        }
+        self.add(Row::outcome(intent, closing));
+    }
+
+    fn event(&self, event: Event) {
+        self.add(Row::event(event));
     }
 
     fn flush(&self) -> Result<(), ToolError> {
@@ -415,7 +739,8 @@ impl Ledger for SqliteLedger {
     }
 
     fn full(&self) -> bool {
-        MAX_KEPT <= lock(&self.shared.queue).rows.len()
+        let may_wait = self.shared.recorded.on_failure == OnFailure::Continue;
+        !may_wait && MAX_KEPT <= lock(&self.shared.queue).rows.len()
     }
 
     fn broken(&self) -> Option<String> {

@@ -29,6 +29,7 @@ mod mark;
 mod memory;
 mod moving;
 mod process;
+mod redact;
 mod replace;
 mod resolve;
 mod restore;
@@ -49,7 +50,7 @@ mod worktree;
 pub use caller::Caller;
 pub use checkpoints::{CheckpointError, CheckpointId, CheckpointSettings, Checkpoints};
 pub use clear::{Clearance, Cleared, Contained, Judged};
-pub use clock::SystemClock;
+pub use clock::{SystemClock, timestamp};
 pub use command_pattern::CommandPattern;
 pub use command_policy::CommandPolicy;
 pub use commit::JournalSettings;
@@ -57,12 +58,17 @@ pub use globs::RuleError;
 pub use guard::{GlobalIgnore, Guard, GuardError, GuardSettings};
 pub use judge::{Case, Profile, Rules, judge, name_matches};
 pub use knowledge::KnowledgeBase;
-pub use ledger::{LedgerSync, Recorded, SqliteLedger};
+pub use ledger::{
+    Audit, AuditError, ChainLink, Field, Fields, Finding, Key, LedgerSync, OnFailure, Record,
+    Recorded, Retention, SqliteLedger, Unfinished, Verified, Walk, Wanted, key_of,
+};
 pub use memory::keep_freed_memory;
 pub use process::{
-    Activate, CommandSettings, Commands, Helper, ProcessLimits, Rung, Shortfall, close_process,
-    environment, helper_main,
+    Activate, CommandSettings, Commands, Helper, MAX_OWN_OUTPUT, OwnEnd, OwnProgram,
+    OwnProgramSettings, OwnPrograms, OwnRan, ProcessLimits, Rung, Shortfall, Unrunnable,
+    close_process, environment, helper_main,
 };
+pub use redact::Redactor;
 pub use resolve::Resolver;
 pub use roots::{RootError, Roots};
 pub use rule::{Condition, Layer, Object, Paths, Rule, RuleOrigin};

@@ -20,6 +20,7 @@ mod keeper;
 mod kept;
 mod launcher;
 mod ongoing;
+mod own;
 mod porter;
 mod programs;
 pub(crate) mod run;
@@ -58,6 +59,9 @@ use wire::{Order, Policy};
 
 pub use activate::Activate;
 pub use environment::environment;
+pub use own::{
+    MAX_OWN_OUTPUT, OwnEnd, OwnProgram, OwnProgramSettings, OwnPrograms, OwnRan, Unrunnable,
+};
 pub use rung::{Rung, Shortfall};
 pub use settings::{CommandSettings, ProcessLimits};
 
@@ -168,6 +172,12 @@ impl Commands {
     ) -> Result<(Rung, Vec<Shortfall>), ToolError> {
         let session = self.session(session, globs)?;
         Ok((session.rung, session.missing.clone()))
+    }
+
+    /// Returns the rung of a session that is open.
+    fn rung(&self, session: &str, globs: &PathGlobs) -> Option<&'static str> {
+        let opened = self.opened(&lock(&self.sessions), session, globs);
+        opened.map(|session| session.rung.as_str())
     }
 
     /// Orders a command of a session, opening the session where it is not.

@@ -29,12 +29,13 @@ pub(crate) fn result(reply: Reply) -> CallToolResult {
         meta.insert(String::from("sinew/error"), serde_json::json!(error));
     }
     // Durations and rulings differ from call to call; a client that wants them reads the ledger.
-    // Where nothing was left out, the content says everything, but not how a command was contained
-    // nor which checkpoint undoes a change.
+    // Where nothing was left out, the content says everything, but not how a command was contained,
+    // which checkpoint undoes a change, nor what hooks did.
     let told = Meta { duration_ms: 0.0, ruling: None, ..reply.meta };
     let left_out = told.truncated || told.skipped.is_some() || told.output_id.is_some();
     let is_kept = told.checkpoint_id.is_some();
-    if (left_out || is_kept || told.more.get("sandbox").is_some())
+    let is_more = ["sandbox", "hooks"].iter().any(|key| told.more.get(key).is_some());
+    if (left_out || is_kept || is_more)
         && let Ok(serde_json::Value::Object(mut told)) = serde_json::to_value(&told)
     {
         told.shift_remove("duration_ms");

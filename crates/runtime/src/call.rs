@@ -6,6 +6,7 @@
 
 mod after;
 mod answer;
+mod approval_hooks;
 mod before;
 mod bound;
 mod clear;
@@ -25,7 +26,9 @@ use std::sync::Arc;
 use sinew_guard::{Guard, Rules};
 use sinew_tool::{Kind, Reply, Request, Ruling, Targets, Tool, ToolError};
 
+use crate::hooks::{Notes, session};
 use crate::runtime::{CallOptions, Runtime};
+use after::Seen;
 use open::Open;
 
 /// Executes one call.
@@ -51,7 +54,8 @@ pub(crate) async fn call(runtime: Arc<Runtime>, request: Request, options: CallO
     if !options.cancel.is_cancelled() {
         tell::endings(&runtime, &open.request, &mut reply);
     }
-    let reply = after::after(&runtime, &open.request, reply).await;
+    std::mem::take(&mut told.notes).tell(&mut reply.meta);
+    let reply = after::after(&runtime, &open, &told.seen, reply, &options.cancel).await;
     let reply = bound::bound(&runtime, &open.request, told.tool.as_deref(), reply);
     let reply = answer::answer(open, reply);
     raised.forget();
@@ -80,6 +84,10 @@ pub(crate) fn judged(
 struct Told {
     tool: Option<Arc<dyn Tool>>,
     path: Option<String>,
+    /// What hooks did so far.
+    notes: Notes,
+    /// What hooks are told once there is a reply.
+    seen: Seen,
 }
 
 async fn way(
@@ -89,16 +97,30 @@ async fn way(
     options: &CallOptions,
 ) -> Result<Reply, ToolError> {
     open.entry.admit()?;
+    if runtime.hooks.follow_sessions() {
+        let dialect = open.entry.dialect();
+        let beginning = session::begin(runtime, &open.request.session, &dialect);
+        run::in_time(beginning, &options.cancel, open.request.deadline).await?;
+    }
     let found = find::find(&runtime.catalogs(), &open.request)?;
     told.tool = Some(Arc::clone(&found.listed.tool));
-    before::before(runtime, &mut open.request).await?;
+    before::before(runtime, &found, open, &mut told.notes, &options.cancel).await?;
+    let see_replies = runtime.hooks.see_replies();
+    if see_replies {
+        told.seen.operation = Some(found.listed.tool.operation().to_owned());
+        told.seen.arguments = Some(open.request.arguments.clone());
+    }
     let decoded = decode::decode(found, &mut open.request)?;
     told.path = decoded.claims.first().and_then(|claim| claim.path.clone());
     told.path.iter().for_each(|path| open.entry.named(path));
     let contained = contain::contain(runtime, decoded, open)?;
+    if see_replies {
+        told.seen.paths = Some(contained.paths());
+    }
     let judged = judge::judge(runtime, contained, open);
     let cleared = clear::clear(runtime, judged, open, options).await?;
     let kept = keep::keep(runtime, cleared, open, options).await?;
+    told.seen.has_run = true;
     let ran = run::run(runtime, kept, open, options).await?;
     let targets = Arc::clone(&ran.targets);
     let mut reply = shape::shape(ran);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use sinew_tool::{BoxFuture, Closing, Effects, Ledger, Opening, Ticket, ToolError};
+use sinew_tool::{BoxFuture, Closing, Effects, Event, Ledger, Opening, Ticket, ToolError};
 
 /// Records nothing.
 #[derive(Debug, Default)]
@@ -33,6 +33,7 @@ impl Ledger for NoLedger {
 pub struct MemoryLedger {
     next: AtomicU64,
     closed: Mutex<Vec<(Option<Ticket>, Closing)>>,
+    events: Mutex<Vec<Event>>,
 }
 
 impl MemoryLedger {
@@ -40,6 +41,11 @@ impl MemoryLedger {
     /// something comes with the ticket of its intent.
     pub fn take(&self) -> Vec<(Option<Ticket>, Closing)> {
         std::mem::take(&mut *self.closed.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns what else was recorded so far, in order, and forgets it.
+    pub fn take_events(&self) -> Vec<Event> {
+        std::mem::take(&mut *self.events.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -59,7 +65,26 @@ impl Ledger for MemoryLedger {
         self.closed.lock().unwrap_or_else(PoisonError::into_inner).push((intent, closing));
     }
 
+    fn event(&self, event: Event) {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+    }
+
     fn flush(&self) -> Result<(), ToolError> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_kept_once_and_apart() {
+        let ledger = MemoryLedger::default();
+        let event = Event { kind: "granted", text: String::from("words"), session: None };
+        ledger.event(event.clone());
+        assert_eq!(ledger.take().len(), 0);
+        assert_eq!(ledger.take_events(), [event]);
+        assert_eq!(ledger.take_events(), []);
     }
 }

@@ -11,9 +11,9 @@ use sinew_guard::{
     JournalSettings, KnowledgeBase, Profile, Resolver, Rules, Rung, Shortfall, Store, SystemClock,
 };
 use sinew_tool::{
-    Access, Approver, Cancel, Claim, Clock, Command, CommandLine, CommandTarget, Dialect, Effects,
-    Facts, FileSettings, Hook, Kind, Ledger, Memo, Progress, Recorder, Reply, Request, Ruling,
-    Targets, Tool, ToolError,
+    Access, Approver, Cancel, Claim, Clock, Command, CommandLine, CommandTarget, Dialect,
+    FileSettings, Hook, Kind, Ledger, Memo, Progress, Recorder, Reply, Request, Ruling, Targets,
+    Tool, ToolError,
 };
 
 use tokio::sync::{Semaphore, watch};
@@ -22,6 +22,8 @@ use crate::approvals::{Approvals, Asking};
 use crate::broker::Broker;
 use crate::catalog::Catalog;
 use crate::grants::{Grants, Keeper};
+use crate::hooks::Hooks;
+use crate::hooks::session::Sessions;
 use crate::ledgers::NoLedger;
 use crate::order::Order;
 
@@ -36,7 +38,9 @@ pub struct Runtime {
     pub(crate) grants: Grants,
     /// Which sessions were told of which operation.
     pub(crate) hinted: Mutex<HashSet<(String, &'static str)>>,
-    pub(crate) hooks: Vec<Arc<dyn Hook>>,
+    pub(crate) hooks: Hooks,
+    /// The sessions that hooks follow.
+    pub(crate) sessions: Sessions,
     pub(crate) ledger: Arc<dyn Ledger>,
     pub(crate) recorder: Option<Arc<dyn Recorder>>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -161,15 +165,7 @@ impl Runtime {
             Command { argument, line, keeps_cwd: false, has_terminal: false, programs: Vec::new() };
         let claim = Claim { argument: "cwd", path: None, access: Access::Search };
         let contained = guard.contain(&[claim], None, None)?.with_command(command)?;
-        let facts = Facts { effects: Effects::EXECUTE, ..Facts::UNKNOWN };
-        let case = Case {
-            tool: "Bash",
-            operation: "Bash",
-            facts: &facts,
-            effects: Effects::EXECUTE,
-            agent: None,
-        };
-        let judged = contained.judge(&case, &rules);
+        let judged = contained.judge(&Case::COMMAND, &rules);
         let target = judged.contained().targets().command.clone();
         let target = target.ok_or_else(|| {
             ToolError::new(Kind::ExecutionFailed, "the command names nothing to run")
@@ -435,11 +431,10 @@ impl Builder {
     }
 
     /// Opens the roots and returns the runtime.
-    pub fn build(mut self) -> Result<Arc<Runtime>, BuildError> {
+    pub fn build(self) -> Result<Arc<Runtime>, BuildError> {
         if self.roots.is_empty() {
             return Err(BuildError::NoRoot);
         }
-        self.hooks.sort_by_key(|hook| std::cmp::Reverse(hook.priority()));
         // To keep an output is to write beneath a root.
         let may_change = self.rules.profile != Profile::ReadOnly;
         let may_store = self.store && may_change;
@@ -472,7 +467,8 @@ impl Builder {
             broker: Broker::new(self.asking.approvers),
             grants: Grants::default(),
             hinted: Mutex::default(),
-            hooks: self.hooks,
+            hooks: Hooks::new(self.hooks),
+            sessions: Sessions::default(),
             ledger: self.ledger,
             recorder: self.recorder,
             memo: Arc::default(),

@@ -97,7 +97,15 @@ async fn modes_and_answers_decide() {
         assert!(text(&reply).contains(words), "{what}");
         assert_eq!(bench.content("a").is_some(), error.is_none(), "{what}");
         let records = bench.records();
-        assert_eq!(records[0].1.approver, approver, "{what}");
+        assert_eq!(records[0].1.approver.as_deref(), approver, "{what}");
+        let answer = match (approver, error) {
+            (Some("person"), None) => Some("yes"),
+            (Some("person"), Some(Kind::ApprovalTimeout)) => Some("timeout"),
+            (Some("person"), Some(_)) => Some("no"),
+            _ => None,
+        };
+        assert_eq!(records[0].1.answer, answer, "{what}");
+        assert_eq!(records[0].1.waited_ms.is_some(), answer.is_some(), "{what}");
         assert_eq!(records[0].0, error.is_none(), "an intent only where it runs: {what}");
     }
 }
@@ -358,7 +366,7 @@ async fn racing_approvers_give_one_answer_each() {
     let records = bench.records();
     assert_eq!(records.len(), 50, "each call has one record");
     for (_, closing) in &records {
-        let by_yes = ["a", "c", "e"].contains(&closing.approver.unwrap_or_default());
+        let by_yes = ["a", "c", "e"].contains(&closing.approver.as_deref().unwrap_or_default());
         assert_eq!(closing.error.is_none(), by_yes, "{closing:?}");
     }
     let changed = (0..50).filter(|at| bench.content(&format!("f{at}")).is_some()).count();
@@ -422,7 +430,9 @@ async fn an_answer_for_more_settles_what_waits() {
     assert_eq!(ruling(&first).as_deref(), Some("ask (shell.option)"));
     assert_eq!(ruling(&second).as_deref(), Some("ask (shell.option)"), "it had asked");
     assert!(third.is_err(), "what is not covered goes on waiting");
-    let approvers: Vec<_> = bench.records().iter().map(|(_, closing)| closing.approver).collect();
+    let records = bench.records();
+    let approvers: Vec<_> =
+        records.iter().map(|(_, closing)| closing.approver.as_deref()).collect();
     assert_eq!(approvers[..2], [Some("one"), Some("grant")]);
 }
 

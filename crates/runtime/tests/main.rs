@@ -7,4 +7,5 @@
 
 mod asking;
 mod deeds;
+mod hooks;
 mod way;

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use sinew_guard::{Profile, Rules};
 use sinew_runtime::CallOptions;
 use sinew_tool::{
-    BeforeCall, BoxFuture, Cancel, Closing, Effects, Hook, Kind, Ledger, Opening, Recorder, Reply,
-    Request, Ticket, ToolError,
+    BoxFuture, Cancel, Closing, Effects, Kind, Ledger, Opening, Recorder, Request, Ticket,
+    ToolError,
 };
 
 use crate::deeds::{Bench, text};
@@ -25,7 +25,7 @@ async fn a_change_is_made_recorded_and_ordered() {
     let [(true, closing)] = records.as_slice() else { panic!("{records:?}") };
     assert_eq!(closing.error, None);
     assert_eq!((closing.verdict, closing.rule), (Some("ask"), Some("change")));
-    assert_eq!(closing.approver, Some("allow"));
+    assert_eq!(closing.approver.as_deref(), Some("allow"));
     assert_eq!(closing.path, Some(bench.path("a")));
     assert_eq!(closing.changes.len(), 1);
 
@@ -184,110 +184,6 @@ async fn a_long_reply_is_cut_and_kept_whole() {
     let reply = only.call("odd", json!({"lines": 2_500})).await;
     assert_eq!(reply.meta.output_path, None, "to keep it is to write");
     assert_eq!(only.content(".sinew/.gitignore"), None);
-}
-
-/// A hook that does as it is told.
-struct Told {
-    name: &'static str,
-    priority: i32,
-    before: fn(&Request) -> Result<BeforeCall, ToolError>,
-    after: fn(&mut Reply) -> Result<(), ToolError>,
-}
-
-impl Hook for Told {
-    fn name(&self) -> &str {
-        self.name
-    }
-    fn priority(&self) -> i32 {
-        self.priority
-    }
-    fn before<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Result<BeforeCall, ToolError>> {
-        Box::pin(std::future::ready((self.before)(request)))
-    }
-    fn after<'a>(
-        &'a self,
-        _request: &'a Request,
-        reply: &'a mut Reply,
-    ) -> BoxFuture<'a, Result<(), ToolError>> {
-        Box::pin(std::future::ready((self.after)(reply)))
-    }
-}
-
-fn replaced(key: &str, value: &str) -> Result<BeforeCall, ToolError> {
-    let arguments = json!({ key: value });
-    Ok(BeforeCall::Modify(arguments.as_object().cloned().unwrap_or_default()))
-}
-
-#[tokio::test]
-async fn hooks_change_in_order_of_priority_and_are_judged_after() {
-    let low = Told {
-        name: "low",
-        priority: 1,
-        before: |request| {
-            // It sees what the stronger hook did.
-            match request.arguments["text"].as_str() {
-                Some("high") => replaced("text", "both"),
-                _ => replaced("text", "low alone"),
-            }
-        },
-        after: |_| Ok(()),
-    };
-    let high = Told {
-        name: "high",
-        priority: 9,
-        before: |_| replaced("text", "high"),
-        after: |reply| {
-            reply.meta.more.insert("seen", true);
-            Ok(())
-        },
-    };
-    let bench = Bench::new(|builder| builder.hook(Arc::new(low)).hook(Arc::new(high)));
-    let reply = bench.call("put", json!({"where": "a", "text": "model"})).await;
-    assert_eq!(bench.content("a").as_deref(), Some("both"));
-    assert_eq!(reply.meta.more.get("seen"), Some(&json!(true)));
-
-    let escaping = Told {
-        name: "escaping",
-        priority: 0,
-        before: |_| replaced("where", "/etc/x"),
-        after: |_| Ok(()),
-    };
-    let bench = Bench::new(|builder| builder.hook(Arc::new(escaping)));
-    let reply = bench.call("put", json!({"where": "a", "text": "x"})).await;
-    assert_eq!(reply.error.expect("an error").kind, Kind::PathDenied);
-}
-
-#[tokio::test]
-async fn a_hook_that_blocks_or_fails_stops_the_call() {
-    for (before, words) in [
-        (
-            (|_| Ok(BeforeCall::Block(String::from("not today"))))
-                as fn(&Request) -> Result<BeforeCall, ToolError>,
-            "blocked by the hook `h`: not today",
-        ),
-        (|_| Err(ToolError::new(Kind::Timeout, "slow")), "the hook `h` failed"),
-    ] {
-        let hook = Told { name: "h", priority: 0, before, after: |_| Ok(()) };
-        let bench = Bench::new(|builder| builder.hook(Arc::new(hook)));
-        let reply = bench.call("put", json!({"where": "a", "text": "x"})).await;
-        assert_eq!(reply.error.as_ref().expect("an error").kind, Kind::BlockedByHook);
-        assert!(text(&reply).contains(words), "{}", text(&reply));
-        assert_eq!(bench.content("a"), None);
-        assert_eq!(bench.records()[0].1.error, Some(Kind::BlockedByHook));
-    }
-}
-
-#[tokio::test]
-async fn a_hook_that_fails_after_withholds_the_reply() {
-    let hook = Told {
-        name: "h",
-        priority: 0,
-        before: |_| Ok(BeforeCall::Continue),
-        after: |_| Err(ToolError::new(Kind::ExecutionFailed, "no")),
-    };
-    let bench = Bench::new(|builder| builder.hook(Arc::new(hook)));
-    let reply = bench.call("odd", json!({})).await;
-    assert!(!reply.ok && !text(&reply).contains("line 1"), "{}", text(&reply));
 }
 
 #[tokio::test]

@@ -108,11 +108,23 @@ pub enum Command {
         #[command(subcommand)]
         command: CheckpointCommand,
     },
+    /// Read the record of every call, and verify that nothing was changed in it.
+    Audit {
+        /// What to do.
+        #[command(subcommand)]
+        command: AuditCommand,
+    },
     /// Say what the rules make of a command, without running it.
     Policy {
         /// What to do.
         #[command(subcommand)]
         command: PolicyCommand,
+    },
+    /// Show the programs that run around calls, and try them.
+    Hook {
+        /// What to do.
+        #[command(subcommand)]
+        command: HookCommand,
     },
     /// Look at what a project would loosen, and trust it as it is now.
     #[command(args_conflicts_with_subcommands = true)]
@@ -241,6 +253,60 @@ pub enum CheckpointCommand {
     },
 }
 
+/// `sinew audit`.
+#[derive(Debug, Subcommand)]
+pub enum AuditCommand {
+    /// List how calls ended and what else happened, the newest first; `--session` lists one session.
+    List {
+        /// Only this tool, by the name it was called with; a `*` at the end stands for any rest.
+        #[arg(long, value_name = "NAME")]
+        tool: Option<String>,
+        /// Only calls on this path or what is beneath it.
+        #[arg(long, value_name = "PATH")]
+        path: Option<PathBuf>,
+        /// Only calls that ended so: ok, denied … as the kinds of errors are called.
+        #[arg(long, value_name = "KIND")]
+        outcome: Option<String>,
+        /// Only what came since then: 2026-01-31, 2026-01-31T12:00:00Z, or 90m, 24h, 7d ago.
+        #[arg(long, value_name = "TIME")]
+        since: Option<String>,
+        /// The most that are listed.
+        #[arg(long, value_name = "N", default_value_t = 50)]
+        limit: u64,
+        /// Print one JSON object a line.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show everything that is recorded of a call, its intent and its end.
+    Show {
+        /// The number of a record, or the id of a call.
+        id: String,
+        /// Print one JSON object a line.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the last record as SEQ:HASH, to keep elsewhere and verify against later.
+    Head,
+    /// Verify that no record was changed, removed or put in another order; exit 1 if one was.
+    Verify {
+        /// Compare with a head that was kept.
+        #[arg(long, value_name = "SEQ:HASH")]
+        head: Option<String>,
+        /// Verify what was exported, in place of the database.
+        #[arg(long, value_name = "FILE")]
+        file: Option<PathBuf>,
+        /// Print one JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print every record as one JSON object a line, so that it can be verified elsewhere.
+    Export {
+        /// From this record on.
+        #[arg(long, value_name = "SEQ")]
+        since: Option<i64>,
+    },
+}
+
 /// `sinew policy`.
 #[derive(Debug, Subcommand)]
 pub enum PolicyCommand {
@@ -275,6 +341,36 @@ pub enum PolicyCommand {
         /// Print one JSON object.
         #[arg(long)]
         json: bool,
+    },
+}
+
+/// `sinew hook`.
+#[derive(Debug, Subcommand)]
+pub enum HookCommand {
+    /// List the hooks in the order in which they run.
+    List {
+        /// Print one JSON array.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Run the hooks of an event on an example of it, and say what each decides; exit 1 if one fails.
+    Test {
+        /// The event, by the name of sinew or of another runtime.
+        event: String,
+        /// The tool of the call.
+        #[arg(long, value_name = "NAME")]
+        tool: Option<String>,
+        /// Its arguments as one JSON object.
+        #[arg(long, value_name = "JSON")]
+        arguments: Option<String>,
+        /// This hook alone, whatever it is for.
+        #[arg(long, value_name = "NAME")]
+        hook: Option<String>,
+    },
+    /// Print the JSON schema of what hooks are told.
+    Schema {
+        /// At this event alone.
+        event: Option<String>,
     },
 }
 

@@ -1,15 +1,19 @@
 //! The commands, one file each.
 
+pub(crate) mod audit;
 pub(crate) mod call;
 pub(crate) mod checkpoint;
 pub(crate) mod config;
 pub(crate) mod doctor;
+pub(crate) mod hook;
 pub(crate) mod import;
 pub(crate) mod mcp;
 pub(crate) mod pipe;
 pub(crate) mod policy;
 pub(crate) mod tools;
 pub(crate) mod trust;
+
+use std::time::Duration;
 
 use sinew_guard::shown;
 use sinew_runtime::Runtime;
@@ -32,6 +36,20 @@ fn flush(runtime: &Runtime) {
     if let Err(error) = runtime.flush() {
         let hint = error.hint.as_deref().unwrap_or_default();
         eprintln!("sinew: {error}; {hint}");
+    }
+}
+
+/// How long the hooks of the ends of sessions may take all together.
+const ENDS: Duration = Duration::from_secs(10);
+
+/// Runs the hooks of the ends of sessions where no runtime of tokio is at hand.
+pub(crate) fn end_sessions(runtime: &Runtime, within: Duration) {
+    if !runtime.has_sessions_to_end() {
+        return;
+    }
+    // Where there are no threads or descriptors left there is nobody to run them either.
+    if let Ok(tokio) = tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        tokio.block_on(runtime.end_sessions(within));
     }
 }
 

@@ -7,6 +7,8 @@
 
 pub mod env_vars;
 mod grants;
+mod hook_files;
+pub(crate) mod hooks;
 mod layers;
 mod options;
 mod reference;
@@ -20,12 +22,13 @@ pub(crate) use layers::arguments::real;
 pub use layers::{Layered, Layers, LeftOut, Origin, SYSTEM_FILE, ToolList};
 pub use options::{
     CallOptions, CommandPolicyOptions, ConditionOptions, ExampleOptions, FilesOptions, FsOptions,
-    LedgerOptions, ManagedOptions, McpOptions, Options, PolicyOptions, RuleOptions, ToolsOptions,
+    HookCommandOptions, HookOptions, HookRequiresOptions, HooksOptions, LedgerOptions,
+    ManagedOptions, McpOptions, Options, PolicyOptions, RuleOptions, ToolsOptions,
 };
 pub(crate) use reference::keys;
 pub use reference::reference;
 pub(crate) use serve::serves;
-pub use settings::{LedgerMode, LogLevel, Settings};
+pub use settings::{LedgerMode, LedgerSettings, LogLevel, Settings};
 
 /// A configuration that cannot be used: where, and what to do.
 #[derive(Debug)]

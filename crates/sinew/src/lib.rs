@@ -42,6 +42,7 @@ mod commands;
 #[cfg(feature = "cli")]
 pub mod config;
 #[cfg(feature = "cli")]
+mod hooks;
 mod import;
 #[cfg(feature = "cli")]
 mod jsonc;
@@ -55,18 +56,20 @@ mod wiring;
 /// The tool vocabularies.
 pub mod dialects {
     pub use sinew_dialects::{
-        AGENTOS, AIONRS, ALL, CLAWFT, CODEX, MCP_FILESYSTEM, MOLF, MOLTIS, NATIVE, dialect,
+        AGENTOS, AIONRS, ALL, CLAWFT, CODEX, HOOK_FORMS, MCP_FILESYSTEM, MOLF, MOLTIS, NATIVE,
+        dialect, hook_form,
     };
 }
 
 pub use sinew_guard::{
     CheckpointSettings, Checkpoints, CommandSettings, GlobalIgnore, Helper, JournalSettings,
-    KnowledgeBase, LedgerSync, ProcessLimits, Profile, Recorded, Resolver, Rules, Rung, Shortfall,
-    SqliteLedger, StateDir, close_process, environment, helper_main,
+    KnowledgeBase, LedgerSync, OnFailure, OwnProgramSettings, OwnPrograms, ProcessLimits, Profile,
+    Recorded, Redactor, Resolver, Retention, Rules, Rung, Shortfall, SqliteLedger, StateDir,
+    close_process, environment, helper_main,
 };
 pub use sinew_runtime::{
-    Approvals, Asking, BuildError, Builder, CallOptions, Catalog, MemoryLedger, NoLedger, Runtime,
-    ToolInfo,
+    Approvals, Asking, BuildError, Builder, CallOptions, Catalog, CommandHook, CommandHookSettings,
+    HookCommand, HookTrial, MemoryLedger, NoLedger, Runtime, ToolInfo,
 };
 pub use sinew_tool::*;
 
@@ -89,13 +92,15 @@ pub fn main() -> std::process::ExitCode {
 
 #[cfg(feature = "cli")]
 fn run(cli: &cli::Cli, helper: Helper) -> anyhow::Result<std::process::ExitCode> {
+    // Whoever reads the record may do so from anywhere.
+    let works_in_roots = !matches!(cli.command, cli::Command::Audit { .. });
     let load = || {
         let by_client = matches!(cli.command, cli::Command::Mcp) && !terminal::is_attended();
         let said = match by_client {
             true => wiring::Said::by_client(&cli.global)?,
             false => wiring::Said::by_person(&cli.global)?,
         };
-        wiring::load(said, helper)
+        wiring::load(said, helper, works_in_roots)
     };
     match &cli.command {
         cli::Command::Trust(args) => commands::trust::run(&cli.global, args),
@@ -110,6 +115,8 @@ fn run(cli: &cli::Cli, helper: Helper) -> anyhow::Result<std::process::ExitCode>
             commands::config::show(&load()?, *json)
         }
         cli::Command::Checkpoint { command } => commands::checkpoint::run(load()?, command),
+        cli::Command::Audit { command } => commands::audit::run(&load()?, command),
+        cli::Command::Hook { command } => commands::hook::run(load()?, command),
         cli::Command::Policy { command } => commands::policy::run(&load()?, command),
         cli::Command::Doctor { json } => commands::doctor::run(&load()?, *json),
     }

@@ -53,6 +53,7 @@ impl Signals {
                 // Without a runtime the process is at its end anyway.
                 let Some(runtime) = runtime.upgrade() else { continue };
                 calls.close(LAST_WORDS);
+                crate::commands::end_sessions(&runtime, LAST_WORDS);
                 if let Err(error) = runtime.flush() {
                     // A terminal that hung up takes no more words.
                     let _ = writeln!(io::stderr(), "sinew: {error}");

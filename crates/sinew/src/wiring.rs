@@ -8,8 +8,8 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 use sinew_guard::{
-    Checkpoints, CommandSettings, GlobalIgnore, Helper, JournalSettings, Layer, Recorded,
-    SqliteLedger, StateDir, environment, shown,
+    Checkpoints, CommandSettings, GlobalIgnore, Helper, JournalSettings, Layer, OnFailure,
+    Recorded, Redactor, SqliteLedger, StateDir, environment, shown,
 };
 use sinew_runtime::{Asking, Builder, Keeper, NoLedger, Runtime};
 use sinew_tool::{Approver, Ledger};
@@ -19,6 +19,7 @@ use crate::config::trust::{Content, Known, Trusted};
 use crate::config::{
     self, Grants, Layered, Layers, LedgerMode, LogLevel, Origin, SYSTEM_FILE, Settings, env_vars,
 };
+use crate::hooks;
 
 mod homes;
 
@@ -98,7 +99,7 @@ pub(crate) fn current_dir() -> anyhow::Result<PathBuf> {
 }
 
 /// Reads every layer. What may come out of a repository loosens nothing unless a person confirmed it.
-pub(crate) fn load(mut said: Said, helper: Helper) -> anyhow::Result<Loaded> {
+pub(crate) fn load(mut said: Said, helper: Helper, works_in_roots: bool) -> anyhow::Result<Loaded> {
     let trusted = trusted()?;
     let mut layered = settle(&said, &trusted)?;
     let may_be_confirmed = said.is_held && !layered.keeps_from_trusting;
@@ -116,16 +117,14 @@ pub(crate) fn load(mut said: Said, helper: Helper) -> anyhow::Result<Loaded> {
         let (value, origin) = layered.origins.get(key)?;
         (*origin != Origin::Default && *value != Value::Bool(false)).then(|| origin.of_rule())
     });
-    let roots = roots(&settings).map_err(|error| {
-        let is_left_out = layered.unconfirmed().any(|left| left.key == "roots");
-        match is_left_out {
-            true => anyhow::anyhow!(
-                "{error}; what a client names is left out until you confirm it: {}",
-                said.line()
-            ),
-            false => error,
+    let roots = match roots(&settings) {
+        Err(_) if !works_in_roots => Vec::new(),
+        Err(error) if layered.unconfirmed().any(|left| left.key == "roots") => {
+            let line = said.line();
+            bail!("{error}; what a client names is left out until you confirm it: {line}");
         }
-    })?;
+        roots => roots?,
+    };
     hold_roots(&layered, &roots)?;
     let mut loaded = Loaded { layered, settings, roots, helper, said };
     if let Some(grants) = grants(&loaded) {
@@ -168,6 +167,7 @@ fn layered(said: &Said, project: Option<(&Path, &Trusted)>) -> anyhow::Result<La
     layers.add_file(Path::new(SYSTEM_FILE), Layer::System, false)?;
     if let Some(home) = env_vars::config_home() {
         layers.add_file(&home.join("sinew/config.toml"), Layer::User, false)?;
+        layers.add_hook_folders(&home.join("sinew/hooks"))?;
     }
     if let Some((project, trusted)) = project {
         add_project(&mut layers, project, trusted)?;
@@ -190,10 +190,14 @@ fn add_project(layers: &mut Layers, project: &Path, trusted: &Trusted) -> anyhow
     let known = if layers.may_trust() { trusted.of_project(project) } else { Known::Never };
     let name = project.display();
     match known {
-        Known::Now(Content { config: Some(text), .. }) => {
-            return Ok(layers.add_trusted_project(project, text)?);
+        Known::Now(Content { config, .. }) => {
+            layers.trust_project();
+            if let Some(text) = config {
+                layers.add_trusted_project(project, text)?;
+            }
+            return Ok(layers.add_project_hooks(project)?);
         }
-        Known::Now(_) | Known::Never => {}
+        Known::Never => {}
         Known::Before(None) => layers.warn(format!(
             "what {name} holds for sinew has changed since you trusted it, so it can only tighten; look at \
              it and trust it anew with `sinew trust {name}`"
@@ -203,7 +207,8 @@ fn add_project(layers: &mut Layers, project: &Path, trusted: &Trusted) -> anyhow
              tighten: {problem}"
         )),
     }
-    Ok(layers.add_project_file(project)?)
+    layers.add_project_file(project)?;
+    Ok(layers.add_project_hooks(project)?)
 }
 
 fn add_flags(layers: &mut Layers, said: &Said) -> anyhow::Result<()> {
@@ -343,6 +348,9 @@ pub(crate) fn wire(
     let checkpoints = checkpoints(settings);
     if let Some(checkpoints) = &checkpoints {
         builder = builder.checkpoints(Arc::clone(checkpoints));
+    }
+    for hook in hooks::checked(loaded)? {
+        builder = builder.hook(hook);
     }
     let (builder, ledger) = with_ledger(builder, settings.ledger, surface)?;
     let session = match &settings.session {
@@ -486,14 +494,23 @@ fn with_ledger(
             };
             Ok((builder.ledger(Arc::new(NoLedger)), None))
         }
-        LedgerMode::Sqlite(sync) => {
+        LedgerMode::Sqlite(config::LedgerSettings { sync, on_failure, retention }) => {
             let state = state_dir().map_err(|error| {
                 anyhow::anyhow!("{error:#}; `ledger.mode = \"off\"` runs without records")
             })?;
-            let ledger = Arc::new(SqliteLedger::new(&state, Recorded { surface, sync }));
-            ledger.on_failure(|problem| {
-                eprintln!("sinew: calls cannot be recorded: {problem}; run `sinew doctor`");
+            let redactor = Redactor::knowing(env_vars::all());
+            let recorded = Recorded { surface, sync, on_failure, retention, redactor };
+            let ledger = Arc::new(SqliteLedger::new(&state, recorded));
+            ledger.on_failure(move |problem| {
+                let meanwhile = match on_failure {
+                    OnFailure::Refuse => "changes do not run meanwhile",
+                    OnFailure::Continue => "they run all the same, as `ledger.on_failure` says",
+                };
+                eprintln!(
+                    "sinew: calls cannot be recorded: {problem}; {meanwhile}; run `sinew doctor`"
+                );
             });
+            ledger.on_notice(|what| eprintln!("sinew: the ledger: {what}"));
             let recorded: Arc<dyn Ledger> = Arc::clone(&ledger) as Arc<dyn Ledger>;
             let builder = builder.knowledge(ledger.knowledge()).ledger(recorded);
             Ok((builder.deny(state.path()), Some(ledger)))

@@ -735,7 +735,19 @@ const KEYS: &[Row] = &[
         Seen::Shows("it holds `touch x`", "exit 0"),
     ),
     ("ledger.mode", "off", READ, "", Seen::Shows("no record", "a record")),
+    // What each key of a hook does is tried where hooks are.
+    (
+        "hooks",
+        r#"[{event="before_tool_execute",command=["false"]}]"#,
+        READ,
+        "",
+        Seen::Shows("the hook `false` failed", "two"),
+    ),
     ("ledger.sync", "full", WRITE, "", Seen::Traced("fsync,fdatasync")),
+    // What they do is tried where there is a ledger that cannot be written or has many records.
+    ("ledger.on_failure", "continue", SHOW, "", Seen::Resolved("ledger.on_failure = \"continue\"")),
+    ("ledger.max_age_days", "7", SHOW, "", Seen::Resolved("ledger.max_age_days = 7")),
+    ("ledger.max_records", "7", SHOW, "", Seen::Resolved("ledger.max_records = 7")),
     ("mcp.max_line_bytes", "4096", &["mcp"], "{ping}", Seen::Shows("4096 bytes", "\"result\"")),
 ];
 

@@ -9,11 +9,13 @@
     reason = "a test fails loudly"
 )]
 
+mod audit;
 mod busy;
 mod caller;
 mod cli;
 mod differential;
 mod fidelity;
+mod hooks;
 mod import;
 mod limits;
 mod managed;

@@ -44,7 +44,7 @@ fn end(child: &mut Child, (signal, code): (Signal, i32)) {
 /// Returns the tool and the error of each closing record, in order.
 fn ends(home: &Path) -> Vec<(String, String)> {
     let database = Connection::open(home.join("state/sinew/sinew.db")).unwrap();
-    let open = "SELECT count(*) FROM record WHERE settled = 0 AND phase = 'intent'";
+    let open = "SELECT count(*) FROM unsettled";
     assert_eq!(database.query_row(open, [], |row| row.get::<_, i64>(0)).unwrap(), 0);
     let ends = "SELECT tool, outcome FROM record WHERE phase = 'outcome' ORDER BY seq";
     let mut ends = database.prepare(ends).unwrap();

@@ -13,8 +13,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use sinew::dialects::NATIVE;
 use sinew::{
-    Approvals, Asking, CallOptions, Ledger, LedgerSync, Recorded, Request, Runtime, SqliteLedger,
-    StateDir,
+    Approvals, Asking, CallOptions, Ledger, Recorded, Request, Runtime, SqliteLedger, StateDir,
 };
 
 const N_THREADS: usize = 8;
@@ -127,7 +126,7 @@ impl Place {
 
 fn runtime(place: &Place, track_reads: bool) -> (Arc<Runtime>, Arc<SqliteLedger>) {
     let state = StateDir::open(&place.home.join("state/sinew")).unwrap();
-    let recorded = Recorded { surface: "test", sync: LedgerSync::Normal };
+    let recorded = Recorded::by("test");
     let ledger = Arc::new(SqliteLedger::new(&state, recorded));
     let runtime = Runtime::builder(NATIVE)
         .root(&place.root)

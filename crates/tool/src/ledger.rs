@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::{BoxFuture, Change, Effects, Kind, ToolError};
 
@@ -45,14 +46,37 @@ pub struct Closing {
     pub verdict: Option<&'static str>,
     /// The rule that decided.
     pub rule: Option<&'static str>,
+    /// Where that rule is written: layer, file and line.
+    pub origin: Option<Arc<str>>,
     /// Who was asked, where somebody was.
-    pub approver: Option<&'static str>,
+    pub approver: Option<Cow<'static, str>>,
+    /// What came back: `yes`, `exact`, `session`, `forever`, `no`, `timeout` or `gone`.
+    pub answer: Option<&'static str>,
+    /// How long the answer took.
+    pub waited_ms: Option<f64>,
+    /// The command line that it names, as it was written.
+    pub command: Option<String>,
+    /// How the command was contained, where one ran.
+    pub rung: Option<&'static str>,
+    /// The command of the session that it began or reached, by name.
+    pub background: Option<String>,
     /// `None` where the deed was done.
     pub error: Option<Kind>,
     /// What it changed.
     pub changes: Vec<Change>,
     /// Bytes of the reply's text.
     pub reply_bytes: u64,
+}
+
+/// Something worth a record that is no call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// What it is, in one word.
+    pub kind: &'static str,
+    /// What happened, in words for people.
+    pub text: String,
+    /// The session that it happened in, where it is of one.
+    pub session: Option<String>,
 }
 
 /// Where calls are recorded. One ledger serves every session of a process.
@@ -72,6 +96,11 @@ pub trait Ledger: Send + Sync {
     /// Records how a call ended; `intent` names the record of [`Ledger::intend`], where there was
     /// one. Never waits: records of calls that only looked are written in batches.
     fn close(&self, intent: Option<Ticket>, closing: Closing);
+
+    /// Records something that is no call, as [`Ledger::close`] does.
+    fn event(&self, event: Event) {
+        let _ = event;
+    }
 
     /// Writes everything that still waits.
     fn flush(&self) -> Result<(), ToolError>;

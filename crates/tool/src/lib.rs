@@ -15,7 +15,7 @@ mod dialect;
 mod error;
 mod facts;
 mod file_error;
-mod hook;
+pub mod hook;
 mod knowledge;
 mod ledger;
 mod line;
@@ -44,16 +44,21 @@ pub use dialect::Dialect;
 pub use error::{Kind, ToolError};
 pub use facts::{Cost, Effects, Facts};
 pub use file_error::FileError;
-pub use hook::{BeforeCall, Hook};
+pub use hook::{
+    AfterCompaction, AfterModelCall, AgentEnd, AgentEvent, AgentStart, Approval, BeforeCompaction,
+    BeforeModelCall, BeforePrompt, Decision, Executed, FormEvent, Hook, HookAnswer, HookEnd,
+    HookEvent, HookForm, HookReply, NamedPaths, SINEW_HOOKS, SessionEnd, SessionStart, ToolCall,
+    TurnEnd, TurnStart,
+};
 pub use knowledge::{Knowledge, NoKnowledge, Sight, Writer};
-pub use ledger::{Closing, Ledger, Opening, Recorder, Ticket};
+pub use ledger::{Closing, Event, Ledger, Opening, Recorder, Ticket};
 pub use line::line_name;
 pub use memo::Memo;
 pub use operation::{Context, Operation, Preview, Progress};
 pub use param::{Param, ParamKind, Preset, Scale};
 pub use process::{
     Command, CommandLine, CommandTarget, Contained, Exit, Finished, MAX_STORED_OUTPUT, Moved,
-    NoProcesses, Output, Processes, Refused, RunOptions, Shell,
+    NoProcesses, Output, Processes, Refused, RunOptions, Shell, Used,
 };
 pub use reply::{Block, ErrorBody, Meta, More, Reply, Resource, Skipped};
 pub use request::{Arguments, Request, call_id};

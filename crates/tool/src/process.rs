@@ -225,6 +225,15 @@ pub struct Finished {
     pub refused: Vec<Refused>,
 }
 
+/// What a call used of commands so far, for its record.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Used {
+    /// How its command was contained.
+    pub rung: Option<&'static str>,
+    /// The command of the session that it began or reached, by name.
+    pub background: Option<String>,
+}
+
 /// The command of one call, and those of its session that go on.
 pub trait Processes: Send + std::marker::Sync {
     /// Runs the command to its end. Dropping the future ends the command and everything it started.
@@ -264,6 +273,11 @@ pub trait Processes: Send + std::marker::Sync {
 
     /// Waits, and returns what stands on the screen of a command.
     fn screen(&self, id: &str, wait: Wait) -> BoxFuture<'static, Result<Screen, ToolError>>;
+
+    /// Returns what was used of this so far.
+    fn used(&self) -> Used {
+        Used::default()
+    }
 }
 
 /// The processes of a World that has none.

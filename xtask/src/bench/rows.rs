@@ -114,11 +114,11 @@ pub(super) const ROWS: &[Row] = &[
         run: server::rate_sockets,
     },
     Row {
-        name: "ledger",
-        about: "cheapest call with the ledger on, compared with off",
+        name: "governed",
+        about: "cheapest call with rules, hooks and the ledger, compared with none",
         run_in: Suite::Every,
         bars: &[Bar::limit(OF_ALLOWANCE, 1.0)],
-        run: server::ledger,
+        run: server::governed_call,
     },
     Row {
         name: "read-1k",

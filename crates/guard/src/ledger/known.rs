@@ -5,13 +5,18 @@
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
+use rustix::fs::FlockOperation;
 use sinew_tool::{Clock, Identity, Stamp, Writer};
 
+use super::opening::{self, NAME};
+use super::row::Cleaner;
 use super::{Row, Shared, lock};
+use crate::Redactor;
 use crate::caller::Caller;
 use crate::clock::SystemClock;
 use crate::knowledge::Known;
@@ -66,6 +71,12 @@ impl KnownRow {
         }
     }
 
+    /// Returns whether a secret stands in the row: then it is not written, and not known to others.
+    pub(super) fn holds_secret(&self, redactor: &Redactor) -> bool {
+        let path = self.path.to_string_lossy();
+        [&*path, &self.session, &self.agent, &self.tool].iter().any(|text| redactor.finds(text))
+    }
+
     /// Writes the row in the place of an older one. Whoever wrote a content stays its writer when it
     /// reads it.
     pub(super) fn insert(&self, transaction: &Connection, process: i64) -> rusqlite::Result<()> {
@@ -108,12 +119,13 @@ pub(super) fn prune(connection: &Connection, process: i64) -> rusqlite::Result<u
 /// What the database of a ledger says of files.
 pub(crate) struct Records {
     shared: Arc<Shared>,
-    reader: Mutex<Option<Connection>>,
+    /// The connection, and the opening of the database that it was made after.
+    reader: Mutex<Option<(u64, Connection)>>,
 }
 
 impl std::fmt::Debug for Records {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Records").field("path", &self.shared.path).finish_non_exhaustive()
+        f.debug_struct("Records").field("state", &self.shared.state).finish_non_exhaustive()
     }
 }
 
@@ -188,14 +200,14 @@ impl Records {
             self.ask(|connection| {
                 connection
                     .prepare_cached(
-                        "SELECT session, agent, tool, at_ms FROM record
-                         WHERE phase = 'intent' AND settled = 0 AND file_path = ?1 AND ?2 <= at_ms
+                        "SELECT session, agent, tool, at_ms FROM unsettled JOIN record USING (seq)
+                         WHERE file_path = ?1 AND ?2 <= at_ms
                             AND NOT (session = ?3 AND call_id = ?4)
                          ORDER BY seq DESC LIMIT 1",
                     )?
                     .query_row(
                         params![
-                            path.to_string_lossy(),
+                            Cleaner(&self.shared.recorded.redactor).path(path),
                             oldest as i64,
                             caller.session,
                             caller.call_id
@@ -212,13 +224,14 @@ impl Records {
         &self,
         question: impl FnOnce(&Connection) -> rusqlite::Result<Option<T>>,
     ) -> Option<T> {
+        let now = self.shared.n_openings.load(Ordering::Relaxed);
         let mut reader = lock(&self.reader);
-        let answer = match &*reader {
-            Some(connection) => question(connection),
-            None => {
-                open(&self.shared.path).and_then(|connection| question(reader.insert(connection)))
-            }
-        };
+        // Another database may have taken the place of the one that was open.
+        reader.take_if(|(opening, _)| *opening != now);
+        if reader.is_none() {
+            *reader = open(&self.shared.state).map(|connection| (now, connection));
+        }
+        let answer = question(&reader.as_ref()?.1);
         answer.unwrap_or_else(|_| {
             *reader = None;
             None
@@ -230,13 +243,14 @@ fn agent(caller: &Caller) -> &str {
     caller.agent.as_deref().unwrap_or_default()
 }
 
-fn open(path: &Path) -> rusqlite::Result<Connection> {
+fn open(state: &Path) -> Option<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
         | OpenFlags::SQLITE_OPEN_NOFOLLOW;
-    let connection = Connection::open_with_flags(path, flags)?;
-    connection.busy_timeout(PATIENCE)?;
-    Ok(connection)
+    let _lock = opening::locked(state, FlockOperation::NonBlockingLockShared, PATIENCE).ok()?;
+    let connection = Connection::open_with_flags(state.join(NAME), flags).ok()?;
+    connection.busy_timeout(PATIENCE).ok()?;
+    Some(connection)
 }
 
 /// Returns a state as bytes, the least of a number first.

@@ -45,8 +45,8 @@ enum Leftover {
 /// after the deaths are known, since a process may have written its journal and died in between.
 pub(super) fn remove(connection: &Connection, state: &Path) -> rusqlite::Result<()> {
     let mut open = connection.prepare(
-        "SELECT seq, pid, pid_started, temporaries, pid_namespace, at_ms, machine, boot FROM entry
-         WHERE phase = 'intent' AND settled = 0 ORDER BY seq DESC LIMIT ?1",
+        "SELECT seq, pid, pid_started, temporaries, pid_namespace, at_ms, machine, boot
+         FROM unsettled JOIN entry USING (seq) ORDER BY seq DESC LIMIT ?1",
     )?;
     let rows = open
         .query_map([MAX_INTENTS], |row| {
@@ -86,7 +86,7 @@ pub(super) fn remove(connection: &Connection, state: &Path) -> rusqlite::Result<
         let paths = temporaries.split(|byte| *byte == 0).filter(|path| !path.is_empty());
         let n_stay = paths.filter(stays).count();
         if n_stay == 0 {
-            connection.execute("UPDATE record SET settled = 1 WHERE seq = ?1", params![seq])?;
+            connection.execute("DELETE FROM unsettled WHERE seq = ?1", params![seq])?;
         }
     }
     Ok(())

@@ -1,25 +1,33 @@
-//! The records of the ledger as rows of a table.
+//! What waits to be written, and the tables that it is written to.
 
-use std::path::PathBuf;
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, params};
-use sinew_tool::{Change, Clock, Closing, Effects, Opening, Ticket};
+use sinew_tool::{Change, Clock, Closing, Effects, Event, Opening, Ticket};
 
 use super::known::KnownRow;
+use super::record::{Draft, Field, Fields, OfProcess};
+use crate::Redactor;
 use crate::clock::SystemClock;
 use crate::database::separated;
 use crate::mark::ProcessMark;
 
 /// The version of the tables, which the database carries.
-pub(super) const VERSION: i64 = 3;
+pub(super) const VERSION: i64 = 4;
+/// The version before this one, whose database is taken on.
+pub(super) const PREVIOUS: i64 = 3;
 
 /// The tables, made at once with their [`VERSION`]. A call that changes nothing has one record, its
-/// outcome; a change has its intent first. The outcome of a call that changed several files holds the
-/// first of them, and `further_change` the others. What every record of a process would repeat stands once
-/// in `process`; the view `entry` shows both together. What callers know of files has one row for each
-/// file and caller, whose `agent` is empty where there is one alone.
+/// outcome; a change has its intent first, which the outcome names. An `event` is no call. The outcome of a
+/// call that changed several files holds the first of them, and `further_change` the others. What every
+/// record of a process would repeat stands once in `process`; the view `entry` shows both together.
+///
+/// None of these is updated. Which intents may have left something behind stands in `unsettled`, and in
+/// `chain` with which key the chain was made and where it begins. Rows are not tied to one another by the
+/// database: the chain tells where one is missing, and taking a process away would search every record. What callers know of files has one row
+/// for each file and caller, whose `agent` is empty where there is one alone.
 pub(super) const SCHEMA: &str = "
-    BEGIN IMMEDIATE;
     CREATE TABLE IF NOT EXISTS process (
         process       INTEGER PRIMARY KEY,
         surface       TEXT NOT NULL,
@@ -31,35 +39,59 @@ pub(super) const SCHEMA: &str = "
         machine       TEXT NOT NULL,
         boot          TEXT NOT NULL
     ) STRICT;
-    CREATE TABLE IF NOT EXISTS record (
+    CREATE TABLE record (
         seq          INTEGER PRIMARY KEY,
-        phase        TEXT NOT NULL CHECK (phase IN ('intent', 'outcome')),
+        hash         BLOB NOT NULL,
+        phase        TEXT NOT NULL CHECK (phase IN ('intent', 'outcome', 'event')),
         at_ms        INTEGER NOT NULL,
-        process      INTEGER NOT NULL REFERENCES process (process),
-        ticket       INTEGER,
-        settled      INTEGER NOT NULL DEFAULT 0,
-        call_id      TEXT NOT NULL,
-        session      TEXT NOT NULL,
+        process      INTEGER NOT NULL,
+        intent       INTEGER,
+        call_id      TEXT,
+        session      TEXT,
         agent        TEXT,
         parent       TEXT,
-        dialect      TEXT NOT NULL,
-        tool         TEXT NOT NULL,
-        arguments    BLOB NOT NULL,
+        dialect      TEXT,
+        tool         TEXT,
+        arguments    BLOB,
         effects      TEXT,
         file_path    TEXT,
-        temporaries  BLOB,
         verdict      TEXT,
         rule         TEXT,
+        origin       TEXT,
         approver     TEXT,
+        answer       TEXT,
+        waited_us    INTEGER,
+        command      TEXT,
+        rung         TEXT,
+        background   TEXT,
         outcome      TEXT,
-        duration_ms  REAL,
+        duration_us  INTEGER,
         bytes        INTEGER,
         before_hash  TEXT,
         after_hash   TEXT,
-        reply_bytes  INTEGER
+        reply_bytes  INTEGER,
+        event        TEXT,
+        text         TEXT
     ) STRICT;
-    CREATE INDEX IF NOT EXISTS unsettled ON record (settled)
-        WHERE phase = 'intent' AND settled = 0;
+    CREATE TABLE further_change (
+        seq         INTEGER NOT NULL,
+        file_path   TEXT NOT NULL,
+        bytes       INTEGER NOT NULL,
+        before_hash TEXT,
+        after_hash  TEXT
+    ) STRICT;
+    CREATE INDEX further ON further_change (seq);
+    CREATE TABLE unsettled (
+        seq         INTEGER PRIMARY KEY,
+        temporaries BLOB NOT NULL
+    ) STRICT;
+    CREATE TABLE chain (
+        one         INTEGER PRIMARY KEY CHECK (one = 1),
+        key_id      BLOB NOT NULL,
+        anchor_seq  INTEGER NOT NULL,
+        anchor_hash BLOB NOT NULL,
+        anchor_seal BLOB NOT NULL
+    ) STRICT;
     CREATE TABLE IF NOT EXISTS known (
         path         BLOB NOT NULL,
         session      TEXT NOT NULL,
@@ -72,23 +104,20 @@ pub(super) const SCHEMA: &str = "
         process      INTEGER NOT NULL REFERENCES process (process),
         PRIMARY KEY (path, session, agent)
     ) STRICT, WITHOUT ROWID;
-    CREATE VIEW IF NOT EXISTS entry AS SELECT * FROM record JOIN process USING (process);
-    CREATE TABLE IF NOT EXISTS further_change (
-        seq         INTEGER NOT NULL REFERENCES record (seq),
-        file_path   TEXT NOT NULL,
-        bytes       INTEGER NOT NULL,
-        before_hash TEXT,
-        after_hash  TEXT
-    ) STRICT;
-    CREATE INDEX IF NOT EXISTS further ON further_change (seq);
-    PRAGMA user_version = 3;
-    COMMIT;
+    CREATE VIEW entry AS SELECT * FROM record JOIN process USING (process);
+    PRAGMA user_version = 4;
 ";
 
-/// The version before this one, whose database is taken on: what is missing in it is made.
-pub(super) const PREVIOUS: i64 = 2;
+/// The longest names and texts that a record keeps, in bytes.
+const MAX_NAME: usize = 256;
+const MAX_PATH: usize = 4_096;
+const MAX_COMMAND: usize = 4_096;
+const MAX_TEXT: usize = 2_048;
+/// So much of a longer text is looked through for secrets at all.
+const MAX_LOOKED: usize = 64 * 1_024;
 
 /// What every record of a process names.
+#[derive(Debug)]
 pub(super) struct Who {
     pub(super) surface: &'static str,
     pub(super) user: String,
@@ -96,40 +125,35 @@ pub(super) struct Who {
 }
 
 impl Who {
-    /// Enters this process, with the client it serves, and returns its number in the database.
+    /// Enters this process, with the client it serves.
     pub(super) fn enter(
         &self,
         transaction: &Connection,
         client: Option<&str>,
-    ) -> rusqlite::Result<i64> {
+    ) -> rusqlite::Result<OfProcess> {
+        let ProcessMark { machine, boot, namespace, pid, started } = &self.mark;
         transaction.execute(
             "INSERT INTO process (surface, client, os_user, pid, pid_started, pid_namespace,
                 machine, boot) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-            params![
-                self.surface,
-                client,
-                self.user,
-                self.mark.pid,
-                self.mark.started,
-                self.mark.namespace,
-                self.mark.machine,
-                self.mark.boot,
-            ],
+            params![self.surface, client, self.user, pid, started, namespace, machine, boot],
         )?;
-        Ok(transaction.last_insert_rowid())
+        let mut fields: Fields = vec![("surface", Field::from(self.surface))];
+        fields.extend(client.map(|client| ("client", Field::from(client))));
+        fields.extend([
+            ("os_user", Field::from(self.user.as_str())),
+            ("pid", Field::Integer(*pid)),
+            ("pid_started", Field::Integer(*started)),
+            ("pid_namespace", Field::Integer(*namespace)),
+            ("machine", Field::from(machine.as_str())),
+            ("boot", Field::from(boot.as_str())),
+        ]);
+        Ok(OfProcess { number: transaction.last_insert_rowid(), fields })
     }
 }
 
-/// One record.
+/// One thing that waits to be written.
 pub(super) enum Row {
-    Intent {
-        ticket: Ticket,
-        at_ms: u64,
-        opening: Box<Opening>,
-        effects: Effects,
-        paths: Vec<PathBuf>,
-        temporaries: Vec<PathBuf>,
-    },
+    Intent(Intent),
     Outcome {
         intent: Option<Ticket>,
         closing: Box<Closing>,
@@ -137,7 +161,31 @@ pub(super) enum Row {
     /// What a caller knows of a file.
     Known(Box<KnownRow>),
     /// An intent came to nothing, because the call was taken back while it was written.
-    Withdrawn(Ticket),
+    Withdrawn(Ticket, u64),
+    /// Something that is no call.
+    Event(Event, u64),
+}
+
+/// The intent of a change.
+#[derive(Clone)]
+pub(super) struct Intent {
+    pub(super) ticket: Ticket,
+    at_ms: u64,
+    opening: Box<Opening>,
+    effects: Effects,
+    path: Option<PathBuf>,
+    temporaries: Vec<PathBuf>,
+}
+
+/// What a row becomes in the database.
+pub(super) enum Step<'a> {
+    /// A record, and the intent that it opens or closes.
+    Record {
+        draft: Draft,
+        opens: Option<(Ticket, Vec<u8>)>,
+        closes: Option<Ticket>,
+    },
+    Known(&'a KnownRow),
 }
 
 impl Row {
@@ -148,134 +196,144 @@ impl Row {
         paths: &[PathBuf],
         temporaries: &[PathBuf],
     ) -> Self {
-        Self::Intent {
+        Self::Intent(Intent {
             ticket,
             at_ms: SystemClock.wall_ms(),
             opening: Box::new(opening.clone()),
             effects,
-            paths: paths.to_vec(),
+            path: paths.first().cloned(),
             temporaries: temporaries.to_vec(),
-        }
+        })
     }
 
     pub(super) fn outcome(intent: Option<Ticket>, closing: Closing) -> Self {
         Self::Outcome { intent, closing: Box::new(closing) }
     }
 
-    /// Writes the record as one of the process with a number.
-    pub(super) fn insert(
-        &self,
-        transaction: &Connection,
-        who: &Who,
-        process: i64,
-    ) -> rusqlite::Result<()> {
-        match self {
-            Self::Intent { ticket, at_ms, opening, effects, paths, temporaries } => transaction
-                .prepare_cached(
-                    "INSERT INTO record (phase, at_ms, process, ticket, call_id, session, agent,
-                            parent, dialect, tool, arguments, effects, file_path, temporaries)
-                         VALUES ('intent', ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
-                )?
-                .execute(params![
-                    *at_ms as i64,
-                    process,
-                    ticket.0 as i64,
-                    opening.call_id,
-                    opening.session,
-                    opening.agent,
-                    opening.parent,
-                    opening.dialect,
-                    opening.tool,
-                    opening.arguments,
-                    effects.names().join("+"),
-                    paths.first().map(|path| path.to_string_lossy()),
-                    separated(temporaries),
-                ])
-                .map(|_| ()),
-            Self::Outcome { intent, closing } => {
-                insert_outcome(transaction, process, closing)?;
-                intent.map_or(Ok(()), |ticket| settle(transaction, who, ticket))
+    pub(super) fn event(event: Event) -> Self {
+        Self::Event(event, SystemClock.wall_ms())
+    }
+
+    pub(super) fn withdrawn(ticket: Ticket) -> Self {
+        Self::Withdrawn(ticket, SystemClock.wall_ms())
+    }
+
+    /// Returns what the row becomes, without secrets. Nothing where a secret is what it is about.
+    pub(super) fn step(&self, clean: &Cleaner<'_>) -> Option<Step<'_>> {
+        let record = |draft, closes| Step::Record { draft, opens: None, closes };
+        Some(match self {
+            Self::Intent(intent) => Step::Record {
+                draft: intent.draft(clean),
+                opens: Some((intent.ticket, clean.temporaries(&intent.temporaries))),
+                closes: None,
+            },
+            Self::Outcome { intent, closing } => record(outcome(closing, clean), *intent),
+            Self::Known(row) if row.holds_secret(clean.0) => return None,
+            Self::Known(row) => Step::Known(row),
+            Self::Withdrawn(ticket, at_ms) => {
+                record(Draft::new("event", *at_ms).with("event", "withdrawn"), Some(*ticket))
             }
-            Self::Known(row) => row.insert(transaction, process),
-            Self::Withdrawn(ticket) => settle(transaction, who, *ticket),
-        }
+            Self::Event(event, at_ms) => {
+                let session = event.session.as_deref().map(|session| clean.name(session));
+                let draft = Draft::new("event", *at_ms)
+                    .with_any("session", session)
+                    .with("event", event.kind)
+                    .with("text", clean.text(&event.text, MAX_TEXT));
+                record(draft, None)
+            }
+        })
     }
 }
 
-/// Marks an intent as one that nothing is left of to clean up. It cannot fail half-way, and without
-/// `OR FAIL` the pages would be copied for the case that it does.
-fn settle(transaction: &Connection, who: &Who, ticket: Ticket) -> rusqlite::Result<()> {
-    transaction
-        .prepare_cached(
-            "UPDATE OR FAIL record SET settled = 1
-             WHERE phase = 'intent' AND settled = 0 AND ticket = ?1
-                AND EXISTS (SELECT 1 FROM process WHERE process.process = record.process
-                    AND pid = ?2 AND pid_started = ?3 AND machine = ?4 AND boot = ?5)",
-        )?
-        .execute(params![
-            ticket.0 as i64,
-            who.mark.pid,
-            who.mark.started,
-            who.mark.machine,
-            who.mark.boot
-        ])
-        .map(|_| ())
+impl Intent {
+    fn draft(&self, clean: &Cleaner<'_>) -> Draft {
+        opened(Draft::new("intent", self.at_ms), &self.opening, clean)
+            .with("effects", self.effects.names().join("+"))
+            .with_any("file_path", self.path.as_deref().map(|path| clean.path(path)))
+    }
 }
 
-fn insert_outcome(
-    transaction: &Connection,
-    process: i64,
-    closing: &Closing,
-) -> rusqlite::Result<()> {
-    let opening = &closing.opening;
-    let change: Option<&Change> = closing.changes.first();
+fn opened(draft: Draft, opening: &Opening, clean: &Cleaner<'_>) -> Draft {
+    draft
+        .with("call_id", clean.name(&opening.call_id))
+        .with("session", clean.name(&opening.session))
+        .with_any("agent", opening.agent.as_deref().map(|name| clean.name(name)))
+        .with_any("parent", opening.parent.as_deref().map(|name| clean.name(name)))
+        .with("dialect", clean.name(&opening.dialect))
+        .with("tool", clean.name(&opening.tool))
+        .with("arguments", Field::Bytes(opening.arguments.to_vec()))
+}
+
+fn outcome(closing: &Closing, clean: &Cleaner<'_>) -> Draft {
+    let change = closing.changes.first();
     let path = change.map(|change| &change.path).or(closing.path.as_ref());
-    transaction
-        .prepare_cached(
-            "INSERT INTO record (phase, at_ms, process, call_id, session, agent, parent, dialect,
-                tool, arguments, effects, file_path, verdict, rule, approver, outcome, duration_ms,
-                bytes, before_hash, after_hash, reply_bytes)
-             VALUES ('outcome', ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,
-                ?16, ?17, ?18, ?19, ?20)",
-        )?
-        .execute(params![
-            closing.opened_at_ms as i64,
-            process,
-            opening.call_id,
-            opening.session,
-            opening.agent,
-            opening.parent,
-            opening.dialect,
-            opening.tool,
-            opening.arguments,
-            closing.effects.map(|effects| effects.names().join("+")),
-            path.map(|path| path.to_string_lossy()),
-            closing.verdict,
-            closing.rule,
-            closing.approver,
-            closing.error.map_or("ok", |kind| kind.as_str()),
-            closing.duration_ms,
-            change.map(|change| change.bytes as i64),
-            change.and_then(|change| change.before.as_deref()),
-            change.and_then(|change| change.after.as_deref()),
-            closing.reply_bytes as i64,
-        ])?;
-    let seq = transaction.last_insert_rowid();
-    closing.changes.iter().skip(1).try_for_each(|change| insert_further(transaction, seq, change))
+    let command = closing.command.as_deref();
+    let draft = Draft::new("outcome", closing.opened_at_ms);
+    let mut draft = opened(draft, &closing.opening, clean)
+        .with_any("effects", closing.effects.map(|effects| effects.names().join("+")))
+        .with_any("file_path", path.map(|path| clean.path(path)))
+        .with_any("verdict", closing.verdict)
+        .with_any("rule", closing.rule)
+        .with_any("origin", closing.origin.as_deref().map(|origin| clean.text(origin, MAX_PATH)))
+        .with_any("approver", closing.approver.as_deref().map(|name| clean.name(name)))
+        .with_any("answer", closing.answer)
+        .with_any("waited_us", closing.waited_ms.map(micros))
+        .with_any("command", command.map(|command| clean.text(command, MAX_COMMAND)))
+        .with_any("rung", closing.rung)
+        .with_any("background", closing.background.as_deref().map(|id| clean.name(id)))
+        .with("outcome", closing.error.map_or("ok", |kind| kind.as_str()))
+        .with("duration_us", micros(closing.duration_ms))
+        .with_any("bytes", change.map(|change| change.bytes))
+        .with_any("before_hash", change.and_then(|change| change.before.clone()))
+        .with_any("after_hash", change.and_then(|change| change.after.clone()))
+        .with("reply_bytes", closing.reply_bytes);
+    for change in closing.changes.iter().skip(1) {
+        draft.change(further(change, clean));
+    }
+    draft
 }
 
-fn insert_further(transaction: &Connection, seq: i64, change: &Change) -> rusqlite::Result<()> {
-    transaction
-        .prepare_cached(
-            "INSERT INTO further_change (seq, file_path, bytes, before_hash, after_hash)
-             VALUES (?1, ?2, ?3, ?4, ?5)",
-        )?
-        .execute(params![
-            seq,
-            change.path.to_string_lossy(),
-            change.bytes as i64,
-            change.before,
-            change.after,
-        ])
-        .map(|_| ())
+fn further(change: &Change, clean: &Cleaner<'_>) -> Fields {
+    let mut fields: Fields = vec![
+        ("file_path", Field::Text(clean.path(&change.path))),
+        ("bytes", Field::from(change.bytes)),
+    ];
+    fields.extend(change.before.clone().map(|hash| ("before_hash", Field::Text(hash))));
+    fields.extend(change.after.clone().map(|hash| ("after_hash", Field::Text(hash))));
+    fields
+}
+
+fn micros(ms: f64) -> i64 {
+    (ms * 1e3).round() as i64
+}
+
+/// Takes secrets out of what is written, and the end of what is too long.
+pub(super) struct Cleaner<'a>(pub(super) &'a Redactor);
+
+impl Cleaner<'_> {
+    pub(super) fn name(&self, text: &str) -> String {
+        self.text(text, MAX_NAME)
+    }
+
+    pub(super) fn path(&self, path: &Path) -> String {
+        self.text(&path.to_string_lossy(), MAX_PATH)
+    }
+
+    pub(super) fn text(&self, text: &str, max: usize) -> String {
+        let n_bytes = text.len();
+        let looked = text.get(..text.floor_char_boundary(MAX_LOOKED)).unwrap_or_default();
+        let clean: Cow<'_, str> = self.0.redact(looked);
+        if clean.len() <= max && looked.len() == n_bytes {
+            return clean.into_owned();
+        }
+        let kept = clean.get(..clean.floor_char_boundary(max)).unwrap_or_default();
+        format!("{kept} [cut: {n_bytes} bytes]")
+    }
+
+    /// Returns the paths of temporary files, but for those that hold a secret: what they would leave behind
+    /// is a small thing beside it.
+    fn temporaries(&self, paths: &[PathBuf]) -> Vec<u8> {
+        let is_clean = |path: &&PathBuf| !self.0.finds(&path.to_string_lossy());
+        separated(&paths.iter().filter(is_clean).cloned().collect::<Vec<_>>())
+    }
 }

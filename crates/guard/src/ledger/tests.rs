@@ -8,7 +8,7 @@ use sinew_tool::Change;
 
 use super::*;
 
-fn opening(call_id: &str) -> Opening {
+pub(super) fn opening(call_id: &str) -> Opening {
     Opening {
         call_id: call_id.to_owned(),
         session: String::from("s"),
@@ -20,7 +20,7 @@ fn opening(call_id: &str) -> Opening {
     }
 }
 
-fn closing(call_id: &str, error: Option<Kind>) -> Closing {
+pub(super) fn closing(call_id: &str, error: Option<Kind>) -> Closing {
     Closing {
         opening: opening(call_id),
         opened_at_ms: 1,
@@ -29,7 +29,13 @@ fn closing(call_id: &str, error: Option<Kind>) -> Closing {
         path: Some(PathBuf::from("/w/a")),
         verdict: Some("ask"),
         rule: Some("change"),
-        approver: Some("terminal"),
+        origin: Some("a/config.toml:3".into()),
+        approver: Some("terminal".into()),
+        answer: Some("yes"),
+        waited_ms: Some(7.5),
+        command: Some(String::from("make all")),
+        rung: Some("namespaces"),
+        background: Some(String::from("b1")),
         error,
         changes: vec![Change {
             path: PathBuf::from("/w/a"),
@@ -41,12 +47,12 @@ fn closing(call_id: &str, error: Option<Kind>) -> Closing {
     }
 }
 
-fn ledger(dir: &std::path::Path) -> SqliteLedger {
+pub(super) fn ledger(dir: &std::path::Path) -> SqliteLedger {
     let state = StateDir::open(&dir.join("state")).expect("a state directory");
-    SqliteLedger::new(&state, Recorded { surface: "test", sync: LedgerSync::Normal })
+    SqliteLedger::new(&state, Recorded::by("test"))
 }
 
-fn intend(ledger: &SqliteLedger, call_id: &str, temporaries: &[PathBuf]) -> Ticket {
+pub(super) fn intend(ledger: &SqliteLedger, call_id: &str, temporaries: &[PathBuf]) -> Ticket {
     let opening = opening(call_id);
     let intent = ledger.intend(&opening, Effects::CHANGE, &[], temporaries);
     wait(intent).expect("the intent is recorded")
@@ -62,7 +68,7 @@ impl std::task::Wake for Unpark {
 }
 
 /// Waits for a future on this thread.
-fn wait<T>(mut future: BoxFuture<'_, T>) -> T {
+pub(super) fn wait<T>(mut future: BoxFuture<'_, T>) -> T {
     let waker = Arc::new(Unpark(std::thread::current())).into();
     let mut cx = std::task::Context::from_waker(&waker);
     loop {
@@ -73,11 +79,19 @@ fn wait<T>(mut future: BoxFuture<'_, T>) -> T {
     }
 }
 
-fn rows(dir: &std::path::Path, sql: &str) -> Vec<String> {
+pub(super) fn rows(dir: &std::path::Path, sql: &str) -> Vec<String> {
     let connection = Connection::open(dir.join("state/sinew.db")).expect("the database");
     let mut statement = connection.prepare(sql).expect("a statement");
     let rows = statement.query_map([], |row| row.get::<_, String>(0)).expect("rows");
     rows.collect::<rusqlite::Result<_>>().expect("texts")
+}
+
+/// The calls in the order of their records.
+const CALLS: &str = "SELECT call_id FROM record WHERE call_id <> '' ORDER BY seq";
+
+/// Returns the calls whose intents are not settled.
+fn open(dir: &std::path::Path) -> Vec<String> {
+    rows(dir, "SELECT call_id FROM record JOIN unsettled USING (seq) ORDER BY seq")
 }
 
 #[test]
@@ -87,7 +101,10 @@ fn an_intent_is_on_disk_before_the_change_and_settled_after() {
     ledger.close(None, closing("read", None));
     let ticket = intend(&ledger, "write", &[]);
     assert_eq!(
-        rows(dir.path(), "SELECT phase || ' ' || call_id FROM record ORDER BY seq"),
+        rows(
+            dir.path(),
+            "SELECT phase || ' ' || call_id FROM record WHERE call_id <> '' ORDER BY seq"
+        ),
         ["outcome read", "intent write"],
         "what waited was written with the intent"
     );
@@ -101,10 +118,7 @@ fn an_intent_is_on_disk_before_the_change_and_settled_after() {
         ),
         ["stale ff terminal"]
     );
-    assert!(
-        rows(dir.path(), "SELECT call_id FROM record WHERE settled = 0 AND phase = 'intent'")
-            .is_empty()
-    );
+    assert!(open(dir.path()).is_empty());
 }
 
 #[test]
@@ -118,7 +132,9 @@ fn records_of_looks_are_written_within_the_batch_time() {
     loop {
         let written = dir.path().join("state/sinew.db").exists()
             && Connection::open(dir.path().join("state/sinew.db"))
-                .and_then(|c| c.query_row("SELECT count(*) FROM record", [], |row| row.get(0)))
+                .and_then(|c| {
+                    c.query_row("SELECT count(call_id) FROM record", [], |row| row.get(0))
+                })
                 .is_ok_and(|n: i64| n == 10);
         if written {
             break;
@@ -132,7 +148,7 @@ fn records_of_looks_are_written_within_the_batch_time() {
 fn dropping_the_ledger_writes_what_waits() {
     let dir = tempfile::tempdir().expect("a directory");
     ledger(dir.path()).close(None, closing("last", None));
-    assert_eq!(rows(dir.path(), "SELECT call_id FROM record"), ["last"]);
+    assert_eq!(rows(dir.path(), CALLS), ["last"]);
 }
 
 #[test]
@@ -203,8 +219,9 @@ fn what_could_not_be_removed_is_tried_again() {
     std::fs::rename(top.join("away"), top.join("elsewhere")).expect("a rename");
     let connection = Connection::open(top.join("state/sinew.db")).expect("the database");
     connection.execute("UPDATE process SET pid = 999999999", []).expect("an update");
-    let open = || rows(&top, "SELECT call_id FROM record WHERE settled = 0");
+    let open = || open(&top);
     let next = || ledger(&top).probe().expect("it opens");
+    connection.execute_batch("CREATE TABLE kept AS SELECT * FROM unsettled").expect("a copy");
 
     next();
     assert!(!at("mounted").exists());
@@ -215,8 +232,8 @@ fn what_could_not_be_removed_is_tried_again() {
     assert_eq!(open(), [""; 0]);
 
     connection
-        .execute("UPDATE record SET settled = 0 WHERE call_id = 'killed'", [])
-        .expect("an update");
+        .execute_batch("INSERT INTO unsettled SELECT seq, temporaries FROM kept")
+        .expect("a row");
     std::fs::remove_dir(top.join("away")).expect("it goes");
     next();
     assert_eq!(open(), ["killed"]);
@@ -241,7 +258,7 @@ fn a_ledger_that_cannot_write_refuses_changes_and_says_so() {
 fn records_that_cannot_be_written_are_told_once_counted_and_bounded() {
     let dir = tempfile::tempdir().expect("a directory");
     let ledger = ledger(dir.path());
-    std::fs::write(dir.path().join("state/sinew.db"), "no database").expect("a file in the way");
+    std::fs::create_dir(dir.path().join("state/sinew.db")).expect("a directory in the way");
     let told = Arc::new(std::sync::Mutex::new(Vec::new()));
     let into = Arc::clone(&told);
     ledger.on_failure(move |problem| lock(&into).push(problem.to_owned()));
@@ -298,23 +315,6 @@ fn every_change_of_a_call_is_recorded() {
 }
 
 #[test]
-fn a_database_of_the_version_before_is_taken_on() {
-    let dir = tempfile::tempdir().expect("a directory");
-    intend(&ledger(dir.path()), "before", &[]);
-    let path = dir.path().join("state/sinew.db");
-    let other = Connection::open(&path).expect("a database");
-    other.execute_batch("DROP TABLE further_change; PRAGMA user_version = 2").expect("an old one");
-    drop(other);
-    let ledger = ledger(dir.path());
-    let mut closed = closing("after", None);
-    closed.changes.push(closed.changes.first().expect("a change").clone());
-    ledger.close(None, closed);
-    ledger.flush().expect("it writes");
-    assert_eq!(rows(dir.path(), "SELECT call_id FROM record ORDER BY seq"), ["before", "after"]);
-    assert_eq!(rows(dir.path(), "SELECT file_path FROM further_change"), ["/w/a"]);
-}
-
-#[test]
 fn two_processes_share_a_database() {
     let dir = tempfile::tempdir().expect("a directory");
     let (one, two) = (ledger(dir.path()), ledger(dir.path()));
@@ -330,7 +330,7 @@ fn two_processes_share_a_database() {
         }
     });
     drop((one, two));
-    assert_eq!(rows(dir.path(), "SELECT call_id FROM record").len(), 200);
+    assert_eq!(rows(dir.path(), CALLS).len(), 200);
 }
 
 /// Holds the database of a directory as another process would.
@@ -367,7 +367,10 @@ fn an_intent_waits_for_a_busy_database_without_blocking() {
     }
     ledger.flush().expect("it writes");
     assert_eq!(
-        rows(dir.path(), "SELECT phase || ' ' || call_id FROM record ORDER BY call_id"),
+        rows(
+            dir.path(),
+            "SELECT phase || ' ' || call_id FROM record WHERE call_id <> '' ORDER BY call_id"
+        ),
         ["intent first", "outcome look", "intent one", "intent two"],
         "nothing is lost and nothing is twice"
     );
@@ -388,6 +391,125 @@ fn an_intent_that_is_withdrawn_leaves_nothing_open() {
     intend(&ledger, "last", &[]);
     drop(ledger);
     // The helper may have been at it already: then it is recorded, and settled.
-    let open = "SELECT call_id FROM record WHERE settled = 0 ORDER BY seq";
-    assert_eq!(rows(dir.path(), open), ["first", "last"]);
+    assert_eq!(open(dir.path()), ["first", "last"]);
+}
+
+/// Returns whether any file of the state directory holds a text.
+fn holds(dir: &std::path::Path, text: &str) -> bool {
+    let entries = std::fs::read_dir(dir.join("state")).expect("entries");
+    let mut files = entries.map(|entry| std::fs::read(entry.expect("an entry").path()));
+    files.any(|file| memchr::memmem::find(&file.expect("a file"), text.as_bytes()).is_some())
+}
+
+/// Without a redactor that knows it the same secret is in the files: the look would find it.
+#[test]
+fn a_secret_in_any_text_of_a_call_reaches_no_file() {
+    const CANARY: &str = "canary-canary-canary";
+    type Put = fn(&mut Closing);
+    let put: &[(&str, Put)] = &[
+        ("call_id", |closing| closing.opening.call_id = String::from(CANARY)),
+        ("session", |closing| closing.opening.session = String::from(CANARY)),
+        ("agent", |closing| closing.opening.agent = Some(String::from(CANARY))),
+        ("parent", |closing| closing.opening.parent = Some(String::from(CANARY))),
+        ("dialect", |closing| closing.opening.dialect = CANARY.into()),
+        ("tool", |closing| closing.opening.tool = String::from(CANARY)),
+        ("path", |closing| {
+            closing.changes.clear();
+            closing.path = Some(PathBuf::from("/w").join(CANARY));
+        }),
+        ("origin", |closing| closing.origin = Some(CANARY.into())),
+        ("approver", |closing| closing.approver = Some(CANARY.into())),
+        ("command", |closing| closing.command = Some(format!("curl -u me:{CANARY} url"))),
+        ("background", |closing| closing.background = Some(String::from(CANARY))),
+        ("change", |closing| {
+            let change = closing.changes.first_mut().expect("a change");
+            change.path = PathBuf::from("/w").join(CANARY);
+        }),
+        ("further", |closing| {
+            let mut further = closing.changes.first().expect("a change").clone();
+            further.path = PathBuf::from("/w").join(CANARY);
+            closing.changes.push(further);
+        }),
+    ];
+    for knows in [true, false] {
+        for (name, put) in put {
+            let dir = tempfile::tempdir().expect("a directory");
+            let state = StateDir::open(&dir.path().join("state")).expect("a state directory");
+            let vars = knows.then(|| ("A_TOKEN".into(), CANARY.into()));
+            let redactor = Redactor::knowing(vars);
+            let ledger = SqliteLedger::new(&state, Recorded { redactor, ..Recorded::by("test") });
+            let mut closed = closing("c", None);
+            put(&mut closed);
+            let temporary = PathBuf::from("/w").join(CANARY).join(".sinew-0.tmp");
+            let (path, temporaries) = match *name {
+                "path" => (vec![PathBuf::from("/w").join(CANARY)], vec![temporary]),
+                _ => Default::default(),
+            };
+            let opening = closed.opening.clone();
+            let intent = ledger.intend(&opening, Effects::CHANGE, &path, &temporaries);
+            let ticket = wait(intent).expect("it is recorded");
+            ledger.close(Some(ticket), closed);
+            drop(ledger);
+            assert_eq!(holds(dir.path(), CANARY), !knows, "{name}");
+        }
+        let dir = tempfile::tempdir().expect("a directory");
+        let state = StateDir::open(&dir.path().join("state")).expect("a state directory");
+        let redactor = Redactor::knowing(knows.then(|| ("A_TOKEN".into(), CANARY.into())));
+        let ledger = SqliteLedger::new(&state, Recorded { redactor, ..Recorded::by("test") });
+        ledger.set_client(String::from(CANARY));
+        let session = Some(String::from(CANARY));
+        ledger.event(Event { kind: "granted", text: format!("x {CANARY}"), session });
+        drop(ledger);
+        assert_eq!(holds(dir.path(), CANARY), !knows, "the client and an event");
+    }
+}
+
+#[test]
+fn a_long_text_is_cut_and_says_so() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let ledger = ledger(dir.path());
+    let mut closed = closing("c", None);
+    closed.command = Some("ä".repeat(100_000));
+    closed.opening.tool = "t".repeat(300);
+    ledger.close(None, closed);
+    drop(ledger);
+    let texts = rows(dir.path(), "SELECT command || '|' || tool FROM record WHERE tool <> ''");
+    let cut =
+        format!("{} [cut: 200000 bytes]|{} [cut: 300 bytes]", "ä".repeat(2_048), "t".repeat(256));
+    assert_eq!(texts, [cut]);
+}
+
+/// Nothing is recorded while a directory is in the way, and calls go on.
+#[test]
+fn a_ledger_that_may_fail_counts_what_it_could_not_record() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let state = StateDir::open(&dir.path().join("state")).expect("a state directory");
+    let recorded = Recorded { on_failure: OnFailure::Continue, ..Recorded::by("test") };
+    let ledger = SqliteLedger::new(&state, recorded);
+    let told = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let into = Arc::clone(&told);
+    ledger.on_failure(move |problem| lock(&into).push(problem.to_owned()));
+    let in_the_way = state.database();
+    std::fs::create_dir(&in_the_way).expect("a directory in the way");
+    let ticket = intend(&ledger, "late", &[]);
+    ledger.close(Some(ticket), closing("late", None));
+    for n in 0..MAX_KEPT + 10 {
+        ledger.close(None, closing(&n.to_string(), None));
+    }
+    assert!(!ledger.full(), "calls go on");
+    ledger.flush().expect_err("nothing can be written");
+    assert_eq!(lock(&told).len(), 1);
+    std::fs::remove_dir(&in_the_way).expect("it is empty");
+    ledger.flush().expect("it writes");
+    drop(ledger);
+    assert_eq!(
+        rows(dir.path(), "SELECT text FROM record WHERE event = 'lost'"),
+        [
+            "while the ledger could not be written, 12 records were lost, and 1 changes happened before \
+          their intent was written"
+        ]
+    );
+    let calls = rows(dir.path(), "SELECT phase FROM record WHERE call_id = 'late' ORDER BY seq");
+    assert_eq!(calls, ["intent", "outcome"]);
+    assert_eq!(open(dir.path()), [""; 0]);
 }

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use futures_channel::oneshot;
@@ -13,14 +13,14 @@ use rustix::io::Errno;
 use sinew_tool::{
     Background, BoxFuture, Cancel, Command, CommandLine, CommandTarget, Contained, Effects, Exit,
     FileError, FileState, FileTarget, Finished, Kind, News, NoProcesses, Output, Plain, Processes,
-    Refused, RunOptions, Screen, Size, Targets, ToolError, Typed, Unclear, Wait,
+    Refused, RunOptions, Screen, Size, Targets, ToolError, Typed, Unclear, Used, Wait,
 };
 
 use super::capture::{Became, Captured, Following, Keep};
 use super::kept::Kept;
 use super::spool::ToStore;
 use super::wire::{self, End, Refusal};
-use super::{AtOnce, Commands, Job, Running, activate, broken, environment, quoted};
+use super::{AtOnce, Commands, Job, Running, activate, broken, environment, lock, quoted};
 use crate::caller::Caller;
 use crate::guard::Guard;
 use crate::resolve::Place;
@@ -170,7 +170,12 @@ pub(crate) fn processes(
         Ok(Cleared { target, identity, globs: Arc::clone(&guard.globs) })
     });
     let commands = Arc::clone(commands);
-    Ok(Arc::new(OfCall { commands, caller: caller.clone(), command: command.transpose()? }))
+    Ok(Arc::new(OfCall {
+        commands,
+        caller: caller.clone(),
+        command: command.transpose()?,
+        used: Arc::default(),
+    }))
 }
 
 /// What a call can reach: its command, where it has one, and those of its session that go on.
@@ -179,6 +184,13 @@ struct OfCall {
     commands: Arc<Commands>,
     caller: Caller,
     command: Option<Cleared>,
+    used: Arc<Mutex<Used>>,
+}
+
+impl OfCall {
+    fn reaches(&self, id: &str) {
+        lock(&self.used).background = Some(id.to_owned());
+    }
 }
 
 /// The command of a cleared call.
@@ -225,6 +237,7 @@ impl Processes for OfCall {
         let job = command.job(&self.commands, &options);
         let (commands, caller) = (Arc::clone(&self.commands), self.caller.clone());
         let keeps_cwd = command.target.command.keeps_cwd;
+        let used = Arc::clone(&self.used);
         let seat = match options.max_at_once.map(|most| commands.counted.enter(most)).transpose() {
             Ok(seat) => seat,
             Err(error) => return Box::pin(std::future::ready(Err(error))),
@@ -240,6 +253,7 @@ impl Processes for OfCall {
                 }
             };
             let contained = commands.containment(&running.session);
+            lock(&used).rung = Some(contained.rung);
             let (captured, whole) = follow(running, &caller, &options).await?;
             // Whoever hears of the end may begin the next one.
             drop(seat);
@@ -265,7 +279,19 @@ impl Processes for OfCall {
             CommandLine::Shell(_, text) => text.clone(),
             CommandLine::Argv(argv) => argv.join(" "),
         };
-        self.commands.begin(&self.caller, job, text)
+        let (commands, session) = (Arc::clone(&self.commands), self.caller.session.clone());
+        let (globs, used) = (Arc::clone(&job.globs), Arc::clone(&self.used));
+        let begun = self.commands.begin(&self.caller, job, text);
+        Box::pin(async move {
+            let id = begun.await?;
+            let rung = commands.rung(&session, &globs);
+            *lock(&used) = Used { rung, background: Some(id.clone()) };
+            Ok(id)
+        })
+    }
+
+    fn used(&self) -> Used {
+        lock(&self.used).clone()
     }
 
     fn running(&self) -> Vec<Background> {
@@ -282,22 +308,27 @@ impl Processes for OfCall {
         wait: Wait,
         whole_lines: bool,
     ) -> BoxFuture<'static, Result<News, ToolError>> {
+        self.reaches(id);
         self.commands.news(&self.caller.session, id, wait, whole_lines)
     }
 
     fn end(&self, id: &str) -> BoxFuture<'static, Result<Background, ToolError>> {
+        self.reaches(id);
         self.commands.end_one(&self.caller.session, id)
     }
 
     fn enter(&self, id: &str, typed: Vec<Typed>) -> BoxFuture<'static, Result<(), ToolError>> {
+        self.reaches(id);
         self.commands.enter(&self.caller.session, id, typed)
     }
 
     fn resize(&self, id: &str, rows: Option<u16>, cols: Option<u16>) -> Result<(), ToolError> {
+        self.reaches(id);
         self.commands.resize(&self.caller.session, id, (rows, cols))
     }
 
     fn screen(&self, id: &str, wait: Wait) -> BoxFuture<'static, Result<Screen, ToolError>> {
+        self.reaches(id);
         self.commands.screen(&self.caller.session, id, wait)
     }
 }
@@ -372,7 +403,7 @@ async fn stopping<T>(line: &OwnedFd, cancel: &Cancel, followed: impl Future<Outp
 }
 
 /// Ends a command that another thread follows once nobody waits for it any more.
-struct KillOnDrop<'a>(&'a OwnedFd);
+pub(super) struct KillOnDrop<'a>(pub(super) &'a OwnedFd);
 
 impl Drop for KillOnDrop<'_> {
     fn drop(&mut self) {
@@ -483,7 +514,7 @@ pub(super) fn not_started(number: i32) -> Exit {
     Exit::NotStarted { is_missing, why: words(number) }
 }
 
-fn words(number: i32) -> String {
+pub(super) fn words(number: i32) -> String {
     let text = std::io::Error::from_raw_os_error(number).to_string().to_lowercase();
     text.split(" (os error").next().unwrap_or_default().to_owned()
 }

@@ -13,8 +13,8 @@ use sinew_guard::{
     Rules, Rung, environment,
 };
 use sinew_tool::{
-    Access, Cancel, Claim, Command, CommandLine, Effects, Facts, FileSettings, Finished, Progress,
-    RunOptions, Shell, ToolError, World,
+    Access, Cancel, Claim, Command, CommandLine, FileSettings, Finished, Progress, RunOptions,
+    Shell, ToolError, World,
 };
 use tempfile::TempDir;
 
@@ -166,16 +166,8 @@ impl Place {
         };
         let contained =
             self.guard.contain(&[claim], None, None)?.by(caller).with_command(command)?;
-        let facts = Facts { effects: Effects::EXECUTE, ..Facts::UNKNOWN };
-        let case = Case {
-            tool: "Bash",
-            operation: "Bash",
-            facts: &facts,
-            effects: Effects::EXECUTE,
-            agent: None,
-        };
         let rules = Rules { profile: Profile::Full, ..Rules::default() };
-        let clearance = contained.judge(&case, &rules).by_ruling().expect("it is allowed");
+        let clearance = contained.judge(&Case::COMMAND, &rules).by_ruling().expect("it is allowed");
         Ok(Guard::clear(clearance)?.world)
     }
 }

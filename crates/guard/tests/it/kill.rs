@@ -8,9 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use sinew_guard::{
-    Guard, GuardSettings, JournalSettings, LedgerSync, Recorded, SqliteLedger, StateDir,
-};
+use sinew_guard::{Guard, GuardSettings, JournalSettings, Recorded, SqliteLedger, StateDir};
 use sinew_tool::{
     Access, Becomes, Claim, CommitError, Deed, Effects, Expect, FileError, FileMode, Ledger, Links,
     Opening, Slot, Written,
@@ -295,7 +293,7 @@ fn a_killed_series_of_writes_is_mixed() {
 /// Opens the ledger of a root.
 fn ledger(root: &Path) -> SqliteLedger {
     let state = StateDir::open(&root.with_file_name("state")).unwrap();
-    SqliteLedger::new(&state, Recorded { surface: "test", sync: LedgerSync::Normal })
+    SqliteLedger::new(&state, Recorded::by("test"))
 }
 
 /// Records the intent of a change.

@@ -5,9 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rusqlite::Connection;
-use sinew_guard::{
-    Caller, Guard, GuardSettings, KnowledgeBase, LedgerSync, Recorded, SqliteLedger, StateDir,
-};
+use sinew_guard::{Caller, Guard, GuardSettings, KnowledgeBase, Recorded, SqliteLedger, StateDir};
 use sinew_tool::{Access, Expect, FileError, FileSettings, Ledger, Sight, Slot, World};
 
 use crate::tree::{Tree, WRITE, allow, contain};
@@ -27,7 +25,7 @@ impl Process {
     /// Returns one of several that share a database.
     fn beside_others(tree: &Tree) -> Self {
         let state = StateDir::open(&tree.top.join("state")).unwrap();
-        let recorded = Recorded { surface: "test", sync: LedgerSync::Normal };
+        let recorded = Recorded::by("test");
         let ledger = SqliteLedger::new(&state, recorded);
         Self { guard: guard(tree, ledger.knowledge()), ledger: Some(ledger) }
     }
@@ -246,7 +244,13 @@ fn rows_of_long_ago_go() {
             path: None,
             verdict: None,
             rule: None,
+            origin: None,
             approver: None,
+            answer: None,
+            waited_ms: None,
+            command: None,
+            rung: None,
+            background: None,
             error: None,
             changes: Vec::new(),
             reply_bytes: 0,

@@ -8,8 +8,7 @@ use sinew_guard::{
     judge, name_matches,
 };
 use sinew_tool::{
-    Access, Analysis, Claim, Command, CommandLine, CommandTarget, Effects, Facts, Shell, Targets,
-    Unclear, Verdict,
+    Access, Analysis, Claim, Command, CommandLine, CommandTarget, Shell, Targets, Unclear, Verdict,
 };
 use tempfile::TempDir;
 
@@ -62,15 +61,7 @@ fn ruled(
     analysis: &Analysis,
     rules: &Rules,
 ) -> (Verdict, &'static str, String) {
-    let facts = Facts { effects: Effects::EXECUTE, ..Facts::UNKNOWN };
-    let case = Case {
-        tool: "Bash",
-        operation: "Bash",
-        facts: &facts,
-        effects: Effects::EXECUTE,
-        agent: None,
-    };
-    let ruling = judge(&case, &targets(line.clone(), analysis.clone()), rules);
+    let ruling = judge(&Case::COMMAND, &targets(line.clone(), analysis.clone()), rules);
     (ruling.verdict, ruling.rule, ruling.why.into_owned())
 }
 
@@ -557,15 +548,12 @@ fn called(place: &TempDir, text: &str, has_terminal: bool, rules: &Rules) -> Jud
         has_terminal,
         programs: Vec::new(),
     };
-    let facts = Facts { effects: Effects::EXECUTE, ..Facts::UNKNOWN };
-    let case = Case {
-        tool: "Bash",
-        operation: "Bash",
-        facts: &facts,
-        effects: Effects::EXECUTE,
-        agent: None,
-    };
-    guard.contain(&[claim], None, None).unwrap().with_command(command).unwrap().judge(&case, rules)
+    guard
+        .contain(&[claim], None, None)
+        .unwrap()
+        .with_command(command)
+        .unwrap()
+        .judge(&Case::COMMAND, rules)
 }
 
 /// What is typed later is not in the words.

@@ -1,28 +1,55 @@
 //! before: hooks may change or stop a call before anything judges it.
 
-use sinew_tool::{BeforeCall, Kind, Request, ToolError};
+use sinew_tool::{Cancel, Decision, HookEvent, NamedPaths, ToolError};
 
+use super::find::Found;
+use super::open::Open;
+use super::run;
+use crate::hooks::{self, Notes};
 use crate::runtime::Runtime;
 
 /// Runs the hooks in order of priority; each sees what the ones before it changed. A hook that
-/// fails stops the call.
-pub(super) async fn before(runtime: &Runtime, request: &mut Request) -> Result<(), ToolError> {
-    for hook in &runtime.hooks {
-        let decided = hook.before(request).await.map_err(|error| {
-            ToolError::new(
-                Kind::BlockedByHook,
-                format!("the hook `{}` failed, so the call does not run", hook.name()),
-            )
-            .source(error)
-        })?;
+/// fails stops the call, unless it says that the call goes on.
+pub(super) async fn before(
+    runtime: &Runtime,
+    found: &Found,
+    open: &mut Open,
+    notes: &mut Notes,
+    cancel: &Cancel,
+) -> Result<(), ToolError> {
+    let event = HookEvent::BeforeToolExecute;
+    for hook in runtime.hooks.at(event) {
+        let request = &open.request;
+        let paths = || hooks::named_paths(&found.listed, &found.settings, &found.guard, request);
+        let dialect = open.entry.dialect();
+        let names = (&*dialect, found.listed.tool.operation());
+        let call =
+            hooks::call_of(runtime, request, names, &request.arguments, NamedPaths::new(&paths));
+        let deciding = hook.before_tool_execute(&call);
+        let decided = run::in_time(deciding, cancel, open.request.deadline).await?;
+        let name = hook.name();
         match decided {
-            BeforeCall::Continue => {}
-            BeforeCall::Modify(arguments) => request.arguments.extend(arguments),
-            BeforeCall::Block(reason) => {
-                return Err(ToolError::new(
-                    Kind::BlockedByHook,
-                    format!("blocked by the hook `{}`: {reason}", hook.name()),
-                ));
+            Ok(Decision::Continue) => {}
+            Ok(Decision::Modify(arguments)) => {
+                notes.add(name, event, "changed arguments");
+                open.request.arguments.extend(arguments);
+                open.entry.changed_arguments(&open.request.arguments);
+            }
+            Ok(Decision::Replace(arguments)) => {
+                notes.add(name, event, "changed arguments");
+                open.request.arguments = arguments;
+                open.entry.changed_arguments(&open.request.arguments);
+            }
+            Ok(Decision::Failed(why)) => notes.add(name, event, format!("failed: {why}")),
+            Ok(Decision::Block(reason)) => {
+                notes.add(name, event, "blocked");
+                open.entry.blocked();
+                return Err(hooks::blocked(&**hook, &reason));
+            }
+            Err(error) => {
+                notes.add(name, event, "failed and blocked");
+                open.entry.blocked();
+                return Err(hooks::failed(&**hook, ", so the call does not run", error));
             }
         }
     }

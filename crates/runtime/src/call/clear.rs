@@ -1,14 +1,15 @@
 //! clear: a ruling, and an answer where it asks, become a World.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use sinew_guard::{Guard, Rule, Seal};
 use sinew_tool::{
-    Answer, Context, Cost, Cover, Kind, Preview, Question, Ruling, Scope, Targets, ToolError,
-    Verdict, World,
+    Answer, Context, Cost, Cover, Event, Kind, Preview, Question, Ruling, Scope, Targets,
+    ToolError, Verdict, World,
 };
 
+use super::approval_hooks;
 use super::decode::Decoded;
 use super::judge::Judged;
 use super::open::Open;
@@ -99,19 +100,18 @@ async fn ask(
     open: &mut Open,
     options: &CallOptions,
 ) -> Result<Asked, ToolError> {
-    let Judged { decoded, call } = judged;
+    let call = &judged.call;
     let ruling = call.ruling();
     match runtime.approvals {
         Approvals::Allow | Approvals::TrustClient => {
-            open.entry.answered(runtime.approvals.as_str());
+            open.entry.asked(runtime.approvals.as_str());
             return Ok(Asked::Standing);
         }
         Approvals::Deny => return Err(nobody(ruling, "`--approvals deny` is set")),
         Approvals::Auto | Approvals::Ask => {}
     }
     let session = open.request.session.clone();
-    let asked = runtime.broker.approvers(&session);
-    if asked.is_empty() {
+    if runtime.broker.approvers(&session).is_empty() {
         return unasked(runtime, judged, open, "nobody can be asked here");
     }
     let diff = match preview(runtime, judged, open, options).await {
@@ -122,38 +122,10 @@ async fn ask(
     // What is answered holds for what is seen from here on.
     let seal = call.seal();
     let always = call.always();
-    let covers = covers(runtime, judged, always.as_deref());
     let digest = open.digest(call);
-    let request = &open.request;
-    let question = |n_asked, id| Question {
-        id,
-        call_id: request.call_id.clone(),
-        session: request.session.clone(),
-        agent: request.agent.clone(),
-        tool: decoded.tool.name().to_owned(),
-        effects: call.effects().names(),
-        targets: call.contained().targets().as_ref().clone(),
-        diff: diff.clone(),
-        sandbox: seal.containment().map(str::to_owned),
-        rule: ruling.rule,
-        origin: ruling.origin.as_ref().map(ToString::to_string),
-        why: ruling.why.to_string(),
-        covers: covers.clone(),
-        n_asked,
-        timeout: runtime.answer_within,
-    };
-    let covered = || runtime.grants.cover(&session, call, &digest);
-    let settled = runtime.broker.settle(digest, &session, runtime.answer_within, question, covered);
-    let settled = tokio::select! {
-        settled = settled => settled,
-        () = options.cancel.cancelled() => {
-            return Err(ToolError::new(Kind::Cancelled, "the call was cancelled"));
-        }
-    };
-    // Where nobody answered, whoever was asked first stands for all.
-    let by = settled.by.or(asked.first().map(|approver| approver.name()));
-    by.iter().for_each(|by| open.entry.answered(by));
-    match settled.answer {
+    let covers = covers(runtime, judged, always.as_deref());
+    let answer = put(runtime, judged, open, options, (diff, covers, &seal, digest)).await?;
+    match answer {
         Answer::Yes(scope) => {
             grant(runtime, &session, scope, always, digest)?;
             Ok(Asked::Answered(Answer::Yes(scope), seal))
@@ -176,6 +148,63 @@ async fn ask(
     }
 }
 
+/// Puts the question about a call and waits for what settles it.
+async fn put(
+    runtime: &Runtime,
+    judged: &Judged,
+    open: &mut Open,
+    options: &CallOptions,
+    (diff, covers, seal, digest): (Option<String>, Vec<Cover>, &Seal, Digest),
+) -> Result<Answer, ToolError> {
+    let Judged { decoded, call } = judged;
+    let (ruling, request) = (call.ruling(), &open.request);
+    let session = &request.session;
+    let asked = runtime.broker.approvers(session);
+    let names: Vec<&str> = asked.iter().map(|approver| approver.name()).collect();
+    let told = Mutex::new(None);
+    let question = |n_asked, id| {
+        let question = Question {
+            id,
+            call_id: request.call_id.clone(),
+            session: session.clone(),
+            agent: request.agent.clone(),
+            tool: decoded.tool.name().to_owned(),
+            effects: call.effects().names(),
+            targets: call.contained().targets().as_ref().clone(),
+            diff: diff.clone(),
+            sandbox: seal.containment().map(str::to_owned),
+            rule: ruling.rule,
+            origin: ruling.origin.as_ref().map(ToString::to_string),
+            why: ruling.why.to_string(),
+            covers: covers.clone(),
+            n_asked,
+            timeout: runtime.answer_within,
+        };
+        let hooks = approval_hooks::asked(runtime, &question, &names.join(", "));
+        *told.lock().unwrap_or_else(PoisonError::into_inner) = hooks;
+        question
+    };
+    let asked_at = runtime.clock.now();
+    let covered = || runtime.grants.cover(session, call, &digest);
+    let settled = runtime.broker.settle(digest, session, runtime.answer_within, question, covered);
+    let settled = tokio::select! {
+        settled = settled => settled,
+        () = options.cancel.cancelled() => {
+            return Err(ToolError::new(Kind::Cancelled, "the call was cancelled"));
+        }
+    };
+    match settled.by {
+        Some(by) => open.entry.asked(by),
+        // Nobody answered of all who were asked.
+        None => open.entry.asked(names.join(", ")),
+    }
+    let waited = runtime.clock.now().saturating_duration_since(asked_at);
+    open.entry.answered(&settled.answer, waited);
+    let told = told.into_inner().unwrap_or_else(PoisonError::into_inner);
+    approval_hooks::answered(told, settled.by, &settled.answer).await;
+    Ok(settled.answer)
+}
+
 /// Says what becomes of a call that nobody answers: what can be undone runs, if that is the mode.
 fn unasked(
     runtime: &Runtime,
@@ -186,7 +215,7 @@ fn unasked(
     let Judged { decoded, call } = judged;
     let asks_each = decoded.rules.require_approval;
     if runtime.approvals == Approvals::Auto && !asks_each && call.can_be_undone() {
-        open.entry.answered("checkpoint");
+        open.entry.asked("checkpoint");
         return Ok(Asked::Standing);
     }
     Err(nobody(call.ruling(), because))
@@ -220,6 +249,7 @@ fn grant(
     digest: Digest,
 ) -> Result<(), ToolError> {
     let rules = always.unwrap_or_default();
+    let what: Vec<String> = rules.iter().map(ToString::to_string).collect();
     match scope {
         Scope::Call => return Ok(()),
         Scope::Exact => runtime.grants.keep_call(session, digest),
@@ -231,6 +261,15 @@ fn grant(
             runtime.grants.keep(session, rules);
         }
     }
+    let what = match scope {
+        Scope::Exact => String::from("one call as it is"),
+        _ => what.join(", "),
+    };
+    runtime.ledger.event(Event {
+        kind: "grant",
+        text: format!("{}: {what}", scope.as_str()),
+        session: Some(session.to_owned()),
+    });
     runtime.broker.tell_granted();
     Ok(())
 }

@@ -16,6 +16,14 @@ pub(super) struct Held {
     pub(super) contained: Contained,
 }
 
+impl Held {
+    /// Returns the real paths that the call names.
+    pub(super) fn paths(&self) -> Vec<String> {
+        let files = self.contained.targets().files.iter();
+        files.map(|target| target.path.to_string_lossy().into_owned()).collect()
+    }
+}
+
 /// Resolves the claims of a call.
 pub(super) fn contain(
     runtime: &Runtime,
@@ -24,6 +32,9 @@ pub(super) fn contain(
 ) -> Result<Held, ToolError> {
     let effects = decoded.prepared.effects();
     open.entry.effects(effects);
+    if let Some(command) = decoded.prepared.command() {
+        open.entry.runs(&command.line);
+    }
     let dialect = open.entry.dialect();
     let contained = contained(runtime, &decoded, &open.request, dialect).inspect_err(|error| {
         if error.kind == Kind::PathDenied {

@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use sinew_guard::Judged;
 use sinew_tool::{
-    Arguments, Change, Clock, Closing, Effects, Kind, Ledger, Opening, Recorder, Request, Ruling,
-    Ticket, ToolError, Verdict,
+    Answer, Arguments, Change, Clock, Closing, CommandLine, Effects, Kind, Ledger, Opening,
+    Recorder, Request, Ruling, Scope, Ticket, ToolError, Used, Verdict,
 };
 
 use crate::broker::Digest;
@@ -75,7 +75,13 @@ pub(super) fn open(runtime: &Runtime, request: Request) -> Open {
         path: None,
         verdict: None,
         rule: None,
+        origin: None,
         approver: None,
+        answer: None,
+        waited_ms: None,
+        command: None,
+        rung: None,
+        background: None,
         error: Some(Kind::Cancelled),
         changes: Vec::new(),
         reply_bytes: 0,
@@ -149,6 +155,11 @@ impl Entry {
         }
     }
 
+    /// Notes the arguments that a hook left: these are judged, asked about and run.
+    pub(super) fn changed_arguments(&mut self, arguments: &Arguments) {
+        self.note(|closing| closing.opening.arguments = hash(arguments));
+    }
+
     /// Returns the dialect whose name was used.
     pub(super) fn dialect(&self) -> Cow<'static, str> {
         self.closing.as_ref().map(|closing| closing.opening.dialect.clone()).unwrap_or_default()
@@ -175,15 +186,52 @@ impl Entry {
         });
     }
 
+    /// Notes that a hook stopped the call.
+    pub(super) fn blocked(&mut self) {
+        self.note(|closing| {
+            closing.verdict = Some(Verdict::Deny.as_str());
+            closing.rule = Some("hook");
+        });
+    }
+
     pub(super) fn ruled(&mut self, ruling: &Ruling) {
         self.note(|closing| {
             closing.verdict = Some(ruling.verdict.as_str());
             closing.rule = Some(ruling.rule);
+            closing.origin.clone_from(&ruling.origin);
         });
     }
 
-    pub(super) fn answered(&mut self, approver: &'static str) {
-        self.note(|closing| closing.approver = Some(approver));
+    /// Notes who is asked, or who answers every question.
+    pub(super) fn asked(&mut self, approver: impl Into<Cow<'static, str>>) {
+        self.note(|closing| closing.approver = Some(approver.into()));
+    }
+
+    /// Notes what was answered, and how long that took.
+    pub(super) fn answered(&mut self, answer: &Answer, waited: Duration) {
+        self.note(|closing| {
+            closing.waited_ms = Some(waited.as_secs_f64() * 1e3);
+            closing.answer = Some(match answer {
+                Answer::Yes(Scope::Call) => "yes",
+                Answer::Yes(scope) => scope.as_str(),
+                Answer::No(_) => "no",
+                Answer::TimedOut => "timeout",
+                Answer::Gone => "gone",
+            });
+        });
+    }
+
+    /// Notes the command line that a call names, as it was written.
+    pub(super) fn runs(&mut self, line: &CommandLine) {
+        let text = match line {
+            CommandLine::Shell(_, text) => text.clone(),
+            CommandLine::Argv(argv) => argv.join(" "),
+        };
+        self.note(|closing| closing.command = Some(text));
+    }
+
+    pub(super) fn used(&mut self, used: Used) {
+        self.note(|closing| (closing.rung, closing.background) = (used.rung, used.background));
     }
 
     pub(super) fn changed(&mut self, changes: Vec<Change>) {

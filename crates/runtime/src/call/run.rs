@@ -4,9 +4,10 @@ use std::any::Any;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Instant;
 
 use futures_util::FutureExt;
-use sinew_tool::{Context, Cost, Kind, Prepared, Ran, Ruling, Targets, ToolError};
+use sinew_tool::{Cancel, Context, Cost, Kind, Prepared, Ran, Ruling, Targets, ToolError};
 
 use super::keep::Kept;
 use super::open::Open;
@@ -48,6 +49,7 @@ pub(super) async fn run(
     };
     open.entry.changed(context.world.files.changes());
     open.checkpoint = context.world.files.checkpoint();
+    open.entry.used(context.world.processes.used());
     drop(turns);
     let targets = Arc::clone(&context.targets);
     result.map(|ran| Done { ran, ruling, notes, context, targets })
@@ -87,17 +89,27 @@ async fn waiting(
     context: &Context,
     options: &CallOptions,
 ) -> Result<Box<dyn Ran>, ToolError> {
-    let deadline = async {
-        match context.deadline {
+    in_time(prepared.run(context.clone()), &options.cancel, context.deadline).await?
+}
+
+/// Waits for a future until its call is taken back or late. What need not wait is done first.
+pub(super) async fn in_time<T>(
+    future: impl Future<Output = T>,
+    cancel: &Cancel,
+    deadline: Option<Instant>,
+) -> Result<T, ToolError> {
+    let late = async {
+        match deadline {
             Some(at) => tokio::time::sleep_until(at.into()).await,
             None => std::future::pending().await,
         }
     };
     tokio::select! {
-        ran = prepared.run(context.clone()) => ran,
-        () = options.cancel.cancelled() => {
+        biased;
+        done = future => Ok(done),
+        () = cancel.cancelled() => {
             Err(ToolError::new(Kind::Cancelled, "the call was cancelled"))
         }
-        () = deadline => Err(ToolError::new(Kind::Timeout, "the time for this call ran out")),
+        () = late => Err(ToolError::new(Kind::Timeout, "the time for this call ran out")),
     }
 }

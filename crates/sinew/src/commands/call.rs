@@ -31,6 +31,7 @@ pub(crate) fn run(loaded: Loaded, args: &CallArgs) -> anyhow::Result<ExitCode> {
     });
     // A question that nobody answered in time leaves a thread that waits for the terminal.
     runtime.shutdown_background();
+    super::end_sessions(&wired.runtime, super::ENDS);
     super::flush(&wired.runtime);
     code
 }
@@ -68,6 +69,7 @@ pub(super) fn one(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let code = runtime.block_on(told(wired, tool, arguments, as_json));
     runtime.shutdown_background();
+    super::end_sessions(&wired.runtime, super::ENDS);
     super::flush(&wired.runtime);
     code
 }

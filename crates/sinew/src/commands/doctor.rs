@@ -85,7 +85,17 @@ fn ledger(wired: &anyhow::Result<Wired>) -> Finding {
         return Finding { needed: false, ..found("ledger", false, "off by configuration".into()) };
     };
     match ledger.probe() {
-        Ok(()) => found("ledger", true, "SQLite, intents before changes".into()),
+        Ok(()) if ledger.kept_aside().is_empty() => {
+            found("ledger", true, "SQLite, chained, intents before changes".into())
+        }
+        Ok(()) => {
+            let kept = ledger.kept_aside().join(", ");
+            let detail = format!(
+                "SQLite, chained, intents before changes; one that could not be gone on with is kept \
+                 in the state directory: {kept}; look why (`sinew audit list`), then move it away"
+            );
+            Finding { needed: false, ..found("ledger", false, detail) }
+        }
         Err(_) => {
             let problem = ledger.broken().unwrap_or_default();
             found("ledger", false, format!("the database cannot be opened: {problem}"))

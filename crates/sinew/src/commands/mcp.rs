@@ -39,6 +39,7 @@ pub(crate) fn run(loaded: &Loaded) -> anyhow::Result<ExitCode> {
         gone: Box::new(ends.gone),
     };
     let served = sinew_mcp::serve(std::sync::Arc::clone(&wired.runtime), options, stream);
+    super::end_sessions(&wired.runtime, super::ENDS);
     super::flush(&wired.runtime);
     served?;
     Ok(ExitCode::SUCCESS)

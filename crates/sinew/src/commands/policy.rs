@@ -10,8 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sinew_guard::{Case, Layer, Profile, Rule, RuleOrigin, Rules, shown};
 use sinew_tool::{
-    Arguments, CommandLine, Effects, Facts, Plain, Request, Ruling, Segment, Shell, Targets,
-    ToolError, Verdict,
+    Arguments, CommandLine, Plain, Request, Ruling, Segment, Shell, Targets, ToolError, Verdict,
 };
 
 use crate::cli::PolicyCommand;
@@ -210,18 +209,10 @@ fn holds(wired: &Wired, rule: &Rule, example: &ExampleOptions, fits: bool) -> bo
     match example {
         ExampleOptions::Command(text) => {
             let line = CommandLine::Shell(Shell::User, text.clone());
-            let facts = Facts { effects: Effects::EXECUTE, ..Facts::UNKNOWN };
-            let case = Case {
-                tool: "Bash",
-                operation: "Bash",
-                facts: &facts,
-                effects: Effects::EXECUTE,
-                agent: None,
-            };
             let judged = wired.runtime.judge_command(line.clone(), |_| {});
             judged.is_ok_and(|(target, _)| match fits {
-                true => rule.matches(&case, &line, &target.analysis),
-                false => !rule.may_match(&case, &line, &target.analysis),
+                true => rule.matches(&Case::COMMAND, &line, &target.analysis),
+                false => !rule.may_match(&Case::COMMAND, &line, &target.analysis),
             })
         }
         ExampleOptions::Call(call) => {

@@ -33,6 +33,8 @@ const XDG_STATE_HOME: &str = "XDG_STATE_HOME";
 /// The person's home directory.
 const HOME: &str = "HOME";
 
+/// Where programs lie.
+const PATH: &str = "PATH";
 /// The person's shell.
 const SHELL: &str = "SHELL";
 /// `--require-sandbox`.
@@ -94,6 +96,12 @@ pub fn caches() -> impl Iterator<Item = PathBuf> {
 /// Returns every variable, for the environment of commands.
 pub fn all() -> impl Iterator<Item = (OsString, OsString)> {
     std::env::vars_os()
+}
+
+/// Returns whether a program of a name is in `PATH`.
+pub fn has_program(name: &str) -> bool {
+    let path = std::env::var_os(PATH).unwrap_or_default();
+    !name.contains('/') && std::env::split_paths(&path).any(|dir| dir.join(name).is_file())
 }
 
 /// Returns the variables that say something to sinew, by name.

@@ -57,7 +57,7 @@ impl Grants {
         };
         let text = match layers::read(&path) {
             Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) if layers::is_absent(&error) => return Ok(Vec::new()),
             Err(error) => return Err(fail(&error)),
         };
         let written: Written = toml_edit::de::from_str(&text).map_err(|error| fail(&error))?;

@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 use sinew_guard::{Layer, Rule, RuleOrigin};
 
 use super::settings::tokens_for_reply;
-use super::{ConfigError, Options, rules, serve};
+use super::{ConfigError, Options, hooks, rules, serve};
 
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,7 +70,10 @@ pub struct Layers {
     /// Where each rule came from.
     rules: Vec<Origin>,
     lists: Vec<ToolList>,
-    warnings: Vec<String>,
+    pub(super) hooks: hooks::Gathered,
+    /// Whether what comes with the project may bring programs that run.
+    pub(super) trusts_project: bool,
+    pub(super) warnings: Vec<String>,
     left_out: Vec<LeftOut>,
     /// The current directory, where what this process was told may come out of a repository.
     held: Option<PathBuf>,
@@ -119,6 +122,8 @@ pub struct Layered {
     pub rules: Vec<Origin>,
     /// The lists of `tools.policy`, one for each layer that has one.
     pub lists: Vec<ToolList>,
+    /// Where each hook came from.
+    pub hooks: Vec<Origin>,
     /// What was left out, in words for people.
     pub warnings: Vec<String>,
     /// What layers that can only tighten would have loosened.
@@ -303,6 +308,11 @@ impl Layers {
         self.add_read(&path, read_beneath(project), false, source)
     }
 
+    /// Lets what comes with the project bring programs that run, since the person has read them.
+    pub fn trust_project(&mut self) {
+        self.trusts_project = true;
+    }
+
     /// Adds the text of a project's file that a person trusts as it is: it counts like the person's own.
     pub fn add_trusted_project(&mut self, project: &Path, text: String) -> Result<(), ConfigError> {
         let path = project.join(PROJECT_DIR).join(PROJECT_FILE);
@@ -312,6 +322,15 @@ impl Layers {
     /// Adds one value from a flag or a variable.
     pub fn set(&mut self, key: &str, value: Value, origin: Origin) {
         let source = self.source(origin.layer());
+        if let Some(hooks) = hooks::under(key, &value) {
+            match source.tighten {
+                Tighten::No => self.hooks.set(hooks, &origin),
+                Tighten::Only | Tighten::Arguments => {
+                    self.leave_out(key.to_owned(), value, origin, source.tighten);
+                }
+            }
+            return;
+        }
         let is_list = value.is_array() && (ADDED.contains(&key) || [RULES, ALLOWED].contains(&key));
         match value {
             value if is_list || source.tighten != Tighten::No => {
@@ -347,6 +366,12 @@ impl Layers {
     /// Returns the merged configuration, checked as a whole.
     pub fn merge(mut self) -> Result<Layered, ConfigError> {
         floor::hold(&mut self);
+        let mut origins = Vec::new();
+        if let Some((all, of_all)) = std::mem::take(&mut self.hooks).merged() {
+            let first = of_all.first().cloned().unwrap_or(Origin::Default);
+            self.values.insert(hooks::KEY.to_owned(), (all, first));
+            origins = of_all;
+        }
         let mut tree = Map::new();
         for (key, (value, _)) in &self.values {
             insert(&mut tree, key, value.clone());
@@ -360,6 +385,7 @@ impl Layers {
             origins: values,
             rules,
             lists,
+            hooks: origins,
             warnings,
             left_out,
             keeps_from_trusting,
@@ -386,6 +412,7 @@ impl Layers {
             let options: Options =
                 serde_json::from_value(tree.clone()).map_err(|error| fail(&error))?;
             check_rules(&options).map_err(|error| fail(&error))?;
+            hooks::check(&tree).map_err(|error| fail(&error))?;
             let origin = Origin::File(path.to_path_buf(), None, source.layer);
             self.add_tree(tree, &|_| origin.clone(), source);
             return Ok(());
@@ -408,11 +435,26 @@ impl Layers {
         check_rules(&options).map_err(|error| fail(&error))?;
         let tree: Value = toml_edit::de::from_str(text).map_err(|error| fail(&error))?;
         let lines = lines_of_keys(text);
+        hooks::check(&tree).map_err(|error| {
+            let line = hooks::key_in(&error).and_then(|key| lines.get(key));
+            let at = line.map(|line| format!(":{line}:1")).unwrap_or_default();
+            ConfigError(format!("{}{at}: {error}", path.display()))
+        })?;
         self.add_tree(tree, &|key| origin(lines.get(key).copied()), source);
         Ok(())
     }
 
-    fn add_tree(&mut self, tree: Value, origin: &dyn Fn(&str) -> Origin, source: Source) {
+    fn add_tree(&mut self, mut tree: Value, origin: &dyn Fn(&str) -> Origin, source: Source) {
+        let is_trusted = source.tighten == Tighten::No
+            || (source.layer == Layer::Project && self.trusts_project);
+        if let Some(hooks) = tree.get(hooks::KEY).filter(|_| !is_trusted) {
+            let (value, origin) = (hooks.clone(), origin(hooks::KEY));
+            self.left_out.push(LeftOut { key: hooks::KEY.to_owned(), value, origin });
+        }
+        let left_out = self.hooks.add(&mut tree, origin, is_trusted);
+        if source.tighten != Tighten::Arguments {
+            self.warnings.extend(left_out);
+        }
         let mut flat = Vec::new();
         flatten("", tree, &mut flat);
         for (key, value) in flat {
@@ -593,7 +635,7 @@ fn tightened(key: &str, old: Option<&Value>, new: Value) -> Option<Value> {
         }
         "run.network" => (new == Value::Bool(false)).then_some(new),
         "ledger.mode" => (new.as_str() == Some("sqlite")).then_some(new),
-        "files.hard_links" => (new.as_str() == Some("refuse")).then_some(new),
+        "files.hard_links" | "ledger.on_failure" => (new.as_str() == Some("refuse")).then_some(new),
         "files.sync" => {
             let strength = |value: &Value| {
                 ["off", "data", "full"].iter().position(|word| Some(*word) == value.as_str())

@@ -3,6 +3,7 @@
 //! `tools` is both a list (which tools are served) and the name of two tables (`[tools.fs]`,
 //! `[tools.policy]`); TOML cannot hold both under one name, so the list is `serve`.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
@@ -75,7 +76,115 @@ pub struct Options {
     /// What nothing below the system's file loosens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub managed: Option<ManagedOptions>,
+    /// Programs that run around calls, each a table `[[hooks]]` with `event`, `command` (a list of words),
+    /// `name`, `tools`, `paths`, `priority`, `timeout_ms`, `on_error`, `payload`, `env`, `cwd` and `in_root`; see
+    /// the page on hooks. Layers add up. Those of a project's own file are left out until the project
+    /// is trusted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Vec<HookOptions>>")]
+    pub hooks: Option<HooksOptions>,
 }
+
+/// `[[hooks]]`: a program that runs around calls. The front matter of a `HOOK.md` has the same keys.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HookOptions {
+    /// The event, by the name of sinew or of another runtime.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub event: Option<String>,
+    /// Several events.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<String>,
+    /// The program and its arguments: a list of words, or for hooks of Moltis and aionrs a text for
+    /// `/bin/sh -c`.
+    pub command: HookCommandOptions,
+    /// The name in messages. Default: that of the program.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// What it is for, in words for people, which `sinew hook list` shows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// A sign before these words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub emoji: Option<String>,
+    /// The tools it runs for, by name, with `*`; a name stands for its operation in every dialect.
+    /// Default: all.
+    #[serde(default, alias = "tool_match", skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<String>,
+    /// Globs of the real paths that a call names, such as `*.rs` or `/home/ada/project/src/**`. Default: all
+    /// calls, also those that name none.
+    #[serde(default, alias = "file_match", skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<String>,
+    /// High runs first. Default: 0, for agentos 100.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<i32>,
+    /// How long it may take, in milliseconds. Default: 30,000.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+    /// The same in seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<u64>,
+    /// What a failure does to what the hook is about: `block` or `continue`. Default: `block` where the
+    /// event can be blocked and at `persist`, else `continue`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_error: Option<String>,
+    /// The form of what it reads and answers: `sinew`, `molf`, `moltis`, `agentos` or `aionrs`. Default: the
+    /// first that has the name of the event.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub payload: Option<String>,
+    /// Variables that it gets, with their values.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// Where it starts, and where a relative name of the program lies: an absolute path. Default: the
+    /// first root, for a `HOOK.md` its folder.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<PathBuf>,
+    /// Whether the program, or a file that it is given, may lie in a root, where a model can write it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub in_root: Option<bool>,
+    /// What must be there for the hook to be used; else it is left out with a warning.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requires: Option<HookRequiresOptions>,
+}
+
+/// How the program of a hook is written.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "`command` must be a list of words, or a text")]
+pub enum HookCommandOptions {
+    /// The program and its arguments.
+    Words(Vec<String>),
+    /// A text for the shell.
+    Text(String),
+}
+
+impl Default for HookCommandOptions {
+    fn default() -> Self {
+        Self::Words(Vec::new())
+    }
+}
+
+/// `requires` of a hook.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HookRequiresOptions {
+    /// Systems, one of which must be this: `linux` is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub os: Vec<String>,
+    /// Programs that must be in `PATH`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bins: Vec<String>,
+    /// Variables that must be set.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub env: Vec<String>,
+    /// Keys of the configuration of another runtime, which is never there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub config: Vec<String>,
+}
+
+/// `[[hooks]]`, and the tables that other runtimes write it in.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct HooksOptions(pub Vec<HookOptions>);
 
 /// `[files]`: how files are reached and changed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -416,6 +525,17 @@ pub struct LedgerOptions {
     /// What a committed intent survives: `normal` (any death of the process) or `full` (power loss).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sync: Option<String>,
+    /// What happens with calls while no records can be written: `refuse` (changes do not run, and calls that
+    /// only look go on until 65,536 records wait) or `continue` (all run, and what is lost is counted).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_failure: Option<String>,
+    /// How many days old a record becomes; 0 sets no limit. The oldest records go, in portions of a fiftieth
+    /// of this.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_age_days: Option<u64>,
+    /// The most records; 0 sets no limit. The oldest go once there are a fiftieth more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_records: Option<u64>,
 }
 
 /// `[mcp]`: the MCP server.

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use sinew_guard::checkpoints::Larger;
 use sinew_guard::{
-    Activate, CheckpointSettings, CommandPolicy, LedgerSync, ProcessLimits, Profile, Resolver,
-    Rules, Rung, can_be_granted,
+    Activate, CheckpointSettings, CommandPolicy, LedgerSync, OnFailure, ProcessLimits, Profile,
+    Resolver, Retention, Rules, Rung, can_be_granted,
 };
-use sinew_runtime::Approvals;
+use sinew_runtime::{Approvals, CommandHookSettings};
 use sinew_tool::{BinaryPolicy, Dialect, FileSettings, HardLinks, Sync, call_id};
 
 use super::options::{CommandPolicyOptions, RunOptions};
-use super::{ConfigError, Options, rules};
+use super::{ConfigError, Options, hooks, rules};
 
 /// What is written to standard error beside results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,9 +29,20 @@ pub enum LogLevel {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LedgerMode {
     /// In the database of the state directory.
-    Sqlite(LedgerSync),
+    Sqlite(LedgerSettings),
     /// Nowhere.
     Off,
+}
+
+/// How calls are recorded in the database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LedgerSettings {
+    /// What a committed intent survives.
+    pub sync: LedgerSync,
+    /// What happens while no records can be written.
+    pub on_failure: OnFailure,
+    /// How long records stay.
+    pub retention: Retention,
 }
 
 /// How commands are run.
@@ -90,6 +101,8 @@ pub struct Settings {
     pub checkpoints: CheckpointSettings,
     /// The longest MCP message, in bytes.
     pub max_line_bytes: usize,
+    /// The programs that run around calls, in the order in which they are written.
+    pub hooks: Vec<CommandHookSettings>,
 }
 
 /// The longest name of a session, in bytes.
@@ -135,10 +148,6 @@ impl Settings {
         };
         let dialect_ms = dialect.approval_timeout_ms;
         let timeout = options.approval_timeout_s.map(Duration::from_secs);
-        let ledger = options.ledger.clone().unwrap_or_default();
-        let sync = [("normal", LedgerSync::Normal), ("full", LedgerSync::Full)];
-        let sync = word("ledger.sync", ledger.sync.as_ref(), &sync)?.unwrap_or(LedgerSync::Normal);
-        let modes = [("sqlite", LedgerMode::Sqlite(sync)), ("off", LedgerMode::Off)];
         let logs = [("error", LogLevel::Error), ("warn", LogLevel::Warn), ("info", LogLevel::Info)];
         let max_line_bytes = options.mcp.as_ref().and_then(|mcp| mcp.max_line_bytes);
         if let Some(small) = max_line_bytes.filter(|bytes| *bytes < MIN_LINE_BYTES) {
@@ -159,10 +168,10 @@ impl Settings {
             log: word("log", options.log.as_ref(), &logs)?.unwrap_or(LogLevel::Warn),
             resolver: resolver(options)?,
             run: run(options)?,
-            ledger: word("ledger.mode", ledger.mode.as_ref(), &modes)?
-                .unwrap_or(LedgerMode::Sqlite(sync)),
+            ledger: ledger(options)?,
             checkpoints: checkpoints(options)?,
             max_line_bytes: max_line_bytes.unwrap_or(8 * 1024 * 1024),
+            hooks: hooks::read(options.hooks.as_ref().map(|h| h.0.as_slice()).unwrap_or_default())?,
             dialect,
             files,
         })
@@ -180,6 +189,34 @@ fn session(options: &Options) -> Result<Option<String>, ConfigError> {
         }
         session => Ok(session.clone()),
     }
+}
+
+fn ledger(options: &Options) -> Result<LedgerMode, ConfigError> {
+    let written = options.ledger.clone().unwrap_or_default();
+    let syncs = [("normal", LedgerSync::Normal), ("full", LedgerSync::Full)];
+    let failures = [("refuse", OnFailure::Refuse), ("continue", OnFailure::Continue)];
+    let days = |days: u64| Duration::from_secs(days.saturating_mul(24 * 60 * 60));
+    let default = Retention::default();
+    let retention = Retention {
+        max_age: match written.max_age_days {
+            None => default.max_age,
+            Some(0) => None,
+            Some(age) => Some(days(age)),
+        },
+        max_records: match written.max_records {
+            None => default.max_records,
+            Some(0) => None,
+            most => most,
+        },
+    };
+    let settings = LedgerSettings {
+        sync: word("ledger.sync", written.sync.as_ref(), &syncs)?.unwrap_or(LedgerSync::Normal),
+        on_failure: word("ledger.on_failure", written.on_failure.as_ref(), &failures)?
+            .unwrap_or(OnFailure::Refuse),
+        retention,
+    };
+    let modes = [("sqlite", LedgerMode::Sqlite(settings)), ("off", LedgerMode::Off)];
+    Ok(word("ledger.mode", written.mode.as_ref(), &modes)?.unwrap_or(LedgerMode::Sqlite(settings)))
 }
 
 fn checkpoints(options: &Options) -> Result<CheckpointSettings, ConfigError> {
@@ -456,6 +493,7 @@ mod tests {
             ("[files]\nresolver = \"guess\"", "`files.resolver`"),
             ("[ledger]\nmode = \"paper\"", "`ledger.mode`"),
             ("[ledger]\nsync = \"half\"", "`ledger.sync`"),
+            ("[ledger]\non_failure = \"ask\"", "`ledger.on_failure`"),
             ("[checkpoints]\nmax_count = 0", "`checkpoints.max_count`"),
             ("[checkpoints]\nlarger = \"ask\"", "`checkpoints.larger`"),
             ("[checkpoints]\nsync = \"off\"", "`checkpoints.sync`"),
@@ -501,9 +539,27 @@ mod tests {
             ("[run]\nmax_processes = 300", "`run.max_processes`"),
             ("[run]\nmax_memory_mib = 0", "`run.max_memory_mib`"),
             ("[run]\nactivate = [\"conda\"]", "`run.activate`"),
+            ("[[hooks]]\nevent = \"never\"\ncommand = [\"x\"]", "`hooks[0].event`"),
+            ("[[hooks.stop]]\ncommand = \"\"", "`hooks[0].command`"),
         ] {
             let error = resolve(toml).expect_err(toml).to_string();
             assert!(error.contains(named), "{toml}: {error}");
+        }
+    }
+
+    #[test]
+    fn records_stay_as_long_as_is_said() {
+        let days = |days: u64| Some(Duration::from_secs(days * 86_400));
+        for (toml, max_age, max_records) in [
+            ("", days(365), Some(1_000_000)),
+            ("[ledger]\nmax_age_days = 7\nmax_records = 9", days(7), Some(9)),
+            ("[ledger]\nmax_age_days = 0\nmax_records = 0", None, None),
+        ] {
+            let ledger = resolve(toml).expect(toml).ledger;
+            let LedgerMode::Sqlite(LedgerSettings { retention, .. }) = ledger else {
+                panic!("{toml}: {ledger:?}");
+            };
+            assert_eq!(retention, Retention { max_age, max_records }, "{toml}");
         }
     }
 

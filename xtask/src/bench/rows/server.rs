@@ -251,11 +251,35 @@ fn rate(bench: &Bench, sheet: &mut Sheet, link: Link) -> Result<()> {
     Ok(())
 }
 
-pub(in super::super) fn ledger(bench: &Bench, sheet: &mut Sheet) -> Result<()> {
+/// The side with rules, a hook and the ledger.
+const GOVERNED: &str = "rules, hooks, ledger";
+/// The side with none of them.
+const FREE: &str = "none of them";
+
+/// Rules and a hook that a call is looked at by and that do not mean it, beside the ledger.
+fn governed() -> Vec<String> {
+    let rule = |n: usize| match n % 3 {
+        0 => format!(r#"{{verdict="deny",tools=["Write"],paths=["secret/{n}/**"]}}"#),
+        1 => format!(r#"{{verdict="ask",command="program-{n} *"}}"#),
+        _ => format!(r#"{{verdict="deny",tools=["Read","Grep"],paths=["**/none-{n}.key"]}}"#),
+    };
+    let rules: Vec<String> = (0..30).map(rule).collect();
+    let hook = r#"{event="before_tool_execute",tools=["Write"],command=["/bin/true"]}"#;
+    vec![
+        String::from("--set"),
+        format!("rules=[{}]", rules.join(",")),
+        String::from("--set"),
+        format!("hooks=[{hook}]"),
+    ]
+}
+
+pub(in super::super) fn governed_call(bench: &Bench, sheet: &mut Sheet) -> Result<()> {
     let mut sides = Vec::new();
-    for (name, options) in [("ledger on", &[][..]), ("ledger off", &["--set", "ledger.mode=off"])] {
+    let off = vec![String::from("--set"), String::from("ledger.mode=off")];
+    for (name, options) in [(GOVERNED, governed()), (FREE, off)] {
         let Some(launch) = bench.peers.launch(Server::Ours, &bench.work) else { continue };
-        let mut client = launch.options(options).start()?;
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+        let mut client = launch.options(&options).start()?;
         let request = read(Server::Ours, &bench.one_line());
         sides.push(Side::new(name, move |series| {
             for _ in 0..200 {
@@ -274,7 +298,7 @@ pub(in super::super) fn ledger(bench: &Bench, sheet: &mut Sheet) -> Result<()> {
     }
     sheet.times(&measured);
     let share = || {
-        let (on, off) = (measured.median("ledger on")?, measured.median("ledger off")?);
+        let (on, off) = (measured.median(GOVERNED)?, measured.median(FREE)?);
         Some((on - off) / f64::max(15e-6, 0.05 * off))
     };
     sheet.value(OF_ALLOWANCE, share());

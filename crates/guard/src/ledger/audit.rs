@@ -1,0 +1,390 @@
+//! Reading the ledger: records by what they say, and whether the chain is whole.
+//!
+//! The database is opened to be read alone, so this works beside processes that write, and changes nothing
+//! of what it looks at.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rusqlite::types::Value;
+use rusqlite::{Connection, OpenFlags, params_from_iter};
+use rustix::fs::FlockOperation;
+
+use super::head::{self, Noted};
+use super::key::Key;
+use super::opening::{self, NAME};
+use super::record::{self, Fields, Link, Record};
+use super::row;
+use super::verify::{Finding, Verified, Walk};
+use crate::StateDir;
+use crate::database::{self, Failed};
+
+/// How long reading waits for others.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// After so many records the progress is told.
+const TOLD_EVERY: u64 = 10_000;
+
+/// Why the ledger cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AuditError {
+    /// Nothing was ever recorded.
+    Empty,
+    /// Something was recorded, and the database is not there any more.
+    Gone(String),
+    /// It is there, and cannot be read.
+    Unreadable(String),
+}
+
+impl std::fmt::Display for AuditError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Empty => f.write_str("nothing is recorded yet"),
+            Self::Gone(why) => f.write_str(why),
+            Self::Unreadable(why) => write!(f, "the ledger cannot be read: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for AuditError {}
+
+impl From<Failed> for AuditError {
+    fn from(failed: Failed) -> Self {
+        Self::Unreadable(failed.problem)
+    }
+}
+
+impl From<rusqlite::Error> for AuditError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Unreadable(error.to_string())
+    }
+}
+
+/// Which records are read. What is missing is not asked for.
+#[derive(Debug, Clone, Default)]
+pub struct Wanted {
+    /// The session.
+    pub session: Option<String>,
+    /// The wire name of the tool, or its beginning with `*`.
+    pub tool: Option<String>,
+    /// The path, or what is beneath it.
+    pub path: Option<String>,
+    /// `ok`, or the kind of the error.
+    pub outcome: Option<String>,
+    /// The call.
+    pub call_id: Option<String>,
+    /// From this point in time on, in milliseconds since 1970.
+    pub since_ms: Option<i64>,
+    /// From this record on.
+    pub since_seq: Option<i64>,
+    /// Only ends of calls and events, not intents.
+    pub without_intents: bool,
+    /// The newest first.
+    pub newest_first: bool,
+    /// The most.
+    pub limit: Option<u64>,
+}
+
+/// A ledger that is read.
+#[derive(Debug)]
+pub struct Audit {
+    state: PathBuf,
+    connection: Connection,
+}
+
+impl Audit {
+    /// Opens the database of a state directory to read it.
+    pub fn open(state: &StateDir) -> Result<Self, AuditError> {
+        let state = state.path().to_owned();
+        let path = state.join(NAME);
+        if opening::file_of(&path).is_none() {
+            return Err(if opening::file_of(&state.join(head::NAME)).is_some() {
+                let text = "the database of the ledger is gone; the head beside it knows of one";
+                AuditError::Gone(String::from(text))
+            } else {
+                AuditError::Empty
+            });
+        }
+        // Nobody takes the database away between its parts.
+        let _lock = opening::locked(&state, FlockOperation::NonBlockingLockShared, PATIENCE)?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX
+            | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+        let connection = Connection::open_with_flags(&path, flags)?;
+        connection.busy_timeout(PATIENCE)?;
+        match database::version(&connection)? {
+            row::VERSION => Ok(Self { state, connection }),
+            0 => Err(AuditError::Empty),
+            row::PREVIOUS => Err(AuditError::Unreadable(format!(
+                "{} is of the release before and is taken on with the next call",
+                path.display()
+            ))),
+            version => Err(database::foreign(&path, version, row::VERSION).into()),
+        }
+    }
+
+    /// Hands out the records that are wanted, until that fails.
+    pub fn records<E: From<AuditError>>(
+        &self,
+        wanted: &Wanted,
+        mut take: impl FnMut(Record) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut conditions = vec![String::from("TRUE")];
+        let mut values = Vec::new();
+        let mut add = |condition: &str, value: Value| {
+            values.push(value);
+            conditions.push(condition.replace('?', &format!("?{}", values.len())));
+        };
+        for (condition, value) in [
+            ("session = ?", &wanted.session),
+            ("outcome = ?", &wanted.outcome),
+            ("call_id = ?", &wanted.call_id),
+        ] {
+            if let Some(value) = value {
+                add(condition, Value::Text(value.clone()));
+            }
+        }
+        if let Some(tool) = &wanted.tool {
+            match tool.strip_suffix('*') {
+                Some(start) => {
+                    add("substr(tool, 1, length(?)) = ?", Value::Text(start.to_owned()));
+                }
+                None => add("tool = ?", Value::Text(tool.clone())),
+            }
+        }
+        if let Some(path) = &wanted.path {
+            let path = path.trim_end_matches('/').to_owned();
+            let is = "(f = ? OR substr(f, 1, length(?) + 1) = ? || '/')";
+            let further = format!(
+                "EXISTS (SELECT 1 FROM further_change AS c WHERE c.seq = record.seq AND {})",
+                is.replace("f ", "c.file_path ").replace("(f,", "(c.file_path,")
+            );
+            let own = is.replace("f ", "record.file_path ").replace("(f,", "(record.file_path,");
+            add(&format!("({own} OR {further})"), Value::Text(path));
+        }
+        for (condition, value) in
+            [("at_ms >= ?", wanted.since_ms), ("record.seq >= ?", wanted.since_seq)]
+        {
+            if let Some(value) = value {
+                add(condition, Value::Integer(value));
+            }
+        }
+        if wanted.without_intents {
+            conditions.push(String::from("phase <> 'intent'"));
+        }
+        let sql = format!(
+            "SELECT {} FROM record LEFT JOIN process USING (process) WHERE {} ORDER BY seq {} LIMIT {}",
+            record::selected(),
+            conditions.join(" AND "),
+            if wanted.newest_first { "DESC" } else { "ASC" },
+            wanted.limit.map_or(-1, |limit| i64::try_from(limit).unwrap_or(i64::MAX)),
+        );
+        let failed = |error: rusqlite::Error| AuditError::from(error);
+        let mut statement = self.connection.prepare(&sql).map_err(failed)?;
+        let mut rows = statement.query(params_from_iter(values)).map_err(failed)?;
+        while let Some(row) = rows.next().map_err(failed)? {
+            let mut record = record::of_row(row).map_err(failed)?;
+            record.changes = self.changes(record.link.seq).map_err(failed)?;
+            take(record)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the record before one, as far as it is there.
+    pub fn before(&self, seq: i64) -> Result<Option<Link>, AuditError> {
+        if seq <= 1 {
+            return Ok(Some(Link::START));
+        }
+        let hash = record::hash_of(&self.connection, seq - 1)?;
+        Ok(hash.map(|hash| Link { seq: seq - 1, hash }))
+    }
+
+    fn changes(&self, seq: i64) -> rusqlite::Result<Vec<Fields>> {
+        self.connection
+            .prepare_cached(
+                "SELECT seq, file_path, bytes, before_hash, after_hash FROM further_change
+                 WHERE seq = ?1 ORDER BY rowid",
+            )?
+            .query_map([seq], |row| record::change_of_row(row).map(|(_, change)| change))?
+            .collect()
+    }
+
+    /// Returns the end of the chain.
+    pub fn head(&self) -> Result<Link, AuditError> {
+        Ok(record::tail(&self.connection, Link::START)?)
+    }
+
+    /// Walks the chain. A head that was kept elsewhere is compared too. How many records were looked at is
+    /// told now and then.
+    pub fn verify(
+        &self,
+        kept: Option<Link>,
+        mut progress: impl FnMut(u64),
+    ) -> Result<Verified, AuditError> {
+        let Some(key) = Key::read(&self.state)? else {
+            let last = record::tail(&self.connection, Link::START)?;
+            return Ok(without_key(last, "`ledger.key` is missing, so nothing can be verified"));
+        };
+        // Read before the records: who writes meanwhile notes a head only after its records.
+        let noted = head::noted(&self.state, &key);
+        let snapshot = self.connection.unchecked_transaction()?;
+        if opening::key_id(&self.connection)? != Some(*key.id()) {
+            let last = record::tail(&self.connection, Link::START)?;
+            let text = "`ledger.key` is not the key of this chain, so nothing can be verified";
+            return Ok(without_key(last, text));
+        }
+        let (anchor, is_ours) = opening::anchor(&self.connection, &key)?;
+        let mut walk = Walk::after(&key, Some(anchor));
+        if !is_ours {
+            let text = "where the chain begins was changed: records before may have been removed";
+            walk.find(Finding::new(anchor.seq, "anchor", text));
+        }
+        if let Err(error) = self.walk(&mut walk, &mut progress) {
+            let seq = walk.last().seq.saturating_add(1);
+            walk.find(Finding::new(
+                seq,
+                "unreadable",
+                format!("record {seq} cannot be read: {error}"),
+            ));
+        }
+        self.compare(&mut walk, anchor, noted)?;
+        if let Some(kept) = kept {
+            self.compare_kept(&mut walk, anchor, kept)?;
+        }
+        drop(snapshot);
+        Ok(walk.end())
+    }
+
+    fn walk(&self, walk: &mut Walk<'_>, progress: &mut impl FnMut(u64)) -> rusqlite::Result<()> {
+        let mut changes = self.connection.prepare(
+            "SELECT seq, file_path, bytes, before_hash, after_hash FROM further_change
+             ORDER BY seq, rowid",
+        )?;
+        let mut changes = changes.query_map([], record::change_of_row)?.peekable();
+        let sql = format!(
+            "SELECT {} FROM record LEFT JOIN process USING (process) ORDER BY seq",
+            record::selected()
+        );
+        let mut records = self.connection.prepare(&sql)?;
+        let mut records = records.query([])?;
+        let mut n_records = 0;
+        while let Some(row) = records.next()? {
+            let mut record = record::of_row(row)?;
+            let seq = record.link.seq;
+            let is_before = |next: &rusqlite::Result<(i64, Fields)>| {
+                next.as_ref().map_or(true, |(of, _)| *of <= seq)
+            };
+            while let Some(change) = changes.next_if(is_before) {
+                let (of, change) = change?;
+                match of == seq {
+                    true => record.changes.push(change),
+                    false => walk.find(stray(of)),
+                }
+            }
+            walk.record(record);
+            n_records += 1;
+            if n_records % TOLD_EVERY == 0 {
+                progress(n_records);
+            }
+        }
+        for change in changes {
+            walk.find(stray(change?.0));
+        }
+        Ok(())
+    }
+
+    /// Compares the chain with the head beside the database.
+    fn compare(&self, walk: &mut Walk<'_>, anchor: Link, noted: Noted) -> Result<(), AuditError> {
+        let last = walk.last();
+        match noted {
+            Noted::Nothing => walk.find(Finding::new(
+                last.seq,
+                "head",
+                "the head beside the database is missing, so nothing says whether records were cut off",
+            )),
+            Noted::Damaged => walk.find(Finding::new(
+                last.seq,
+                "head",
+                "the head beside the database was not written with the key of this chain",
+            )),
+            Noted::At(noted) if last.seq < noted.seq => {
+                walk.find(Finding::new(last.seq.saturating_add(1), "cut", cut(last, noted, "the head")));
+            }
+            Noted::At(noted) => {
+                let hash = record::hash_of(&self.connection, noted.seq)?;
+                if anchor.seq < noted.seq && hash.is_some_and(|hash| hash != noted.hash) {
+                    let text = format!(
+                        "record {0} is not the one that the head knows: the chain was replaced",
+                        noted.seq
+                    );
+                    walk.find(Finding::new(noted.seq, "other", text));
+                }
+                walk.beyond(last.seq.saturating_sub(noted.seq));
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares the chain with a head that somebody kept.
+    fn compare_kept(
+        &self,
+        walk: &mut Walk<'_>,
+        anchor: Link,
+        kept: Link,
+    ) -> Result<(), AuditError> {
+        let last = walk.last();
+        let hash = match kept.seq {
+            seq if seq == anchor.seq => Some(anchor.hash),
+            seq => record::hash_of(&self.connection, seq)?,
+        };
+        match hash {
+            Some(hash) if hash == kept.hash => {}
+            Some(_) => {
+                let text = format!(
+                    "record {} is not the one that was kept: the chain was replaced",
+                    kept.seq
+                );
+                walk.find(Finding::new(kept.seq, "other", text));
+            }
+            None if last.seq < kept.seq => {
+                walk.find(Finding::new(
+                    last.seq.saturating_add(1),
+                    "cut",
+                    cut(last, kept, "the head that was kept"),
+                ));
+            }
+            None if kept.seq < anchor.seq => walk.remark(
+                kept.seq,
+                "pruned",
+                format!("record {} went by retention, so it cannot be compared", kept.seq),
+            ),
+            // That it is missing is said already.
+            None => {}
+        }
+        Ok(())
+    }
+}
+
+fn cut(last: Link, known: Link, whose: &str) -> String {
+    let n = known.seq.saturating_sub(last.seq);
+    format!(
+        "the chain ends with record {}, and {whose} knows {n} more: they were cut off",
+        last.seq
+    )
+}
+
+fn stray(seq: i64) -> Finding {
+    Finding::new(seq, "changed", format!("there are changes of record {seq}, which is not there"))
+}
+
+fn without_key(last: Link, text: &str) -> Verified {
+    let key = Key::nobodys();
+    let mut walk = Walk::after(&key, Some(last));
+    walk.find(Finding::new(last.seq, "key", text));
+    walk.end()
+}
+
+/// Returns the key of a state directory, to verify what was exported.
+pub fn key_of(state: &StateDir) -> Result<Key, AuditError> {
+    let missing = || AuditError::Unreadable(String::from("`ledger.key` is missing"));
+    Key::read(state.path())?.ok_or_else(missing)
+}

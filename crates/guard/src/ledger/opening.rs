@@ -1,0 +1,335 @@
+//! Opening the database of the ledger: making a new one, taking on that of the release before, and keeping
+//! aside one that is damaged.
+//!
+//! Openers hold a lock together, and whoever makes a database or keeps one aside holds it alone: of several
+//! processes that find the same damage one begins the new database, and the others find it.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, OptionalExtension, Row};
+use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
+use sinew_tool::{Clock, Event};
+
+use super::head::{HeadFile, Noted};
+use super::key::Key;
+use super::record::{self, Draft, Link, OfProcess};
+use super::row::{self, Cleaner, Step, Who};
+use super::{LedgerSync, leftovers, taken_on};
+use crate::Redactor;
+use crate::clock::{SystemClock, timestamp};
+use crate::database::{self, Failed, at_once};
+
+/// The name of the lock, and of the database.
+const LOCK: &str = "ledger.lock";
+pub(super) const NAME: &str = "sinew.db";
+/// The most databases that are kept aside. A disk that breaks each new one must not be filled with them.
+const MAX_ASIDE: usize = 16;
+/// No release will ever write a version like this.
+const MAX_VERSION: i64 = 10_000;
+
+/// A file, by device and number.
+pub(super) type FileId = (u64, u64);
+
+/// A database that is open, with what its chain needs.
+pub(super) struct Open {
+    pub(super) connection: Connection,
+    pub(super) key: Key,
+    pub(super) head: HeadFile,
+    /// The file that it is.
+    pub(super) file: FileId,
+    /// This process in it, with the client that it was entered with.
+    pub(super) process: Option<(OfProcess, Option<String>)>,
+}
+
+/// What is needed to open a ledger.
+pub(super) struct Opener<'a> {
+    pub(super) state: &'a Path,
+    pub(super) sync: LedgerSync,
+    pub(super) who: &'a Who,
+    pub(super) redactor: &'a Redactor,
+    /// A file that was found to be damaged while it was used, and how.
+    pub(super) damaged: Option<&'a (FileId, String)>,
+}
+
+/// What lies at the place of the database.
+enum Found {
+    Ready(Connection, Key),
+    /// Nothing that was ever written.
+    Empty(Connection),
+    Previous(Connection),
+    /// It cannot be gone on with: why, in a word and in words.
+    Lost(&'static str, String),
+}
+
+impl Opener<'_> {
+    /// Opens the database. What had to be done first that a person should know is told.
+    pub(super) fn open(
+        &self,
+        patience: Duration,
+        told: &mut Option<String>,
+    ) -> Result<Open, Failed> {
+        let shared = locked(self.state, FlockOperation::NonBlockingLockShared, patience)?;
+        if let Found::Ready(connection, key) = self.find(patience)? {
+            leftovers::remove(&connection, self.state)?;
+            return self.opened(connection, key);
+        }
+        drop(shared);
+        let _alone = locked(self.state, FlockOperation::NonBlockingLockExclusive, patience)?;
+        let mut aside = None;
+        for _ in 0..2 {
+            match self.find(patience)? {
+                Found::Ready(connection, key) => return self.opened(connection, key),
+                Found::Previous(connection) => {
+                    let key = self.key_of_new()?;
+                    let mut open = self.opened(connection, key)?;
+                    taken_on::take_on(&open.connection, &open.key, self.who, self.redactor)?;
+                    let tail = record::tail(&open.connection, Link::START)?;
+                    let _ = open.head.note(&open.key, tail, true);
+                    leftovers::remove(&open.connection, self.state)?;
+                    return Ok(open);
+                }
+                Found::Empty(connection) => {
+                    let key = self.key_of_new()?;
+                    let mut open = self.opened(connection, key)?;
+                    self.begin(&mut open, aside.as_deref())?;
+                    return Ok(open);
+                }
+                Found::Lost(word, why) => {
+                    let name = self.keep_aside(word)?;
+                    let text =
+                        format!("{why}; the old one is kept as {name}, and a new one begins");
+                    *told = Some(text.clone());
+                    aside = Some(text);
+                }
+            }
+        }
+        Err(Failed::new("each new database is damaged at once; check the disk"))
+    }
+
+    fn find(&self, patience: Duration) -> Result<Found, Failed> {
+        let path = self.state.join(NAME);
+        if let Some((file, why)) = self.damaged
+            && file_of(&path) == Some(*file)
+        {
+            return Ok(Found::Lost("corrupt", format!("the database was damaged ({why})")));
+        }
+        match self.look(&path, patience) {
+            Err(failed) if failed.corrupt => {
+                let why = format!("the database was damaged ({})", failed.problem);
+                Ok(Found::Lost("corrupt", why))
+            }
+            found => found,
+        }
+    }
+
+    fn look(&self, path: &Path, patience: Duration) -> Result<Found, Failed> {
+        let connection = database::connect(path, self.sync, patience)?;
+        let damaged = |why| Ok(Found::Lost("corrupt", format!("the database was damaged ({why})")));
+        let count = "SELECT count(*) FROM sqlite_schema WHERE type = 'table'";
+        let n_tables: i64 = connection.query_row(count, [], |row| row.get(0))?;
+        match database::version(&connection)? {
+            0 if n_tables == 0 => return Ok(Found::Empty(connection)),
+            0 => return damaged("its tables have no version"),
+            row::VERSION => {}
+            row::PREVIOUS => return Ok(Found::Previous(connection)),
+            version if !(0..=MAX_VERSION).contains(&version) => {
+                return damaged("its version is none that was ever written");
+            }
+            version => return Err(database::foreign(path, version, row::VERSION)),
+        }
+        let id = match key_id(&connection) {
+            Ok(Some(id)) => id,
+            Ok(None) => return damaged("it does not say which key its chain has"),
+            // The tables are not those of its version.
+            Err(rusqlite::Error::SqliteFailure(_, Some(why))) if why.starts_with("no such") => {
+                return damaged("tables are missing in it");
+            }
+            Err(error) => return Err(error.into()),
+        };
+        match Key::read(self.state)? {
+            Some(key) if *key.id() == id => Ok(Found::Ready(connection, key)),
+            Some(_) => Ok(Found::Lost(
+                "keyless",
+                String::from("`ledger.key` is not the key that the records were chained with"),
+            )),
+            None => Ok(Found::Lost(
+                "keyless",
+                String::from("`ledger.key`, which the records were chained with, is gone"),
+            )),
+        }
+    }
+
+    fn key_of_new(&self) -> Result<Key, Failed> {
+        match Key::read(self.state)? {
+            Some(key) => Ok(key),
+            None => Key::create(self.state),
+        }
+    }
+
+    fn opened(&self, connection: Connection, key: Key) -> Result<Open, Failed> {
+        let path = self.state.join(NAME);
+        let file = file_of(&path).ok_or_else(|| Failed::new("the database was taken away"))?;
+        Ok(Open { connection, key, head: HeadFile::new(self.state), file, process: None })
+    }
+
+    /// Makes the tables and the first record, which says why there is a new database.
+    fn begin(&self, open: &mut Open, aside: Option<&str>) -> Result<(), Failed> {
+        let noted = open.head.noted(&open.key);
+        let gone = match (aside, noted) {
+            (Some(_), _) | (None, Noted::Nothing) => None,
+            (None, Noted::At(link)) if link.seq == 0 => None,
+            (None, Noted::At(link)) => Some(format!(
+                "the database before this one had {} records at least and was taken away",
+                link.seq
+            )),
+            (None, Noted::Damaged) => Some(String::from(
+                "there was a head of another chain, whose database or key was taken away",
+            )),
+        };
+        let mut tail = Link::START;
+        let connection = &open.connection;
+        // A chain is never without a head, also where this process dies between the two.
+        if noted == Noted::Nothing {
+            let _ = open.head.note(&open.key, tail, false);
+        }
+        at_once(connection, |connection| {
+            connection.execute_batch(row::SCHEMA)?;
+            begin_chain(connection, &open.key)?;
+            let process = self.who.enter(connection, None)?;
+            let mut event = |kind, text: &str| {
+                let text = text.to_owned();
+                let draft = event(self.redactor, Event { kind, text, session: None });
+                record::append(connection, &open.key, &mut tail, &process, &draft)
+            };
+            event("begin", aside.unwrap_or("a new ledger"))?;
+            gone.as_deref().map_or(Ok(()), |text| event("gone", text))?;
+            Ok::<_, Failed>(())
+        })?;
+        let _ = open.head.note(&open.key, tail, true);
+        Ok(())
+    }
+
+    /// Gives the database and the files beside it other names; returns that of the database. The log goes
+    /// first: beside a new database it would be taken for its own.
+    fn keep_aside(&self, word: &str) -> Result<String, Failed> {
+        let n_aside = kept_aside(self.state).len();
+        if MAX_ASIDE <= n_aside {
+            return Err(Failed::new(format!(
+                "the database is damaged, and {n_aside} others are kept aside already; check the \
+                 disk, and move them away"
+            )));
+        }
+        let stamp = timestamp(SystemClock.wall_ms()).replace(['-', ':'], "");
+        let taken = |name: &String| file_of(&self.state.join(name)).is_some();
+        let names = (0..).map(|n| match n {
+            0 => format!("{NAME}.{word}-{stamp}"),
+            n => format!("{NAME}.{word}-{stamp}.{n}"),
+        });
+        let name = names.take(MAX_ASIDE + 1).find(|name| !taken(name)).unwrap_or_default();
+        for end in ["-wal", "-shm", ""] {
+            let (from, to) = (format!("{NAME}{end}"), format!("{name}{end}"));
+            match rustix::fs::rename(self.state.join(from), self.state.join(to)) {
+                Ok(()) | Err(rustix::io::Errno::NOENT) => {}
+                Err(errno) => {
+                    let why = format!("the damaged database cannot be kept aside: {errno}");
+                    return Err(Failed::new(why));
+                }
+            }
+        }
+        Ok(name)
+    }
+}
+
+/// Returns what a process looks for in the directory of a damaged database: those that are kept aside.
+#[expect(clippy::disallowed_methods, reason = "the guard may look at the system")]
+pub(super) fn kept_aside(state: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(state).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let is_kept = |name: &String| {
+        let rest = name.strip_prefix(NAME).unwrap_or_default();
+        (rest.starts_with(".corrupt-") || rest.starts_with(".keyless-"))
+            && !rest.ends_with("-wal")
+            && !rest.ends_with("-shm")
+    };
+    let mut names: Vec<String> = names.filter(is_kept).collect();
+    names.sort();
+    names
+}
+
+/// Returns the draft of an event.
+pub(super) fn event(redactor: &Redactor, event: Event) -> Draft {
+    let row = row::Row::event(event);
+    match row.step(&Cleaner(redactor)) {
+        Some(Step::Record { draft, .. }) => draft,
+        Some(Step::Known(_)) | None => Draft::new("event", 0),
+    }
+}
+
+/// Writes which key the chain has, and that it begins at its beginning.
+pub(super) fn begin_chain(connection: &Connection, key: &Key) -> rusqlite::Result<()> {
+    let seal = key.seal(ANCHOR, &Link::START);
+    connection
+        .execute(
+            "INSERT INTO chain (one, key_id, anchor_seq, anchor_hash, anchor_seal)
+             VALUES (1, ?1, ?2, ?3, ?4)",
+            (key.id(), Link::START.seq, Link::START.hash, seal),
+        )
+        .map(|_| ())
+}
+
+/// The use of a seal: the last record that retention removed.
+pub(super) const ANCHOR: &str = "anchor";
+
+/// Returns the last record that retention removed, and whether whoever has the key noted it.
+pub(super) fn anchor(connection: &Connection, key: &Key) -> rusqlite::Result<(Link, bool)> {
+    connection.prepare_cached("SELECT anchor_seq, anchor_hash, anchor_seal FROM chain")?.query_row(
+        [],
+        |row: &Row<'_>| {
+            let link = Link { seq: row.get(0)?, hash: row.get(1)? };
+            let seal: [u8; 32] = row.get(2)?;
+            let is_ours = blake3::Hash::from(seal) == blake3::Hash::from(key.seal(ANCHOR, &link));
+            Ok((link, is_ours))
+        },
+    )
+}
+
+pub(super) fn key_id(connection: &Connection) -> rusqlite::Result<Option<[u8; 32]>> {
+    connection.query_row("SELECT key_id FROM chain", [], |row| row.get(0)).optional()
+}
+
+/// Returns the file that has a name, by device and number.
+pub(super) fn file_of(path: &Path) -> Option<FileId> {
+    let stat = rustix::fs::lstat(path).ok()?;
+    Some((stat.st_dev, stat.st_ino))
+}
+
+/// Waits for the lock on the place of the database. It ends when what is returned is dropped.
+pub(super) fn locked(
+    state: &Path,
+    operation: FlockOperation,
+    patience: Duration,
+) -> Result<OwnedFd, Failed> {
+    let path: PathBuf = state.join(LOCK);
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let failed = |errno| Failed::new(format!("{} cannot be locked: {errno}", path.display()));
+    let file = openat(CWD, &path, flags, Mode::from_raw_mode(0o600)).map_err(failed)?;
+    let end = Instant::now() + patience;
+    loop {
+        match flock(&file, operation) {
+            Ok(()) => return Ok(file),
+            Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < end => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                let busy = "somebody else is making the database";
+                return Err(Failed { busy: true, ..Failed::new(busy) });
+            }
+            Err(errno) => return Err(failed(errno)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

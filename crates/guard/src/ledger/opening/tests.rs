@@ -1,0 +1,309 @@
+//! Databases that are new, older, damaged or without their key.
+#![expect(clippy::disallowed_methods, reason = "the tests damage what is really there")]
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use sinew_tool::Ledger;
+
+use super::super::tests::{closing, intend, ledger, rows};
+use super::super::verify::Verified;
+use super::super::{Audit, Recorded, SqliteLedger};
+use super::*;
+use crate::StateDir;
+use crate::database::lock;
+
+fn verified(dir: &Path) -> Verified {
+    let state = StateDir::open(&dir.join("state")).expect("it is there");
+    Audit::open(&state).expect("a ledger").verify(None, |_| {}).expect("it can be read")
+}
+
+/// A way to damage the database of a state directory.
+type Damage = fn(&Path);
+
+fn overwrite(state: &Path, at: u64, n_bytes: usize) {
+    let file = fs::File::options().write(true).open(state.join(NAME)).expect("the database");
+    file.write_all_at(&vec![0x5a; n_bytes], at).expect("it is written");
+}
+
+fn sql(state: &Path, sql: &str) {
+    let database = Connection::open(state.join(NAME)).expect("the database");
+    database.execute_batch(sql).expect(sql);
+}
+
+const DAMAGES: &[(&str, &str, Damage)] = &[
+    ("corrupt", "no database", |state| {
+        fs::write(state.join(NAME), "no database").expect("it is written");
+    }),
+    ("corrupt", "a header that was written over", |state| overwrite(state, 0, 200)),
+    ("corrupt", "pages that were written over", |state| {
+        sql(state, "PRAGMA wal_checkpoint(TRUNCATE)");
+        let length = fs::metadata(state.join(NAME)).expect("it is there").len();
+        overwrite(state, 4_096, usize::try_from(length).expect("a length") - 4_096);
+    }),
+    ("corrupt", "a version that never was", |state| sql(state, "PRAGMA user_version = -7")),
+    ("corrupt", "no version", |state| sql(state, "PRAGMA user_version = 0")),
+    ("corrupt", "no tables", |state| sql(state, "DROP TABLE chain")),
+    ("corrupt", "no row of its chain", |state| sql(state, "DELETE FROM chain")),
+    ("keyless", "no key", |state| fs::remove_file(state.join("ledger.key")).expect("it is")),
+    ("keyless", "another key", |state| {
+        fs::write(state.join("ledger.key"), [7; 32]).expect("it is written");
+    }),
+];
+
+#[test]
+fn what_cannot_be_gone_on_with_is_kept_aside_and_told() {
+    for (word, name, damage) in DAMAGES {
+        let dir = tempfile::tempdir().expect("a directory");
+        let state = dir.path().join("state");
+        let first = ledger(dir.path());
+        for n in 0..200 {
+            first.close(None, closing(&n.to_string(), None));
+        }
+        drop(first);
+        damage(&state);
+        let damaged = fs::read(state.join(NAME)).expect("it is there");
+
+        let second = ledger(dir.path());
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let into = Arc::clone(&told);
+        second.on_notice(move |text| lock(&into).push(text.to_owned()));
+        let ticket = intend(&second, "change", &[]);
+        second.close(Some(ticket), closing("change", None));
+        second.flush().expect("it writes");
+        let kept = second.kept_aside();
+        assert_eq!(kept.len(), 1, "{name}: {kept:?}");
+        let aside = kept.first().expect("one");
+        assert!(aside.starts_with(&format!("{NAME}.{word}-")), "{name}: {aside}");
+        if *word == "corrupt" {
+            assert_eq!(fs::read(state.join(aside)).expect("it is there").len(), damaged.len());
+        }
+        let told = lock(&told).clone();
+        assert!(
+            told.len() == 1 && told.iter().all(|text| text.contains(aside)),
+            "{name}: {told:?}"
+        );
+        let verified = verified(dir.path());
+        assert_eq!(verified.findings, [], "{name}");
+        let begin = verified.notes.first().expect("a note");
+        assert!(begin.text.contains(aside), "{name}: {begin:?}");
+        assert_eq!(rows(dir.path(), "SELECT phase FROM record"), ["event", "intent", "outcome"]);
+    }
+}
+
+/// A page that nobody looks at when the database is opened.
+#[test]
+fn damage_that_is_met_while_writing_loses_no_record() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let state = dir.path().join("state");
+    let first = ledger(dir.path());
+    for n in 0..500 {
+        first.close(None, closing(&n.to_string(), None));
+    }
+    first.flush().expect("it writes");
+    // The pages of the last records are in the database now, and not in the log.
+    sql(&state, "PRAGMA wal_checkpoint(TRUNCATE)");
+    let root: i64 = Connection::open(state.join(NAME))
+        .and_then(|c| {
+            let sql = "SELECT rootpage FROM sqlite_schema WHERE name = 'record'";
+            c.query_row(sql, [], |row| row.get(0))
+        })
+        .expect("a page");
+    overwrite(&state, (root.unsigned_abs() - 1) * 4_096, 4_096);
+    drop(first);
+    let second = ledger(dir.path());
+    let ticket = intend(&second, "after", &[]);
+    second.close(Some(ticket), closing("after", None));
+    second.flush().expect("it writes");
+    assert_eq!(second.kept_aside().len(), 1);
+    assert_eq!(
+        rows(dir.path(), "SELECT call_id FROM record WHERE call_id <> ''"),
+        ["after", "after"]
+    );
+    assert!(verified(dir.path()).is_whole());
+}
+
+#[test]
+fn several_that_find_the_damage_at_once_begin_one_database() {
+    for _ in 0..10 {
+        let dir = tempfile::tempdir().expect("a directory");
+        let state = dir.path().join("state");
+        drop(ledger(dir.path()));
+        fs::write(state.join(NAME), "no database").expect("it is written");
+        let all: Vec<SqliteLedger> = (0..4).map(|_| ledger(dir.path())).collect();
+        std::thread::scope(|scope| {
+            for (n, ledger) in all.iter().enumerate() {
+                scope.spawn(move || {
+                    let ticket = intend(ledger, &n.to_string(), &[]);
+                    ledger.close(Some(ticket), closing(&n.to_string(), None));
+                });
+            }
+        });
+        drop(all);
+        assert_eq!(kept_aside(&state).len(), 1);
+        let verified = verified(dir.path());
+        assert_eq!((verified.findings, verified.n_records), (Vec::new(), 9));
+    }
+}
+
+/// A process that had the damaged database open wrote into it for ever.
+#[test]
+fn who_has_the_old_database_open_goes_on_in_the_new_one() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let state = dir.path().join("state");
+    let old = ledger(dir.path());
+    let ticket = intend(&old, "before", &[]);
+    fs::remove_file(state.join("ledger.key")).expect("it is");
+    intend(&ledger(dir.path()), "new", &[]);
+    old.close(Some(ticket), closing("before", None));
+    intend(&old, "after", &[]);
+    let calls = "SELECT call_id FROM record WHERE call_id <> '' ORDER BY seq";
+    assert_eq!(rows(dir.path(), calls), ["new", "before", "after"]);
+    assert!(verified(dir.path()).is_whole());
+}
+
+#[test]
+fn a_disk_that_breaks_everything_is_not_filled() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let state = dir.path().join("state");
+    for n in 0..=MAX_ASIDE {
+        let next = ledger(dir.path());
+        fs::write(state.join(NAME), "no database").expect("it is written");
+        assert_eq!(next.probe().is_ok(), n < MAX_ASIDE, "{n}");
+    }
+    assert_eq!(kept_aside(&state).len(), MAX_ASIDE);
+}
+
+#[test]
+fn a_database_that_was_taken_away_is_missed() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let state = dir.path().join("state");
+    intend(&ledger(dir.path()), "before", &[]);
+    for end in ["", "-wal", "-shm"] {
+        let _ = fs::remove_file(state.join(format!("{NAME}{end}")));
+    }
+    let state_dir = StateDir::open(&state).expect("it is there");
+    let error = Audit::open(&state_dir).expect_err("it is gone");
+    assert!(matches!(error, super::super::AuditError::Gone(_)), "{error:?}");
+    intend(&ledger(dir.path()), "after", &[]);
+    let verified = verified(dir.path());
+    let found: Vec<_> =
+        verified.findings.iter().map(|finding| (finding.what, finding.seq)).collect();
+    assert_eq!(found, [("gone", 2)], "{verified:?}");
+}
+
+/// The tables of the release before.
+const BEFORE: &str = "
+    CREATE TABLE process (process INTEGER PRIMARY KEY, surface TEXT NOT NULL, client TEXT,
+        os_user TEXT NOT NULL, pid INTEGER NOT NULL, pid_started INTEGER NOT NULL,
+        pid_namespace INTEGER NOT NULL, machine TEXT NOT NULL, boot TEXT NOT NULL) STRICT;
+    CREATE TABLE record (seq INTEGER PRIMARY KEY,
+        phase TEXT NOT NULL CHECK (phase IN ('intent', 'outcome')), at_ms INTEGER NOT NULL,
+        process INTEGER NOT NULL REFERENCES process (process), ticket INTEGER,
+        settled INTEGER NOT NULL DEFAULT 0, call_id TEXT NOT NULL, session TEXT NOT NULL,
+        agent TEXT, parent TEXT, dialect TEXT NOT NULL, tool TEXT NOT NULL,
+        arguments BLOB NOT NULL, effects TEXT, file_path TEXT, temporaries BLOB, verdict TEXT,
+        rule TEXT, approver TEXT, outcome TEXT, duration_ms REAL, bytes INTEGER, before_hash TEXT,
+        after_hash TEXT, reply_bytes INTEGER) STRICT;
+    CREATE INDEX unsettled ON record (settled) WHERE phase = 'intent' AND settled = 0;
+    CREATE TABLE known (path BLOB NOT NULL, session TEXT NOT NULL, agent TEXT NOT NULL,
+        deed TEXT NOT NULL CHECK (deed IN ('read', 'wrote')), content_hash BLOB, state BLOB,
+        tool TEXT NOT NULL, at_ms INTEGER NOT NULL,
+        process INTEGER NOT NULL REFERENCES process (process),
+        PRIMARY KEY (path, session, agent)) STRICT, WITHOUT ROWID;
+    CREATE VIEW entry AS SELECT * FROM record JOIN process USING (process);
+    CREATE TABLE further_change (seq INTEGER NOT NULL REFERENCES record (seq),
+        file_path TEXT NOT NULL, bytes INTEGER NOT NULL, before_hash TEXT, after_hash TEXT) STRICT;
+    CREATE INDEX further ON further_change (seq);
+    PRAGMA user_version = 3;
+    INSERT INTO process VALUES (1, 'mcp', 'a client', 'me', 999999999, 1, 1, 'm', 'b');
+    INSERT INTO known VALUES (x'2f61', 's', '', 'read', NULL, NULL, 'Read', 1, 1);
+    INSERT INTO record VALUES
+        (1, 'outcome', 10, 1, NULL, 0, 'look', 's', NULL, NULL, 'native', 'Read', x'07', 'observe',
+            '/w/a', NULL, 'allow', 'observe', NULL, 'ok', 1.25, NULL, NULL, NULL, 9),
+        (2, 'intent', 20, 1, 1, 1, 'change', 's', NULL, NULL, 'native', 'Write', x'07', 'change',
+            '/w/a', x'', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
+        (3, 'outcome', 20, 1, NULL, 0, 'change', 's', NULL, NULL, 'native', 'Write', x'07',
+            'change', '/w/a', NULL, 'ask', 'change', 'terminal', 'ok', 2.0, 5, 'aa', 'bb', 9),
+        (4, 'intent', 9000000000000, 1, 2, 0, 'open', 's', NULL, NULL, 'native', 'Write', x'07',
+            'change', '/w/b', x'2f772f6300', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+    INSERT INTO further_change VALUES (3, '/w/b', 6, NULL, 'cc');
+";
+
+#[test]
+fn a_database_of_the_release_before_is_taken_on() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let next = ledger(dir.path());
+    let state = dir.path().join("state");
+    sql(&state, BEFORE);
+    next.close(None, closing("after", None));
+    next.flush().expect("it writes");
+    let verified = verified(dir.path());
+    assert_eq!(verified.findings, []);
+    let notes: Vec<_> = verified.notes.iter().map(|note| (note.seq, note.what)).collect();
+    assert_eq!(notes, [(5, "taken_on")]);
+    let open: Vec<_> = verified.unfinished.iter().map(|open| open.seq).collect();
+    assert_eq!(open, [4]);
+    let all = "SELECT seq || ' ' || phase || ' ' || coalesce(call_id, event) || ' ' ||
+        coalesce(intent, '-') || ' ' || coalesce(duration_us, '-') FROM record ORDER BY seq";
+    assert_eq!(
+        rows(dir.path(), all),
+        [
+            "1 outcome look - 1250",
+            "2 intent change - -",
+            "3 outcome change 2 2000",
+            "4 intent open - -",
+            "5 event taken_on - -",
+            "6 outcome after - 500",
+        ]
+    );
+    assert_eq!(rows(dir.path(), "SELECT file_path FROM further_change WHERE seq = 3"), ["/w/b"]);
+    assert_eq!(rows(dir.path(), "SELECT hex(path) FROM known"), ["2F61"], "what is known stays");
+    let tables = "SELECT name FROM sqlite_schema WHERE name LIKE '%before'";
+    assert_eq!(rows(dir.path(), tables), [""; 0]);
+}
+
+#[test]
+fn a_key_is_for_its_owner_and_never_replaced() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let state = StateDir::open(&dir.path().join("state")).expect("a state directory");
+    intend(&ledger(dir.path()), "first", &[]);
+    let path = state.path().join("ledger.key");
+    let mode = |path: &Path| {
+        let meta = fs::metadata(path).expect("it is there");
+        std::os::unix::fs::PermissionsExt::mode(&meta.permissions()) & 0o777
+    };
+    for name in ["ledger.key", "ledger.head", "ledger.lock", NAME] {
+        assert_eq!(mode(&state.path().join(name)), 0o600, "{name}");
+    }
+    let key = fs::read(&path).expect("a key");
+    Key::create(state.path()).expect_err("there is one");
+    assert_eq!(fs::read(&path).expect("a key"), key);
+    let names: Vec<_> = fs::read_dir(state.path())
+        .expect("entries")
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|name| name.starts_with("ledger.key."))
+        .collect();
+    assert_eq!(names, [""; 0], "no draft of a key is left");
+    // What cannot be used is told, and nothing is done about it.
+    let unusable: &[(&str, Damage)] = &[
+        ("does not have 32 bytes", |path| fs::write(path, "short").expect("it is written")),
+        ("other users", |path| {
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+            fs::set_permissions(path, mode).expect("it is changed");
+        }),
+    ];
+    for (why, make) in unusable {
+        fs::write(&path, &key).expect("it is written");
+        make(&path);
+        let next = SqliteLedger::new(&state, Recorded::by("test"));
+        next.probe().expect_err(why);
+        let problem = next.broken().expect("a problem");
+        assert!(problem.contains(why), "{problem}");
+        assert_eq!(next.kept_aside(), [""; 0]);
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        fs::set_permissions(&path, mode).expect("it is changed");
+    }
+}

@@ -1,0 +1,128 @@
+//! Retention: the oldest records go, and what is left can be verified.
+//!
+//! Only a whole beginning of the chain goes, up to the first intent that may have left something behind.
+//! The number and the hash of the last record that went stay as the anchor, sealed with the key, and an
+//! event says how many went. What goes a little at a time would fill the chain with such events, so it goes
+//! in portions.
+
+use std::time::Duration;
+
+use rusqlite::{Connection, OptionalExtension};
+use sinew_tool::{Clock, Event};
+
+use super::opening::{self, Open};
+use super::record::{self, Link};
+use super::row::Who;
+use crate::Redactor;
+use crate::clock::SystemClock;
+use crate::database::{Failed, at_once};
+
+/// A portion: this part of the most records, or of the longest age.
+const PORTION: u64 = 50;
+/// The most records that go in one transaction: others wait for it.
+const MAX_AT_ONCE: i64 = 5_000;
+
+/// How long records stay. What is missing is not bounded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retention {
+    /// The age that a record becomes.
+    pub max_age: Option<Duration>,
+    /// The most records.
+    pub max_records: Option<u64>,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        let year = Duration::from_secs(365 * 24 * 60 * 60);
+        Self { max_age: Some(year), max_records: Some(1_000_000) }
+    }
+}
+
+impl Retention {
+    /// Removes what is too old or too many; returns how many records went.
+    pub(super) fn apply(
+        &self,
+        open: &mut Open,
+        who: &Who,
+        redactor: &Redactor,
+    ) -> Result<u64, Failed> {
+        let mut n_removed = 0;
+        while let Some(until) = self.until(&open.connection)? {
+            let removed = remove(open, who, redactor, until)?;
+            n_removed += removed;
+            if removed < MAX_AT_ONCE as u64 {
+                break;
+            }
+        }
+        Ok(n_removed)
+    }
+
+    /// Returns the last record that should go, if enough should.
+    fn until(&self, connection: &Connection) -> rusqlite::Result<Option<i64>> {
+        let ends = |order: &str| {
+            let sql = format!("SELECT seq, at_ms FROM record ORDER BY seq {order} LIMIT 1");
+            let row = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?));
+            connection.query_row(&sql, [], row).optional()
+        };
+        let (Some((first, oldest_ms)), Some((last, _))) = (ends("ASC")?, ends("DESC")?) else {
+            return Ok(None);
+        };
+        let mut until = first - 1;
+        if let Some(most) = self.max_records {
+            let n_records = last.saturating_sub(first).unsigned_abs() + 1;
+            if most + most / PORTION < n_records {
+                until = until.max(first - 1 + (n_records - most) as i64);
+            }
+        }
+        if let Some(age) = self.max_age {
+            let now = SystemClock.wall_ms() as i64;
+            let limit = |age: Duration| now - i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+            if oldest_ms < limit(age + age / PORTION as u32) {
+                let sql = "SELECT min(seq) FROM record WHERE ?1 <= at_ms";
+                let kept: Option<i64> =
+                    connection.query_row(sql, [limit(age)], |row| row.get(0))?;
+                until = until.max(kept.unwrap_or(last) - 1);
+            }
+        }
+        let sql = "SELECT min(seq) FROM unsettled";
+        let open: Option<i64> = connection.query_row(sql, [], |row| row.get(0))?;
+        // The last record stays: it is where the chain goes on.
+        let most = open.unwrap_or(last).min(last) - 1;
+        let until = until.min(most).min(first - 1 + MAX_AT_ONCE);
+        Ok((first <= until).then_some(until))
+    }
+}
+
+fn remove(open: &mut Open, who: &Who, redactor: &Redactor, until: i64) -> Result<u64, Failed> {
+    let Open { connection, key, head, process, .. } = open;
+    let (removed, tail) = at_once(connection, |connection| {
+        let Some(hash) = record::hash_of(connection, until)? else {
+            return Ok((0, None));
+        };
+        let anchor = Link { seq: until, hash };
+        connection.execute("DELETE FROM further_change WHERE seq <= ?1", [until])?;
+        let n_removed = connection.execute("DELETE FROM record WHERE seq <= ?1", [until])?;
+        connection.execute(
+            "UPDATE chain SET anchor_seq = ?1, anchor_hash = ?2, anchor_seal = ?3",
+            (anchor.seq, anchor.hash, key.seal(opening::ANCHOR, &anchor)),
+        )?;
+        connection.execute(
+            "DELETE FROM process WHERE process NOT IN
+                (SELECT process FROM record UNION SELECT process FROM known)",
+            [],
+        )?;
+        let of_process = who.enter(connection, process.as_ref().and_then(|(_, c)| c.as_deref()))?;
+        let text = format!("{n_removed} records went by retention, up to record {until}");
+        let pruned = opening::event(redactor, Event { kind: "pruned", text, session: None });
+        let mut tail = record::tail(connection, anchor)?;
+        record::append(connection, key, &mut tail, &of_process, &pruned)?;
+        Ok::<_, Failed>((n_removed as u64, Some(tail)))
+    })?;
+    if let Some(tail) = tail {
+        let _ = head.note(key, tail, false);
+    }
+    Ok(removed)
+}
+
+#[cfg(test)]
+mod tests;

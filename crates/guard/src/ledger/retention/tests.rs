@@ -1,0 +1,131 @@
+//! What goes by retention, and that the rest is whole.
+
+use std::path::Path;
+
+use sinew_tool::Ledger;
+
+use super::super::tests::{closing, intend, rows};
+use super::super::{Audit, Recorded, SqliteLedger};
+use super::*;
+use crate::StateDir;
+
+fn ledger(dir: &Path, retention: Retention) -> SqliteLedger {
+    let state = StateDir::open(&dir.join("state")).expect("a state directory");
+    SqliteLedger::new(&state, Recorded { retention, ..Recorded::by("test") })
+}
+
+const UNBOUNDED: Retention = Retention { max_age: None, max_records: None };
+
+/// Writes records, which opened so long ago.
+fn write(dir: &Path, n_records: usize, age: Duration) {
+    let ledger = ledger(dir, UNBOUNDED);
+    for n in 0..n_records {
+        let mut closed = closing(&n.to_string(), None);
+        closed.opened_at_ms = SystemClock.wall_ms() - age.as_millis() as u64;
+        closed.changes.push(closed.changes.first().expect("a change").clone());
+        ledger.close(None, closed);
+    }
+}
+
+/// Lets a process look after the records; returns what is left, how many went, and whether that is whole.
+fn tended(dir: &Path, retention: Retention) -> (i64, Vec<String>, bool) {
+    let last = ledger(dir, retention);
+    let mut closed = closing("last", None);
+    closed.opened_at_ms = SystemClock.wall_ms();
+    last.close(None, closed);
+    drop(last);
+    let state = StateDir::open(&dir.join("state")).expect("it is there");
+    let audit = Audit::open(&state).expect("a ledger");
+    let verified = audit.verify(None, |_| {}).expect("it can be read");
+    let pruned = rows(dir, "SELECT text FROM record WHERE event = 'pruned'");
+    (verified.n_records as i64, pruned, verified.is_whole())
+}
+
+#[test]
+fn the_oldest_go_and_the_rest_is_whole() {
+    for (max_records, n_left, pruned) in [
+        (None, 62, None),
+        (Some(20), 21, Some("42 records went by retention, up to record 42")),
+        // A fiftieth more may be there.
+        (Some(61), 62, None),
+    ] {
+        let dir = tempfile::tempdir().expect("a directory");
+        write(dir.path(), 60, Duration::ZERO);
+        let (left, went, is_whole) = tended(dir.path(), Retention { max_records, ..UNBOUNDED });
+        let went: Vec<_> = went.iter().map(String::as_str).collect();
+        assert_eq!((left, is_whole), (n_left, true), "{max_records:?} {went:?}");
+        assert_eq!(went, pruned.into_iter().collect::<Vec<_>>());
+        let further = rows(
+            dir.path(),
+            "SELECT 'x' FROM further_change WHERE seq NOT IN (SELECT seq FROM record)",
+        );
+        assert_eq!(further, [""; 0], "nothing of them is left");
+    }
+}
+
+#[test]
+fn what_is_too_old_goes() {
+    let day = Duration::from_secs(24 * 60 * 60);
+    let dir = tempfile::tempdir().expect("a directory");
+    write(dir.path(), 50, 2 * day);
+    write(dir.path(), 10, Duration::ZERO);
+    // The first record says now that there is a new ledger; it goes first.
+    tended(dir.path(), Retention { max_records: Some(60), ..UNBOUNDED });
+    let yesterday = SystemClock.wall_ms() - day.as_millis() as u64;
+    let old = format!("SELECT 'x' FROM record WHERE at_ms < {yesterday}");
+    for (max_age, n_old) in [(3 * day, 49), (day, 0)] {
+        let retention = Retention { max_age: Some(max_age), ..UNBOUNDED };
+        let (_, went, is_whole) = tended(dir.path(), retention);
+        assert!(is_whole);
+        assert_eq!(rows(dir.path(), &old).len(), n_old, "{max_age:?} {went:?}");
+    }
+}
+
+#[test]
+fn what_is_not_settled_stays() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let live = ledger(dir.path(), UNBOUNDED);
+    intend(&live, "open", &[]);
+    write(dir.path(), 50, Duration::ZERO);
+    let (left, went, is_whole) =
+        tended(dir.path(), Retention { max_records: Some(5), ..UNBOUNDED });
+    assert!(is_whole);
+    assert_eq!(went, ["1 records went by retention, up to record 1"], "{left}");
+    assert_eq!(rows(dir.path(), "SELECT call_id FROM record WHERE phase = 'intent'"), ["open"]);
+}
+
+/// Retention removed the entry of a process that was idle, and its next record named nobody.
+#[test]
+fn a_process_whose_records_went_is_entered_again() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let idle = ledger(dir.path(), UNBOUNDED);
+    idle.close(None, closing("early", None));
+    idle.flush().expect("it writes");
+    write(dir.path(), 50, Duration::ZERO);
+    let (_, went, _) = tended(dir.path(), Retention { max_records: Some(5), ..UNBOUNDED });
+    assert_eq!(went.len(), 1);
+    idle.close(None, closing("late", None));
+    idle.flush().expect("it writes");
+    let (_, _, is_whole) = tended(dir.path(), UNBOUNDED);
+    assert!(is_whole);
+    let late = "SELECT surface FROM entry WHERE call_id = 'late'";
+    assert_eq!(rows(dir.path(), late), ["test"]);
+}
+
+/// Whoever removes records and says that retention did has no seal for it.
+#[test]
+fn retention_cannot_be_feigned() {
+    let dir = tempfile::tempdir().expect("a directory");
+    write(dir.path(), 50, Duration::ZERO);
+    let (_, _, is_whole) = tended(dir.path(), Retention { max_records: Some(40), ..UNBOUNDED });
+    assert!(is_whole);
+    let database = Connection::open(dir.path().join("state/sinew.db")).expect("the database");
+    database
+        .execute_batch(
+            "UPDATE chain SET anchor_seq = 20, anchor_hash = (SELECT hash FROM record WHERE seq = 20);
+             DELETE FROM further_change WHERE seq <= 20; DELETE FROM record WHERE seq <= 20;",
+        )
+        .expect("it is changed");
+    let (_, _, is_whole) = tended(dir.path(), UNBOUNDED);
+    assert!(!is_whole);
+}

@@ -1,0 +1,268 @@
+//! Whether a chain is whole: the walk over its records, and what is said of the first that does not fit.
+//!
+//! The walk needs the key and nothing of the database, so records that were exported are verified by it
+//! too. A record that does not match its hash is not the end of it: the next one is compared with the hash
+//! that stands there, and so one change is one finding.
+
+use std::collections::BTreeMap;
+
+use super::key::Key;
+use super::record::{Link, Record};
+use crate::mark::{Life, ProcessMark};
+
+/// The most findings that are told; the others are counted.
+const MAX_FINDINGS: usize = 100;
+/// So many records that do not fit are compared with one another's places.
+const MAX_COMPARED: usize = 16;
+
+/// Something that is wrong with a chain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// The record, or the first one of several.
+    pub seq: i64,
+    /// What is wrong, in a word: `changed`, `missing`, `reordered`, `cut`, `head`, `anchor`, `gone`, `key`,
+    /// `unreadable` or `other`.
+    pub what: &'static str,
+    /// The same in words.
+    pub text: String,
+}
+
+impl Finding {
+    pub(super) fn new(seq: i64, what: &'static str, text: impl Into<String>) -> Self {
+        Self { seq, what, text: text.into() }
+    }
+}
+
+/// A call whose intent is recorded and whose outcome is not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unfinished {
+    /// The record of the intent.
+    pub seq: i64,
+    /// The call.
+    pub call_id: String,
+    /// Its tool.
+    pub tool: String,
+    /// Whether its process is dead, where that can be told.
+    pub is_dead: Option<bool>,
+}
+
+/// What came of the walk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verified {
+    /// What is wrong, in the order of the chain; the chain is whole where this is empty.
+    pub findings: Vec<Finding>,
+    /// How many further things are wrong.
+    pub n_more: u64,
+    /// How many records were looked at.
+    pub n_records: u64,
+    /// The first record, and the last with its hash.
+    pub first: Option<i64>,
+    /// The end of the chain.
+    pub last: Link,
+    /// How many records are beyond the head, as after the death of a process between the two.
+    pub n_beyond_head: u64,
+    /// The calls that never ended, or have not yet.
+    pub unfinished: Vec<Unfinished>,
+    /// What the chain itself tells: that it began anew, that records went by retention or were lost.
+    pub notes: Vec<Finding>,
+}
+
+impl Verified {
+    /// Returns whether nothing is wrong.
+    pub fn is_whole(&self) -> bool {
+        self.findings.is_empty()
+    }
+}
+
+/// A record that does not fit, with the hash that stands before it.
+struct Bad {
+    finding: usize,
+    previous: [u8; 32],
+    record: Record,
+}
+
+/// The walk over the records, in the order in which they stand.
+pub struct Walk<'a> {
+    key: &'a Key,
+    /// The record before, where it is known.
+    previous: Option<Link>,
+    bad: Vec<Bad>,
+    unfinished: BTreeMap<i64, (String, String, Option<ProcessMark>)>,
+    verified: Verified,
+}
+
+impl<'a> Walk<'a> {
+    /// Begins after a record, or anywhere.
+    pub fn after(key: &'a Key, previous: Option<Link>) -> Self {
+        Self {
+            key,
+            previous,
+            bad: Vec::new(),
+            unfinished: BTreeMap::new(),
+            verified: Verified {
+                findings: Vec::new(),
+                n_more: 0,
+                n_records: 0,
+                first: None,
+                last: previous.unwrap_or(Link::START),
+                n_beyond_head: 0,
+                unfinished: Vec::new(),
+                notes: Vec::new(),
+            },
+        }
+    }
+
+    /// Adds what is wrong beside the records.
+    pub(super) fn find(&mut self, finding: Finding) {
+        if self.verified.findings.len() < MAX_FINDINGS {
+            self.verified.findings.push(finding);
+        } else {
+            self.verified.n_more += 1;
+        }
+    }
+
+    pub(super) fn remark(&mut self, seq: i64, what: &'static str, text: impl Into<String>) {
+        if self.verified.notes.len() < MAX_FINDINGS {
+            self.verified.notes.push(Finding::new(seq, what, text));
+        }
+    }
+
+    /// Returns the last record that was looked at.
+    pub(super) fn last(&self) -> Link {
+        self.verified.last
+    }
+
+    /// Says how many records are beyond the head.
+    pub(super) fn beyond(&mut self, n_records: i64) {
+        self.verified.n_beyond_head = u64::try_from(n_records).unwrap_or(0);
+    }
+
+    /// Looks at the next record.
+    pub fn record(&mut self, record: Record) {
+        let Link { seq, hash } = record.link;
+        self.verified.n_records += 1;
+        self.verified.first.get_or_insert(seq);
+        match self.previous {
+            Some(Link { seq: last, hash: previous }) if Some(seq) == last.checked_add(1) => {
+                self.look(record, &previous);
+            }
+            Some(Link { seq: last, .. }) if last < seq => {
+                let (first, until) = (last.saturating_add(1), seq - 1);
+                let text = match until.saturating_sub(last) {
+                    1 => format!("record {first} is missing"),
+                    n => format!("{n} records are missing, from {first} to {until}"),
+                };
+                self.find(Finding::new(first, "missing", text));
+                // What stood before it is not known, so it cannot be compared.
+                self.heed(&record);
+            }
+            Some(Link { seq: last, .. }) => {
+                let text = format!("record {seq} stands after record {last}");
+                self.find(Finding::new(seq, "reordered", text));
+                self.heed(&record);
+            }
+            None => self.heed(&record),
+        }
+        self.previous = Some(Link { seq, hash });
+        self.verified.last = Link { seq, hash };
+    }
+
+    fn look(&mut self, record: Record, previous: &[u8; 32]) {
+        let Link { seq, hash } = record.link;
+        if blake3::Hash::from(record.hash_at(self.key, seq, previous)) == blake3::Hash::from(hash) {
+            return self.heed(&record);
+        }
+        let at = self.verified.findings.len();
+        let text = format!("record {seq} does not match its hash: it was changed or put here");
+        self.find(Finding::new(seq, "changed", text));
+        if self.bad.len() < MAX_COMPARED {
+            self.bad.push(Bad { finding: at, previous: *previous, record });
+        }
+    }
+
+    /// Takes note of what a record says that is as it was written.
+    fn heed(&mut self, record: &Record) {
+        let seq = record.link.seq;
+        let text = |name| record.text(name).unwrap_or_default().to_owned();
+        match record.text("phase") {
+            Some("intent") => {
+                let of = (text("call_id"), text("tool"), mark(record));
+                self.unfinished.insert(seq, of);
+            }
+            Some("event") => {
+                match record.text("event").unwrap_or_default() {
+                    "withdrawn" => {}
+                    "cut" => self.find(Finding::new(seq, "cut", text("text"))),
+                    "head" => self.find(Finding::new(seq, "head", text("text"))),
+                    "gone" => self.find(Finding::new(seq, "gone", text("text"))),
+                    "begin" => self.remark(seq, "begin", text("text")),
+                    "pruned" => self.remark(seq, "pruned", text("text")),
+                    "lost" => self.remark(seq, "lost", text("text")),
+                    "taken_on" => self.remark(seq, "taken_on", text("text")),
+                    // Whatever else is recorded says nothing about the chain.
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
+        if let Some(intent) = record.number("intent") {
+            self.unfinished.remove(&intent);
+        }
+    }
+
+    /// Returns what came of it.
+    pub fn end(mut self) -> Verified {
+        self.place();
+        let own = ProcessMark::own();
+        let unfinished = self.unfinished.into_iter().map(|(seq, (call_id, tool, mark))| {
+            let is_dead = match mark.map(|mark| mark.life(&own)) {
+                Some(Life::Alive) => Some(false),
+                Some(Life::Dead) => Some(true),
+                Some(Life::Unknown | Life::Elsewhere) | None => None,
+            };
+            Unfinished { seq, call_id, tool, is_dead }
+        });
+        self.verified.unfinished = unfinished.collect();
+        self.verified.findings.sort_by_key(|finding| finding.seq);
+        self.verified
+    }
+
+    /// Says of records that do not fit where they would: they were put in another order.
+    fn place(&mut self) {
+        // What may have stood before a record: what stands there now, or a record that was put elsewhere.
+        let previous: Vec<[u8; 32]> =
+            self.bad.iter().flat_map(|bad| [bad.previous, bad.record.link.hash]).collect();
+        let places: Vec<i64> = self.bad.iter().map(|bad| bad.record.link.seq).collect();
+        for bad in &self.bad {
+            let Link { seq, hash } = bad.record.link;
+            let fits = |place: &&i64| {
+                let at = |previous| bad.record.hash_at(self.key, **place, previous) == hash;
+                previous.iter().any(at)
+            };
+            let Some(place) = places.iter().find(fits) else { continue };
+            if let Some(finding) = self.verified.findings.get_mut(bad.finding) {
+                finding.what = "reordered";
+                finding.text = if *place == seq {
+                    format!(
+                        "record {seq} does not follow the one before it: their order was changed"
+                    )
+                } else {
+                    format!("what stands as record {seq} is record {place}")
+                };
+            }
+        }
+    }
+}
+
+fn mark(record: &Record) -> Option<ProcessMark> {
+    Some(ProcessMark {
+        machine: record.text("machine")?.to_owned(),
+        boot: record.text("boot")?.to_owned(),
+        namespace: record.number("pid_namespace")?,
+        pid: record.number("pid")?,
+        started: record.number("pid_started")?,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,369 @@
+//! The person's own programs, which sinew runs and no model names: hooks.
+//!
+//! They have the rights of whoever runs sinew and stand outside the sandbox of commands, since they are
+//! part of what judges those. What holds for every process of sinew holds for them: they are started
+//! by a keeper, and nothing that they start outlives them, their time or sinew. A program in a root is
+//! one that a model can write, so it is not run unless the person says so. Nothing is started before the
+//! first of them is.
+#![expect(clippy::disallowed_methods, reason = "the guard may look at the system")]
+
+use std::ffi::OsString;
+use std::fmt;
+use std::future::pending;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{Access, access, stat};
+
+use super::capture::{Became, Captured, Following, Keep, Spool};
+use super::run::{KillOnDrop, on_thread, words};
+use super::rung::Rung;
+use super::session::{NoSession, Session};
+use super::wire::{self, Command, End, Order, Policy};
+use super::{GRACE_MS, Helper, lock, real_or_same};
+use crate::command_rules::CommandRules;
+use crate::rules::PathGlobs;
+use crate::stat::identity_of;
+
+/// The most that a program may write to each of its streams, in bytes.
+pub const MAX_OWN_OUTPUT: usize = 1 << 20;
+/// No program of a person's needs as many processes more.
+const MAX_PROCESSES: u64 = 65_536;
+
+/// How the person's own programs are run.
+#[derive(Debug, Clone)]
+pub struct OwnProgramSettings {
+    /// The program that becomes the helper.
+    pub helper: Helper,
+    /// Where sessions keep their own files.
+    pub sessions: PathBuf,
+    /// The environment of every program.
+    pub env: Vec<(OsString, OsString)>,
+    /// The directories that models can write.
+    pub roots: Vec<PathBuf>,
+}
+
+/// One program to run.
+#[derive(Debug, Clone)]
+pub struct OwnProgram {
+    /// The program and its arguments.
+    pub argv: Vec<String>,
+    /// Where relative names of programs lie, and where it starts.
+    pub cwd: PathBuf,
+    /// Whether it may lie in a root.
+    pub in_root: bool,
+    /// Variables beside those of every program.
+    pub env: Vec<(String, String)>,
+    /// What it reads.
+    pub stdin: Vec<u8>,
+    /// How long it may take.
+    pub timeout: Duration,
+}
+
+/// How a program ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OwnEnd {
+    /// It returned a code.
+    Code(i32),
+    /// A signal ended it.
+    Signal(i32),
+    /// Its time ran out, and it was ended with all that it started.
+    TimedOut,
+    /// It wrote more than it may, and was ended with all that it started.
+    TooMuch,
+    /// It did not start, for this reason.
+    NotStarted(String),
+    /// It was not started, because a model can write it or what it is to run.
+    InRoot(String),
+    /// Nobody knows: the process that followed it is gone.
+    Lost,
+}
+
+/// Why a program cannot be run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unrunnable {
+    /// It is not there, or is no program.
+    NotThere(String),
+    /// A model can write it.
+    InRoot(String),
+}
+
+impl fmt::Display for Unrunnable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::NotThere(why) | Self::InRoot(why)) = self;
+        f.write_str(why)
+    }
+}
+
+/// What a program left.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnRan {
+    /// How it ended.
+    pub end: OwnEnd,
+    /// What it wrote to standard output.
+    pub stdout: Vec<u8>,
+    /// What it wrote to standard error.
+    pub stderr: Vec<u8>,
+    /// How long it took.
+    pub duration: Duration,
+}
+
+/// The person's own programs. Dropping this ends all that still run.
+#[derive(Debug)]
+pub struct OwnPrograms {
+    settings: OwnProgramSettings,
+    session: Mutex<Option<Arc<Session>>>,
+}
+
+impl OwnPrograms {
+    /// Returns programs that are run like this.
+    pub fn new(mut settings: OwnProgramSettings) -> Arc<Self> {
+        // What a program starts by its name is not for a repository to choose either.
+        let roots: Vec<PathBuf> = settings.roots.iter().map(|root| real_or_same(root)).collect();
+        for (_, path) in settings.env.iter_mut().filter(|(name, _)| name == "PATH") {
+            let trusted = std::env::split_paths(path).filter(|dir| {
+                let real = real_or_same(dir);
+                dir.is_absolute() && !roots.iter().any(|root| real.starts_with(root))
+            });
+            // What was split can be joined.
+            *path = std::env::join_paths(trusted).unwrap_or_default();
+        }
+        settings.roots = roots;
+        Arc::new(Self { settings, session: Mutex::default() })
+    }
+
+    /// Returns the program that a name means where it starts, or why it cannot be run.
+    pub fn find(&self, program: &OwnProgram) -> Result<PathBuf, Unrunnable> {
+        let not_there = |why: String| Err(Unrunnable::NotThere(why));
+        let name = program.argv.first().map(String::as_str).unwrap_or_default();
+        let found = if name.contains('/') {
+            let path = program.cwd.join(name);
+            match stat(&path) {
+                Err(_) => return not_there(format!("there is no program {}", path.display())),
+                Ok(_) if !is_program(&path) => {
+                    let why = format!("{} cannot be executed; check its mode", path.display());
+                    return not_there(why);
+                }
+                Ok(_) => path,
+            }
+        } else {
+            let path = self.settings.env.iter().find(|(name, _)| name == "PATH");
+            let path = path.map(|(_, path)| path.as_os_str()).unwrap_or_default();
+            let found = std::env::split_paths(path).find_map(|dir| {
+                let place = dir.join(name);
+                is_program(&place).then_some(place)
+            });
+            match found {
+                Some(found) => found,
+                None => return not_there(format!("there is no program `{name}` in PATH")),
+            }
+        };
+        if !program.in_root {
+            self.outside_roots(program, &found)?;
+        }
+        Ok(found)
+    }
+
+    /// Refuses a program in a root, and one that is handed a file of a root to run, as a shell or an
+    /// interpreter is.
+    fn outside_roots(&self, program: &OwnProgram, found: &Path) -> Result<(), Unrunnable> {
+        let words =
+            program.argv.iter().skip(1).flat_map(|arg| {
+                arg.split(|c: char| c.is_whitespace() || "'\"`;&|()<>=".contains(c))
+            });
+        let named = words.filter(|word| !word.is_empty() && !word.starts_with('-'));
+        let named = named.map(|word| program.cwd.join(word));
+        let files = named.filter(|path| path.is_file());
+        for path in std::iter::once(found.to_owned()).chain(files) {
+            if let Some(root) = self.root_of(&path) {
+                return Err(Unrunnable::InRoot(format!(
+                    "{} lies in the root {}, where a model can write it; keep it elsewhere, or say \
+                     `in_root = true` for this hook",
+                    path.display(),
+                    root.display()
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the root that holds a path.
+    fn root_of(&self, path: &Path) -> Option<&PathBuf> {
+        let real = real_or_same(path);
+        self.settings.roots.iter().find(|root| real.starts_with(root))
+    }
+
+    /// Runs a program to its end. It ends with all that it started where this future is dropped.
+    pub async fn run(self: &Arc<Self>, program: OwnProgram) -> OwnRan {
+        let began = Instant::now();
+        let end = match self.find(&program) {
+            Ok(path) => match self.ran(program, path).await {
+                Ok(ran) => return ran,
+                Err(why) => OwnEnd::NotStarted(why),
+            },
+            Err(Unrunnable::NotThere(why)) => OwnEnd::NotStarted(why),
+            Err(Unrunnable::InRoot(why)) => OwnEnd::InRoot(why),
+        };
+        OwnRan { end, stdout: Vec::new(), stderr: Vec::new(), duration: began.elapsed() }
+    }
+
+    async fn ran(self: &Arc<Self>, program: OwnProgram, path: PathBuf) -> Result<OwnRan, String> {
+        let broken = |error: io::Error| format!("its helper process failed: {error}");
+        let session = match self.opened() {
+            Some(session) => session,
+            None => {
+                let own = Arc::clone(self);
+                let opening = on_thread(move || own.open()).map_err(|error| error.to_string())?;
+                opening.await.map_err(|error| error.to_string())??
+            }
+        };
+        let order = self.order(&program, path)?;
+        let stdin = wire::in_memory(&program.stdin).map_err(broken)?;
+        let ordered = session.order(&order, Some(stdin), false).map_err(broken)?;
+        let mut limit = AtMost {
+            left: 2 * MAX_OWN_OUTPUT,
+            is_over: false,
+            line: ordered.line.try_clone().map_err(broken)?,
+        };
+        let following = Following::begin(ordered, KEEP, Some(program.timeout)).map_err(broken)?;
+        let followed = following.follow_a_little(&mut limit, &|_| {}, pending()).await;
+        let (mut following, became) = followed.map_err(broken)?;
+        let became = match became {
+            Some(became) => became,
+            None => {
+                let line = following.line().try_clone().map_err(broken)?;
+                let kill = KillOnDrop(&line);
+                let followed = on_thread(move || {
+                    let became = following.follow(&mut limit, &|_| {});
+                    (following, limit, became)
+                });
+                let became;
+                (following, limit, became) = followed
+                    .map_err(|error| error.to_string())?
+                    .await
+                    .map_err(|error| error.to_string())?;
+                std::mem::forget(kill);
+                became.map_err(broken)?
+            }
+        };
+        let (captured, ordered) = following.end(became, &mut limit).map_err(broken)?;
+        drop(ordered);
+        session.prepare();
+        Ok(ended(captured, limit.is_over))
+    }
+
+    fn order(&self, program: &OwnProgram, path: PathBuf) -> Result<Order, String> {
+        let cwd = real_or_same(&program.cwd);
+        let identity = stat(&cwd).map_err(|error| {
+            format!("it cannot start in {}: {}", cwd.display(), words(error.raw_os_error()))
+        })?;
+        let added = program.env.iter().map(|(name, value)| (name.into(), value.into()));
+        let own = |name: &OsString| program.env.iter().any(|(added, _)| name == added.as_str());
+        let given = self.settings.env.iter().filter(|(name, _)| !own(name)).cloned();
+        Ok(Order {
+            argv: program.argv.iter().map(OsString::from).collect(),
+            env: given.chain(added).collect(),
+            program: path,
+            cwd,
+            cwd_identity: identity_of(&identity).of_file(),
+            keeps_cwd: false,
+            has_terminal: false,
+            grace_ms: GRACE_MS,
+        })
+    }
+
+    fn opened(&self) -> Option<Arc<Session>> {
+        // Another call may be opening it now.
+        let session = self.session.try_lock().ok()?;
+        session.as_ref().filter(|session| session.is_alive()).cloned()
+    }
+
+    /// Returns the session of the programs, opening it where it is not. One whose helper died is opened
+    /// anew.
+    fn open(&self) -> Result<Arc<Session>, String> {
+        let mut session = lock(&self.session);
+        if let Some(open) = session.as_ref().filter(|session| session.is_alive()) {
+            return Ok(Arc::clone(open));
+        }
+        let OwnProgramSettings { helper, sessions, .. } = &self.settings;
+        let opened = Session::open(helper, &[Rung::None], sessions, None, |rung, scratch| {
+            uncontained(rung, scratch)
+        });
+        let opened = opened.map_err(|problem| match problem {
+            NoSession::Helper(error) => format!("its helper process failed: {error}"),
+            NoSession::Weak(_) => String::from("its helper process failed"),
+        })?;
+        Ok(Arc::clone(session.insert(Arc::new(opened))))
+    }
+}
+
+/// Returns the policy of programs that nothing contains.
+fn uncontained(rung: Rung, scratch: &Path) -> Policy {
+    Policy {
+        rung,
+        writable: Vec::new(),
+        hidden: Vec::new(),
+        fixed: Vec::new(),
+        rules: CommandRules {
+            roots: Vec::new(),
+            unprotected: Vec::new(),
+            globs: PathGlobs::default(),
+            network: true,
+            hidden: Vec::new(),
+            in_view_of_machine: true,
+            own: Vec::new(),
+        },
+        caches: Vec::new(),
+        scratch: scratch.to_owned(),
+        shared_memory: None,
+        network: true,
+        limits: vec![(libc::RLIMIT_CORE, 0)],
+        max_processes: MAX_PROCESSES,
+    }
+}
+
+/// What is kept of the streams of a program.
+const KEEP: Keep = Keep { merged: (0, 0), stream: (MAX_OWN_OUTPUT, 0) };
+
+/// Ends a program that writes more than both of its streams may hold.
+struct AtMost {
+    left: usize,
+    is_over: bool,
+    line: OwnedFd,
+}
+
+impl Spool for AtMost {
+    fn write(&mut self, bytes: &[u8]) {
+        match self.left.checked_sub(bytes.len()) {
+            Some(left) => self.left = left,
+            None if self.is_over => {}
+            None => {
+                self.is_over = true;
+                let _ = wire::send(&self.line, &Command::Kill, &[]);
+            }
+        }
+    }
+}
+
+fn ended(captured: Captured, is_over: bool) -> OwnRan {
+    let Captured { became, stdout, stderr, duration, .. } = captured;
+    let (stdout, _, n_out) = stdout.into_parts();
+    let (stderr, _, n_err) = stderr.into_parts();
+    let most = MAX_OWN_OUTPUT as u64;
+    let end = match became {
+        _ if is_over || most < n_out || most < n_err => OwnEnd::TooMuch,
+        Became::Ended { out_of_time: true, .. } => OwnEnd::TimedOut,
+        Became::Ended { end: End::Code(code), .. } => OwnEnd::Code(code),
+        Became::Ended { end: End::Signal(signal), .. } => OwnEnd::Signal(signal),
+        Became::NotStarted(_, number) => OwnEnd::NotStarted(words(number)),
+        Became::Lost => OwnEnd::Lost,
+    };
+    OwnRan { end, stdout, stderr, duration }
+}
+
+fn is_program(path: &Path) -> bool {
+    access(path, Access::EXEC_OK).is_ok() && path.is_file()
+}

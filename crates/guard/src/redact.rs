@@ -1,0 +1,468 @@
+//! Secrets stay out of what is recorded.
+//!
+//! Two things are looked for: values that are known, because a variable of this process holds them under
+//! a name that says so, and texts that look like a secret, because issuers give theirs a beginning of
+//! their own or because a name stands before them. Each becomes `[redacted: KIND]`. Everything is found
+//! in one pass over the text, so a long one takes no more than its length.
+//!
+//! What is left out on purpose: words that merely look random. Hashes and ids are what an auditor reads.
+
+use std::borrow::Cow;
+use std::ffi::OsString;
+use std::fmt;
+
+use memchr::memmem::Finder;
+
+/// A shorter value is a word that stands in many texts.
+const MIN_KNOWN: usize = 8;
+/// A longer value is no secret that somebody would repeat.
+const MAX_KNOWN: usize = 4_096;
+/// The most values that are known.
+const MAX_VALUES: usize = 128;
+/// The longest name of a value, and the longest part of an address before its host.
+const MAX_NAME: usize = 64;
+const MAX_USER: usize = 512;
+/// So much of a word tells whether it is a secret.
+const MAX_LOOK: usize = 1_024;
+/// What looks like a secret by itself has so many characters.
+const MIN_SHAPED: usize = 16;
+/// A shorter value after a name is none.
+const MIN_VALUE: usize = 4;
+
+/// A secret by its beginning, as its issuer gives it.
+struct Shape {
+    kind: &'static str,
+    start: &'static str,
+    /// What may follow, and how much of it at least.
+    tail: fn(u8) -> bool,
+    min: usize,
+}
+
+const fn shape(kind: &'static str, start: &'static str, tail: fn(u8) -> bool, min: usize) -> Shape {
+    Shape { kind, start, tail, min }
+}
+
+const SHAPES: &[Shape] = &[
+    shape("AWS key", "AKIA", is_alphanumeric, 16),
+    shape("AWS key", "ASIA", is_alphanumeric, 16),
+    shape("GitHub token", "ghp_", is_alphanumeric, 30),
+    shape("GitHub token", "gho_", is_alphanumeric, 30),
+    shape("GitHub token", "ghu_", is_alphanumeric, 30),
+    shape("GitHub token", "ghs_", is_alphanumeric, 30),
+    shape("GitHub token", "ghr_", is_alphanumeric, 30),
+    shape("GitHub token", "github_pat_", is_word, 22),
+    shape("GitLab token", "glpat-", is_dashed, 20),
+    shape("Slack token", "xoxa-", is_dashed, 10),
+    shape("Slack token", "xoxb-", is_dashed, 10),
+    shape("Slack token", "xoxp-", is_dashed, 10),
+    shape("Slack token", "xoxr-", is_dashed, 10),
+    shape("Slack token", "xoxs-", is_dashed, 10),
+    shape("Slack token", "xapp-", is_dashed, 10),
+    shape("API key", "sk-", is_dashed, 20),
+    shape("API key", "sk_live_", is_word, 16),
+    shape("API key", "sk_test_", is_word, 16),
+    shape("API key", "rk_live_", is_word, 16),
+    shape("API key", "whsec_", is_word, 16),
+    shape("API key", "AIza", is_dashed, 35),
+    shape("API key", "SG.", is_dotted, 40),
+    shape("API key", "hf_", is_alphanumeric, 30),
+    shape("API key", "npm_", is_alphanumeric, 36),
+    shape("API key", "pypi-", is_dashed, 50),
+    shape("API key", "dop_v1_", is_alphanumeric, 40),
+    shape("token", "ya29.", is_dashed, 20),
+    shape("JWT", "eyJ", is_dotted, 30),
+];
+
+/// Words at the end of a part of a name that say that a secret stands behind it.
+const SECRET: &[&str] =
+    &["TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS", "APIKEY"];
+
+/// Words in the name of a variable that say so.
+const SECRET_VARIABLE: &[&str] =
+    &["TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "APIKEY", "API_KEY"];
+
+/// Ends of names of variables that hold a place and not the secret itself.
+const PLACES: &[&str] = &["_FILE", "_PATH", "_DIR", "_SOCK", "_URL"];
+
+/// Takes secrets out of texts.
+#[derive(Clone, Default)]
+pub struct Redactor {
+    known: Vec<Finder<'static>>,
+}
+
+impl fmt::Debug for Redactor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Redactor({} values)", self.known.len())
+    }
+}
+
+impl Redactor {
+    /// Returns a redactor that knows the values of those variables whose names say that they are secret.
+    pub fn knowing(vars: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
+        let values = vars.into_iter().filter_map(|(name, value)| {
+            let name = name.to_str()?.to_ascii_uppercase();
+            let value = value.into_encoded_bytes();
+            let says = SECRET_VARIABLE.iter().any(|word| name.contains(word))
+                || ["_KEY", "_PASS", "_PAT"].iter().any(|end| name.ends_with(end));
+            let is_place = PLACES.iter().any(|end| name.ends_with(end));
+            let fits = (MIN_KNOWN..=MAX_KNOWN).contains(&value.len());
+            (says && !is_place && fits).then(|| Finder::new(&value).into_owned())
+        });
+        let mut known: Vec<_> = values.take(MAX_VALUES).collect();
+        // Where one value holds another, all of the longer one goes.
+        known.sort_by_key(|finder| std::cmp::Reverse(finder.needle().len()));
+        Self { known }
+    }
+
+    /// Returns a text without its secrets.
+    pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let mut found = shaped(text);
+        for finder in &self.known {
+            let length = finder.needle().len();
+            let hits = finder.find_iter(text.as_bytes());
+            found.extend(hits.map(|at| Found { start: at, end: at + length, kind: "variable" }));
+        }
+        if found.is_empty() {
+            return Cow::Borrowed(text);
+        }
+        found.sort_by_key(|one| (one.start, std::cmp::Reverse(one.end)));
+        let mut clean = String::with_capacity(text.len());
+        let mut done = 0;
+        for Found { start, end, kind } in found {
+            if done <= start {
+                clean.push_str(text.get(done..start).unwrap_or_default());
+                clean.push_str("[redacted: ");
+                clean.push_str(kind);
+                clean.push(']');
+            }
+            done = done.max(end);
+        }
+        clean.push_str(text.get(done..).unwrap_or_default());
+        Cow::Owned(clean)
+    }
+
+    /// Returns whether a text holds a secret.
+    pub(crate) fn finds(&self, text: &str) -> bool {
+        matches!(self.redact(text), Cow::Owned(_))
+    }
+}
+
+/// A part of a text that is secret.
+struct Found {
+    start: usize,
+    end: usize,
+    kind: &'static str,
+}
+
+/// Returns what looks like a secret, in one pass.
+fn shaped(text: &str) -> Vec<Found> {
+    let bytes = text.as_bytes();
+    let mut found = Vec::new();
+    // Most texts are ids and names: nothing that looks like a secret is as short, but behind a name.
+    if bytes.len() < MIN_SHAPED && !bytes.iter().any(|byte| matches!(byte, b'-' | b'=' | b':')) {
+        return found;
+    }
+    let mut before = b' ';
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        let rest = bytes.get(at..).unwrap_or_default();
+        let here = match byte {
+            b'-' if rest.starts_with(b"-----BEGIN ") => private_key(rest),
+            b'-' if rest.starts_with(b"--") && before != b'-' => flag(rest),
+            b':' if rest.starts_with(b"://") => user(rest),
+            b'=' | b':' => assigned(bytes, at),
+            _ if is_alphanumeric(byte) && !is_alphanumeric(before) => {
+                issued(rest).or_else(|| authorization(rest))
+            }
+            _ => None,
+        };
+        before = byte;
+        match here {
+            Some((start, end, kind)) if start < end => {
+                found.push(Found { start: at + start, end: at + end, kind });
+                at += end;
+            }
+            _ => at += 1,
+        }
+    }
+    found
+}
+
+/// Where a secret stands in the rest of a text, and its kind.
+type Here = Option<(usize, usize, &'static str)>;
+
+fn issued(rest: &[u8]) -> Here {
+    // Most words end with their first letter, without a look at the rest.
+    let begins = |shape: &&Shape| shape.start.as_bytes().first() == rest.first();
+    SHAPES.iter().filter(begins).find_map(|shape| {
+        let tail = rest.strip_prefix(shape.start.as_bytes())?;
+        let length = |most| tail.iter().take(most).take_while(|byte| (shape.tail)(**byte)).count();
+        // What is no secret is looked at again from every word in it, so only so far.
+        let first = length(MAX_LOOK);
+        let head = tail.get(..first)?;
+        // Names of files have dashes too, but seldom such a length and digits.
+        let is_random =
+            head.iter().any(u8::is_ascii_digit) && (shape.kind != "JWT" || head.contains(&b'.'));
+        let is_long = shape.min <= first;
+        (is_long && is_random).then(|| (0, shape.start.len() + length(tail.len()), shape.kind))
+    })
+}
+
+/// Returns a private key: to its last line, or else to the end of the text.
+fn private_key(rest: &[u8]) -> Here {
+    let line = rest.get(..rest.len().min(MAX_NAME))?;
+    memchr::memmem::find(line, b"PRIVATE KEY")?;
+    let end = memchr::memmem::find(rest, b"-----END ").map_or(rest.len(), |end| {
+        let last = rest.get(end + 9..).unwrap_or_default();
+        end + 9 + memchr::memmem::find(last, b"-----").map_or(last.len(), |dashes| dashes + 5)
+    });
+    Some((0, end, "private key"))
+}
+
+/// Returns the value of `--password VALUE`.
+fn flag(rest: &[u8]) -> Here {
+    let name = rest.get(2..)?.iter().take(MAX_NAME).take_while(|byte| is_dashed(**byte)).count();
+    if !says_secret(rest.get(2..2 + name)?) {
+        return None;
+    }
+    let blanks = blanks(rest.get(2 + name..)?);
+    if blanks == 0 {
+        return None;
+    }
+    let at = 2 + name + blanks;
+    let (start, end) = value(rest.get(at..)?)?;
+    Some((at + start, at + end, "secret"))
+}
+
+/// Returns the password of an address, or all that stands before its host where that is long.
+fn user(rest: &[u8]) -> Here {
+    let after = rest.get(3..)?;
+    let ends = |byte: &u8| matches!(byte, b'/' | b'?' | b'#' | b'"' | b'\'') || *byte <= b' ';
+    let host = after.iter().take(MAX_USER).position(ends).unwrap_or(after.len());
+    let before_host = after.get(..host.min(MAX_USER))?;
+    let at = before_host.iter().rposition(|byte| *byte == b'@')?;
+    let user = before_host.get(..at)?;
+    match user.iter().position(|byte| *byte == b':') {
+        Some(colon) => Some((3 + colon + 1, 3 + at, "password")),
+        None if 16 <= user.len() => Some((3, 3 + at, "password")),
+        None => None,
+    }
+}
+
+/// Returns what follows the name of a header that gives rights, or the word `Bearer` or `Basic`.
+fn authorization(rest: &[u8]) -> Here {
+    let is =
+        |word: &[u8]| rest.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word));
+    if !matches!(rest.first(), Some(b'a' | b'A' | b'b' | b'B')) {
+        return None;
+    }
+    if is(b"authorization") {
+        let after = rest.get(13..)?;
+        let colon = after.iter().take(4).position(|byte| matches!(byte, b':' | b'='))?;
+        let written = after.get(colon + 1..)?;
+        let start = written.iter().take_while(|byte| matches!(byte, b' ' | b'"' | b'\'')).count();
+        let value = written.get(start..)?;
+        let ends = |byte: &u8| matches!(byte, b'"' | b'\'' | b'\n' | b'\r');
+        let end = value.iter().position(ends).unwrap_or(value.len());
+        let at = 13 + colon + 1 + start;
+        return Some((at, at + end, "authorization"));
+    }
+    let word: &[u8] = if is(b"bearer ") {
+        b"bearer "
+    } else if is(b"basic ") {
+        b"basic "
+    } else {
+        return None;
+    };
+    let token = rest.get(word.len()..)?;
+    let ends = |byte: &u8| !is_dotted(*byte) && !matches!(byte, b'+' | b'/' | b'=' | b'~');
+    let length = token.iter().position(ends).unwrap_or(token.len());
+    let is_random = token.get(..length)?.iter().any(u8::is_ascii_digit);
+    (16 <= length && is_random).then_some((word.len(), word.len() + length, "authorization"))
+}
+
+/// Returns the value behind the `=` or `:` at a place, where the name before it says that it is secret.
+fn assigned(bytes: &[u8], at: usize) -> Here {
+    let before = bytes.get(at.saturating_sub(MAX_NAME)..at)?;
+    let name_end = before.iter().rposition(|byte| !matches!(byte, b' ' | b'"' | b'\''))? + 1;
+    let is_quoted = name_end < before.len();
+    let name = before.get(..name_end)?;
+    let start = name.iter().rposition(|byte| !is_dotted(*byte)).map_or(0, |last| last + 1);
+    let name = name.get(start..)?;
+    // A word and a colon stand in prose too.
+    let is_prose = bytes.get(at) == Some(&b':')
+        && !is_quoted
+        && !name.iter().any(|byte| matches!(byte, b'_' | b'-'))
+        && !name.to_ascii_lowercase().ends_with(b"password");
+    if is_prose || !says_secret(name) {
+        return None;
+    }
+    let after = bytes.get(at + 1..)?;
+    let blanks = if bytes.get(at) == Some(&b':') { blanks(after) } else { 0 };
+    let (start, end) = value(after.get(blanks..)?)?;
+    Some((1 + blanks + start, 1 + blanks + end, "secret"))
+}
+
+fn blanks(bytes: &[u8]) -> usize {
+    bytes.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count()
+}
+
+/// Returns where a value stands, without its quotes. What the shell fills in is none.
+fn value(bytes: &[u8]) -> Option<(usize, usize)> {
+    let (start, ends): (usize, fn(u8) -> bool) = match bytes.first()? {
+        b'"' => (1, |byte| matches!(byte, b'"' | b'\n')),
+        b'\'' => (1, |byte| matches!(byte, b'\'' | b'\n')),
+        _ => (0, |byte| byte <= b' ' || matches!(byte, b'"' | b'\'' | b';' | b'&' | b'|' | b',')),
+    };
+    let text = bytes.get(start..)?;
+    if text.starts_with(b"$") {
+        return None;
+    }
+    let length = text.iter().position(|byte| ends(*byte)).unwrap_or(text.len());
+    (MIN_VALUE <= length).then_some((start, start + length))
+}
+
+/// Returns whether a name says that a secret stands behind it.
+fn says_secret(name: &[u8]) -> bool {
+    let name = String::from_utf8_lossy(name).to_ascii_uppercase();
+    let mut parts = name.split(['_', '-', '.']).filter(|part| !part.is_empty()).peekable();
+    let mut n_parts = 0;
+    let mut last = "";
+    while let Some(part) = parts.next() {
+        if SECRET.iter().any(|word| part.ends_with(word)) {
+            return true;
+        }
+        n_parts += 1;
+        last = if parts.peek().is_none() { part } else { last };
+    }
+    1 < n_parts && matches!(last, "KEY" | "PASS" | "PWD")
+}
+
+fn is_alphanumeric(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+}
+
+fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
+}
+
+fn is_dashed(byte: u8) -> bool {
+    is_word(byte) || byte == b'-'
+}
+
+fn is_dotted(byte: u8) -> bool {
+    is_dashed(byte) || byte == b'.'
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn redactor() -> Redactor {
+        let vars = [
+            ("DEPLOY_TOKEN", "canary-in-a-variable"),
+            ("SHORT_TOKEN", "word"),
+            ("HOME", "/home/somebody"),
+            ("TOKEN_FILE", "/home/somebody/token"),
+        ];
+        Redactor::knowing(vars.map(|(name, value)| (name.into(), value.into())))
+    }
+
+    #[test]
+    fn secrets_go_and_everything_else_stays() {
+        // Put together here, so that nobody who looks for secrets finds one in this file.
+        let many = "a1B2c3D4e5".repeat(6);
+        let pem = |name: &str| format!("-----{name} RSA PRIVATE KEY-----");
+        for (text, expected) in [
+            ("echo word in /home/somebody".into(), None),
+            ("curl canary-in-a-variable x".into(), Some("curl [redacted: variable] x")),
+            (format!("AKIA{}", "A1".repeat(8)), Some("[redacted: AWS key]")),
+            (format!("xAKIA{}", "A1".repeat(8)), None),
+            (format!("ghp_{many} and"), Some("[redacted: GitHub token] and")),
+            (format!("github_pat_{many}"), Some("[redacted: GitHub token]")),
+            (format!("xoxb-{many}"), Some("[redacted: Slack token]")),
+            (format!("'sk-ant-api03-{many}'"), Some("'[redacted: API key]'")),
+            (String::from("sk-a-long-name-of-a-file-without-digits"), None),
+            (format!("eyJ{many}.{many}.{many};"), Some("[redacted: JWT];")),
+            (
+                format!("a {}\nMII\n{} b", pem("BEGIN"), pem("END")),
+                Some("a [redacted: private key] b"),
+            ),
+            (format!("a {}\nMII", pem("BEGIN")), Some("a [redacted: private key]")),
+            ("-----BEGIN CERTIFICATE-----".into(), None),
+            (
+                "curl -H 'Authorization: Bearer x y' url".into(),
+                Some("curl -H 'Authorization: [redacted: authorization]' url"),
+            ),
+            (
+                "authorization: token abc\nnext".into(),
+                Some("authorization: [redacted: authorization]\nnext"),
+            ),
+            (format!("Bearer {many}"), Some("Bearer [redacted: authorization]")),
+            ("a bearer of news".into(), None),
+            (
+                "git clone https://me:pass@host/x".into(),
+                Some("git clone https://me:[redacted: password]@host/x"),
+            ),
+            (format!("https://{many}@host"), Some("https://[redacted: password]@host")),
+            ("https://me@host/a:b@c".into(), None),
+            ("https://host:80/path".into(), None),
+            ("X_API_KEY=abcd true".into(), Some("X_API_KEY=[redacted: secret] true")),
+            ("DB_PASSWORD='a b c' x".into(), Some("DB_PASSWORD='[redacted: secret]' x")),
+            ("TOKEN=$TOKEN make".into(), None),
+            ("max_tokens=40960".into(), None),
+            ("fix the token: it is not read".into(), None),
+            ("\"token\": \"abcd\"".into(), Some("\"token\": \"[redacted: secret]\"")),
+            ("x-api-key: abcd".into(), Some("x-api-key: [redacted: secret]")),
+            ("tool --password hunter2 -v".into(), Some("tool --password [redacted: secret] -v")),
+            ("tool --password=hunter2".into(), Some("tool --password=[redacted: secret]")),
+            ("tool --tokens 10000".into(), None),
+            ("monkey=banana".into(), None),
+        ] {
+            let expected = expected.unwrap_or(&text);
+            assert_eq!(redactor().redact(&text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_names_of_variables_that_hold_secrets_are_known() {
+        for (name, value, is_known) in [
+            ("GITHUB_TOKEN", "12345678", true),
+            ("my_secret_word", "12345678", true),
+            ("SSH_KEY", "12345678", true),
+            ("SSH_KEY", "1234567", false),
+            ("SSH_KEY_PATH", "12345678", false),
+            ("PGPASSWORD", "12345678", true),
+            ("KEYBOARD", "12345678", false),
+        ] {
+            let redactor = Redactor::knowing([(name.into(), value.into())]);
+            assert_eq!(redactor.finds(value), is_known, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_long_text_takes_no_more_than_its_length() {
+        for start in
+            ["-", "--token", "=", "eyJ", "sk-", "://", "authorization", "-----BEGIN ", "a:"]
+        {
+            let text = start.repeat(1 << 20 >> 3);
+            let began = Instant::now();
+            let _ = redactor().redact(&text);
+            let took = began.elapsed();
+            assert!(took < Duration::from_secs(5), "{start}: {took:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_comes_out_and_a_known_value_never(text in ".{0,64}", rest in ".{0,64}") {
+            let secret = "canary-in-a-variable";
+            let clean = redactor().redact(&format!("{text}{secret}{rest}")).into_owned();
+            prop_assert!(!clean.contains(secret), "{}", clean);
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! The hooks of a runtime, and what their decisions come to.
+//!
+//! Each event has its own list, made once, so that an event nobody waits for costs nothing.
+
+mod breaker;
+mod command;
+pub(crate) mod session;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use sinew_guard::Guard;
+use sinew_tool::{
+    AgentEvent, Arguments, Decision, FileSettings, Hook, HookEvent, Kind, NamedPaths, Request,
+    Tool, ToolCall, ToolError,
+};
+
+use crate::catalog::Listed;
+use crate::runtime::Runtime;
+
+pub use command::{CommandHook, CommandHookSettings, HookCommand, HookTrial};
+
+/// Hooks by event, in the order in which they run.
+#[derive(Default)]
+pub(crate) struct Hooks(Vec<Vec<Arc<dyn Hook>>>);
+
+impl Hooks {
+    pub(crate) fn new(mut hooks: Vec<Arc<dyn Hook>>) -> Self {
+        if hooks.is_empty() {
+            return Self::default();
+        }
+        hooks.sort_by_key(|hook| std::cmp::Reverse(hook.priority()));
+        let at = |event| hooks.iter().filter(|hook| hook.wants(event)).cloned().collect();
+        Self(HookEvent::ALL.into_iter().map(at).collect())
+    }
+
+    /// Returns the hooks of an event.
+    pub(crate) fn at(&self, event: HookEvent) -> &[Arc<dyn Hook>] {
+        self.0.get(event as usize).map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns whether a hook looks at replies.
+    pub(crate) fn see_replies(&self) -> bool {
+        let of = |event| !self.at(event).is_empty();
+        of(HookEvent::AfterToolExecute) || of(HookEvent::Persist)
+    }
+}
+
+/// What hooks did to a call.
+#[derive(Debug, Default)]
+pub(crate) struct Notes(Vec<(String, HookEvent, String)>);
+
+impl Notes {
+    pub(crate) fn add(&mut self, hook: &str, event: HookEvent, did: impl Into<String>) {
+        self.0.push((hook.to_owned(), event, did.into()));
+    }
+
+    /// Writes them beside a reply.
+    pub(crate) fn tell(self, meta: &mut sinew_tool::Meta) {
+        for (hook, event, did) in self.0 {
+            meta.hook_did(&hook, event, &did);
+        }
+    }
+}
+
+/// What hooks are told of a call.
+pub(crate) fn call_of<'a>(
+    runtime: &'a Runtime,
+    request: &'a Request,
+    (dialect, operation): (&'a str, &'a str),
+    arguments: &'a Arguments,
+    paths: NamedPaths<'a>,
+) -> ToolCall<'a> {
+    let root = || runtime.guard.roots().next().map(std::path::Path::to_string_lossy);
+    let cwd = match &request.cwd {
+        // A relative one starts at the first root, as paths do.
+        Some(cwd) if cwd.is_absolute() => cwd.to_string_lossy(),
+        Some(cwd) => {
+            let root = runtime.guard.roots().next().unwrap_or(std::path::Path::new("/"));
+            Cow::Owned(root.join(cwd).to_string_lossy().into_owned())
+        }
+        None => root().unwrap_or_default(),
+    };
+    ToolCall {
+        session: &request.session,
+        agent: request.agent.as_deref(),
+        turn: request.turn.as_deref(),
+        call_id: &request.call_id,
+        dialect,
+        tool: &request.name,
+        operation,
+        cwd,
+        arguments,
+        paths,
+    }
+}
+
+/// Returns the real paths that a call would name with the arguments that it has now, or nothing where
+/// that cannot be told: they do not fit the tool, a path is refused, or the tool finds out by itself.
+pub(crate) fn named_paths(
+    listed: &Listed,
+    settings: &Arc<FileSettings>,
+    guard: &Arc<Guard>,
+    request: &Request,
+) -> Option<Vec<String>> {
+    let args = listed.check(request.arguments.clone()).ok()?;
+    let tool: Arc<dyn Tool> = Arc::clone(&listed.tool);
+    let mut prepared = tool.prepare(args, settings).ok()?;
+    if prepared.restores().is_some() {
+        return None;
+    }
+    let keeps_cwd = prepared.command().is_some_and(|command| command.keeps_cwd);
+    let last = keeps_cwd.then(|| guard.cwd_of(&request.session)).flatten();
+    let cwd = last.as_deref().or(request.cwd.as_deref());
+    let claims = prepared.claims();
+    let contained = guard.contain(&claims, cwd, request.roots.as_deref()).ok()?;
+    let files = contained.targets().files.iter();
+    Some(files.map(|target| target.path.to_string_lossy().into_owned()).collect())
+}
+
+/// Returns the error of a hook that failed.
+pub(crate) fn failed(hook: &dyn Hook, so: &str, error: ToolError) -> ToolError {
+    let message = format!("the hook `{}` failed{so}: {}", hook.name(), error.message);
+    let mut failed = ToolError::new(Kind::BlockedByHook, message);
+    failed.hint.clone_from(&error.hint);
+    failed.source(error)
+}
+
+/// Returns the error of what a hook stopped.
+pub(crate) fn blocked(hook: &dyn Hook, reason: &str) -> ToolError {
+    ToolError::new(Kind::BlockedByHook, format!("blocked by the hook `{}`: {reason}", hook.name()))
+}
+
+impl Runtime {
+    /// Returns the operation behind the tool of a request, and the real paths that its arguments name:
+    /// what hooks are told of the call. Nothing runs. `None` stands for what cannot be told.
+    pub fn named(&self, request: &Request) -> (Option<String>, Option<Vec<String>>) {
+        let catalogs = self.catalogs();
+        let wanted = |catalog: &&crate::Catalog| {
+            request.dialect.as_deref().is_none_or(|dialect| dialect == catalog.name())
+        };
+        let Some(catalog) = catalogs.iter().find(wanted) else { return (None, None) };
+        let Some(listed) = catalog.find(&request.name) else { return (None, None) };
+        let operation = listed.tool.operation().to_owned();
+        let paths = named_paths(listed, &catalog.settings, &catalog.guard, request);
+        (Some(operation), paths)
+    }
+
+    /// Runs the hooks of a moment of an agent, in order of priority; returns the moment as they leave
+    /// it, or why it must not come. A program that has an agent calls this; sinew itself has none.
+    pub async fn agent_event(&self, moment: AgentEvent) -> Result<AgentEvent, ToolError> {
+        let event = moment.event();
+        let mut moment = moment;
+        for hook in self.hooks.at(event) {
+            let decided = match hook.agent(&moment).await {
+                Ok(decided) => decided,
+                Err(error) if event.can_block() => return Err(failed(&**hook, "", error)),
+                Err(_) => continue,
+            };
+            match decided {
+                Decision::Continue | Decision::Failed(_) => {}
+                Decision::Modify(changes) | Decision::Replace(changes) => {
+                    moment = moment.changed(changes).map_err(|why| {
+                        failed(&**hook, "", ToolError::new(Kind::ExecutionFailed, why))
+                    })?;
+                }
+                Decision::Block(reason) if event.can_block() => {
+                    return Err(blocked(&**hook, &reason));
+                }
+                // What happened already cannot be stopped.
+                Decision::Block(_) => {}
+            }
+        }
+        Ok(moment)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Named(&'static str, i32, HookEvent);
+
+    impl Hook for Named {
+        fn name(&self) -> &str {
+            self.0
+        }
+        fn priority(&self) -> i32 {
+            self.1
+        }
+        fn wants(&self, event: HookEvent) -> bool {
+            event == self.2
+        }
+    }
+
+    #[test]
+    fn each_event_has_its_hooks_in_order() {
+        let before = HookEvent::BeforeToolExecute;
+        let all: [Arc<dyn Hook>; 4] = [
+            Arc::new(Named("low", -1, before)),
+            Arc::new(Named("first", 5, before)),
+            Arc::new(Named("end", 9, HookEvent::SessionEnd)),
+            Arc::new(Named("second", 5, before)),
+        ];
+        let hooks = Hooks::new(all.to_vec());
+        let names = |event| hooks.at(event).iter().map(|hook| hook.name()).collect::<Vec<_>>();
+        assert_eq!(names(before), ["first", "second", "low"]);
+        assert_eq!(names(HookEvent::SessionEnd), ["end"]);
+        assert!(names(HookEvent::AgentEnd).is_empty() && !hooks.see_replies());
+        assert!(Hooks::default().at(before).is_empty());
+    }
+}

@@ -1,0 +1,597 @@
+//! Hooks that are programs of the person's: the payload goes in as JSON, and what the program writes and
+//! how it ends is its answer.
+//!
+//! A value that a model chose reaches a program by standard input or in a variable, never as a part of a
+//! command. A program that fails is a failure of its hook and says nothing about the call, so whether
+//! the call goes on is the person's to say. One that fails time and again rests; to block is no failure.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use serde_json::{Map, Value, json};
+use sinew_guard::{OwnEnd, OwnProgram, OwnPrograms, OwnRan, Unrunnable, name_matches};
+use sinew_tool::{
+    AgentEvent, Approval, Arguments, Block, BoxFuture, Decision, Executed, Hook, HookAnswer,
+    HookEnd, HookEvent, HookForm, HookReply, Kind, Reply, SessionEnd, SessionStart, ToolCall,
+    ToolError, hook::payload,
+};
+
+use super::breaker::Breaker;
+
+/// How a program is named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HookCommand {
+    /// The program and its arguments. No shell is involved.
+    Argv(Vec<String>),
+    /// A text for `/bin/sh -c`, which gets it as it is written.
+    Shell(String),
+}
+
+/// A hook that is a program.
+#[derive(Debug, Clone)]
+pub struct CommandHookSettings {
+    /// Its name.
+    pub name: String,
+    /// Where it is written, for messages.
+    pub origin: String,
+    /// What it is for, in words for people.
+    pub about: String,
+    /// The events it runs at, each with the name that it knows it by.
+    pub events: Vec<(HookEvent, &'static str)>,
+    /// How it is spoken to.
+    pub form: HookForm,
+    /// The program.
+    pub command: HookCommand,
+    /// Where it starts, and where a relative name of a program lies.
+    pub folder: PathBuf,
+    /// Whether the program may lie in a root, where a model can write it.
+    pub in_root: bool,
+    /// The tools it runs for: names of tools or operations, with `*`. Empty is all.
+    pub tools: Vec<String>,
+    /// Globs of the paths it runs for. Empty is all, also calls that name none.
+    pub paths: Vec<String>,
+    /// High runs first.
+    pub priority: i32,
+    /// How long it may take.
+    pub timeout: Duration,
+    /// Whether a failure stops what the hook is about; `None` is what the event says.
+    pub blocks_on_error: Option<bool>,
+    /// Variables that it gets.
+    pub env: Vec<(String, String)>,
+    /// After how many failures in a row it rests.
+    pub max_failures: u32,
+    /// For how long.
+    pub rest: Duration,
+}
+
+impl CommandHookSettings {
+    /// Returns a hook with a name, events, a form and a program that starts in a folder, and nothing
+    /// else set.
+    pub fn new(
+        name: impl Into<String>,
+        form: HookForm,
+        events: &[HookEvent],
+        command: HookCommand,
+        folder: impl Into<PathBuf>,
+    ) -> Self {
+        let named = |event: &HookEvent| Some((*event, form.name_of(*event)?));
+        Self {
+            name: name.into(),
+            origin: String::from("the embedding program"),
+            about: String::new(),
+            events: events.iter().filter_map(named).collect(),
+            priority: form.priority,
+            form,
+            command,
+            folder: folder.into(),
+            in_root: false,
+            tools: Vec::new(),
+            paths: Vec::new(),
+            timeout: Duration::from_secs(30),
+            blocks_on_error: None,
+            env: Vec::new(),
+            max_failures: 5,
+            rest: Duration::from_secs(60),
+        }
+    }
+
+    /// Returns which of its path globs cannot be read, and why, if one cannot.
+    pub fn problem_with_paths(&self) -> Option<String> {
+        globs(&self.paths).err()
+    }
+
+    /// Returns the program with its arguments.
+    fn argv(&self) -> Vec<String> {
+        match &self.command {
+            HookCommand::Argv(argv) => argv.clone(),
+            HookCommand::Shell(text) => {
+                ["/bin/sh", "-c", text].into_iter().map(String::from).collect()
+            }
+        }
+    }
+}
+
+/// A hook that is a program, ready to run.
+pub struct CommandHook {
+    settings: CommandHookSettings,
+    programs: Arc<OwnPrograms>,
+    paths: GlobSet,
+    breaker: Breaker,
+    warn: Option<fn(&str)>,
+}
+
+/// Returns path globs ready to be looked up. A relative one is about what lies anywhere.
+fn globs(written: &[String]) -> Result<GlobSet, String> {
+    let mut globs = GlobSetBuilder::new();
+    for glob in written {
+        let anywhere = !glob.starts_with('/') && !glob.starts_with("**/");
+        let absolute = if anywhere { format!("**/{glob}") } else { glob.clone() };
+        let read = GlobBuilder::new(&absolute).literal_separator(true).build();
+        globs.add(read.map_err(|error| format!("`{glob}`: {}", error.kind()))?);
+    }
+    globs.build().map_err(|error| error.kind().to_string())
+}
+
+/// What came of running the program of a hook once.
+#[derive(Debug)]
+pub struct HookTrial {
+    /// What its answer means, or why it failed.
+    pub answer: Result<HookAnswer, String>,
+    /// What the program left.
+    pub ran: OwnRan,
+}
+
+/// A failure of a hook, and whether it stops what the hook is about.
+struct Failure {
+    why: String,
+    blocks: bool,
+}
+
+/// How a failure to start begins.
+const NOT_STARTED: &str = "it did not start";
+
+impl Failure {
+    /// Returns what others than the person in charge are told: where programs of the person's lie is
+    /// nobody's business.
+    fn told(&self) -> &str {
+        if self.why.starts_with(NOT_STARTED) { NOT_STARTED } else { &self.why }
+    }
+
+    fn into_error(self, event: HookEvent) -> ToolError {
+        ToolError::new(Kind::BlockedByHook, self.told().to_owned())
+            .hint(format!(
+                "the person in charge can run `sinew hook test {event}`, mend the hook, or let it fail \
+                 with `on_error = \"continue\"`"
+            ))
+            .source(self.why)
+    }
+}
+
+impl CommandHook {
+    /// Returns a hook, or which of its path globs cannot be read. `warn` is told of failures.
+    pub fn new(
+        settings: CommandHookSettings,
+        programs: Arc<OwnPrograms>,
+        warn: Option<fn(&str)>,
+    ) -> Result<Self, String> {
+        let paths = globs(&settings.paths)?;
+        let breaker = Breaker::new(settings.max_failures, settings.rest);
+        Ok(Self { settings, programs, paths, breaker, warn })
+    }
+
+    /// Returns what it was made of.
+    pub fn settings(&self) -> &CommandHookSettings {
+        &self.settings
+    }
+
+    /// Returns why its program cannot be run, if so.
+    pub fn problem(&self) -> Option<Unrunnable> {
+        self.programs.find(&self.program(Vec::new(), Vec::new())).err()
+    }
+
+    /// Returns whether a failure stops what an event is about.
+    pub fn blocks_on_error(&self, event: HookEvent) -> bool {
+        self.settings.blocks_on_error.unwrap_or_else(|| event.fails_closed())
+    }
+
+    /// Returns whether it runs for a call of a tool. `paths` are those that the call names, or nothing
+    /// where that cannot be told: it runs then.
+    pub fn is_for(
+        &self,
+        tool: &str,
+        operation: &str,
+        paths: impl FnOnce() -> Option<Vec<String>>,
+    ) -> bool {
+        let tools = &self.settings.tools;
+        let named =
+            |pattern: &String| name_matches(pattern, tool) || name_matches(pattern, operation);
+        if !tools.is_empty() && !tools.iter().any(named) {
+            return false;
+        }
+        self.settings.paths.is_empty()
+            || paths().is_none_or(|paths| paths.iter().any(|path| self.paths.is_match(path)))
+    }
+
+    /// Runs the program on the payload of an event, and returns what it answered. Whether it fails often
+    /// makes no difference here.
+    pub async fn trial(&self, event: HookEvent, payload: &Value) -> HookTrial {
+        let known = self.settings.events.iter().find(|(known, _)| *known == event);
+        let name = known.map_or(event.as_str(), |(_, name)| name);
+        let said = (self.settings.form.payload)(event, name, payload);
+        let mut env = self.settings.env.clone();
+        env.extend(about(event, payload));
+        let of_form = (self.settings.form.env)(event, payload);
+        env.extend(of_form.into_iter().map(|(name, value)| (name.to_owned(), value)));
+        let ran = match unfit(&env) {
+            Some(why) => OwnRan {
+                end: OwnEnd::NotStarted(why),
+                stdout: Vec::new(),
+                stderr: Vec::new(),
+                duration: Duration::ZERO,
+            },
+            None => self.programs.run(self.program(said.to_string().into_bytes(), env)).await,
+        };
+        HookTrial { answer: self.meant(event, &ran), ran }
+    }
+
+    fn program(&self, stdin: Vec<u8>, env: Vec<(String, String)>) -> OwnProgram {
+        OwnProgram {
+            argv: self.settings.argv(),
+            cwd: self.settings.folder.clone(),
+            in_root: self.settings.in_root,
+            env,
+            stdin,
+            timeout: self.settings.timeout,
+        }
+    }
+
+    /// Returns what the end of the program means.
+    fn meant(&self, event: HookEvent, ran: &OwnRan) -> Result<HookAnswer, String> {
+        let code = match &ran.end {
+            OwnEnd::Code(code) => *code,
+            OwnEnd::Signal(signal) => return Err(format!("signal {signal} ended it")),
+            OwnEnd::TimedOut => {
+                return Err(format!(
+                    "its time of {} ms ran out",
+                    self.settings.timeout.as_millis()
+                ));
+            }
+            OwnEnd::TooMuch => return Err(String::from("it wrote more than 1 MiB")),
+            OwnEnd::NotStarted(why) | OwnEnd::InRoot(why) => {
+                return Err(format!("{NOT_STARTED}: {why}"));
+            }
+            OwnEnd::Lost => return Err(String::from("the process that followed it is gone")),
+        };
+        let stdout = std::str::from_utf8(&ran.stdout)
+            .map_err(|_| String::from("what it wrote is not UTF-8"))?;
+        let stderr = String::from_utf8_lossy(&ran.stderr);
+        let answer =
+            (self.settings.form.answer)(event, &HookEnd { code, stdout, stderr: &stderr })?;
+        match answer {
+            HookAnswer::Block(reason) if !event.can_block() => {
+                Err(format!("it blocks, which {event} does not let it do: {reason}"))
+            }
+            HookAnswer::Change(changes) | HookAnswer::Replace(changes) if changes.is_empty() => {
+                Ok(HookAnswer::Continue)
+            }
+            answer => check(answer),
+        }
+    }
+
+    /// Runs the program unless it rests, and returns what it answered or why it failed.
+    async fn ask(&self, event: HookEvent, payload: &Value) -> Result<HookAnswer, Failure> {
+        if let Some(left) = self.breaker.rests(Instant::now()) {
+            let why = format!(
+                "it failed {} times in a row and is not started for another {} s",
+                self.settings.max_failures,
+                left.as_secs() + 1
+            );
+            return Err(Failure { why, blocks: self.blocks_on_error(event) });
+        }
+        let HookTrial { answer, ran } = self.trial(event, payload).await;
+        // A model must not be able to rid itself of a hook by a file that it writes.
+        let is_in_root = matches!(ran.end, OwnEnd::InRoot(_));
+        if !is_in_root {
+            self.breaker.ended(answer.is_err(), Instant::now());
+        }
+        if let (Err(why), Some(warn)) = (&answer, self.warn) {
+            let CommandHookSettings { name, origin, .. } = &self.settings;
+            warn(&format!("{origin}: the hook `{name}` failed at {event}: {why}"));
+        }
+        let blocks = is_in_root || self.blocks_on_error(event);
+        answer.map_err(|why| Failure { why, blocks })
+    }
+
+    async fn reply_at(
+        &self,
+        event: HookEvent,
+        payload: Value,
+        reply: &mut Reply,
+    ) -> Result<(), ToolError> {
+        let name = &self.settings.name;
+        let answer = match self.ask(event, &payload).await {
+            Ok(answer) => answer,
+            Err(failure) if failure.blocks => {
+                reply.meta.hook_did(name, event, "failed, so the reply is withheld");
+                return Err(failure.into_error(event));
+            }
+            Err(failure) => {
+                reply.meta.hook_did(name, event, &format!("failed: {}", failure.told()));
+                return Ok(());
+            }
+        };
+        let (changes, is_whole) = match answer {
+            HookAnswer::Change(changes) => (changes, false),
+            HookAnswer::Replace(changes) => (changes, true),
+            HookAnswer::Continue | HookAnswer::Block(_) => return Ok(()),
+        };
+        if let Some(Value::Object(changed)) = changes.get("reply") {
+            change(reply, changed, is_whole);
+            reply.meta.hook_did(name, event, "changed the reply");
+        }
+        Ok(())
+    }
+
+    async fn look_on(&self, event: HookEvent, payload: Value) -> Result<(), ToolError> {
+        // What failed was told; there is nothing to stop.
+        let _ = self.ask(event, &payload).await;
+        Ok(())
+    }
+}
+
+/// Variables of every hook: what a shell script needs most.
+fn about(event: HookEvent, payload: &Value) -> Vec<(String, String)> {
+    let mut env = vec![(String::from("SINEW_HOOK_EVENT"), event.as_str().to_owned())];
+    for (name, key) in [
+        ("SINEW_SESSION", "session"),
+        ("SINEW_CALL_ID", "call_id"),
+        ("SINEW_TOOL_NAME", "tool"),
+        ("SINEW_CWD", "cwd"),
+    ] {
+        if let Some(value) = payload.get(key).and_then(Value::as_str) {
+            env.push((name.to_owned(), value.to_owned()));
+        }
+    }
+    env
+}
+
+/// The longest variable that the system takes, with its name.
+const MAX_VARIABLE: usize = 128 * 1024 - 1;
+
+/// Returns why these variables cannot be given to a program, if so. What is cut could hide what the hook
+/// looks for.
+fn unfit(env: &[(String, String)]) -> Option<String> {
+    env.iter().find_map(|(name, value)| {
+        if value.contains('\0') {
+            return Some(format!(
+                "`{name}` holds a NUL byte, which no variable can; read standard input instead"
+            ));
+        }
+        (MAX_VARIABLE <= name.len() + value.len() + 1).then(|| {
+            format!(
+                "`{name}` has {} bytes, more than a variable can hold; read standard input instead",
+                value.len()
+            )
+        })
+    })
+}
+
+/// Refuses an answer whose keys have the wrong types.
+fn check(answer: HookAnswer) -> Result<HookAnswer, String> {
+    let (HookAnswer::Change(changes) | HookAnswer::Replace(changes)) = &answer else {
+        return Ok(answer);
+    };
+    if changes.get("arguments").is_some_and(|arguments| !arguments.is_object()) {
+        return Err(String::from("its `arguments` are no object"));
+    }
+    let Some(reply) = changes.get("reply") else { return Ok(answer) };
+    let Some(reply) = reply.as_object() else {
+        return Err(String::from("its `reply` is no object"));
+    };
+    if let Some(key) = reply.keys().find(|key| !["content", "structured"].contains(&key.as_str())) {
+        return Err(format!("`{key}` of a reply cannot be changed; known: content, structured"));
+    }
+    if reply.get("content").is_some_and(|content| blocks(content).is_none()) {
+        return Err(String::from("its `content` is neither a text nor a list of blocks of text"));
+    }
+    Ok(answer)
+}
+
+/// Returns the blocks of a content that a hook wrote.
+fn blocks(content: &Value) -> Option<Vec<Block>> {
+    let text = |text: &str| Block::Text { text: text.to_owned() };
+    match content {
+        Value::String(written) => Some(vec![text(written)]),
+        Value::Array(written) => written
+            .iter()
+            .map(|block| match (block.get("type").and_then(Value::as_str), block.get("text")) {
+                (Some("text"), Some(Value::String(written))) => Some(text(written)),
+                _ => None,
+            })
+            .collect(),
+        _ => None,
+    }
+}
+
+/// Changes a reply. Where all of it is meant, what is not named goes.
+fn change(reply: &mut Reply, changed: &Map<String, Value>, is_whole: bool) {
+    if let Some(content) = changed.get("content").and_then(blocks) {
+        reply.content = content;
+        // It may be longer than it was.
+        reply.bounded = false;
+    }
+    match changed.get("structured") {
+        Some(Value::Null) => reply.structured = None,
+        Some(structured) => reply.structured = Some(structured.clone()),
+        None if is_whole => reply.structured = None,
+        None => {}
+    }
+}
+
+/// Returns the object under a key of changes.
+fn part(mut changes: Map<String, Value>, key: &str) -> Arguments {
+    match changes.shift_remove(key) {
+        Some(Value::Object(part)) => part,
+        _ => Arguments::new(),
+    }
+}
+
+impl Hook for CommandHook {
+    fn name(&self) -> &str {
+        &self.settings.name
+    }
+
+    fn priority(&self) -> i32 {
+        self.settings.priority
+    }
+
+    fn wants(&self, event: HookEvent) -> bool {
+        self.settings.events.iter().any(|(known, _)| *known == event)
+    }
+
+    fn before_tool_execute<'a>(
+        &'a self,
+        call: &'a ToolCall<'a>,
+    ) -> BoxFuture<'a, Result<Decision, ToolError>> {
+        if !self.is_for(call.tool, call.operation, || call.paths.get()) {
+            return Box::pin(std::future::ready(Ok(Decision::Continue)));
+        }
+        let event = HookEvent::BeforeToolExecute;
+        let payload = payload(event, [json!(call)]);
+        Box::pin(async move {
+            Ok(match self.ask(event, &payload).await {
+                Ok(HookAnswer::Continue) => Decision::Continue,
+                Ok(HookAnswer::Block(reason)) => Decision::Block(reason),
+                Ok(HookAnswer::Change(changes)) => Decision::Modify(part(changes, "arguments")),
+                Ok(HookAnswer::Replace(changes)) => Decision::Replace(part(changes, "arguments")),
+                Err(failure) if failure.blocks => return Err(failure.into_error(event)),
+                Err(failure) => Decision::Failed(failure.told().to_owned()),
+            })
+        })
+    }
+
+    fn after_tool_execute<'a>(
+        &'a self,
+        call: &'a ToolCall<'a>,
+        duration_ms: f64,
+        reply: &'a mut Reply,
+    ) -> BoxFuture<'a, Result<(), ToolError>> {
+        if !self.is_for(call.tool, call.operation, || call.paths.get()) {
+            return Box::pin(std::future::ready(Ok(())));
+        }
+        let event = HookEvent::AfterToolExecute;
+        let executed = json!(Executed { reply: HookReply::from(&*reply), duration_ms });
+        let payload = payload(event, [json!(call), executed]);
+        Box::pin(self.reply_at(event, payload, reply))
+    }
+
+    fn persist<'a>(
+        &'a self,
+        call: &'a ToolCall<'a>,
+        reply: &'a mut Reply,
+    ) -> BoxFuture<'a, Result<(), ToolError>> {
+        if !self.is_for(call.tool, call.operation, || call.paths.get()) {
+            return Box::pin(std::future::ready(Ok(())));
+        }
+        let event = HookEvent::Persist;
+        let kept = json!({ "reply": HookReply::from(&*reply) });
+        let payload = payload(event, [json!(call), kept]);
+        Box::pin(self.reply_at(event, payload, reply))
+    }
+
+    fn approval<'a>(&'a self, approval: &'a Approval) -> BoxFuture<'a, Result<(), ToolError>> {
+        if !self.is_for(&approval.tool, &approval.tool, || Some(approval.paths.clone())) {
+            return Box::pin(std::future::ready(Ok(())));
+        }
+        let event = HookEvent::Approval;
+        Box::pin(self.look_on(event, payload(event, [json!(approval)])))
+    }
+
+    fn session_start<'a>(
+        &'a self,
+        session: &'a SessionStart,
+    ) -> BoxFuture<'a, Result<(), ToolError>> {
+        let event = HookEvent::SessionStart;
+        Box::pin(self.look_on(event, payload(event, [json!(session)])))
+    }
+
+    fn session_end<'a>(&'a self, session: &'a SessionEnd) -> BoxFuture<'a, Result<(), ToolError>> {
+        let event = HookEvent::SessionEnd;
+        Box::pin(self.look_on(event, payload(event, [json!(session)])))
+    }
+
+    fn agent<'a>(&'a self, moment: &'a AgentEvent) -> BoxFuture<'a, Result<Decision, ToolError>> {
+        let event = moment.event();
+        Box::pin(async move {
+            Ok(match self.ask(event, &moment.payload()).await {
+                Ok(HookAnswer::Continue) => Decision::Continue,
+                Ok(HookAnswer::Block(reason)) => Decision::Block(reason),
+                Ok(HookAnswer::Change(changes)) => Decision::Modify(changes),
+                Ok(HookAnswer::Replace(changes)) => Decision::Replace(changes),
+                Err(failure) if failure.blocks => return Err(failure.into_error(event)),
+                Err(failure) => Decision::Failed(failure.told().to_owned()),
+            })
+        })
+    }
+}
+
+impl std::fmt::Debug for CommandHook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CommandHook").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check_change(event: &str, expected: Result<(), &str>) {
+        let Value::Object(changes) = serde_json::from_str(event).expect("JSON") else {
+            panic!("no object")
+        };
+        match (check(HookAnswer::Change(changes)), expected) {
+            (Ok(_), Ok(())) => {}
+            (Err(why), Err(words)) => assert!(why.contains(words), "{event}: {why}"),
+            (answer, _) => panic!("{event}: {answer:?}"),
+        }
+    }
+
+    #[test]
+    fn answers_of_other_types_are_failures() {
+        check_change(r#"{"arguments":{}}"#, Ok(()));
+        check_change(r#"{"arguments":[]}"#, Err("no object"));
+        check_change(r#"{"reply":"x"}"#, Err("no object"));
+        check_change(r#"{"reply":{"ok":true}}"#, Err("`ok` of a reply"));
+        check_change(r#"{"reply":{"content":"x","structured":null}}"#, Ok(()));
+        check_change(r#"{"reply":{"content":[{"type":"text","text":"x"}]}}"#, Ok(()));
+        check_change(r#"{"reply":{"content":[{"type":"image","data":"x"}]}}"#, Err("neither"));
+        check_change(r#"{"reply":{"content":1}}"#, Err("neither"));
+    }
+
+    #[test]
+    fn variables_that_no_program_can_get_are_named() {
+        let with = |value: String| unfit(&[(String::from("TOOL_INPUT"), value)]);
+        assert_eq!(with(String::from("x")), None);
+        assert!(with(String::from("a\0b")).expect("why").contains("NUL"));
+        assert!(with("x".repeat(MAX_VARIABLE)).expect("why").contains("131071 bytes"));
+    }
+
+    #[test]
+    fn a_reply_changes_in_part_or_whole() {
+        for (changed, is_whole, content, structured) in [
+            (json!({ "content": "new" }), false, "new", Some(json!(1))),
+            (json!({ "content": "new" }), true, "new", None),
+            (json!({ "structured": 2 }), false, "old", Some(json!(2))),
+            (json!({ "structured": null }), false, "old", None),
+        ] {
+            let mut reply = Reply::text("old");
+            reply.structured = Some(json!(1));
+            change(&mut reply, changed.as_object().expect("keys"), is_whole);
+            let expected = Block::Text { text: content.to_owned() };
+            assert_eq!((reply.content, reply.structured), (vec![expected], structured));
+        }
+    }
+}

@@ -1,0 +1,388 @@
+//! `sinew audit`: the record of every call, read by a person or a program.
+//!
+//! It reads beside processes that write and changes nothing. What is printed for a terminal shows nothing
+//! as it is that nobody would see there; JSON is written in ASCII alone.
+
+mod form;
+
+use std::io::{self, BufRead, BufReader, BufWriter, IsTerminal, Read, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, bail};
+use serde_json::{Value, json};
+use sinew_guard::{
+    Audit, AuditError, ChainLink, Finding, Record, SystemClock, Verified, Walk, Wanted, key_of,
+    shown, timestamp,
+};
+use sinew_tool::Clock;
+
+use crate::cli::AuditCommand;
+use crate::wiring::{self, Loaded};
+
+/// So much of what a call was about stands in a list.
+const MAX_LISTED: usize = 120;
+/// The longest line of an export, in bytes: a record of thousands of changes is shorter.
+const MAX_LINE: u64 = 64 * 1024 * 1024;
+
+/// Lists, shows, verifies or exports.
+pub(crate) fn run(loaded: &Loaded, command: &AuditCommand) -> anyhow::Result<ExitCode> {
+    super::warn(loaded);
+    let state = wiring::state_dir()?;
+    if let AuditCommand::Verify { head, file: Some(file), json } = command {
+        let key = key_of(&state)?;
+        let verified = verify_file(&key, file, kept(head.as_deref())?)?;
+        return told(&verified, *json);
+    }
+    let audit = match Audit::open(&state) {
+        Ok(audit) => audit,
+        Err(error @ AuditError::Empty) => {
+            eprintln!("sinew: {error}");
+            return Ok(ExitCode::SUCCESS);
+        }
+        Err(AuditError::Gone(why)) if matches!(command, AuditCommand::Verify { .. }) => {
+            eprintln!("sinew: {why}");
+            return Ok(ExitCode::FAILURE);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    match command {
+        AuditCommand::List { json, .. } => list(&audit, &wanted(loaded, command)?, *json),
+        AuditCommand::Show { id, json } => show(&audit, id, *json),
+        AuditCommand::Head => {
+            writeln!(io::stdout(), "{}", form::link(&audit.head()?))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        AuditCommand::Verify { head, json, .. } => {
+            let is_watched = io::stderr().is_terminal();
+            let progress = |n_records: u64| {
+                if is_watched {
+                    eprint!("\r{n_records} records");
+                }
+            };
+            let verified = audit.verify(kept(head.as_deref())?, progress)?;
+            if is_watched {
+                eprint!("\r\u{1b}[K");
+            }
+            told(&verified, *json)
+        }
+        AuditCommand::Export { since } => export(&audit, *since),
+    }
+}
+
+/// Returns which records a list is about.
+fn wanted(loaded: &Loaded, command: &AuditCommand) -> anyhow::Result<Wanted> {
+    let AuditCommand::List { tool, path, outcome, since, limit, .. } = command else {
+        return Ok(Wanted::default());
+    };
+    let path = path.as_ref().map(|path| match loaded.roots.first() {
+        Some(root) => root.join(path).to_string_lossy().into_owned(),
+        None => path.to_string_lossy().into_owned(),
+    });
+    let now = SystemClock.wall_ms() as i64;
+    Ok(Wanted {
+        session: loaded.settings.session.clone(),
+        tool: tool.clone(),
+        path,
+        outcome: outcome.clone(),
+        since_ms: since.as_deref().map(|since| since_ms(since, now)).transpose()?,
+        without_intents: true,
+        newest_first: true,
+        limit: Some(*limit),
+        ..Wanted::default()
+    })
+}
+
+/// Reads a point in time: a date with or without a time of day, or how long ago it was.
+fn since_ms(text: &str, now: i64) -> anyhow::Result<i64> {
+    let units = [('m', 60_000), ('h', 3_600_000), ('d', 86_400_000)];
+    let ago = units.iter().find_map(|(unit, ms)| {
+        let n: i64 = text.strip_suffix(*unit)?.parse().ok().filter(|n| 0 <= *n)?;
+        Some(now.saturating_sub(n.saturating_mul(*ms)))
+    });
+    let whole = if text.len() == 10 { format!("{text}T00:00:00Z") } else { text.to_owned() };
+    // Dates are found by what is printed of them, so both understand them alike.
+    let dated = || {
+        let year: i64 = whole.get(..4)?.parse().ok()?;
+        let mut low = (year - 1970).checked_mul(365 * 86_400)?;
+        let mut high = low.checked_add(600 * 86_400)?;
+        if low < 0 {
+            return None;
+        }
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if timestamp((middle * 1_000).unsigned_abs()).as_str() < whole.as_str() {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        (timestamp((low * 1_000).unsigned_abs()) == whole).then_some(low * 1_000)
+    };
+    ago.or_else(dated).with_context(|| {
+        format!(
+            "`--since` must be a time such as 2026-01-31, 2026-01-31T12:00:00Z, 90m, 24h or 7d, not \
+             `{text}`"
+        )
+    })
+}
+
+/// Reads a head that was kept.
+fn kept(written: Option<&str>) -> anyhow::Result<Option<ChainLink>> {
+    written
+        .map(|text| {
+            form::link_of(text).with_context(|| {
+                format!("`--head` must be what `sinew audit head` printed, SEQ:HASH, not `{text}`")
+            })
+        })
+        .transpose()
+}
+
+fn list(audit: &Audit, wanted: &Wanted, as_json: bool) -> anyhow::Result<ExitCode> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    if as_json {
+        let write = |record: Record| form::write_line(&mut out, &form::object(&record, None));
+        audit.records(wanted, write)?;
+        out.flush()?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    writeln!(
+        out,
+        "{:>7}  {:<20}  {:<16}  {:<16}  {:>9}  WHAT",
+        "SEQ", "TIME", "TOOL", "OUTCOME", "MS"
+    )?;
+    audit.records(wanted, |record: Record| {
+        let text = |name| record.text(name).unwrap_or_default();
+        let (tool, outcome) = match record.text("event") {
+            Some(event) => ("-", event),
+            None => (text("tool"), text("outcome")),
+        };
+        let what = [text("command"), text("file_path"), text("text")];
+        let what = what.into_iter().find(|what| !what.is_empty()).unwrap_or_default();
+        let ms = record.number("duration_us").map(|us| format!("{:.1}", us as f64 / 1e3));
+        writeln!(
+            out,
+            "{:>7}  {:<20}  {:<16}  {:<16}  {:>9}  {}",
+            record.link.seq,
+            timestamp(record.number("at_ms").unwrap_or(0).unsigned_abs()),
+            in_line(tool),
+            in_line(outcome),
+            ms.unwrap_or_default(),
+            short(&in_line(what)),
+        )?;
+        Ok::<_, anyhow::Error>(())
+    })?;
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Returns a text on one line, in which nothing hides.
+fn in_line(text: &str) -> String {
+    shown(text).replace('\n', "\\n")
+}
+
+fn short(text: &str) -> String {
+    match text.char_indices().nth(MAX_LISTED) {
+        Some((at, _)) => format!("{}…", text.get(..at).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}
+
+/// Shows a call: the record that is named and those of the same call.
+fn show(audit: &Audit, id: &str, as_json: bool) -> anyhow::Result<ExitCode> {
+    let all = |wanted: Wanted| {
+        let mut found = Vec::new();
+        audit.records(&wanted, |record| {
+            found.push(record);
+            Ok::<_, AuditError>(())
+        })?;
+        Ok::<_, anyhow::Error>(found)
+    };
+    let of_call = |call_id: &str, session: Option<&str>| {
+        all(Wanted {
+            call_id: Some(call_id.to_owned()),
+            session: session.map(ToOwned::to_owned),
+            ..Wanted::default()
+        })
+    };
+    let mut found = Vec::new();
+    if let Ok(seq) = id.parse() {
+        let one = Wanted { since_seq: Some(seq), limit: Some(1), ..Wanted::default() };
+        found = all(one)?;
+        found.retain(|record| record.link.seq == seq);
+        if let Some(call_id) = found.first().and_then(|record| record.text("call_id")) {
+            let session = found.first().and_then(|record| record.text("session"));
+            let (call_id, session) = (call_id.to_owned(), session.map(ToOwned::to_owned));
+            found = of_call(&call_id, session.as_deref())?;
+        }
+    }
+    if found.is_empty() {
+        found = of_call(id, None)?;
+    }
+    if found.is_empty() {
+        bail!(
+            "there is no record or call `{}`; `sinew audit list` shows those there are",
+            in_line(id)
+        );
+    }
+    let mut out = BufWriter::new(io::stdout().lock());
+    for (n, record) in found.iter().enumerate() {
+        let object = form::object(record, None);
+        if as_json {
+            form::write_line(&mut out, &object)?;
+            continue;
+        }
+        if 0 < n {
+            writeln!(out)?;
+        }
+        for (name, value) in &object {
+            let value = match value {
+                Value::String(text) => shown(text).replace('\n', "\n    "),
+                value => value.to_string(),
+            };
+            writeln!(out, "{name:<14} {value}")?;
+        }
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn export(audit: &Audit, since: Option<i64>) -> anyhow::Result<ExitCode> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    let mut previous: Option<ChainLink> = None;
+    let wanted = Wanted { since_seq: since, ..Wanted::default() };
+    audit.records(&wanted, |record: Record| {
+        let seq = record.link.seq;
+        let before = match previous {
+            Some(link) if link.seq.checked_add(1) == Some(seq) => Some(link),
+            _ => audit.before(seq)?,
+        };
+        previous = Some(record.link);
+        form::write_line(&mut out, &form::object(&record, before))
+    })?;
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Walks over what was exported.
+#[expect(clippy::disallowed_methods, reason = "the person names the file to be read")]
+fn verify_file(
+    key: &sinew_guard::Key,
+    path: &Path,
+    kept: Option<ChainLink>,
+) -> anyhow::Result<Verified> {
+    let file = std::fs::File::open(path).with_context(|| path.display().to_string())?;
+    let mut walk = None;
+    let mut found = None;
+    let mut file = BufReader::new(file);
+    for n in 1.. {
+        let mut line = String::new();
+        let place = || format!("{}:{n}: not a record that was exported", path.display());
+        let n_bytes = file.by_ref().take(MAX_LINE).read_line(&mut line).with_context(place)?;
+        if n_bytes == 0 {
+            break;
+        }
+        let object = serde_json::from_str(&line).with_context(place)?;
+        let (record, before) = form::record(object).with_context(place)?;
+        if kept.is_some_and(|kept| kept.seq == record.link.seq) {
+            found = Some(record.link);
+        }
+        walk.get_or_insert_with(|| Walk::after(key, before)).record(record);
+    }
+    let Some(walk) = walk else { bail!("{}: there is no record in it", path.display()) };
+    let mut verified = walk.end();
+    if let Some(kept) = kept.filter(|kept| found != Some(*kept)) {
+        let text = format!("record {} is not the one that was kept, or not there", kept.seq);
+        verified.findings.push(Finding { seq: kept.seq, what: "other", text });
+    }
+    Ok(verified)
+}
+
+/// Says what came of a walk.
+fn told(verified: &Verified, as_json: bool) -> anyhow::Result<ExitCode> {
+    let code = if verified.is_whole() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    let mut out = io::stdout().lock();
+    let Verified { findings, n_more, n_records, first, last, n_beyond_head, unfinished, notes } =
+        verified;
+    if as_json {
+        let all = |findings: &[Finding]| -> Vec<Value> {
+            let one = |f: &Finding| json!({ "seq": f.seq, "what": f.what, "text": f.text });
+            findings.iter().map(one).collect()
+        };
+        let open: Vec<Value> = unfinished
+            .iter()
+            .map(|open| {
+                json!({
+                    "seq": open.seq, "call_id": open.call_id, "tool": open.tool, "dead": open.is_dead,
+                })
+            })
+            .collect();
+        let object = json!({
+            "ok": verified.is_whole(), "records": n_records, "first": first,
+            "head": form::link(last), "findings": all(findings), "more_findings": n_more,
+            "beyond_head": n_beyond_head, "unfinished": open, "notes": all(notes),
+        });
+        let Value::Object(object) = object else { return Ok(code) };
+        form::write_line(&mut out, &object)?;
+        return Ok(code);
+    }
+    let range = format!("{n_records} records, {} to {}", first.unwrap_or(0), last.seq);
+    if verified.is_whole() {
+        writeln!(out, "whole: {range}; head {}", form::link(last))?;
+    } else {
+        writeln!(out, "BROKEN: {range}")?;
+    }
+    for finding in findings {
+        writeln!(out, "  {:<10} {}", finding.what, in_line(&finding.text))?;
+    }
+    if 0 < *n_more {
+        writeln!(out, "  and {n_more} further findings")?;
+    }
+    if 0 < *n_beyond_head {
+        writeln!(
+            out,
+            "{n_beyond_head} of them are beyond the head: they are being written, or their process died"
+        )?;
+    }
+    for open in unfinished {
+        let why = match open.is_dead {
+            Some(true) => "never ended: its process died",
+            Some(false) => "is in progress",
+            None => "has not ended, and nothing is known of its process",
+        };
+        let (tool, id) = (in_line(&open.tool), in_line(&open.call_id));
+        writeln!(out, "the call {id} of {tool} (record {}) {why}", open.seq)?;
+    }
+    for note in notes {
+        writeln!(out, "record {}: {}", note.seq, in_line(&note.text))?;
+    }
+    Ok(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn points_in_time_are_read_as_they_are_printed() {
+        const NOW: i64 = 1_767_225_600_000;
+        for (text, expected) in [
+            ("2026-01-01", Some(NOW)),
+            ("2026-01-01T00:00:00Z", Some(NOW)),
+            ("2024-12-31T23:59:59Z", Some(1_735_689_599_000)),
+            ("1970-01-01", Some(0)),
+            ("90m", Some(NOW - 5_400_000)),
+            ("24h", Some(NOW - 86_400_000)),
+            ("7d", Some(NOW - 604_800_000)),
+            ("-1d", None),
+            ("2026-02-30", None),
+            ("2026-13-01", None),
+            ("yesterday", None),
+            ("1969-12-31", None),
+            ("9999999999999999999d", None),
+            ("", None),
+        ] {
+            assert_eq!(since_ms(text, NOW).ok(), expected, "{text}");
+        }
+    }
+}

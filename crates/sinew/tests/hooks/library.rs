@@ -1,0 +1,180 @@
+//! Hooks that are programs, added by a program that embeds sinew.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use sinew::hook::payload;
+use sinew::{
+    AgentEvent, Answer, Approvals, Approver, Asking, BeforePrompt, BoxFuture, CallOptions,
+    CommandHook, CommandHookSettings, Helper, HookAnswer, HookCommand, HookEvent,
+    OwnProgramSettings, OwnPrograms, Question, Request, Runtime, SINEW_HOOKS,
+};
+
+use super::{Place, has};
+use crate::caller::{Caller, text};
+
+fn programs(place: &Place) -> Arc<OwnPrograms> {
+    OwnPrograms::new(OwnProgramSettings {
+        helper: Helper::program(env!("CARGO_BIN_EXE_sinew")),
+        sessions: place.at("sessions"),
+        env: vec![("PATH".into(), "/usr/bin:/bin".into())],
+        roots: vec![place.place.root.clone()],
+    })
+}
+
+fn hook(
+    place: &Place,
+    events: &[HookEvent],
+    script: &str,
+    change: impl FnOnce(&mut CommandHookSettings),
+) -> Arc<CommandHook> {
+    let command = HookCommand::Argv(vec![place.program("hook", script)]);
+    let mut settings =
+        CommandHookSettings::new("h", SINEW_HOOKS, events, command, &place.place.root);
+    change(&mut settings);
+    Arc::new(CommandHook::new(settings, programs(place), None).unwrap())
+}
+
+fn runtime(place: &Place, hook: &Arc<CommandHook>, asking: Asking) -> Arc<Runtime> {
+    Runtime::builder(sinew::dialects::NATIVE)
+        .root(&place.place.root)
+        .asking(asking)
+        .hook(Arc::clone(hook) as Arc<dyn sinew::Hook>)
+        .build()
+        .unwrap()
+}
+
+fn allowing() -> Asking {
+    Asking { approvals: Approvals::Allow, ..Asking::default() }
+}
+
+#[test]
+fn a_program_is_a_hook_of_the_library_too() {
+    let place = Place::new();
+    let script = r#"echo '{"arguments":{"content":"changed"}}'"#;
+    let hook = hook(&place, &[HookEvent::BeforeToolExecute], script, |_| {});
+    let caller = Caller::new(&runtime(&place, &hook, allowing()));
+    let reply = caller.call("Write", json!({ "file_path": "a.txt", "content": "x" }));
+    assert!(reply.ok, "{}", text(&reply));
+    assert_eq!(place.content("a.txt").as_deref(), Some("changed"));
+}
+
+#[test]
+fn a_rest_is_over_in_time_and_a_success_ends_the_count() {
+    let place = Place::new();
+    let script = "echo run >>{home}/runs; test -e {home}/well";
+    let hook = hook(&place, &[HookEvent::BeforeToolExecute], script, |settings| {
+        settings.max_failures = 2;
+        settings.rest = Duration::from_millis(1_500);
+    });
+    let caller = Caller::new(&runtime(&place, &hook, allowing()));
+    let call = || text(&caller.call("List", json!({}))).to_owned();
+    let n_runs = || place.noted("runs").map_or(0, |runs| runs.lines().count());
+    has(&call(), "exit code 1");
+    has(&call(), "exit code 1");
+    has(&call(), "is not started for another ");
+    assert_eq!(n_runs(), 2);
+    std::fs::write(place.at("well"), "").unwrap();
+    std::thread::sleep(Duration::from_millis(1_550));
+    assert!(!call().contains("the hook"));
+    std::fs::remove_file(place.at("well")).unwrap();
+    has(&call(), "exit code 1");
+    assert_eq!(n_runs(), 4);
+}
+
+/// Answers no.
+struct No;
+
+impl Approver for No {
+    fn name(&self) -> &'static str {
+        "nobody"
+    }
+    fn ask(&self, _question: Question) -> BoxFuture<'_, Answer> {
+        Box::pin(async { Answer::No(Some(String::from("why"))) })
+    }
+}
+
+#[test]
+fn a_question_is_told_to_a_program_which_cannot_answer_it() {
+    let place = Place::new();
+    let script = r#"cat >>{home}/told; echo >>{home}/told; echo '{"decision":"continue"}'"#;
+    let hook = hook(&place, &[HookEvent::Approval], script, |_| {});
+    let approvers: Vec<Arc<dyn Approver>> = vec![Arc::new(No)];
+    let asking = Asking { approvals: Approvals::Ask, approvers, ..Asking::default() };
+    let caller = Caller::new(&runtime(&place, &hook, asking));
+    let reply = caller.call("Write", json!({ "file_path": "a.txt", "content": "x" }));
+    has(text(&reply), "denied: why");
+    let told = place.noted("told").unwrap();
+    let told: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |key: &str| told.iter().map(|told| told[key].clone()).collect::<Vec<_>>();
+    assert_eq!(of("state"), [json!("asked"), json!("answered")]);
+    assert_eq!(of("answer"), [Value::Null, json!("no")]);
+    assert_eq!(of("tool"), [json!("Write"), json!("Write")]);
+    has(&told[0]["diff"].to_string(), "+x");
+}
+
+#[test]
+fn a_moment_of_an_agent_reaches_a_program() {
+    let place = Place::new();
+    let script = r#"cat >/dev/null; echo '{"system_prompt":"changed"}'"#;
+    let hook = hook(&place, &[HookEvent::BeforePrompt], script, |_| {});
+    let runtime = runtime(&place, &hook, allowing());
+    let prompt = AgentEvent::BeforePrompt(BeforePrompt {
+        session: String::from("s"),
+        model: String::from("m"),
+        system_prompt: String::from("x"),
+        messages: Vec::new(),
+        tools: Vec::new(),
+    });
+    let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let changed = tokio.block_on(runtime.agent_event(prompt)).unwrap();
+    assert_eq!(changed.payload()["system_prompt"], "changed");
+}
+
+/// A program gets more than a pipe holds, and what is large goes nowhere near a variable.
+#[test]
+fn a_large_payload_arrives_whole() {
+    let place = Place::new();
+    let script = "wc -c >{home}/n";
+    let events = [HookEvent::BeforeToolExecute];
+    let hook = hook(&place, &events, script, |_| {});
+    let call = json!({ "tool": "Write", "arguments": { "content": "x".repeat(3_000_000) } });
+    let payload = payload(HookEvent::BeforeToolExecute, [call]);
+    let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let trial = tokio.block_on(hook.trial(HookEvent::BeforeToolExecute, &payload));
+    assert_eq!(trial.answer, Ok(HookAnswer::Continue));
+    let n: usize = place.noted("n").unwrap().trim().parse().unwrap();
+    assert_eq!(n, payload.to_string().len());
+}
+
+/// Whoever takes a call back does not wait for its hook.
+#[test]
+fn a_program_ends_with_a_call_that_is_taken_back() {
+    let place = Place::new();
+    let script = "echo $$ >{home}/pid; exec sleep 300";
+    let hook = hook(&place, &[HookEvent::BeforeToolExecute], script, |_| {});
+    let runtime = runtime(&place, &hook, allowing());
+    let options = CallOptions::default();
+    let cancel = options.cancel.clone();
+    let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let request = Request::new("c", "List", serde_json::Map::new());
+    let until = std::time::Instant::now() + Duration::from_secs(20);
+    let reply = tokio.block_on(async {
+        let call = runtime.call(request, options);
+        let begun = async {
+            while place.noted("pid").is_none() && std::time::Instant::now() < until {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            cancel.cancel();
+        };
+        tokio::join!(call, begun).0
+    });
+    assert_eq!(reply.error.unwrap().kind, sinew::Kind::Cancelled);
+    let pid = place.noted("pid").unwrap();
+    let lives = || std::path::Path::new("/proc").join(pid.trim()).exists();
+    while lives() {
+        assert!(std::time::Instant::now() < until, "it is left");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,172 @@
+//! The events that hooks run at.
+
+/// Something that hooks run at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum HookEvent {
+    /// A tool is about to be judged and run.
+    BeforeToolExecute,
+    /// A tool ran.
+    AfterToolExecute,
+    /// A reply is about to be kept and handed out.
+    Persist,
+    /// Somebody is asked, or has answered.
+    Approval,
+    /// The first call of a session is about to be made.
+    SessionStart,
+    /// A session ends.
+    SessionEnd,
+    /// An agent is about to build a prompt.
+    BeforePrompt,
+    /// An agent is about to call a model.
+    BeforeModelCall,
+    /// A model answered an agent.
+    AfterModelCall,
+    /// An agent is about to shorten its conversation.
+    BeforeCompaction,
+    /// An agent shortened its conversation.
+    AfterCompaction,
+    /// A turn of an agent begins.
+    TurnStart,
+    /// A turn of an agent ended.
+    TurnEnd,
+    /// An agent begins.
+    AgentStart,
+    /// An agent ended.
+    AgentEnd,
+}
+
+impl HookEvent {
+    /// Every event, in the order of the reference.
+    pub const ALL: [Self; 15] = [
+        Self::BeforeToolExecute,
+        Self::AfterToolExecute,
+        Self::Persist,
+        Self::Approval,
+        Self::SessionStart,
+        Self::SessionEnd,
+        Self::BeforePrompt,
+        Self::BeforeModelCall,
+        Self::AfterModelCall,
+        Self::BeforeCompaction,
+        Self::AfterCompaction,
+        Self::TurnStart,
+        Self::TurnEnd,
+        Self::AgentStart,
+        Self::AgentEnd,
+    ];
+
+    /// Returns the word of configuration and payloads.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::BeforeToolExecute => "before_tool_execute",
+            Self::AfterToolExecute => "after_tool_execute",
+            Self::Persist => "persist",
+            Self::Approval => "approval",
+            Self::SessionStart => "session_start",
+            Self::SessionEnd => "session_end",
+            Self::BeforePrompt => "before_prompt",
+            Self::BeforeModelCall => "before_model_call",
+            Self::AfterModelCall => "after_model_call",
+            Self::BeforeCompaction => "before_compaction",
+            Self::AfterCompaction => "after_compaction",
+            Self::TurnStart => "turn_start",
+            Self::TurnEnd => "turn_end",
+            Self::AgentStart => "agent_start",
+            Self::AgentEnd => "agent_end",
+        }
+    }
+
+    /// Returns the event of a word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|event| event.as_str() == word)
+    }
+
+    /// Returns when it comes, in words for people.
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::BeforeToolExecute => "A tool is about to be judged and run.",
+            Self::AfterToolExecute => "A tool ran, whether or not it did its deed.",
+            Self::Persist => {
+                "The reply to a call, also to one that was refused, is about to be bounded, kept and \
+                 handed out."
+            }
+            Self::Approval => "Somebody is asked whether a call may run, or has answered.",
+            Self::SessionStart => "The first call of a session is about to be made.",
+            Self::SessionEnd => "A session that had a call ends with the process.",
+            Self::BeforePrompt => "An agent is about to build a prompt.",
+            Self::BeforeModelCall => "An agent is about to call a model.",
+            Self::AfterModelCall => "A model answered an agent.",
+            Self::BeforeCompaction => "An agent is about to shorten its conversation.",
+            Self::AfterCompaction => "An agent shortened its conversation.",
+            Self::TurnStart => "A turn of an agent begins.",
+            Self::TurnEnd => "A turn of an agent ended.",
+            Self::AgentStart => "An agent begins.",
+            Self::AgentEnd => "An agent ended.",
+        }
+    }
+
+    /// Returns whether sinew itself brings it about. The others belong to an agent, which this version
+    /// does not have: a program that has one brings them about.
+    pub fn is_fired(self) -> bool {
+        self <= Self::SessionEnd
+    }
+
+    /// Returns whether a hook can stop what is about to happen.
+    pub fn can_block(self) -> bool {
+        matches!(
+            self,
+            Self::BeforeToolExecute
+                | Self::BeforePrompt
+                | Self::BeforeModelCall
+                | Self::AfterModelCall
+                | Self::BeforeCompaction
+                | Self::AgentStart
+        )
+    }
+
+    /// Returns whether a hook that fails stops what it is about, unless configured otherwise: where it
+    /// can block, and where all it can do is take something out of what is handed on.
+    pub fn fails_closed(self) -> bool {
+        self.can_block() || self == Self::Persist
+    }
+
+    /// Returns the keys of the payload that a hook can change.
+    pub fn changes(self) -> &'static [&'static str] {
+        match self {
+            Self::BeforeToolExecute => &["arguments"],
+            Self::AfterToolExecute | Self::Persist => &["reply"],
+            Self::BeforePrompt => &["system_prompt", "messages", "tools"],
+            Self::BeforeModelCall | Self::BeforeCompaction => &["messages"],
+            Self::AfterModelCall => &["text", "tool_calls"],
+            Self::Approval
+            | Self::SessionStart
+            | Self::SessionEnd
+            | Self::AfterCompaction
+            | Self::TurnStart
+            | Self::TurnEnd
+            | Self::AgentStart
+            | Self::AgentEnd => &[],
+        }
+    }
+}
+
+impl std::fmt::Display for HookEvent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_event_has_a_word_of_its_own() {
+        for event in HookEvent::ALL {
+            assert_eq!(HookEvent::from_word(event.as_str()), Some(event));
+        }
+        assert_eq!(HookEvent::from_word("BeforeToolCall"), None);
+        let fired: Vec<_> = HookEvent::ALL.into_iter().filter(|event| event.is_fired()).collect();
+        assert_eq!(fired, HookEvent::ALL[..6]);
+    }
+}

@@ -1,0 +1,220 @@
+//! The form that a hook which is a program speaks: what it reads, and what its answer means.
+//!
+//! Every form is a table of names and three pure functions over the payload that [`super::payload`]
+//! makes, so that programs written for other runtimes go on working. This file has the form of sinew
+//! itself; the vocabularies have theirs.
+
+use serde_json::{Map, Value};
+
+use super::HookEvent;
+
+/// How a program that is a hook is spoken to.
+#[derive(Debug, Clone, Copy)]
+pub struct HookForm {
+    /// The word of configuration.
+    pub name: &'static str,
+    /// The names that it gives to events. An event may have several.
+    pub events: &'static [FormEvent],
+    /// The priority of a hook that says none.
+    pub priority: i32,
+    /// Returns what the program reads, made of the payload and of the name that it knows the event by.
+    pub payload: fn(HookEvent, &str, &Value) -> Value,
+    /// Returns the variables that the program gets beside those that every hook gets.
+    pub env: fn(HookEvent, &Value) -> Vec<(&'static str, String)>,
+    /// Returns what the answer of a program that ended by itself means, or why it means nothing.
+    pub answer: fn(HookEvent, &HookEnd<'_>) -> Result<HookAnswer, String>,
+}
+
+/// A name of an event in a form.
+#[derive(Debug, Clone, Copy)]
+pub struct FormEvent {
+    /// The name.
+    pub name: &'static str,
+    /// The event; `None` where it belongs to a part that there is not here.
+    pub event: Option<HookEvent>,
+}
+
+impl HookForm {
+    /// Returns what a name of an event means here.
+    pub fn event(&self, name: &str) -> Option<Option<HookEvent>> {
+        self.events.iter().find(|known| known.name == name).map(|known| known.event)
+    }
+
+    /// Returns the first name that the form has for an event.
+    pub fn name_of(&self, event: HookEvent) -> Option<&'static str> {
+        self.events.iter().find(|known| known.event == Some(event)).map(|known| known.name)
+    }
+}
+
+/// How a program that is a hook ended.
+#[derive(Debug, Clone, Copy)]
+pub struct HookEnd<'a> {
+    /// Its exit code.
+    pub code: i32,
+    /// What it wrote to standard output.
+    pub stdout: &'a str,
+    /// What it wrote to standard error.
+    pub stderr: &'a str,
+}
+
+/// What the answer of a program means.
+#[derive(Debug, Clone, PartialEq)]
+pub enum HookAnswer {
+    /// Nothing.
+    Continue,
+    /// Stop it, for this reason.
+    Block(String),
+    /// These keys of the payload change: of an object the members that are named, else the whole
+    /// value.
+    Change(Map<String, Value>),
+    /// The same, but objects are put in the place of the old ones whole.
+    Replace(Map<String, Value>),
+}
+
+/// The form of sinew.
+pub const SINEW_HOOKS: HookForm = HookForm {
+    name: "sinew",
+    events: &OWN_EVENTS,
+    priority: 0,
+    payload: |_, _, payload| payload.clone(),
+    env: |_, _| Vec::new(),
+    answer: own_answer,
+};
+
+const OWN_EVENTS: [FormEvent; HookEvent::ALL.len()] = [
+    own(HookEvent::BeforeToolExecute),
+    own(HookEvent::AfterToolExecute),
+    own(HookEvent::Persist),
+    own(HookEvent::Approval),
+    own(HookEvent::SessionStart),
+    own(HookEvent::SessionEnd),
+    own(HookEvent::BeforePrompt),
+    own(HookEvent::BeforeModelCall),
+    own(HookEvent::AfterModelCall),
+    own(HookEvent::BeforeCompaction),
+    own(HookEvent::AfterCompaction),
+    own(HookEvent::TurnStart),
+    own(HookEvent::TurnEnd),
+    own(HookEvent::AgentStart),
+    own(HookEvent::AgentEnd),
+];
+
+const fn own(event: HookEvent) -> FormEvent {
+    FormEvent { name: event.as_str(), event: Some(event) }
+}
+
+/// The exit code that blocks.
+const BLOCKS: i32 = 2;
+
+fn own_answer(event: HookEvent, end: &HookEnd<'_>) -> Result<HookAnswer, String> {
+    match end.code {
+        0 if end.stdout.trim().is_empty() => Ok(HookAnswer::Continue),
+        0 => said(event, object(end.stdout)?),
+        BLOCKS => Ok(HookAnswer::Block(reason(end.stderr))),
+        code => Err(format!("it ended with exit code {code}")),
+    }
+}
+
+/// Reads the one JSON object that a program wrote.
+pub fn object(stdout: &str) -> Result<Map<String, Value>, String> {
+    match serde_json::from_str(stdout) {
+        Ok(Value::Object(said)) => Ok(said),
+        Ok(_) => Err(String::from("what it wrote is no JSON object")),
+        Err(error) => Err(format!("what it wrote is no JSON object: {error}")),
+    }
+}
+
+/// The longest reason that is passed on, in bytes.
+const MAX_REASON: usize = 4_096;
+
+/// Returns the reason in what a program wrote, however long that is.
+pub fn reason(written: &str) -> String {
+    let written = written.trim();
+    match written.get(..written.floor_char_boundary(MAX_REASON)).unwrap_or_default() {
+        "" => String::from("it gave no reason"),
+        reason => reason.to_owned(),
+    }
+}
+
+fn said(event: HookEvent, mut said: Map<String, Value>) -> Result<HookAnswer, String> {
+    let decision = said.shift_remove("decision");
+    let because = said.shift_remove("reason");
+    if let Some(key) = said.keys().find(|key| !event.changes().contains(&key.as_str())) {
+        return Err(format!(
+            "it answers with the key `{key}`, which {event} does not take; known: decision, reason{}",
+            event.changes().iter().map(|key| format!(", {key}")).collect::<String>()
+        ));
+    }
+    let because = match because {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => text,
+        Some(_) => return Err(String::from("its `reason` is no text")),
+    };
+    match decision.as_ref().map(|word| word.as_str().unwrap_or_default()) {
+        Some("block") if said.is_empty() => Ok(HookAnswer::Block(reason(&because))),
+        Some("block") => Err(String::from("it blocks and changes something at once")),
+        None | Some("continue") if said.is_empty() => Ok(HookAnswer::Continue),
+        None | Some("continue") => Ok(HookAnswer::Change(said)),
+        Some(_) => Err(String::from("its `decision` is neither `block` nor `continue`")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(
+        event: HookEvent,
+        (code, stdout, stderr): (i32, &str, &str),
+        expected: Result<HookAnswer, &str>,
+    ) {
+        let end = HookEnd { code, stdout, stderr };
+        match ((SINEW_HOOKS.answer)(event, &end), expected) {
+            (Ok(answer), Ok(expected)) => assert_eq!(answer, expected, "{end:?}"),
+            (Err(why), Err(words)) => assert!(why.contains(words), "{end:?}: {why}"),
+            (answer, expected) => panic!("{end:?}: {answer:?}, not {expected:?}"),
+        }
+    }
+
+    #[test]
+    fn an_answer_means_one_thing_or_nothing() {
+        let before = HookEvent::BeforeToolExecute;
+        let change = |value: Value| HookAnswer::Change(value.as_object().cloned().expect("keys"));
+        let block = |reason: &str| HookAnswer::Block(String::from(reason));
+        check(before, (0, "", "noise"), Ok(HookAnswer::Continue));
+        check(before, (0, " \n", ""), Ok(HookAnswer::Continue));
+        check(before, (0, "{}", ""), Ok(HookAnswer::Continue));
+        check(before, (0, r#"{"decision":"continue"}"#, ""), Ok(HookAnswer::Continue));
+        check(before, (0, r#"{"decision":"block","reason":"no"}"#, ""), Ok(block("no")));
+        check(before, (0, r#"{"decision":"block"}"#, ""), Ok(block("it gave no reason")));
+        check(before, (2, "ignored", " because\n"), Ok(block("because")));
+        check(
+            before,
+            (0, r#"{"arguments":{"a":1}}"#, ""),
+            Ok(change(json!({"arguments": {"a": 1}}))),
+        );
+        check(HookEvent::Persist, (0, r#"{"reply":{}}"#, ""), Ok(change(json!({"reply": {}}))));
+        check(before, (0, r#"{"reply":{}}"#, ""), Err("the key `reply`"));
+        check(before, (0, r#"{"session":"x"}"#, ""), Err("the key `session`"));
+        check(before, (0, r#"{"decision":"allow"}"#, ""), Err("neither"));
+        check(before, (0, r#"{"decision":1}"#, ""), Err("neither"));
+        check(before, (0, r#"{"decision":"block","reason":1}"#, ""), Err("no text"));
+        check(before, (0, r#"{"decision":"block","arguments":{}}"#, ""), Err("at once"));
+        check(before, (0, "hello", ""), Err("no JSON object"));
+        check(before, (0, "[1]", ""), Err("no JSON object"));
+        check(before, (1, "", ""), Err("exit code 1"));
+        let long = "é".repeat(5_000);
+        check(before, (2, "", &long), Ok(block(&"é".repeat(2_048))));
+    }
+
+    #[test]
+    fn every_event_has_its_own_name() {
+        for event in HookEvent::ALL {
+            assert_eq!(SINEW_HOOKS.event(event.as_str()), Some(Some(event)));
+            assert_eq!(SINEW_HOOKS.name_of(event), Some(event.as_str()));
+        }
+    }
+}
