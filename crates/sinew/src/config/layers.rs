@@ -172,28 +172,6 @@ impl Layered {
         }
     }
 
-    /// Adds a warning for each rule that means just what a stronger one means: it changes nothing.
-    pub fn warn_of_contradictions(&mut self) {
-        let rules = self.options.rules.as_deref().unwrap_or_default();
-        let strength = |rule: &super::RuleOptions| {
-            ["allow", "ask", "deny"].iter().position(|verdict| *verdict == rule.verdict)
-        };
-        for (at, (rule, origin)) in rules.iter().zip(&self.rules).enumerate() {
-            let mut others = rules.iter().zip(&self.rules);
-            let stronger = others.find(|(other, _)| {
-                let is_same = other.when() == rule.when() && other.unless == rule.unless;
-                is_same && strength(rule) < strength(other)
-            });
-            if let Some((other, place)) = stronger {
-                self.warnings.push(format!(
-                    "{origin}: `{RULES}[{at}]` changes nothing, because a stronger rule, {} of {place}, means \
-                     the same calls",
-                    other.verdict
-                ));
-            }
-        }
-    }
-
     /// Returns what is meant by the rules of every layer.
     pub(crate) fn all_rules(&self) -> Result<Vec<Rule>, ConfigError> {
         rules::of_layers(self)
