@@ -108,6 +108,7 @@ pub(crate) fn load(mut said: Said, helper: Helper, works_in_roots: bool) -> anyh
         layered = settle(&said, &trusted)?;
     }
     layered.warn_of_unknown_tools();
+    layered.warn_of_contradictions();
     layered.check_served()?;
     let mut settings =
         Settings::resolve(&layered.options).map_err(|error| layered.located(error))?;
@@ -118,6 +119,10 @@ pub(crate) fn load(mut said: Said, helper: Helper, works_in_roots: bool) -> anyh
     });
     let roots = match roots(&settings) {
         Err(_) if !works_in_roots => Vec::new(),
+        Err(error) if layered.unconfirmed().any(|left| left.key == "roots") => {
+            let line = said.line();
+            bail!("{error}; what a client names is left out until you confirm it: {line}");
+        }
         roots => roots?,
     };
     hold_roots(&layered, &roots)?;
@@ -168,7 +173,7 @@ fn layered(said: &Said, project: Option<(&Path, &Trusted)>) -> anyhow::Result<La
         add_project(&mut layers, project, trusted)?;
     }
     if said.is_held {
-        layers.hold_arguments(&said.current);
+        layers.hold_arguments(&said.current, homes());
     }
     if let Some(path) = &said.global.config {
         layers.add_file(path, Layer::Session, true)?;
@@ -249,10 +254,7 @@ fn add_flags(layers: &mut Layers, said: &Said) -> anyhow::Result<()> {
 fn roots(settings: &Settings) -> anyhow::Result<Vec<PathBuf>> {
     if settings.roots.is_empty() {
         let current = current_dir()?;
-        // A client may say that the home directory is another one.
-        let homes = [env_vars::home(), homes::own()].into_iter().flatten();
-        let is_home = homes.map(|home| config::real(&home)).any(|home| home == current);
-        if current == Path::new("/") || is_home {
+        if current == Path::new("/") || homes().contains(&current) {
             bail!(
                 "tools would get all of {0}; name it with `--root {0}` if that is meant, or start \
                  sinew in a project",
@@ -266,6 +268,12 @@ fn roots(settings: &Settings) -> anyhow::Result<Vec<PathBuf>> {
         roots.push(if root.is_absolute() { root.clone() } else { current_dir()?.join(root) });
     }
     Ok(roots)
+}
+
+/// Returns the real home directories: a client may say that it is another one than the machine knows.
+fn homes() -> Vec<PathBuf> {
+    let homes = [env_vars::home(), homes::own()].into_iter().flatten();
+    homes.map(|home| config::real(&home)).collect()
 }
 
 /// Refuses roots that do not lie where the floor wants them.

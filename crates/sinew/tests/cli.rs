@@ -939,6 +939,30 @@ fn a_yes_or_no_in_a_variable_has_many_spellings() {
     assert!(odd.code == 2 && odd.err.contains("'perhaps' for '--read-only'"), "{odd:?}");
 }
 
+#[test]
+fn a_rule_that_a_stronger_one_contradicts_is_told() {
+    let place = Place::new();
+    for (second, is_told) in [
+        ("[[rules]]\nverdict = \"deny\"\ncommand = \"a *\"\n", true),
+        ("[[rules]]\nverdict = \"deny\"\ncommand = \"a\"\n", false),
+        (
+            "[[rules]]\nverdict = \"deny\"\ncommand = \"a *\"\nunless = [{ command = \"a b\" }]\n",
+            false,
+        ),
+        ("[[rules]]\nverdict = \"allow\"\ncommand = \"a *\"\n", false),
+    ] {
+        let file = place.root.join("c.toml");
+        let first = "[[rules]]\nverdict = \"allow\"\ncommand = \"a *\"\n\n";
+        fs::write(&file, [first, second].concat()).unwrap();
+        let ran = place.run(&["--config", file.to_str().unwrap(), "tools"], "");
+        let place = file.display();
+        let told = format!(
+            "{place}:1: `rules[0]` changes nothing, because a stronger rule, deny of {place}:5, means"
+        );
+        assert_eq!(ran.err.contains(&told), is_told, "{second}: {ran:?}");
+    }
+}
+
 /// A rule with a slip of the pen held nothing back and said nothing.
 #[test]
 fn a_rule_that_names_no_tool_is_told() {

@@ -155,6 +155,23 @@ fn what_loosens_nothing_is_taken() {
     assert!(!said.contains("left out"), "{said}");
 }
 
+/// A client that starts the server there had handed over all of it by naming it.
+#[test]
+fn a_home_directory_is_no_root_that_a_client_may_name() {
+    let repository = Repository::new();
+    repository.write("home/sub/x", "");
+    let home = repository.path("home");
+    for (root, dir, is_taken) in
+        [("/", "/", false), (".", "home", false), ("home", "", false), ("home/sub", "", true)]
+    {
+        let mut command = repository.command(&["mcp", "--root", root]);
+        command.current_dir(repository.place.root.join(dir)).env("HOME", &home);
+        let done = command.stdin(Stdio::null()).output().unwrap();
+        let said = String::from_utf8(done.stderr).unwrap();
+        assert_eq!(!said.contains("left out"), is_taken, "{root} in {dir}: {said}");
+    }
+}
+
 #[test]
 fn what_was_confirmed_counts_here_and_nowhere_else() {
     let repository = Repository::new();

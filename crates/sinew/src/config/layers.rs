@@ -77,6 +77,8 @@ pub struct Layers {
     left_out: Vec<LeftOut>,
     /// The current directory, where what this process was told may come out of a repository.
     held: Option<PathBuf>,
+    /// The home directories that roots of such arguments may not hold.
+    homes: Vec<PathBuf>,
 }
 
 /// A value that was not taken because its layer can only tighten.
@@ -248,12 +250,14 @@ impl Layers {
 
     /// From here on arguments and variables can only tighten, because they may come out of a repository,
     /// unless the person's or the system's file trusts them.
-    pub fn hold_arguments(&mut self, current: &Path) {
+    /// Neither does a home directory become a root that way, nor what lies above it.
+    pub fn hold_arguments(&mut self, current: &Path, homes: Vec<PathBuf>) {
         let trusts = self.values.get(TRUST_ARGUMENTS);
         let trusts = trusts.is_some_and(|(value, origin)| {
             *value == Value::Bool(true) && (self.may_trust() || origin.layer() == Layer::System)
         });
         self.held = (!trusts).then(|| current.to_owned());
+        self.homes = homes;
     }
 
     /// Returns whether the system's file lets people trust projects and arguments.

@@ -18,7 +18,8 @@ pub fn reference() -> String {
          ones over earlier ones: built-in defaults, `/etc/sinew/config.toml`, \
          `$XDG_CONFIG_HOME/sinew/config.toml`, `.sinew/config.toml` in the first root (it comes with \
          the repository, so it can only tighten: the dialect stays, `serve` and limits only shrink, \
-         lists of what is denied only grow), `--config FILE`, `SINEW_…` variables, flags. \
+         lists of what is denied only grow, until you trust it), `--config FILE`, `SINEW_…` variables, \
+         flags. What a client starts `sinew mcp` with can only tighten too ([trust.md](trust.md)). \
          `sinew config show` prints every value and where it came from.\n\n\
          A variable that is empty counts as not set. `SINEW_READ_ONLY` takes `1`, `true`, `yes` and \
          `on`, or `0`, `false`, `no` and `off`, which leave `read_only` to the files.\n",

@@ -142,6 +142,30 @@ pub(super) fn of_layers(layered: &Layered) -> Result<Vec<Rule>, ConfigError> {
     Ok(rules)
 }
 
+impl Layered {
+    /// Adds a warning for each rule that means just what a stronger one means: it changes nothing.
+    pub fn warn_of_contradictions(&mut self) {
+        let rules = self.options.rules.as_deref().unwrap_or_default();
+        let strength = |rule: &RuleOptions| {
+            ["allow", "ask", "deny"].iter().position(|verdict| *verdict == rule.verdict)
+        };
+        for (at, (rule, origin)) in rules.iter().zip(&self.rules).enumerate() {
+            let mut others = rules.iter().zip(&self.rules);
+            let stronger = others.find(|(other, _)| {
+                let is_same = other.when() == rule.when() && other.unless == rule.unless;
+                is_same && strength(rule) < strength(other)
+            });
+            if let Some((other, place)) = stronger {
+                self.warnings.push(format!(
+                    "{origin}: `rules[{at}]` changes nothing, because a stronger rule, {} of {place}, means \
+                     the same calls",
+                    other.verdict
+                ));
+            }
+        }
+    }
+}
+
 /// A file with rules, in the form of the configuration.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -33,7 +33,9 @@ pub(super) fn read(tree: &Value) -> Result<Imported, String> {
             }
             Some("sync") => add(&mut imported, "ask", name),
             _ => {
-                return Err(format!("the tier of `{name}` must be auto, async or sync, not {tier}"));
+                return Err(format!(
+                    "the tier of `{name}` must be auto, async or sync, not {tier}"
+                ));
             }
         }
     }

@@ -91,13 +91,13 @@ fn add(
                 imported.note(format!("`{written}` is left out: it names no tool that is here"));
                 return Ok(());
             }
-            if let Some(what) = what {
-                let left = match verdict {
-                    "allow" => return left_out(imported, written),
-                    verdict => verdict,
-                };
-                imported
-                    .note(format!("`{written}` means every call here, not only `{what}`: {left}"));
+            match (what, verdict) {
+                (None, _) => {}
+                (Some(_), "allow") => {
+                    imported.note(left_out(written));
+                    return Ok(());
+                }
+                (Some(_), _) => imported.note(format!("`{written}` means every call of it here")),
             }
             imported.rule(rule(verdict, &[own]));
         }
@@ -105,9 +105,8 @@ fn add(
     Ok(())
 }
 
-fn left_out(imported: &mut Imported, written: &str) -> Result<(), String> {
-    imported.note(format!("`{written}` is left out: it cannot be said as narrowly here"));
-    Ok(())
+fn left_out(written: &str) -> String {
+    format!("`{written}` is left out: it cannot be said as narrowly here")
 }
 
 /// `npm run test:*` means every command that begins so.
@@ -131,9 +130,7 @@ fn of_command(imported: &mut Imported, verdict: &str, written: &str, command: &s
         Some(command) => {
             imported.rule(RuleOptions { command: Some(command), ..rule(verdict, &["Bash"]) });
         }
-        None => {
-            imported.note(format!("`{written}` is left out: it cannot be said as narrowly here"));
-        }
+        None => imported.note(left_out(written)),
     }
 }
 
@@ -176,9 +173,7 @@ fn of_path(
                 );
             }
         }
-        (true, "allow") => {
-            imported.note(format!("`{written}` is left out: it cannot be said as narrowly here"));
-        }
+        (true, "allow") => imported.note(left_out(written)),
         (true, _) => {
             imported.note(format!("`{written}` means every path here"));
             imported.rule(rule(verdict, tools));

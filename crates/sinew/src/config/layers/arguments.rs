@@ -37,11 +37,13 @@ impl Layers {
     fn argued_roots(&self, new: &Value) -> (Option<Value>, Option<Value>) {
         let Some(current) = &self.held else { return (Some(new.clone()), None) };
         let named = self.values.get("roots").map(|(old, _)| words(old)).unwrap_or_default();
-        let mut allowed = vec![real(current)];
-        allowed.extend(named.into_iter().map(|root| real(&current.join(root))));
+        let named: Vec<PathBuf> = named.into_iter().map(|root| real(&current.join(root))).collect();
+        let current_is = real(current);
         let lies_there = |root: &&str| {
             let root = real(&current.join(root));
-            allowed.iter().any(|dir| root.starts_with(dir))
+            let is_home = self.homes.iter().any(|home| home.starts_with(&root));
+            let is_below = root.starts_with(&current_is) && !is_home && root != Path::new("/");
+            is_below || named.iter().any(|dir| root.starts_with(dir))
         };
         let (taken, left): (Vec<&str>, Vec<&str>) = words(new).into_iter().partition(lies_there);
         let list = |roots: Vec<&str>| Value::from(roots);
