@@ -18,6 +18,7 @@ mod fidelity;
 mod hooks;
 mod limits;
 mod managed;
+mod metrics;
 mod pipe;
 mod policy;
 mod race;
