@@ -43,6 +43,28 @@ impl fmt::Display for MetricsError {
 impl std::error::Error for MetricsError {}
 
 /// Counts and times every call: a recorder for [`Builder::recorder`](crate::Builder::recorder).
+///
+/// ```
+/// use std::sync::Arc;
+/// use sinew::{CallOptions, Metrics, Request, Runtime};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let dir = tempfile::tempdir()?;
+/// # let project = dir.path();
+/// let metrics = Arc::new(Metrics::new()?);
+/// let runtime = Runtime::builder(sinew::dialects::NATIVE)
+///     .root(project)
+///     .recorder(metrics.clone())
+///     .build()?;
+/// # let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+/// # tokio.block_on(async {
+/// runtime.call(Request::new("call-1", "List", Default::default()), CallOptions::default()).await;
+/// # });
+/// let line = "sinew_calls_total{dialect=\"native\",outcome=\"ok\",tool=\"List\"} 1";
+/// assert!(metrics.prometheus()?.lines().any(|there| there == line));
+/// # Ok(())
+/// # }
+/// ```
 pub struct Metrics {
     registry: Registry,
     /// Whoever drops it ends the instruments.

@@ -58,6 +58,14 @@ impl Server {
             .collect()
     }
 
+    #[cfg(feature = "otel")]
+    fn interrupt(mut self) {
+        let signal = rustix::process::Signal::TERM;
+        rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal)
+            .unwrap();
+        assert_eq!(self.child.wait().unwrap().code(), Some(143));
+    }
+
     fn end(mut self) {
         drop(self.input.take());
         assert!(self.child.wait().unwrap().success());
@@ -184,9 +192,9 @@ mod counted {
     fn n(file: &Path, tool: &str, outcome: &str) -> Option<u64> {
         let text = fs::read_to_string(file).ok()?;
         let labels = format!("{{dialect=\"native\",outcome={outcome:?},tool={tool:?}}} ");
-        let line = text.lines().find_map(|line| {
-            line.strip_prefix("sinew_calls_total")?.strip_prefix(labels.as_str())
-        });
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("sinew_calls_total")?.strip_prefix(labels.as_str()));
         line.and_then(|n| n.parse().ok())
     }
 
@@ -255,15 +263,17 @@ mod counted {
 
     #[test]
     fn what_an_interval_holds_back_is_written_at_the_end() {
-        let place = Place::new();
-        let file = place.home.join("sinew.prom");
-        let mut server = Server::start(&place, &set("metrics.file", &file));
-        server.call("List", json!({}));
-        wait(&file, "List", 1);
-        server.call("List", json!({}));
-        assert_eq!(n(&file, "List", "ok"), Some(1), "15 s are not over");
-        server.end();
-        assert_eq!(n(&file, "List", "ok"), Some(2));
+        for end in [Server::end, Server::interrupt] {
+            let place = Place::new();
+            let file = place.home.join("sinew.prom");
+            let mut server = Server::start(&place, &set("metrics.file", &file));
+            server.call("List", json!({}));
+            wait(&file, "List", 1);
+            server.call("List", json!({}));
+            assert_eq!(n(&file, "List", "ok"), Some(1), "15 s are not over");
+            end(server);
+            assert_eq!(n(&file, "List", "ok"), Some(2));
+        }
     }
 
     #[test]

@@ -12,8 +12,11 @@ use sinew_tool::{
 
 use super::*;
 
-/// A sample: its name, its labels, and its value.
-type Samples = BTreeMap<(String, Vec<(String, String)>), f64>;
+/// What a sample is called: its name and its labels.
+type Name = (String, Vec<(String, String)>);
+
+/// The values of samples.
+type Samples = BTreeMap<Name, f64>;
 
 /// Reads a text by the rules of the format, and no other: each name has its help, its type and then its
 /// samples, once; labels are quoted and escaped; the buckets of a histogram grow to its count.
@@ -110,12 +113,12 @@ fn value(samples: &Samples, name: &str, labels: &[(&str, &str)]) -> f64 {
     let mut wanted: Vec<(String, String)> =
         labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
     wanted.sort();
-    let is_it = |((sample, labels), _): &(&(String, Vec<(String, String)>), &f64)| {
+    let is_it = |(sample, labels): &Name| {
         let mut labels = labels.clone();
         labels.sort();
         sample == name && labels == wanted
     };
-    samples.iter().find(is_it).map_or(0.0, |(_, value)| *value)
+    samples.iter().find(|(name, _)| is_it(name)).map_or(0.0, |(_, value)| *value)
 }
 
 /// Checks what every family says of one tool: so many calls of a dialect, and the outcome of each.
