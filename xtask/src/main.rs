@@ -76,6 +76,9 @@ fn check(args: &[String]) -> Result<()> {
     cargo(&["fmt", "--all", "--check"], &[])?;
     cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], &[])?;
     cargo(&[&["clippy"], EMBEDDED, &["--lib", "--", "-D", "warnings"]].concat(), &[])?;
+    cargo(&[&["clippy"], COUNTED, &["--all-targets", "--", "-D", "warnings"]].concat(), &[])?;
+    let both = ["--lib", "--features", "otel", "--", "-D", "warnings"];
+    cargo(&[&["clippy"], EMBEDDED, &both].concat(), &[])?;
     run_tidy(&[])
 }
 
@@ -85,12 +88,17 @@ fn test(args: &[String]) -> Result<()> {
     if args.is_empty() {
         // The example that those who embed it begin with.
         cargo(&[&["test"], EMBEDDED, &["--doc"]].concat(), &[])?;
+        let of_metrics = ["--lib", "--test", "main", "--", "metrics", "settings"];
+        cargo(&[&["test"], COUNTED, &of_metrics].concat(), &[])?;
     }
     Ok(())
 }
 
 /// The library as other programs have it: a build of the workspace adds the command to it.
 const EMBEDDED: &[&str] = &["--package", "sinew", "--no-default-features"];
+
+/// The command with metrics.
+const COUNTED: &[&str] = &["--package", "sinew", "--features", "otel"];
 
 /// Runs the tests that hold the generated pages to the code, and lets them write.
 fn docs(args: &[String]) -> Result<()> {

@@ -25,6 +25,7 @@ use std::sync::Arc;
 
 use sinew_guard::{Guard, Rules};
 use sinew_tool::{Kind, Reply, Request, Ruling, Targets, Tool, ToolError};
+use tracing::Instrument as _;
 
 use crate::hooks::{Notes, session};
 use crate::runtime::{CallOptions, Runtime};
@@ -34,9 +35,17 @@ use open::Open;
 /// Executes one call.
 pub(crate) async fn call(runtime: Arc<Runtime>, request: Request, options: CallOptions) -> Reply {
     let raised = RaisedOnDrop(options.cancel.clone());
-    let mut open = open::open(&runtime, request);
+    let open = open::open(&runtime, request);
+    let span = open.entry.span();
+    let reply = stops(&runtime, open, &options).instrument(span).await;
+    raised.forget();
+    reply
+}
+
+/// Goes the way of a call and answers it, wherever the way ends.
+async fn stops(runtime: &Arc<Runtime>, mut open: Open, options: &CallOptions) -> Reply {
     let mut told = Told::default();
-    let went = run::caught(way(&runtime, &mut open, &mut told, &options)).await;
+    let went = run::caught(way(runtime, &mut open, &mut told, options)).await;
     let mut reply = match went {
         Ok(reply) => reply,
         Err(error) => {
@@ -52,14 +61,12 @@ pub(crate) async fn call(runtime: Arc<Runtime>, request: Request, options: CallO
     let mut reply = reply;
     // A reply to a call that was taken back reaches nobody.
     if !options.cancel.is_cancelled() {
-        tell::endings(&runtime, &open.request, &mut reply);
+        tell::endings(runtime, &open.request, &mut reply);
     }
     std::mem::take(&mut told.notes).tell(&mut reply.meta);
-    let reply = after::after(&runtime, &open, &told.seen, reply, &options.cancel).await;
-    let reply = bound::bound(&runtime, &open.request, told.tool.as_deref(), reply);
-    let reply = answer::answer(open, reply);
-    raised.forget();
-    reply
+    let reply = after::after(runtime, &open, &told.seen, reply, &options.cancel).await;
+    let reply = bound::bound(runtime, &open.request, told.tool.as_deref(), reply);
+    answer::answer(open, reply)
 }
 
 /// Judges a call by changed rules, as the stops would do it, and ends there.
@@ -103,6 +110,7 @@ async fn way(
         run::in_time(beginning, &options.cancel, open.request.deadline).await?;
     }
     let found = find::find(&runtime.catalogs(), &open.request)?;
+    open.entry.found();
     told.tool = Some(Arc::clone(&found.listed.tool));
     before::before(runtime, &found, open, &mut told.notes, &options.cancel).await?;
     let see_replies = runtime.hooks.see_replies();

@@ -16,6 +16,7 @@ mod nearest;
 mod order;
 pub mod question;
 mod runtime;
+mod span;
 
 pub use approvals::{Approvals, Asking};
 pub use catalog::{Catalog, ToolInfo};

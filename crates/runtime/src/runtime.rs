@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use sinew_guard::{
     Case, Checkpoints, CommandSettings, GlobalIgnore, Guard, GuardError, GuardSettings,
-    JournalSettings, KnowledgeBase, Profile, Resolver, Rules, Rung, Shortfall, Store, SystemClock,
+    JournalSettings, KnowledgeBase, Profile, Redactor, Resolver, Rules, Rung, Shortfall, Store,
+    SystemClock,
 };
 use sinew_tool::{
     Access, Approver, Cancel, Claim, Clock, Command, CommandLine, CommandTarget, Dialect,
@@ -43,6 +44,8 @@ pub struct Runtime {
     pub(crate) sessions: Sessions,
     pub(crate) ledger: Arc<dyn Ledger>,
     pub(crate) recorder: Option<Arc<dyn Recorder>>,
+    /// Takes secrets out of spans.
+    pub(crate) redactor: Arc<Redactor>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) store: Option<Store>,
     pub(crate) memo: Arc<Memo>,
@@ -187,8 +190,11 @@ impl Runtime {
         })
     }
 
-    /// Writes every record that waits.
+    /// Writes every record that waits, and what the recorder holds.
     pub fn flush(&self) -> Result<(), ToolError> {
+        if let Some(recorder) = &self.recorder {
+            recorder.flush();
+        }
         self.ledger.flush()
     }
 }
@@ -273,6 +279,7 @@ pub struct Builder {
     ledger: Arc<dyn Ledger>,
     knowledge: Arc<KnowledgeBase>,
     recorder: Option<Arc<dyn Recorder>>,
+    redactor: Redactor,
     tools: Vec<Arc<dyn Tool>>,
     shown: Box<Shown>,
     store: bool,
@@ -295,6 +302,7 @@ impl Builder {
             ledger: Arc::new(NoLedger),
             knowledge: Arc::default(),
             recorder: None,
+            redactor: Redactor::default(),
             tools: Vec::new(),
             shown: Box::new(|_| true),
             store: true,
@@ -409,6 +417,13 @@ impl Builder {
         self
     }
 
+    /// Sets what takes secrets out of the spans of calls. Without it they are known by their looks alone.
+    #[must_use]
+    pub fn redactor(mut self, redactor: Redactor) -> Self {
+        self.redactor = redactor;
+        self
+    }
+
     /// Adds a tool of the embedding program to every dialect.
     #[must_use]
     pub fn tool(mut self, tool: Arc<dyn Tool>) -> Self {
@@ -471,6 +486,7 @@ impl Builder {
             sessions: Sessions::default(),
             ledger: self.ledger,
             recorder: self.recorder,
+            redactor: Arc::new(self.redactor),
             memo: Arc::default(),
             order: Order::default(),
             long: Arc::new(Semaphore::new(MAX_LONG)),

@@ -8,4 +8,5 @@
 mod asking;
 mod deeds;
 mod hooks;
+mod spans;
 mod way;

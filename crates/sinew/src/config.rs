@@ -23,12 +23,13 @@ pub use layers::{Layered, Layers, LeftOut, Origin, SYSTEM_FILE, ToolList};
 pub use options::{
     CallOptions, CommandPolicyOptions, ConditionOptions, ExampleOptions, FilesOptions, FsOptions,
     HookCommandOptions, HookOptions, HookRequiresOptions, HooksOptions, LedgerOptions,
-    ManagedOptions, McpOptions, Options, PolicyOptions, RuleOptions, ToolsOptions,
+    ManagedOptions, McpOptions, MetricsOptions, Options, PolicyOptions, RuleOptions, ToolsOptions,
+    TraceOptions,
 };
 pub(crate) use reference::keys;
 pub use reference::reference;
 pub(crate) use serve::serves;
-pub use settings::{LedgerMode, LedgerSettings, LogLevel, Settings};
+pub use settings::{LedgerMode, LedgerSettings, LogLevel, MetricsSettings, Settings};
 
 /// A configuration that cannot be used: where, and what to do.
 #[derive(Debug)]

@@ -31,7 +31,8 @@
 //!
 //! Own tools implement [`Tool`] and are added with [`Builder::tool`]. The feature `cli` (on by
 //! default) adds the command with its configuration files and MCP; embedding programs leave it out
-//! with `default-features = false`.
+//! with `default-features = false`. The feature `otel` adds `Metrics`, a [`Recorder`] that counts and
+//! times calls.
 
 #[cfg(feature = "cli")]
 pub mod cli;
@@ -43,13 +44,20 @@ mod commands;
 pub mod config;
 #[cfg(feature = "cli")]
 mod hooks;
+#[cfg(feature = "cli")]
 mod import;
 #[cfg(feature = "cli")]
 mod jsonc;
+#[cfg(feature = "otel")]
+mod metrics;
+#[cfg(feature = "cli")]
+mod output;
 #[cfg(feature = "cli")]
 mod signals;
 #[cfg(feature = "cli")]
 mod terminal;
+#[cfg(feature = "cli")]
+mod trace;
 #[cfg(feature = "cli")]
 mod wiring;
 
@@ -61,6 +69,8 @@ pub mod dialects {
     };
 }
 
+#[cfg(feature = "otel")]
+pub use metrics::{Metrics, MetricsError};
 pub use sinew_guard::{
     CheckpointSettings, Checkpoints, CommandSettings, GlobalIgnore, Helper, JournalSettings,
     KnowledgeBase, LedgerSync, OnFailure, OwnProgramSettings, OwnPrograms, ProcessLimits, Profile,

@@ -20,6 +20,7 @@ use crate::config::{
     self, Grants, Layered, Layers, LedgerMode, LogLevel, Origin, SYSTEM_FILE, Settings, env_vars,
 };
 use crate::hooks;
+use crate::trace::Trace;
 
 mod homes;
 
@@ -307,6 +308,8 @@ pub(crate) struct Wired {
     pub(crate) runtime: Arc<Runtime>,
     /// The ledger in the database.
     pub(crate) ledger: Option<Arc<SqliteLedger>>,
+    /// Where spans are written, where a file is named.
+    pub(crate) trace: Option<Arc<Trace>>,
     /// The checkpoints, where there is a place for them.
     pub(crate) checkpoints: Option<Arc<Checkpoints>>,
     /// The session of every call.
@@ -352,6 +355,13 @@ pub(crate) fn wire(
     for hook in hooks::checked(loaded)? {
         builder = builder.hook(hook);
     }
+    let mut trace = None;
+    if let Some(path) = &settings.trace {
+        let redactor = Redactor::knowing(env_vars::all());
+        builder = builder.redactor(redactor.clone());
+        trace = Some(Trace::begin(path, &loaded.roots, surface, redactor)?);
+    }
+    let builder = counted(builder, loaded)?;
     let (builder, ledger) = with_ledger(builder, settings.ledger, surface)?;
     let session = match &settings.session {
         Some(session) => session.clone(),
@@ -366,7 +376,22 @@ pub(crate) fn wire(
     if LogLevel::Info <= settings.log {
         eprintln!("sinew: session {session}, roots {:?}", runtime.roots());
     }
-    Ok(Wired { runtime, ledger, checkpoints, session })
+    Ok(Wired { runtime, ledger, trace, checkpoints, session })
+}
+
+/// Has calls counted where a file for that is named.
+#[cfg(feature = "otel")]
+fn counted(builder: Builder, loaded: &Loaded) -> anyhow::Result<Builder> {
+    let Some(settings) = &loaded.settings.metrics else { return Ok(builder) };
+    let file = crate::metrics::file::MetricsFile::open(settings, &loaded.roots)?;
+    Ok(builder.recorder(Arc::new(file)))
+}
+
+/// Settings that name a file for counts are refused in this build.
+#[cfg(not(feature = "otel"))]
+#[expect(clippy::unnecessary_wraps, reason = "it fails in a build with the feature")]
+fn counted(builder: Builder, _loaded: &Loaded) -> anyhow::Result<Builder> {
+    Ok(builder)
 }
 
 /// Returns the checkpoints of the state directory. Where there is none, nothing is kept.

@@ -19,6 +19,7 @@ mod hooks;
 mod import;
 mod limits;
 mod managed;
+mod metrics;
 mod pipe;
 mod policy;
 mod race;

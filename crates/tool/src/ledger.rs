@@ -38,6 +38,8 @@ pub struct Closing {
     pub opened_at_ms: u64,
     /// How long it took, waiting for an answer included.
     pub duration_ms: f64,
+    /// Whether there is a tool of that name. Where there is none the names of the opening are any text.
+    pub found: bool,
     /// What it could do to the outside.
     pub effects: Option<Effects>,
     /// The first path it named: resolved, or as it was written where that was refused.
@@ -118,6 +120,9 @@ pub trait Ledger: Send + Sync {
 
 /// Where calls are counted and timed: one recorder feeds every metric.
 pub trait Recorder: Send + Sync {
-    /// Sees every call as it closes, whether it did its deed or not.
+    /// Sees every call as it closes, whether it did its deed or not. Never waits.
     fn call(&self, closing: &Closing);
+
+    /// Writes what still waits.
+    fn flush(&self) {}
 }

@@ -25,6 +25,7 @@ pub(super) fn closing(call_id: &str, error: Option<Kind>) -> Closing {
         opening: opening(call_id),
         opened_at_ms: 1,
         duration_ms: 0.5,
+        found: true,
         effects: Some(Effects::CHANGE),
         path: Some(PathBuf::from("/w/a")),
         verdict: Some("ask"),

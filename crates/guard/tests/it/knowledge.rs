@@ -240,6 +240,7 @@ fn rows_of_long_ago_go() {
             },
             opened_at_ms: 1,
             duration_ms: 0.0,
+            found: true,
             effects: None,
             path: None,
             verdict: None,

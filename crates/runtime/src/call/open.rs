@@ -14,6 +14,7 @@ use sinew_tool::{
 
 use crate::broker::Digest;
 use crate::runtime::Runtime;
+use crate::span::Span;
 
 /// A call with its entry.
 pub(super) struct Open {
@@ -48,6 +49,7 @@ impl Open {
 pub(super) struct Entry {
     ledger: Arc<dyn Ledger>,
     recorder: Option<Arc<dyn Recorder>>,
+    span: Span,
     clock: Arc<dyn Clock>,
     since: Instant,
     intent: Option<Ticket>,
@@ -71,6 +73,7 @@ pub(super) fn open(runtime: &Runtime, request: Request) -> Open {
         opening,
         opened_at_ms: runtime.clock.wall_ms(),
         duration_ms: 0.0,
+        found: false,
         effects: None,
         path: None,
         verdict: None,
@@ -89,6 +92,7 @@ pub(super) fn open(runtime: &Runtime, request: Request) -> Open {
     let entry = Entry {
         ledger: Arc::clone(&runtime.ledger),
         recorder: runtime.recorder.clone(),
+        span: Span::open(&runtime.redactor, &closing),
         clock: Arc::clone(&runtime.clock),
         since: runtime.clock.now(),
         intent: None,
@@ -153,6 +157,16 @@ impl Entry {
         if let Some(closing) = &mut self.closing {
             note(closing);
         }
+    }
+
+    /// Returns what everything is traced in that the call does.
+    pub(super) fn span(&self) -> tracing::Span {
+        self.span.of_work()
+    }
+
+    /// Notes that there is a tool of the name.
+    pub(super) fn found(&mut self) {
+        self.note(|closing| closing.found = true);
     }
 
     /// Notes the arguments that a hook left: these are judged, asked about and run.
@@ -277,6 +291,7 @@ impl Drop for Entry {
         if let Some(recorder) = &self.recorder {
             recorder.call(&closing);
         }
+        self.span.close(&closing);
         self.ledger.close(self.intent, closing);
     }
 }

@@ -19,7 +19,7 @@ pub(crate) fn run(loaded: &Loaded) -> anyhow::Result<ExitCode> {
     let serve = if native { ["core"] } else { ["all"] };
     let wired = wiring::wire(loaded, "mcp", &serve, None)?;
     let ends = sinew_guard::standard_streams()?;
-    let ledger = wired.ledger.clone();
+    let (ledger, trace) = (wired.ledger.clone(), wired.trace.clone());
     let options = Options {
         dialect: None,
         session: wired.session,
@@ -28,6 +28,9 @@ pub(crate) fn run(loaded: &Loaded) -> anyhow::Result<ExitCode> {
         inline: true,
         calls: signals::watched(&wired.runtime),
         on_client: Box::new(move |client| {
+            if let Some(trace) = &trace {
+                trace.set_client(&client);
+            }
             if let Some(ledger) = &ledger {
                 ledger.set_client(client);
             }

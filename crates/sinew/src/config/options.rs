@@ -73,6 +73,12 @@ pub struct Options {
     /// The MCP server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mcp: Option<McpOptions>,
+    /// How often calls ran, how they ended and how long they took.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<MetricsOptions>,
+    /// What each call did, while sinew runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<TraceOptions>,
     /// What nothing below the system's file loosens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub managed: Option<ManagedOptions>,
@@ -550,4 +556,27 @@ pub struct McpOptions {
     /// `sinew trust`. It counts in your own configuration and the system's alone. Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trust_arguments: Option<bool>,
+}
+
+/// `[metrics]`: counts and times of calls as Prometheus text, in a build with the feature `otel`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MetricsOptions {
+    /// The file that they are written to: an absolute path outside the roots, in a directory that is there. Every
+    /// process that names the file adds to what stands in it. Default: none, and nothing is counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<PathBuf>,
+    /// The least time between two writes of a process, in seconds: 1 to 86,400. It writes at its end as well.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interval_s: Option<u64>,
+}
+
+/// `[trace]`: the span of each call as a line of JSON.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TraceOptions {
+    /// The file that lines are added to: an absolute path outside the roots, in a directory that is there. sinew
+    /// sets no limit to its size. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<PathBuf>,
 }

@@ -70,6 +70,15 @@ pub struct RunSettings {
     pub limits: ProcessLimits,
 }
 
+/// Where counts and times are written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MetricsSettings {
+    /// The file.
+    pub file: PathBuf,
+    /// The least time between two writes.
+    pub interval: Duration,
+}
+
 /// The configuration of one process.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -101,6 +110,10 @@ pub struct Settings {
     pub checkpoints: CheckpointSettings,
     /// The longest MCP message, in bytes.
     pub max_line_bytes: usize,
+    /// Where counts and times are written; `None` counts nothing.
+    pub metrics: Option<MetricsSettings>,
+    /// The file that spans are written to.
+    pub trace: Option<PathBuf>,
     /// The programs that run around calls, in the order in which they are written.
     pub hooks: Vec<CommandHookSettings>,
 }
@@ -171,6 +184,8 @@ impl Settings {
             ledger: ledger(options)?,
             checkpoints: checkpoints(options)?,
             max_line_bytes: max_line_bytes.unwrap_or(8 * 1024 * 1024),
+            metrics: metrics(options)?,
+            trace: trace(options)?,
             hooks: hooks::read(options.hooks.as_ref().map(|h| h.0.as_slice()).unwrap_or_default())?,
             dialect,
             files,
@@ -217,6 +232,41 @@ fn ledger(options: &Options) -> Result<LedgerMode, ConfigError> {
     };
     let modes = [("sqlite", LedgerMode::Sqlite(settings)), ("off", LedgerMode::Off)];
     Ok(word("ledger.mode", written.mode.as_ref(), &modes)?.unwrap_or(LedgerMode::Sqlite(settings)))
+}
+
+/// The longest time between two writes, in seconds: a day.
+const MAX_INTERVAL_S: u64 = 86_400;
+
+fn metrics(options: &Options) -> Result<Option<MetricsSettings>, ConfigError> {
+    let written = options.metrics.clone().unwrap_or_default();
+    let seconds = written.interval_s.unwrap_or(15);
+    if !(1..=MAX_INTERVAL_S).contains(&seconds) {
+        return Err(ConfigError(format!(
+            "`metrics.interval_s` must be 1 to {MAX_INTERVAL_S}, not `{seconds}`"
+        )));
+    }
+    let Some(file) = absolute("metrics.file", written.file)? else { return Ok(None) };
+    if !cfg!(feature = "otel") {
+        return Err(ConfigError(String::from(
+            "`metrics.file` needs sinew with its feature `otel`, and this one is built without it; \
+             build it with `cargo build --release --features otel`, or take the key away",
+        )));
+    }
+    Ok(Some(MetricsSettings { file, interval: Duration::from_secs(seconds) }))
+}
+
+fn trace(options: &Options) -> Result<Option<PathBuf>, ConfigError> {
+    absolute("trace.file", options.trace.as_ref().and_then(|trace| trace.file.clone()))
+}
+
+/// Returns the path of a file, where one is written.
+fn absolute(key: &str, written: Option<PathBuf>) -> Result<Option<PathBuf>, ConfigError> {
+    match written {
+        Some(path) if !path.is_absolute() || path.file_name().is_none() => Err(ConfigError(
+            format!("`{key}` must be the absolute path of a file, not `{}`", path.display()),
+        )),
+        path => Ok(path),
+    }
 }
 
 fn checkpoints(options: &Options) -> Result<CheckpointSettings, ConfigError> {
@@ -510,6 +560,13 @@ mod tests {
             ("[tools.fs]\nworkspace_root = \"here\"", "`tools.fs.workspace_root`"),
             ("[tools.fs]\ndeny_paths = [\"x/**\"]", "`tools.fs.deny_paths`"),
             ("[mcp]\nmax_line_bytes = 0", "`mcp.max_line_bytes`"),
+            ("[metrics]\nfile = \"x.prom\"", "`metrics.file` must be the absolute"),
+            ("[metrics]\nfile = \"/x/..\"", "`metrics.file` must be the absolute"),
+            ("[metrics]\ninterval_s = 0", "`metrics.interval_s`"),
+            ("[metrics]\ninterval_s = 86401", "`metrics.interval_s`"),
+            ("[trace]\nfile = \"x.jsonl\"", "`trace.file`"),
+            #[cfg(not(feature = "otel"))]
+            ("[metrics]\nfile = \"/x.prom\"", "feature `otel`"),
             ("[files]\nglob_limit = 0", "`files.glob_limit`"),
             ("[run]\nsandbox = \"box\"", "`run.sandbox`"),
             ("[run]\nrequire_sandbox = \"auto\"", "`run.require_sandbox`"),

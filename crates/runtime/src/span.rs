@@ -1,0 +1,161 @@
+//! The span of a call: what its record says, for whoever subscribes to `tracing`.
+//!
+//! The names of the fields are those of the ledger. What is known when the call opens is there for
+//! everything that happens within it; the rest is recorded as the call closes. Where nobody
+//! subscribes, a call costs one look at the level that is wanted. Arguments and replies are left out
+//! on purpose.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use sinew_guard::Redactor;
+use sinew_tool::{Closing, Effects, Opening};
+use tracing::field::Empty;
+
+/// The longest text in a field, and how much of one is looked at for secrets, in bytes. What a caller
+/// names can be as long as a request.
+const MAX_TEXT: usize = 4_096;
+const MAX_LOOKED: usize = 64 * 1_024;
+
+/// The span of one call.
+pub(crate) struct Span {
+    span: tracing::Span,
+    /// Nothing where nobody subscribes.
+    redactor: Option<Arc<Redactor>>,
+}
+
+impl Span {
+    /// Opens the span of a call.
+    pub(crate) fn open(redactor: &Arc<Redactor>, closing: &Closing) -> Self {
+        let span = tracing::info_span!(
+            target: "sinew::call",
+            "call",
+            at_ms = Empty,
+            call_id = Empty,
+            session = Empty,
+            agent = Empty,
+            parent = Empty,
+            dialect = Empty,
+            tool = Empty,
+            effects = Empty,
+            file_path = Empty,
+            verdict = Empty,
+            rule = Empty,
+            origin = Empty,
+            approver = Empty,
+            answer = Empty,
+            waited_ms = Empty,
+            command = Empty,
+            rung = Empty,
+            background = Empty,
+            outcome = Empty,
+            duration_ms = Empty,
+            n_changes = Empty,
+            bytes = Empty,
+            reply_bytes = Empty,
+        );
+        let redactor = (!span.is_disabled()).then(|| Arc::clone(redactor));
+        let opened = Self { span, redactor };
+        if opened.redactor.is_some() {
+            opened.span.record("at_ms", closing.opened_at_ms);
+            opened.opening(&closing.opening);
+        }
+        opened
+    }
+
+    /// Returns the span that the work of the call is in.
+    pub(crate) fn of_work(&self) -> tracing::Span {
+        self.span.clone()
+    }
+
+    /// Records how the call ended.
+    pub(crate) fn close(&self, closing: &Closing) {
+        let span = &self.span;
+        if self.redactor.is_none() {
+            return;
+        }
+        let change = closing.changes.first();
+        let path = change.map(|change| &change.path).or(closing.path.as_ref());
+        self.text("effects", closing.effects.map(Effects::names).map(|names| names.join("+")));
+        self.text("file_path", path.map(|path| path.to_string_lossy()));
+        self.text("verdict", closing.verdict);
+        self.text("rule", closing.rule);
+        self.text("origin", closing.origin.as_deref());
+        self.text("approver", closing.approver.as_deref());
+        self.text("answer", closing.answer);
+        span.record("waited_ms", closing.waited_ms);
+        self.text("command", closing.command.as_deref());
+        self.text("rung", closing.rung);
+        self.text("background", closing.background.as_deref());
+        self.text("outcome", Some(closing.error.map_or("ok", |kind| kind.as_str())));
+        span.record("duration_ms", closing.duration_ms);
+        if change.is_some() {
+            span.record("n_changes", closing.changes.len());
+            span.record("bytes", closing.changes.iter().map(|change| change.bytes).sum::<u64>());
+        }
+        span.record("reply_bytes", closing.reply_bytes);
+    }
+
+    fn opening(&self, opening: &Opening) {
+        self.text("call_id", Some(&*opening.call_id));
+        self.text("session", Some(&*opening.session));
+        self.text("agent", opening.agent.as_deref());
+        self.text("parent", opening.parent.as_deref());
+        self.text("dialect", Some(&*opening.dialect));
+        self.text("tool", Some(&*opening.tool));
+    }
+
+    /// Records a text without its secrets. It is cut after they are out, since half a secret does not look
+    /// like one.
+    fn text<'a>(&self, field: &'static str, text: Option<impl Into<Cow<'a, str>>>) {
+        let (Some(text), Some(redactor)) = (text, &self.redactor) else { return };
+        let text: Cow<'_, str> = text.into();
+        let looked = text.get(..text.floor_char_boundary(MAX_LOOKED)).unwrap_or_default();
+        let clean = redactor.redact(looked);
+        let cut = clean.floor_char_boundary(MAX_TEXT);
+        self.span.record(field, clean.get(..cut).unwrap_or_default());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_that_nobody_wants_holds_nothing() {
+        let redactor = Arc::new(Redactor::default());
+        let opening = Opening {
+            call_id: String::from("c"),
+            session: String::from("s"),
+            agent: None,
+            parent: None,
+            dialect: "test".into(),
+            tool: String::from("put"),
+            arguments: [0; 32],
+        };
+        let closing = Closing {
+            opening,
+            opened_at_ms: 1,
+            duration_ms: 1.0,
+            found: true,
+            effects: None,
+            path: None,
+            verdict: None,
+            rule: None,
+            origin: None,
+            approver: None,
+            answer: None,
+            waited_ms: None,
+            command: None,
+            rung: None,
+            background: None,
+            error: None,
+            changes: Vec::new(),
+            reply_bytes: 0,
+        };
+        let span = Span::open(&redactor, &closing);
+        assert!(span.of_work().is_none());
+        assert_eq!(Arc::strong_count(&redactor), 1);
+        span.close(&closing);
+    }
+}

@@ -1,0 +1,41 @@
+//! Files that sinew writes for the person who runs it: outside of every root, so that no tool can put
+//! something else in their place.
+#![expect(clippy::disallowed_methods, reason = "the person names the file to be written")]
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use rustix::fs::OFlags;
+
+/// Returns the real path of a file that `key` names.
+pub(crate) fn place(key: &str, path: &Path, roots: &[PathBuf]) -> anyhow::Result<PathBuf> {
+    let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {
+        bail!("`{key}` must be the absolute path of a file, not `{}`", path.display());
+    };
+    let dir = fs::canonicalize(dir)
+        .with_context(|| format!("the directory of `{key}` must be there: `{}`", dir.display()))?;
+    let real = |root: &PathBuf| fs::canonicalize(root).unwrap_or_else(|_| root.clone());
+    if let Some(root) = roots.iter().map(real).find(|root| dir.starts_with(root)) {
+        bail!(
+            "`{key}` must lie outside of the roots, since tools may write within {}; move it: `{}`",
+            root.display(),
+            path.display()
+        );
+    }
+    Ok(dir.join(name))
+}
+
+/// Opens a file that lines are added to, for its owner alone. A link is not followed, and nothing but a
+/// regular file is taken.
+pub(crate) fn append(path: &Path) -> io::Result<File> {
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    let mut options = OpenOptions::new();
+    let file = options.append(true).create(true).mode(0o600).custom_flags(flags).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("not a regular file")),
+    }
+}
