@@ -32,7 +32,7 @@ struct Seen {
 
 impl Seen {
     fn span(&self, id: &Id) -> Fields {
-        self.spans.lock().expect("unpoisoned")[&id.into_u64()].clone()
+        self.spans.lock().expect("unpoisoned").get(&id.into_u64()).cloned().unwrap_or_default()
     }
 
     /// Returns the spans that closed so far.
@@ -77,7 +77,7 @@ impl Subscriber for Seen {
     fn event(&self, _event: &Event<'_>) {
         let within = self.within.lock().expect("unpoisoned").last().copied();
         let spans = self.spans.lock().expect("unpoisoned");
-        let span = within.map(|id| spans[&id].clone()).unwrap_or_default();
+        let span = within.and_then(|id| spans.get(&id).cloned()).unwrap_or_default();
         self.events.lock().expect("unpoisoned").push(span);
     }
 
