@@ -6,14 +6,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::served::{Place, command};
-
-/// How long something may take to come.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A running `sinew mcp`.
 struct Server {
@@ -24,8 +20,12 @@ struct Server {
 
 impl Server {
     fn start(place: &Place, more: &[String]) -> Self {
+        // A client's arguments count for nothing by themselves.
+        let config = place.home.join("config/sinew");
+        fs::create_dir_all(&config).unwrap();
+        fs::write(config.join("config.toml"), "[mcp]\ntrust_arguments = true\n").unwrap();
         let mut command = command(&place.home);
-        command.arg("--root").arg(&place.root).args(more).arg("mcp");
+        command.current_dir(&place.root).args(more).arg("mcp");
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let input = child.stdin.take();
         let output = BufReader::new(child.stdout.take().unwrap());
@@ -186,7 +186,12 @@ fn each_call_leaves_a_line_in_the_trace() {
 
 #[cfg(feature = "otel")]
 mod counted {
+    use std::time::{Duration, Instant};
+
     use super::*;
+
+    /// How long something may take to come.
+    const PATIENCE: Duration = Duration::from_secs(20);
 
     /// Returns how often a file says that a tool ended so.
     fn n(file: &Path, tool: &str, outcome: &str) -> Option<u64> {

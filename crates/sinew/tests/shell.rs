@@ -74,7 +74,11 @@ fn who_may_not_run_commands_is_told_why() {
         (&[][..], 3, "(`touch` is no program that is known to only read)"),
         (&["--approvals", "deny"], 3, "this call needs approval"),
         (&["--approvals", "allow", "--read-only"], 3, "profile `read-only`"),
-        (&["--approvals", "allow", "--set", "tools.policy.deny=[\"Bash\"]"], 3, "the rule `Bash` of flag --set denies it"),
+        (
+            &["--approvals", "allow", "--set", "tools.policy.deny=[\"Bash\"]"],
+            3,
+            "the rule `Bash` of flag --set denies it",
+        ),
         (&["--approvals", "allow", "--set", "run.sandbox=box"], 2, "`run.sandbox`"),
         (
             &["--approvals", "allow", "--require-sandbox=landlock", "--set", "run.sandbox=none"],
@@ -110,7 +114,12 @@ fn what_only_reads_runs_unasked() {
         (&["--set", "run.sandbox=none"], "cat a.txt", 3, "nothing contains commands here"),
         (&["--approvals", "deny"], "cat a.txt", 0, "one"),
         (&["--read-only"], "cat a.txt", 3, "profile `read-only`"),
-        (&["--set", "tools.policy.deny=[\"Bash\"]"], "cat a.txt", 3, "the rule `Bash` of flag --set denies it"),
+        (
+            &["--set", "tools.policy.deny=[\"Bash\"]"],
+            "cat a.txt",
+            3,
+            "the rule `Bash` of flag --set denies it",
+        ),
     ] {
         let arguments = json!({ "command": command }).to_string();
         let args = [more, &["call", "Bash", &arguments]].concat();
