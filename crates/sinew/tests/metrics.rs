@@ -6,14 +6,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::served::{Place, command};
-
-/// How long something may take to come.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A running `sinew mcp`.
 struct Server {
@@ -186,7 +182,12 @@ fn each_call_leaves_a_line_in_the_trace() {
 
 #[cfg(feature = "otel")]
 mod counted {
+    use std::time::{Duration, Instant};
+
     use super::*;
+
+    /// How long something may take to come.
+    const PATIENCE: Duration = Duration::from_secs(20);
 
     /// Returns how often a file says that a tool ended so.
     fn n(file: &Path, tool: &str, outcome: &str) -> Option<u64> {
