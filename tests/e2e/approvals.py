@@ -130,8 +130,12 @@ async def elicitation(root):
 class Screen:
     """A terminal of tmux with sinew in it."""
 
+    n_made = 0
+
     def __init__(self, root, command):
-        self.name = f"sinew-e2e-{os.getpid()}"
+        # Each has a server of its own: one that ends takes new ones with it.
+        Screen.n_made += 1
+        self.name = f"sinew-e2e-{os.getpid()}-{Screen.n_made}"
         self.tmux("new-session", "-d", "-s", self.name, "-x", "120", "-y", "40", "-c", str(root),
                   "env", *[f"{name}={value}" for name, value in os.environ.items()
                            if name in ("HOME", "PATH", "XDG_STATE_HOME", "XDG_CONFIG_HOME")],

@@ -291,8 +291,9 @@ def after(poisoned):
         poisoned.trust("revoke")
         equal(walked()[0], "approval_denied")
         poisoned.trust("--yes")
-        # The sandbox is the usual one now, and lets no command write there.
-        equal(walked()[1:], (None, (False, True)))
+        # The sandbox is the usual one now; where it lets commands write depends on its rung.
+        _, there, (_, is_new) = walked()
+        equal((there, is_new), (None, True))
     with check("one byte later it is not trusted any more"):
         # The arguments alone would be enough, so what is looked at is the project's file.
         plain = {"command": "sinew", "args": ["mcp", "--tools", "all"], "env": {}}
