@@ -384,7 +384,7 @@ impl Shared {
         // Nobody waits for the look at the texts.
         let clean = Cleaner(&self.recorded.redactor);
         let steps: Vec<Step<'_>> = rows.filter_map(|row| row.step(&clean)).collect();
-        let client = lock(&self.client).as_deref().map(|client| clean.name(client));
+        let client = lock(&self.client).as_deref().map(|client| clean.name(client).into_owned());
         for _ in 0..2 {
             let open = self.connection(database, patience)?;
             let written = self.transaction(open, &steps, client.as_deref())?;
@@ -434,7 +434,7 @@ impl Shared {
                 head_was_wrong: wrong.is_some(),
             };
             if let Some(event) = wrong {
-                let draft = opening::event(&self.recorded.redactor, event);
+                let draft = opening::event(&self.recorded.redactor, &event);
                 record::append(connection, key, &mut tail, &written.process, &draft)?;
             }
             for step in steps {

@@ -16,8 +16,8 @@ use crate::rule::Judge;
 use crate::rules;
 use crate::stat::{error_of, kind_of, meta_of};
 
-/// Bytes of entries asked for at once.
-const BUFFER: usize = 64 * 1024;
+/// Bytes of entries asked for at once. The C library tidies up all of its heap where 64 KiB are given back.
+const BUFFER: usize = 32 * 1024;
 
 /// One name that is kept, ordered by the name.
 struct Kept {

@@ -198,7 +198,7 @@ impl Audit {
         Ok(hash.map(|hash| Link { seq: seq - 1, hash }))
     }
 
-    fn changes(&self, seq: i64) -> rusqlite::Result<Vec<Fields>> {
+    fn changes(&self, seq: i64) -> rusqlite::Result<Vec<Fields<'static>>> {
         self.connection
             .prepare_cached(
                 "SELECT seq, file_path, bytes, before_hash, after_hash FROM further_change
@@ -270,7 +270,7 @@ impl Audit {
         while let Some(row) = records.next()? {
             let mut record = record::of_row(row)?;
             let seq = record.link.seq;
-            let is_before = |next: &rusqlite::Result<(i64, Fields)>| {
+            let is_before = |next: &rusqlite::Result<(i64, Fields<'_>)>| {
                 next.as_ref().map_or(true, |(of, _)| *of <= seq)
             };
             while let Some(change) = changes.next_if(is_before) {

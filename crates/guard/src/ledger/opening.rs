@@ -15,7 +15,7 @@ use sinew_tool::{Clock, Event};
 use super::head::{HeadFile, Noted};
 use super::key::Key;
 use super::record::{self, Draft, Link, OfProcess};
-use super::row::{self, Cleaner, Step, Who};
+use super::row::{self, Cleaner, Who};
 use super::{LedgerSync, leftovers, taken_on};
 use crate::Redactor;
 use crate::clock::{SystemClock, timestamp};
@@ -198,13 +198,13 @@ impl Opener<'_> {
             connection.execute_batch(row::SCHEMA)?;
             begin_chain(connection, &open.key)?;
             let process = self.who.enter(connection, None)?;
-            let mut event = |kind, text: &str| {
-                let text = text.to_owned();
-                let draft = event(self.redactor, Event { kind, text, session: None });
+            let mut tell = |kind, text: &str| {
+                let said = Event { kind, text: text.to_owned(), session: None };
+                let draft = event(self.redactor, &said);
                 record::append(connection, &open.key, &mut tail, &process, &draft)
             };
-            event("begin", aside.unwrap_or("a new ledger"))?;
-            gone.as_deref().map_or(Ok(()), |text| event("gone", text))?;
+            tell("begin", aside.unwrap_or("a new ledger"))?;
+            gone.as_deref().map_or(Ok(()), |text| tell("gone", text))?;
             Ok::<_, Failed>(())
         })?;
         let _ = open.head.note(&open.key, tail, true);
@@ -259,12 +259,8 @@ pub(super) fn kept_aside(state: &Path) -> Vec<String> {
 }
 
 /// Returns the draft of an event.
-pub(super) fn event(redactor: &Redactor, event: Event) -> Draft {
-    let row = row::Row::event(event);
-    match row.step(&Cleaner(redactor)) {
-        Some(Step::Record { draft, .. }) => draft,
-        Some(Step::Known(_)) | None => Draft::new("event", 0),
-    }
+pub(super) fn event<'a>(redactor: &Redactor, event: &'a Event) -> Draft<'a> {
+    row::told(event, SystemClock.wall_ms(), &Cleaner(redactor))
 }
 
 /// Writes which key the chain has, and that it begins at its beginning.

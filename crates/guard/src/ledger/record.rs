@@ -6,6 +6,8 @@
 //! column without touching what is there. A record is never updated; what is kept about it and changes
 //! stands in tables of its own, outside the hash.
 
+use std::borrow::Cow;
+
 use rusqlite::types::{Null, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OptionalExtension, ToSql};
 
@@ -53,16 +55,29 @@ pub(super) const OF_CHANGE: [&str; 4] = ["file_path", "bytes", "before_hash", "a
 
 /// A value of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Field {
+pub enum Field<'a> {
     /// A number.
     Integer(i64),
     /// A text.
-    Text(String),
+    Text(Cow<'a, str>),
     /// A hash.
-    Bytes(Vec<u8>),
+    Bytes(Cow<'a, [u8]>),
 }
 
-impl Field {
+impl Field<'static> {
+    pub(super) fn of(value: ValueRef<'_>) -> Option<Self> {
+        match value {
+            ValueRef::Null => None,
+            ValueRef::Integer(number) => Some(Self::Integer(number)),
+            // Nothing of ours is stored so: it stays visible, and does not match its hash.
+            ValueRef::Real(number) => Some(Self::from(number.to_string())),
+            ValueRef::Text(text) => Some(Self::from(String::from_utf8_lossy(text).into_owned())),
+            ValueRef::Blob(bytes) => Some(Self::Bytes(Cow::Owned(bytes.to_vec()))),
+        }
+    }
+}
+
+impl Field<'_> {
     fn parts(&self) -> (u8, [u8; 8], &[u8]) {
         match self {
             Self::Integer(number) => (1, number.to_le_bytes(), &[]),
@@ -70,20 +85,9 @@ impl Field {
             Self::Bytes(bytes) => (3, (bytes.len() as u64).to_le_bytes(), bytes),
         }
     }
-
-    pub(super) fn of(value: ValueRef<'_>) -> Option<Self> {
-        match value {
-            ValueRef::Null => None,
-            ValueRef::Integer(number) => Some(Self::Integer(number)),
-            // Nothing of ours is stored so: it stays visible, and does not match its hash.
-            ValueRef::Real(number) => Some(Self::Text(number.to_string())),
-            ValueRef::Text(text) => Some(Self::Text(String::from_utf8_lossy(text).into_owned())),
-            ValueRef::Blob(bytes) => Some(Self::Bytes(bytes.to_vec())),
-        }
-    }
 }
 
-impl ToSql for Field {
+impl ToSql for Field<'_> {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         Ok(ToSqlOutput::Borrowed(match self {
             Self::Integer(number) => ValueRef::Integer(*number),
@@ -93,32 +97,38 @@ impl ToSql for Field {
     }
 }
 
-impl From<i64> for Field {
+impl From<i64> for Field<'_> {
     fn from(number: i64) -> Self {
         Self::Integer(number)
     }
 }
 
-impl From<u64> for Field {
+impl From<u64> for Field<'_> {
     fn from(number: u64) -> Self {
         Self::Integer(number as i64)
     }
 }
 
-impl From<&str> for Field {
-    fn from(text: &str) -> Self {
-        Self::Text(text.to_owned())
+impl<'a> From<&'a str> for Field<'a> {
+    fn from(text: &'a str) -> Self {
+        Self::Text(Cow::Borrowed(text))
     }
 }
 
-impl From<String> for Field {
+impl From<String> for Field<'_> {
     fn from(text: String) -> Self {
+        Self::Text(Cow::Owned(text))
+    }
+}
+
+impl<'a> From<Cow<'a, str>> for Field<'a> {
+    fn from(text: Cow<'a, str>) -> Self {
         Self::Text(text)
     }
 }
 
 /// Values by name, in the order of their columns; what is missing is left out.
-pub type Fields = Vec<(&'static str, Field)>;
+pub type Fields<'a> = Vec<(&'static str, Field<'a>)>;
 
 /// The number of a record and its hash: the end of a chain, or a place in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,9 +150,9 @@ pub struct Record {
     /// Its place.
     pub link: Link,
     /// What it says, with the process that made it.
-    pub fields: Fields,
+    pub fields: Fields<'static>,
     /// The changes of its call beside the first.
-    pub changes: Vec<Fields>,
+    pub changes: Vec<Fields<'static>>,
 }
 
 impl Record {
@@ -162,7 +172,7 @@ impl Record {
         }
     }
 
-    fn field(&self, name: &str) -> Option<&Field> {
+    fn field(&self, name: &str) -> Option<&Field<'static>> {
         self.fields.iter().find(|(known, _)| *known == name).map(|(_, field)| field)
     }
 
@@ -174,8 +184,8 @@ impl Record {
     /// Puts values of any order into that of the columns; `None` where one has an unknown name.
     pub fn from_parts(
         link: Link,
-        named: Vec<(String, Field)>,
-        changes: Vec<Vec<(String, Field)>>,
+        named: Vec<(String, Field<'static>)>,
+        changes: Vec<Vec<(String, Field<'static>)>>,
     ) -> Option<Self> {
         let changes = changes.into_iter().map(|change| ordered(&OF_CHANGE, &[], change));
         Some(Self {
@@ -189,8 +199,8 @@ impl Record {
 fn ordered(
     first: &[&'static str],
     then: &[&'static str],
-    mut named: Vec<(String, Field)>,
-) -> Option<Fields> {
+    mut named: Vec<(String, Field<'static>)>,
+) -> Option<Fields<'static>> {
     let mut fields = Fields::new();
     for column in first.iter().chain(then) {
         if let Some(at) = named.iter().position(|(name, _)| name == column) {
@@ -202,25 +212,28 @@ fn ordered(
 
 /// What a record will say, but for its process.
 #[derive(Debug, Clone)]
-pub(super) struct Draft {
-    fields: Fields,
-    changes: Vec<Fields>,
+pub(super) struct Draft<'a> {
+    fields: Fields<'a>,
+    changes: Vec<Fields<'a>>,
 }
 
-impl Draft {
+/// So many values has a record of most calls.
+const FEW: usize = 18;
+
+impl<'a> Draft<'a> {
     /// Begins a record of a phase. What follows is added in the order of the columns.
     pub(super) fn new(phase: &'static str, at_ms: u64) -> Self {
-        let mut fields = Vec::with_capacity(COLUMNS.len());
+        let mut fields = Vec::with_capacity(FEW);
         fields.extend([("phase", Field::from(phase)), ("at_ms", Field::from(at_ms))]);
         Self { fields, changes: Vec::new() }
     }
 
-    pub(super) fn with(mut self, name: &'static str, field: impl Into<Field>) -> Self {
+    pub(super) fn with(mut self, name: &'static str, field: impl Into<Field<'a>>) -> Self {
         self.fields.push((name, field.into()));
         self
     }
 
-    pub(super) fn with_any(self, name: &'static str, field: Option<impl Into<Field>>) -> Self {
+    pub(super) fn with_any(self, name: &'static str, field: Option<impl Into<Field<'a>>>) -> Self {
         match field {
             Some(field) => self.with(name, field),
             None => self,
@@ -241,7 +254,7 @@ impl Draft {
         draft
     }
 
-    pub(super) fn change(&mut self, change: Fields) {
+    pub(super) fn change(&mut self, change: Fields<'a>) {
         self.changes.push(change);
     }
 }
@@ -250,7 +263,7 @@ impl Draft {
 #[derive(Debug, Clone)]
 pub(super) struct OfProcess {
     pub(super) number: i64,
-    pub(super) fields: Fields,
+    pub(super) fields: Fields<'static>,
 }
 
 /// Writes a record at the end of the chain, which moves on to it.
@@ -259,7 +272,7 @@ pub(super) fn append(
     key: &Key,
     tail: &mut Link,
     process: &OfProcess,
-    draft: &Draft,
+    draft: &Draft<'_>,
 ) -> rusqlite::Result<()> {
     // A number that somebody put at the very end is taken, and nothing is written after it.
     let seq = tail.seq.saturating_add(1);
@@ -303,8 +316,8 @@ fn hash<'a>(
     key: &Key,
     seq: i64,
     previous: &[u8; 32],
-    fields: impl Iterator<Item = &'a (&'static str, Field)> + Clone,
-    changes: &[Fields],
+    fields: impl Iterator<Item = &'a (&'static str, Field<'a>)> + Clone,
+    changes: &[Fields<'a>],
 ) -> [u8; 32] {
     // Hashed at once: many small pieces take longer than to put them together.
     let mut said = Vec::with_capacity(1_024);
@@ -318,7 +331,10 @@ fn hash<'a>(
 
 /// Adds values: how many there are, then each with the length of its name, its name, its type, and its
 /// number or its length and bytes. So no two lists look the same.
-fn say<'a>(said: &mut Vec<u8>, fields: impl Iterator<Item = &'a (&'static str, Field)> + Clone) {
+fn say<'a>(
+    said: &mut Vec<u8>,
+    fields: impl Iterator<Item = &'a (&'static str, Field<'a>)> + Clone,
+) {
     said.extend_from_slice(&(fields.clone().count() as u64).to_le_bytes());
     for (name, field) in fields {
         let (tag, number, bytes) = field.parts();
@@ -369,7 +385,7 @@ pub(super) fn of_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Record> {
 }
 
 /// Reads a further change, with the number of its record, from the columns `seq` and [`OF_CHANGE`].
-pub(super) fn change_of_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<(i64, Fields)> {
+pub(super) fn change_of_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<(i64, Fields<'static>)> {
     let mut fields = Fields::new();
     for (at, name) in OF_CHANGE.iter().enumerate() {
         fields.extend(Field::of(row.get_ref(at + 1)?).map(|field| (*name, field)));

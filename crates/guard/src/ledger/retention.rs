@@ -113,7 +113,8 @@ fn remove(open: &mut Open, who: &Who, redactor: &Redactor, until: i64) -> Result
         )?;
         let of_process = who.enter(connection, process.as_ref().and_then(|(_, c)| c.as_deref()))?;
         let text = format!("{n_removed} records went by retention, up to record {until}");
-        let pruned = opening::event(redactor, Event { kind: "pruned", text, session: None });
+        let pruned = Event { kind: "pruned", text, session: None };
+        let pruned = opening::event(redactor, &pruned);
         let mut tail = record::tail(connection, anchor)?;
         record::append(connection, key, &mut tail, &of_process, &pruned)?;
         Ok::<_, Failed>((n_removed as u64, Some(tail)))

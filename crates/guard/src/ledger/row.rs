@@ -25,8 +25,9 @@ pub(super) const PREVIOUS: i64 = 3;
 ///
 /// None of these is updated. Which intents may have left something behind stands in `unsettled`, and in
 /// `chain` with which key the chain was made and where it begins. Rows are not tied to one another by the
-/// database: the chain tells where one is missing, and taking a process away would search every record. What callers know of files has one row
-/// for each file and caller, whose `agent` is empty where there is one alone.
+/// database: the chain tells where one is missing, and taking a process away would search every record. A check
+/// with `IN` would make a table of its list for each record that is inserted. What callers know of files has one
+/// row for each file and caller, whose `agent` is empty where there is one alone.
 pub(super) const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS process (
         process       INTEGER PRIMARY KEY,
@@ -42,7 +43,7 @@ pub(super) const SCHEMA: &str = "
     CREATE TABLE record (
         seq          INTEGER PRIMARY KEY,
         hash         BLOB NOT NULL,
-        phase        TEXT NOT NULL CHECK (phase IN ('intent', 'outcome', 'event')),
+        phase        TEXT NOT NULL CHECK (phase = 'intent' OR phase = 'outcome' OR phase = 'event'),
         at_ms        INTEGER NOT NULL,
         process      INTEGER NOT NULL,
         intent       INTEGER,
@@ -137,15 +138,15 @@ impl Who {
                 machine, boot) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
             params![self.surface, client, self.user, pid, started, namespace, machine, boot],
         )?;
-        let mut fields: Fields = vec![("surface", Field::from(self.surface))];
-        fields.extend(client.map(|client| ("client", Field::from(client))));
+        let mut fields: Fields<'_> = vec![("surface", Field::from(self.surface))];
+        fields.extend(client.map(|client| ("client", Field::from(client.to_owned()))));
         fields.extend([
-            ("os_user", Field::from(self.user.as_str())),
+            ("os_user", Field::from(self.user.clone())),
             ("pid", Field::Integer(*pid)),
             ("pid_started", Field::Integer(*started)),
             ("pid_namespace", Field::Integer(*namespace)),
-            ("machine", Field::from(machine.as_str())),
-            ("boot", Field::from(boot.as_str())),
+            ("machine", Field::from(machine.clone())),
+            ("boot", Field::from(boot.clone())),
         ]);
         Ok(OfProcess { number: transaction.last_insert_rowid(), fields })
     }
@@ -181,7 +182,7 @@ pub(super) struct Intent {
 pub(super) enum Step<'a> {
     /// A record, and the intent that it opens or closes.
     Record {
-        draft: Draft,
+        draft: Draft<'a>,
         opens: Option<(Ticket, Vec<u8>)>,
         closes: Option<Ticket>,
     },
@@ -233,27 +234,28 @@ impl Row {
             Self::Withdrawn(ticket, at_ms) => {
                 record(Draft::new("event", *at_ms).with("event", "withdrawn"), Some(*ticket))
             }
-            Self::Event(event, at_ms) => {
-                let session = event.session.as_deref().map(|session| clean.name(session));
-                let draft = Draft::new("event", *at_ms)
-                    .with_any("session", session)
-                    .with("event", event.kind)
-                    .with("text", clean.text(&event.text, MAX_TEXT));
-                record(draft, None)
-            }
+            Self::Event(event, at_ms) => record(told(event, *at_ms, clean), None),
         })
     }
 }
 
 impl Intent {
-    fn draft(&self, clean: &Cleaner<'_>) -> Draft {
+    fn draft(&self, clean: &Cleaner<'_>) -> Draft<'_> {
         opened(Draft::new("intent", self.at_ms), &self.opening, clean)
             .with("effects", self.effects.names().join("+"))
             .with_any("file_path", self.path.as_deref().map(|path| clean.path(path)))
     }
 }
 
-fn opened(draft: Draft, opening: &Opening, clean: &Cleaner<'_>) -> Draft {
+/// Returns the draft of an event.
+pub(super) fn told<'a>(event: &'a Event, at_ms: u64, clean: &Cleaner<'_>) -> Draft<'a> {
+    Draft::new("event", at_ms)
+        .with_any("session", event.session.as_deref().map(|session| clean.name(session)))
+        .with("event", event.kind)
+        .with("text", clean.text(&event.text, MAX_TEXT))
+}
+
+fn opened<'a>(draft: Draft<'a>, opening: &'a Opening, clean: &Cleaner<'_>) -> Draft<'a> {
     draft
         .with("call_id", clean.name(&opening.call_id))
         .with("session", clean.name(&opening.session))
@@ -261,10 +263,10 @@ fn opened(draft: Draft, opening: &Opening, clean: &Cleaner<'_>) -> Draft {
         .with_any("parent", opening.parent.as_deref().map(|name| clean.name(name)))
         .with("dialect", clean.name(&opening.dialect))
         .with("tool", clean.name(&opening.tool))
-        .with("arguments", Field::Bytes(opening.arguments.to_vec()))
+        .with("arguments", Field::Bytes(Cow::Borrowed(&opening.arguments)))
 }
 
-fn outcome(closing: &Closing, clean: &Cleaner<'_>) -> Draft {
+fn outcome<'a>(closing: &'a Closing, clean: &Cleaner<'_>) -> Draft<'a> {
     let change = closing.changes.first();
     let path = change.map(|change| &change.path).or(closing.path.as_ref());
     let command = closing.command.as_deref();
@@ -284,8 +286,8 @@ fn outcome(closing: &Closing, clean: &Cleaner<'_>) -> Draft {
         .with("outcome", closing.error.map_or("ok", |kind| kind.as_str()))
         .with("duration_us", micros(closing.duration_ms))
         .with_any("bytes", change.map(|change| change.bytes))
-        .with_any("before_hash", change.and_then(|change| change.before.clone()))
-        .with_any("after_hash", change.and_then(|change| change.after.clone()))
+        .with_any("before_hash", change.and_then(|change| change.before.as_deref()))
+        .with_any("after_hash", change.and_then(|change| change.after.as_deref()))
         .with("reply_bytes", closing.reply_bytes);
     for change in closing.changes.iter().skip(1) {
         draft.change(further(change, clean));
@@ -293,13 +295,13 @@ fn outcome(closing: &Closing, clean: &Cleaner<'_>) -> Draft {
     draft
 }
 
-fn further(change: &Change, clean: &Cleaner<'_>) -> Fields {
-    let mut fields: Fields = vec![
-        ("file_path", Field::Text(clean.path(&change.path))),
+fn further<'a>(change: &'a Change, clean: &Cleaner<'_>) -> Fields<'a> {
+    let mut fields: Fields<'_> = vec![
+        ("file_path", Field::from(clean.path(&change.path))),
         ("bytes", Field::from(change.bytes)),
     ];
-    fields.extend(change.before.clone().map(|hash| ("before_hash", Field::Text(hash))));
-    fields.extend(change.after.clone().map(|hash| ("after_hash", Field::Text(hash))));
+    fields.extend(change.before.as_deref().map(|hash| ("before_hash", Field::from(hash))));
+    fields.extend(change.after.as_deref().map(|hash| ("after_hash", Field::from(hash))));
     fields
 }
 
@@ -311,23 +313,26 @@ fn micros(ms: f64) -> i64 {
 pub(super) struct Cleaner<'a>(pub(super) &'a Redactor);
 
 impl Cleaner<'_> {
-    pub(super) fn name(&self, text: &str) -> String {
+    pub(super) fn name<'a>(&self, text: &'a str) -> Cow<'a, str> {
         self.text(text, MAX_NAME)
     }
 
-    pub(super) fn path(&self, path: &Path) -> String {
-        self.text(&path.to_string_lossy(), MAX_PATH)
+    pub(super) fn path<'a>(&self, path: &'a Path) -> Cow<'a, str> {
+        match path.to_string_lossy() {
+            Cow::Borrowed(text) => self.text(text, MAX_PATH),
+            Cow::Owned(text) => Cow::Owned(self.text(&text, MAX_PATH).into_owned()),
+        }
     }
 
-    pub(super) fn text(&self, text: &str, max: usize) -> String {
+    pub(super) fn text<'a>(&self, text: &'a str, max: usize) -> Cow<'a, str> {
         let n_bytes = text.len();
         let looked = text.get(..text.floor_char_boundary(MAX_LOOKED)).unwrap_or_default();
-        let clean: Cow<'_, str> = self.0.redact(looked);
+        let clean = self.0.redact(looked);
         if clean.len() <= max && looked.len() == n_bytes {
-            return clean.into_owned();
+            return clean;
         }
         let kept = clean.get(..clean.floor_char_boundary(max)).unwrap_or_default();
-        format!("{kept} [cut: {n_bytes} bytes]")
+        Cow::Owned(format!("{kept} [cut: {n_bytes} bytes]"))
     }
 
     /// Returns the paths of temporary files, but for those that hold a secret: what they would leave behind

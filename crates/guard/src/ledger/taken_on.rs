@@ -54,7 +54,8 @@ pub(super) fn take_on(
         let n_records = chain(connection, key, &mut tail, &Cleaner(redactor))?;
         let process = who.enter(connection, None)?;
         let text = format!("{n_records} records were made without a chain and entered it here");
-        let taken_on = event(redactor, Event { kind: "taken_on", text, session: None });
+        let taken_on = Event { kind: "taken_on", text, session: None };
+        let taken_on = event(redactor, &taken_on);
         record::append(connection, key, &mut tail, &process, &taken_on)?;
         connection.execute_batch("DROP TABLE further_before; DROP TABLE record_before;")?;
         Ok::<_, Failed>(())
@@ -120,21 +121,21 @@ fn chain(
     Ok(n_records)
 }
 
-fn kept(
-    mut draft: Draft,
+fn kept<'a>(
+    mut draft: Draft<'a>,
     row: &rusqlite::Row<'_>,
     columns: &[&'static str],
     clean: &Cleaner<'_>,
-) -> rusqlite::Result<Draft> {
+) -> rusqlite::Result<Draft<'a>> {
     for column in columns {
         draft = draft.with_any(column, field(row.get_ref(*column)?, clean));
     }
     Ok(draft)
 }
 
-fn field(value: rusqlite::types::ValueRef<'_>, clean: &Cleaner<'_>) -> Option<Field> {
+fn field(value: rusqlite::types::ValueRef<'_>, clean: &Cleaner<'_>) -> Option<Field<'static>> {
     Field::of(value).map(|field| match field {
-        Field::Text(text) => Field::Text(clean.text(&text, 4_096)),
+        Field::Text(text) => Field::from(clean.text(&text, 4_096).into_owned()),
         Field::Integer(_) | Field::Bytes(_) => field,
     })
 }

@@ -59,7 +59,7 @@ pub(super) fn object(record: &Record, before: Option<ChainLink>) -> Map<String, 
     object
 }
 
-fn values(fields: &Fields) -> impl Iterator<Item = (String, Value)> {
+fn values(fields: &Fields<'_>) -> impl Iterator<Item = (String, Value)> {
     fields.iter().map(|(name, field)| match (name.strip_suffix("_us"), field) {
         (Some(name), Field::Integer(us)) => (format!("{name}_ms"), json!(*us as f64 / 1e3)),
         (_, Field::Integer(number)) => ((*name).to_owned(), json!(number)),
@@ -92,16 +92,16 @@ pub(super) fn record(object: Map<String, Value>) -> Option<(Record, Option<Chain
     Some((Record::from_parts(link, named, changes)?, before))
 }
 
-fn field(name: String, value: &Value) -> Option<(String, Field)> {
+fn field(name: String, value: &Value) -> Option<(String, Field<'static>)> {
     let field = match (name.as_str(), value) {
         ("duration_ms" | "waited_ms", Value::Number(ms)) => {
             let us = (ms.as_f64()? * 1e3).round() as i64;
             let name = name.strip_suffix("_ms").unwrap_or(&name);
             return Some((format!("{name}_us"), Field::Integer(us)));
         }
-        ("arguments", Value::String(hex)) => Field::Bytes(from_hex(hex)?),
+        ("arguments", Value::String(hex)) => Field::Bytes(from_hex(hex)?.into()),
         (_, Value::Number(number)) => Field::Integer(number.as_i64()?),
-        (_, Value::String(text)) => Field::Text(text.clone()),
+        (_, Value::String(text)) => Field::from(text.clone()),
         _ => return None,
     };
     Some((name, field))
@@ -153,20 +153,14 @@ mod tests {
 
     fn example() -> Record {
         let fields = vec![
-            ("phase", Field::Text(String::from("outcome"))),
+            ("phase", Field::from("outcome")),
             ("at_ms", Field::Integer(1_767_225_600_000)),
-            ("arguments", Field::Bytes(vec![7; 32])),
-            (
-                "command",
-                Field::Text(String::from(
-                    "a\n{\"tool\": \"x\"}\u{1b}[2J\u{202e}\u{7f}\u{1f600}\"\\",
-                )),
-            ),
+            ("arguments", Field::Bytes(vec![7; 32].into())),
+            ("command", Field::from("a\n{\"tool\": \"x\"}\u{1b}[2J\u{202e}\u{7f}\u{1f600}\"\\")),
             ("duration_us", Field::Integer(1_234_567)),
-            ("surface", Field::Text(String::from("call"))),
+            ("surface", Field::from("call")),
         ];
-        let change =
-            vec![("file_path", Field::Text(String::from("/b"))), ("bytes", Field::Integer(3))];
+        let change = vec![("file_path", Field::from("/b")), ("bytes", Field::Integer(3))];
         let changes = vec![change];
         Record { link: ChainLink { seq: 7, hash: [3; 32] }, fields, changes }
     }
