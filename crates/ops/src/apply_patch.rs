@@ -235,7 +235,7 @@ impl Operation for ApplyPatch {
     fn preview(args: &Args, cx: &Context) -> Preview {
         let diff = args.asked().and_then(|asked| {
             let Parsed { patch, names } = asked.borrow_dependent();
-            Ok(Work::new(cx, names)?.run(patch)?.diff())
+            Ok(Work::new(cx, names)?.run(patch)?.question())
         });
         diff.map_or(Preview::Nothing, Preview::Diff)
     }

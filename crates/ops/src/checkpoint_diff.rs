@@ -95,7 +95,7 @@ impl Operation for CheckpointDiff {
 
 /// Returns what differs at one path.
 fn compared(args: &Args, change: &PathChange, plan: &RestorePlan, cx: &Context) -> String {
-    let limits = DiffLimits::preview(cx.deadline);
+    let limits = DiffLimits::dry_run(cx.deadline);
     let shown = cx.shown(&change.path);
     let step = plan.steps.iter().find(|step| step.path == change.path);
     let before = match kept(&change.path, &change.before, cx) {

@@ -157,7 +157,7 @@ impl Operation for CheckpointRestore {
         if refusal(plan, args, cx).is_some() || plan.acting().next().is_none() {
             return Preview::Nothing;
         }
-        let shown = Shown::of(plan, cx, DiffLimits::preview(cx.deadline));
+        let shown = Shown::of(plan, cx, DiffLimits::question(cx.deadline));
         if shown.lost.is_empty() { Preview::Diff(shown.diff) } else { Preview::Nothing }
     }
 
@@ -181,7 +181,7 @@ impl Operation for CheckpointRestore {
         };
         match refusal {
             _ if args.dry_run => {
-                let shown = Shown::of(plan, cx, DiffLimits::preview(cx.deadline));
+                let shown = Shown::of(plan, cx, DiffLimits::dry_run(cx.deadline));
                 if let Some((_, error)) = shown.lost.first() {
                     out.refusal.get_or_insert(error.message.to_string());
                 }

@@ -2,7 +2,8 @@
 //!
 //! A change knows its place, so only the lines around it are compared: the cost does not grow with
 //! the file, apart from counting the lines before it. Everything is bounded: lines shown, length of
-//! a line, size of what is compared.
+//! a line, size of what is compared. For a question alone everything is shown, and what is too large to be
+//! compared stands there whole, before and after.
 
 use std::fmt::Write;
 use std::time::Instant;
@@ -26,6 +27,8 @@ pub(crate) struct DiffLimits {
     pub(crate) context: usize,
     /// The most lines in all.
     pub(crate) max_lines: usize,
+    /// The most characters of a line.
+    pub(crate) max_chars: usize,
     /// When comparing gives up being short.
     pub(crate) until: Option<Instant>,
 }
@@ -33,17 +36,27 @@ pub(crate) struct DiffLimits {
 impl DiffLimits {
     /// For a reply: the place of the change and what it looks like now.
     pub(crate) fn reply() -> Self {
-        Self { context: 2, max_lines: 20, until: None }
+        Self { context: 2, max_lines: 20, max_chars: MAX_CHARS, until: None }
     }
 
     /// For callers who get nothing else of the change.
     pub(crate) fn in_full() -> Self {
-        Self { context: 4, max_lines: 20_000, until: None }
+        Self { context: 4, max_lines: 20_000, max_chars: MAX_CHARS, until: None }
     }
 
-    /// For somebody who decides about the change.
-    pub(crate) fn preview(until: Option<Instant>) -> Self {
-        Self { context: 3, max_lines: 2_000, until }
+    /// For callers who try a change out.
+    pub(crate) fn dry_run(until: Option<Instant>) -> Self {
+        Self { context: 3, max_lines: 2_000, max_chars: MAX_CHARS, until }
+    }
+
+    /// For somebody who decides about the change: nothing is left out.
+    pub(crate) fn question(until: Option<Instant>) -> Self {
+        Self { context: 3, max_lines: usize::MAX, max_chars: usize::MAX, until }
+    }
+
+    /// Returns whether nothing is left out.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.max_lines == usize::MAX
     }
 }
 
@@ -139,6 +152,10 @@ impl Default for DiffLimits {
     }
 }
 
+fn by_line(text: &[u8]) -> Vec<&[u8]> {
+    text.split_inclusive(|byte| *byte == b'\n').collect()
+}
+
 impl Hunks {
     fn full(&self) -> bool {
         self.limits.max_lines <= self.n_lines
@@ -158,7 +175,20 @@ impl Hunks {
             .collect();
         let new_text = replace::pieces(old_text, &moved).concat();
         let new_first = first.saturating_add_signed(self.grown);
-        if MAX_COMPARED < old_text.len() + new_text.len() {
+        let is_large = MAX_COMPARED < old_text.len() + new_text.len();
+        if is_large && self.limits.is_whole() {
+            let lines = |text: &[u8]| n_line_ends(text) + u64::from(!text.ends_with(b"\n"));
+            let _ = writeln!(
+                self.out,
+                "@@ -{},{} +{},{} @@",
+                first + 1,
+                lines(old_text),
+                new_first + 1,
+                lines(&new_text)
+            );
+            self.lines('-', &by_line(old_text));
+            self.lines('+', &by_line(&new_text));
+        } else if is_large {
             let (removed, added) = (old_text.len(), new_text.len());
             let _ = writeln!(
                 self.out,
@@ -176,8 +206,7 @@ impl Hunks {
     }
 
     fn compare(&mut self, old: &[u8], new: &[u8], first: u64, new_first: u64) {
-        let old: Vec<&[u8]> = old.split_inclusive(|byte| *byte == b'\n').collect();
-        let new: Vec<&[u8]> = new.split_inclusive(|byte| *byte == b'\n').collect();
+        let (old, new) = (by_line(old), by_line(new));
         let ops = capture_diff_slices_deadline(Algorithm::Myers, &old, &new, self.limits.until);
         for group in group_diff_ops(ops, self.limits.context) {
             if self.full() {
@@ -219,7 +248,7 @@ impl Hunks {
             self.n_lines += 1;
             let ended = line.strip_suffix(b"\n");
             let text = String::from_utf8_lossy(ended.unwrap_or(line));
-            let (shown, cut) = clip(&text, MAX_CHARS);
+            let (shown, cut) = clip(&text, self.limits.max_chars);
             let more = if cut == 0 { "" } else { "…" };
             let _ = writeln!(self.out, "{mark}{shown}{more}");
             if ended.is_none() {

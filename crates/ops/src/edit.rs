@@ -134,7 +134,7 @@ impl Operation for Edit {
         let diff = source::load(cx, target, expected).and_then(|loaded| {
             let plan = plan(args, cx, target, &needle, loaded.text())?;
             loaded.encoded(cx, target, loaded.text(), &plan.changes)?;
-            Ok(diff::of_changes(loaded.text(), &plan.changes, preview_limits(cx)))
+            Ok(diff::of_changes(loaded.text(), &plan.changes, question_limits(cx)))
         });
         preview(cx, target, diff)
     }
@@ -145,7 +145,7 @@ impl Operation for Edit {
         let needle = Needle::new(&args.old_string, &args.new_string, args.loose);
         let text = loaded.text();
         let plan = plan(args, cx, target, &needle, text)?;
-        let limits = if args.dry_run { preview_limits(cx) } else { DiffLimits::reply() };
+        let limits = if args.dry_run { dry_run_limits(cx) } else { DiffLimits::reply() };
         let diff = diff::of_changes(text, &plan.changes, limits);
         let mixes_endings = mixes_endings(text, &plan.changes);
         let bytes = write(cx, target, &loaded, text, &plan.changes, args.dry_run).await?;
@@ -288,9 +288,19 @@ pub(crate) fn cost(targets: &Targets) -> Cost {
     }
 }
 
-/// Returns how much a preview may show and how long it may compare.
-pub(crate) fn preview_limits(cx: &Context) -> DiffLimits {
-    DiffLimits::preview(Some(cx.world.clock.now() + std::time::Duration::from_millis(200)))
+/// Returns what a question shows.
+pub(crate) fn question_limits(cx: &Context) -> DiffLimits {
+    DiffLimits::question(comparing(cx))
+}
+
+/// Returns how much a dry run may show.
+pub(crate) fn dry_run_limits(cx: &Context) -> DiffLimits {
+    DiffLimits::dry_run(comparing(cx))
+}
+
+/// Returns until when may be compared.
+fn comparing(cx: &Context) -> Option<std::time::Instant> {
+    Some(cx.world.clock.now() + std::time::Duration::from_millis(200))
 }
 
 /// Returns the preview of a change, or nothing where the call would fail.

@@ -156,7 +156,7 @@ impl Operation for MultiEdit {
         let diff = source::load(cx, target, expected).and_then(|loaded| {
             let edited = apply(args, cx, target, loaded.text(), &edits)?;
             loaded.encoded(cx, target, &edited.base, &edited.changes)?;
-            Ok(diff(loaded.text(), &edited, edit::preview_limits(cx)))
+            Ok(diff(loaded.text(), &edited, edit::question_limits(cx)))
         });
         edit::preview(cx, target, diff)
     }
@@ -168,7 +168,7 @@ impl Operation for MultiEdit {
         let edited = apply(args, cx, target, loaded.text(), &edits)?;
         let limits = match (args.in_full, args.dry_run) {
             (true, _) => DiffLimits::in_full(),
-            (false, true) => edit::preview_limits(cx),
+            (false, true) => edit::dry_run_limits(cx),
             (false, false) => DiffLimits::reply(),
         };
         let diff = diff(loaded.text(), &edited, limits);

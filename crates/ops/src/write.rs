@@ -121,15 +121,20 @@ impl Operation for Write {
             Err(FileError::Permission) => return Preview::Unknown,
             Err(_) => return Preview::Nothing,
         };
-        let size = new.len();
-        let diff = if MAX_COMPARED < old.len() as u64 {
-            format!("[more than {MAX_COMPARED} bytes become {size}]\n")
-        } else if source::sniff(&old) != Content::Text {
-            format!("[{} bytes of binary content become {size} bytes]\n", old.len())
-        } else if MAX_COMPARED < size as u64 {
-            format!("[{} bytes become {size}]\n", old.len())
-        } else {
-            diff::of_contents(&old, new, edit::preview_limits(cx))
+        let limits = edit::question_limits(cx);
+        // All of what is to be there is shown; of what goes, where it cannot be read as lines, the size.
+        let gone = match old.len() as u64 {
+            n_bytes if MAX_COMPARED < n_bytes => {
+                Some(format!("[more than {MAX_COMPARED} bytes go]\n"))
+            }
+            n_bytes if source::sniff(&old) != Content::Text => {
+                Some(format!("[{n_bytes} bytes of binary content go]\n"))
+            }
+            _ => None,
+        };
+        let diff = match gone {
+            Some(gone) => gone + &diff::of_contents(&[], new, limits),
+            None => diff::of_contents(&old, new, limits),
         };
         Preview::Diff(diff::titled(&shown, created, &diff))
     }

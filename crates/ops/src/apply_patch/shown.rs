@@ -51,7 +51,7 @@ impl Shown {
         }
         match &self.applied {
             None => {}
-            Some(_) if source::sniff(&self.old) != Content::Text => {
+            Some(_) if source::sniff(&self.old) != Content::Text && !limits.is_whole() => {
                 out.push_str(&format!("[{} bytes of binary content change]\n", self.old.len()));
             }
             Some(Fit { applied, n_before }) => {

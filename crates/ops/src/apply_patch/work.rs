@@ -444,7 +444,13 @@ fn made(old: &Thing, file: &FilePatch<'_>, bytes: Arc<Vec<u8>>) -> Result<Thing,
 }
 
 impl Done<'_> {
-    /// Returns the changes of all files as diffs with their names.
+    /// Returns the changes of all files as diffs with their names, for whoever decides about them.
+    pub(super) fn question(&self) -> String {
+        let limits = edit::question_limits(self.cx);
+        self.shown.iter().map(|shown| shown.diff(limits)).collect()
+    }
+
+    /// Returns the same for whoever tries the patch out.
     pub(super) fn diff(&self) -> String {
         let mut out = String::new();
         let mut n_lines = 0;
@@ -455,7 +461,7 @@ impl Done<'_> {
             }
             let diff = shown.diff(DiffLimits {
                 max_lines: MAX_LINES - n_lines,
-                ..edit::preview_limits(self.cx)
+                ..edit::dry_run_limits(self.cx)
             });
             n_lines += diff.lines().count();
             out.push_str(&diff);

@@ -530,8 +530,40 @@ fn a_write_replaces_creates_and_shows() {
     assert_eq!(preview("fresh", "a\n"), diff("--- /dev/null\n+++ fresh\n@@ -0,0 +1 @@\n+a\n"));
     assert_eq!(
         preview("binary", "a"),
-        diff("--- binary\n+++ binary\n[1 bytes of binary content become 1 bytes]\n")
+        diff(
+            "--- binary\n+++ binary\n[1 bytes of binary content go]\n@@ -0,0 +1 @@\n+a\n\\ No newline at end \
+             of file\n"
+        )
     );
+}
+
+/// Whoever decides sees every line and every sign of what is to be there.
+#[test]
+fn nothing_is_left_out_of_a_question() {
+    let long = format!("x = 1{};evil()\n", " ".repeat(5_000));
+    let many = "same\n".repeat(30_000) + "evil()\n";
+    let large = "line of a large file\n".repeat(80_000) + "evil()\n";
+    let world = MemoryWorld::new();
+    world.file("small", "1\n").file("binary", b"\0\x01").file("large", large.as_bytes());
+    let shown = |path: &str, content: &str| {
+        let tool = write::NATIVE.tool();
+        let args = json!({"file_path": path, "content": content});
+        match world.preview(&tool, &args).expect("a preview") {
+            Preview::Diff(diff) => diff,
+            other => panic!("{other:?}"),
+        }
+    };
+    for path in ["fresh", "small", "binary", "large"] {
+        for content in [&long, &many, &large] {
+            let diff = shown(path, content);
+            // What a diff adds and leaves as it is, in its order, is all of it: or what was there is.
+            let n_shown = diff.lines().filter(|line| line.starts_with('+')).count() - 1;
+            let n_lines = content.lines().count();
+            let is_same = path == "large" && *content == large;
+            assert!(is_same || n_shown == n_lines, "{path}: {n_shown} of {n_lines}");
+            assert!(is_same || diff.contains("evil()"), "{path}");
+        }
+    }
 }
 
 /// Applies an edit plainly: the reference for the fast ways.
