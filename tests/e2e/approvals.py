@@ -1,5 +1,6 @@
 """Whoever is asked: a person at a terminal, and one at an MCP client, in both ways of the protocol."""
 
+import json
 import os
 import re
 import shutil
@@ -10,6 +11,7 @@ import anyio
 from mcp import Client, StdioServerParameters, types
 
 import checks
+import wire
 from checks import Skip, check, contains, equal, true
 
 MODES = ["legacy", "2026-07-28", "auto"]
@@ -127,6 +129,81 @@ async def elicitation(root):
         equal({row["approver"] for row in rows}, {"elicitation"})
 
 
+def shaken(root):
+    """Returns a server with a client that can be asked, and asks for a change that can be undone."""
+    server = wire.Server(root, approvals="auto")
+    opening = json.loads(json.dumps(wire.INITIALIZE))
+    opening["params"]["capabilities"] = {"elicitation": {}}
+    server.send(opening)
+    server.answer(0)
+    server.send(wire.INITIALIZED)
+    return server
+
+
+def asked(server):
+    while (message := server.receive()).get("method") != "elicitation/create":
+        pass
+    return message
+
+
+def bytes_of_answers(root):
+    """What no client of a library says."""
+    for claim, answer in [
+        ("an error", {"error": {"code": -32603, "message": "user dismissed"}}),
+        ("a result without an action", {"result": {}}),
+        ("a result of another type", {"result": {"action": 7}}),
+        ("a result that is a text", {"result": "accept"}),
+    ]:
+        with check(f"{claim} is no yes, also where the change could be undone"):
+            with shaken(root) as server:
+                server.send(wire.tool_call(1, "Write", {"file_path": "odd", "content": ""}))
+                server.send({"jsonrpc": "2.0", "id": asked(server)["id"], **answer})
+                equal(kind(server.answer(1)["result"]), "approval_denied")
+            true(not (root / "odd").exists(), "it was written")
+    with check("a call that the client took back does not run, whatever is answered"):
+        for n in range(20):
+            with shaken(root) as server:
+                server.send(wire.tool_call(1, "Write", {"file_path": "back", "content": ""}))
+                yes = {"action": "accept", "content": {"approve": True}}
+                reply = {"jsonrpc": "2.0", "id": asked(server)["id"], "result": yes}
+                server.send(b"".join(json.dumps(line).encode() + b"\n"
+                                     for line in (wire.cancelled(1), reply)))
+                server.ask("ping")
+                server.close()
+                equal(server.ended(), 0)
+            true(not (root / "back").exists(), f"it was written in round {n}")
+    for way, meta in [
+        ("with a handshake", None),
+        ("without one", wire.stateless(**{
+            "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}})),
+    ]:
+        with check(f"{way}: who closes the input answers nothing, and nobody waits for it"):
+            with shaken(root) if meta is None else wire.Server(root, approvals="auto") as server:
+                server.send(wire.tool_call(1, "Write", {"file_path": "closed", "content": ""}, meta))
+                asked(server) if meta is None else server.answer(1)
+                began = time.monotonic()
+                server.close()
+                equal(server.ended(), 0)
+                true(time.monotonic() - began < 5, "it waited")
+            true(not (root / "closed").exists(), "it was written")
+    with check("a call that goes on is the one that asked"):
+        with wire.Server(root, approvals="auto") as server:
+            def call(id, name, **more):
+                arguments = {"file_path": name, "content": ""}
+                line = wire.tool_call(id, "Write", arguments, meta)
+                line["params"].update(more)
+                server.send(line)
+                return server.answer(id)
+            state = call(1, "one")["result"]["requestState"]
+            yes = {"approval": {"action": "accept", "content": {"approve": True}}}
+            refused = call(2, "two", requestState=state, inputResponses=yes)
+            contains(refused["error"]["message"], "was another call")
+            # An equal call beside it has a question of its own.
+            equal(call(3, "one")["result"]["resultType"], "input_required")
+            equal(kind(call(4, "one", requestState=state, inputResponses=yes)["result"]), None)
+        true((root / "one").exists() and not (root / "two").exists(), "another file was written")
+
+
 class Screen:
     """A terminal of tmux with sinew in it."""
 
@@ -184,6 +261,19 @@ def terminal(root):
             contains(before + after, *shown)
             contains(after, f"[exit {code}]")
             true(made is None or (root / made).exists(), f"{made} was not made")
+    with check("what was typed before the question is no answer to it"):
+        if not shutil.which("tmux"):
+            raise Skip("there is no tmux")
+        screen = Screen(root, f"sleep 1; {binary} call Bash '{{\"command\": \"mkdir early\"}}'")
+        try:
+            screen.type("y")
+            screen.until(r"Run it\? \[[^]]*\]")
+            time.sleep(0.3)
+            true(not (root / "early").exists(), "it ran")
+            screen.type("n")
+            contains(screen.until(r"\[exit \d\]"), "[exit 3]")
+        finally:
+            screen.close()
     with check("what was answered for ever is not asked again"):
         if not shutil.which("tmux"):
             raise Skip("there is no tmux")
@@ -199,6 +289,7 @@ def body(directory):
     root = directory / "approvals"
     root.mkdir()
     anyio.run(elicitation, root)
+    bytes_of_answers(root)
     terminal(root)
 
 

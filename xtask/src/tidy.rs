@@ -92,7 +92,7 @@ const DUPLICATES: &[(&str, &str)] = &[
     ),
     ("bit-vec", "comes with bit-set"),
     ("embedded-io", "postcard names two versions for optional features, and neither is built"),
-    ("getrandom", "ahash, under jsonschema, is a version behind tempfile and uuid"),
+    ("getrandom", "ahash, under jsonschema, and ring are versions behind tempfile and uuid"),
     ("syn", "tracing-attributes and strum_macros have not left version 2; build time alone"),
     ("vte", "strip-ansi-escapes is a version behind vt100"),
 ];

@@ -326,7 +326,7 @@ impl Judged {
     }
 
     /// Looks at what the call would run, for a question about it.
-    pub fn seal(&self) -> Seal {
+    pub fn seal(&self) -> Result<Seal, ToolError> {
         Seal::of(&self.contained)
     }
 
@@ -335,7 +335,7 @@ impl Judged {
     pub fn by_answer(self, answer: &Answer, seal: &Seal) -> Result<Option<Clearance>, ToolError> {
         match answer {
             Answer::Yes(_) => {
-                seal.check(&self.seal())?;
+                seal.check(&self.seal()?)?;
                 Ok(self.cleared(Verdict::Ask, true))
             }
             Answer::No(_) | Answer::TimedOut | Answer::Gone => Ok(None),

@@ -30,7 +30,7 @@ use crate::process::{CommandSettings, Commands, Rung, Shortfall, real_or_same};
 use crate::resolve::{self, Place, Resolver, Spot};
 use crate::roots::{DIRECTORY_PATH, Root, RootError, Roots};
 use crate::rules::{self, Names, PathGlobs, PathRules};
-use crate::seal::CONTAINMENT;
+use crate::seal::{CONTAINMENT, state_at};
 use crate::shell::{self, Scene, Seen};
 use crate::turn::Turns;
 
@@ -217,11 +217,7 @@ impl Guard {
     }
 
     /// Returns what else a command of a session depends on that would start in a directory.
-    pub(crate) fn surroundings(
-        &self,
-        cwd: &Path,
-        session: Option<&str>,
-    ) -> Vec<(&'static str, String)> {
+    pub(crate) fn surroundings(&self, cwd: &Path, session: Option<&str>) -> Vec<(String, String)> {
         let Some(commands) = &self.commands else { return Vec::new() };
         let venv = commands.venv(cwd).map(|venv| venv.display().to_string());
         let probed = session.map(|session| commands.probe(session, &self.globs));
@@ -229,10 +225,18 @@ impl Guard {
             let missing: Vec<String> = missing.into_iter().map(|one| one.what).collect();
             contained_words(rung, &missing)
         });
-        vec![
-            ("the virtual environment", venv.unwrap_or_default()),
-            (CONTAINMENT, rung.unwrap_or_default()),
-        ]
+        let mut all = vec![
+            (String::from("the virtual environment"), venv.unwrap_or_default()),
+            (CONTAINMENT.to_owned(), rung.unwrap_or_default()),
+        ];
+        let read = commands.environment_files(cwd);
+        all.extend(read.map(|path| (format!("the file {}", path.display()), state_at(&path))));
+        all
+    }
+
+    /// Returns the program that a bare name means for a command that starts in a directory.
+    pub(crate) fn program(&self, name: &str, cwd: &Path) -> Option<PathBuf> {
+        self.commands.as_ref()?.means(name, cwd)
     }
 
     /// Returns in words how a command of a session would be contained; nothing where none is run.

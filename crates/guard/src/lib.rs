@@ -18,6 +18,8 @@ mod database;
 mod files;
 mod globs;
 mod guard;
+#[cfg(feature = "http")]
+mod http;
 mod ignore_rules;
 mod judge;
 mod kernel;
@@ -56,6 +58,8 @@ pub use command_policy::CommandPolicy;
 pub use commit::JournalSettings;
 pub use globs::RuleError;
 pub use guard::{GlobalIgnore, Guard, GuardError, GuardSettings};
+#[cfg(feature = "http")]
+pub use http::{HttpAddress, HttpClient, HttpError, HttpReply};
 pub use judge::{Case, Profile, Rules, judge, name_matches};
 pub use knowledge::KnowledgeBase;
 pub use ledger::{

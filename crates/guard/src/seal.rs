@@ -9,7 +9,7 @@
 //! Between the last look and the start of the command another process can still change a file; the sandbox
 //! holds then as ever.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -23,8 +23,12 @@ use crate::roots::{FILE_READ, open_name};
 
 /// What is said of how a command is contained.
 pub(crate) const CONTAINMENT: &str = "how commands are contained";
-/// The most words that are looked at as names of files.
-const MAX_NAMED: usize = 256;
+/// The most names that are looked at. What may name more cannot be asked about.
+const MAX_NAMED: usize = 131_072;
+/// The longest word that is looked at as a name, in bytes.
+const MAX_WORD: usize = 4_096;
+/// The most directories that are named and looked through for what programs read by themselves.
+const MAX_DIRS: usize = 64;
 /// So much of a file is hashed; a larger one is known by its state.
 const MAX_HASHED: u64 = 16 * 1024 * 1024;
 
@@ -58,23 +62,59 @@ const READ_BY: &[(&str, &[&str])] = &[
 pub struct Seal(BTreeMap<String, String>);
 
 impl Seal {
-    /// Looks at what a call would run.
-    pub(crate) fn of(contained: &Contained) -> Self {
+    /// Looks at what a call would run. Refuses a command that may name more than can be looked at.
+    pub(crate) fn of(contained: &Contained) -> Result<Self, ToolError> {
         let mut parts = BTreeMap::new();
         if let Some(command) = &contained.targets().command {
             let guard = contained.guard();
             parts.insert(String::from("the program"), state_at(&command.program));
             let cwd = format!("the directory {}", command.cwd.display());
             parts.insert(cwd, state_at(&command.cwd));
-            for path in named(guard, command) {
-                let state = state(guard, &path);
-                parts.insert(format!("the file {}", path.display()), state);
+            let named = named(guard, command).ok_or_else(|| {
+                ToolError::new(
+                    Kind::TooLarge,
+                    format!(
+                        "this command may name more than {MAX_NAMED} files, so an answer could not hold for \
+                         all of them"
+                    ),
+                )
+                .hint("split it into several commands, or put its words into a file that it reads")
+            })?;
+            // What is not there and comes up later is found all the same.
+            for path in named {
+                if let Some(state) = state(guard, &path) {
+                    parts.insert(format!("the file {}", path.display()), state);
+                }
+            }
+            for segment in &command.analysis.segments {
+                let bare = segment.words.first().filter(|name| !name.contains('/'));
+                let means =
+                    |name: &String| Some((name.clone(), guard.program(name, &command.cwd)?));
+                if let Some((name, path)) = bare.and_then(means) {
+                    let state = format!("{}:{}", path.display(), state_at(&path));
+                    parts.insert(format!("the program {name}"), state);
+                }
             }
             for (what, value) in guard.surroundings(&command.cwd, contained.session()) {
-                parts.insert(what.to_owned(), value);
+                parts.insert(what, value);
             }
         }
-        Self(parts)
+        Ok(Self(parts))
+    }
+
+    /// Returns whether files that a command reads may be known only when it runs, so that they are not among
+    /// what was looked at.
+    pub fn is_open(command: &CommandTarget) -> bool {
+        let is_open = |text: &str| text.contains(['$', '`', '*', '?', '[', '{', '~']);
+        match &command.command.line {
+            CommandLine::Shell(_, text) => is_open(text),
+            CommandLine::Argv(_) => false,
+        }
+    }
+
+    /// Returns everything that was looked at, and how it was.
+    pub fn parts(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(what, state)| (what.as_str(), state.as_str()))
     }
 
     /// Returns in words how a command would be contained.
@@ -99,7 +139,7 @@ impl Seal {
 
 /// Returns what tells one state of a program or a directory from another.
 #[expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
-fn state_at(path: &Path) -> String {
+pub(crate) fn state_at(path: &Path) -> String {
     match File::open(path).and_then(|file| Ok((file.metadata()?, file))) {
         Ok((meta, file)) => state_of(&meta, file),
         Err(error) => error.kind().to_string(),
@@ -123,8 +163,8 @@ fn state_of(meta: &std::fs::Metadata, file: File) -> String {
     }
 }
 
-/// Returns the state of a file beneath the roots.
-fn state(guard: &Guard, path: &Path) -> String {
+/// Returns the state of a file beneath the roots, if there is one.
+fn state(guard: &Guard, path: &Path) -> Option<String> {
     let open = || {
         let place = resolve::resolve(&guard.roots, path, Links::Follow).ok()?;
         let (Spot::Found(_), Some(name)) = (&place.spot, &place.name) else { return None };
@@ -133,50 +173,116 @@ fn state(guard: &Guard, path: &Path) -> String {
         let meta = file.metadata().ok()?;
         Some(format!("{}:{}", place.real.display(), state_of(&meta, file)))
     };
-    open().unwrap_or_else(|| String::from("nothing"))
+    open().or_else(|| state_of_link(path))
 }
 
-/// Returns the files that the words of a command may name, and those that its programs read by themselves,
-/// in the directory where it starts and in those that it goes to.
-fn named(guard: &Guard, command: &CommandTarget) -> Vec<PathBuf> {
+/// Returns the state of what is there and is no file beneath the roots, such as a link that leads out of them.
+#[expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
+fn state_of_link(path: &Path) -> Option<String> {
+    use std::os::unix::fs::MetadataExt;
+
+    let meta = std::fs::symlink_metadata(path).ok()?;
+    let identity = format!("{}:{}:{}", meta.dev(), meta.ino(), meta.mode());
+    Some(match std::fs::read_link(path) {
+        Ok(to) => format!("{identity}:{}:{}", to.display(), state_at(path)),
+        Err(_) => identity,
+    })
+}
+
+/// What a command may name, and where its words may start.
+struct Named<'a> {
+    guard: &'a Guard,
+    dirs: Vec<PathBuf>,
+    paths: BTreeSet<PathBuf>,
+}
+
+/// Returns the files beneath the roots that a command may name: by a word, by a part of one such as the text of
+/// `sh -c`, behind an option or a redirection, and those that its programs read by themselves, in the directory
+/// where it starts and in those that it goes to or names. Nothing where there are too many.
+fn named(guard: &Guard, command: &CommandTarget) -> Option<BTreeSet<PathBuf>> {
     let lines: Vec<Vec<String>> = match &command.command.line {
-        CommandLine::Shell(..) => {
-            command.analysis.segments.iter().map(|segment| segment.words.clone()).collect()
+        CommandLine::Shell(_, text) => {
+            let segments = command.analysis.segments.iter();
+            // The text itself holds what is no word of a command: redirections, assignments, nested texts.
+            segments.map(|segment| segment.words.clone()).chain([vec![text.clone()]]).collect()
         }
         CommandLine::Argv(argv) => vec![argv.clone()],
     };
-    let mut dirs = vec![command.cwd.clone()];
-    for words in &lines {
-        if let [cd, dir, ..] = words.as_slice()
-            && matches!(cd.as_str(), "cd" | "pushd")
-        {
-            let to: Vec<PathBuf> = dirs.iter().map(|from| from.join(dir)).collect();
-            dirs.extend(to);
+    let words: BTreeSet<String> = lines.iter().flatten().flat_map(|word| spellings(word)).collect();
+    let mut named =
+        Named { guard, dirs: directories(&command.cwd, &lines), paths: BTreeSet::new() };
+    if MAX_NAMED < words.len().saturating_mul(named.dirs.len()) {
+        return None;
+    }
+    for word in &words {
+        named.add(word);
+    }
+    // Another directory may be named behind an option: `make -C sub`.
+    let more = named.paths.iter().filter(|path| is_directory(guard, path)).cloned();
+    let more: Vec<PathBuf> = more.filter(|path| !named.dirs.contains(path)).collect();
+    named.dirs.extend(more.into_iter().take(MAX_DIRS));
+    let programs = words.iter().filter_map(|word| word.rsplit('/').next());
+    for (program, files) in READ_BY {
+        if programs.clone().any(|name| name == *program) {
+            files.iter().for_each(|file| named.add(file));
         }
     }
-    dirs.truncate(8);
-    let mut paths = Vec::new();
-    for words in &lines {
-        let by_name = words.iter().filter_map(|word| {
-            let name = word.rsplit('/').next()?;
-            READ_BY.iter().find(|(program, _)| *program == name).map(|(_, files)| *files)
-        });
-        let implied = by_name.flatten().map(ToString::to_string);
-        // An option may carry a name behind a sign: `--file=x`.
-        let spelled = words.iter().flat_map(|word| {
-            let behind = word.split_once('=').map(|(_, value)| value.to_owned());
-            std::iter::once(word.clone()).chain(behind)
-        });
-        for word in spelled.chain(implied) {
-            let named = |dir: &PathBuf| -> PathBuf {
-                resolve::joined(dir, Path::new(&word)).components().collect()
-            };
-            paths.extend(dirs.iter().map(named));
+    (named.paths.len() <= MAX_NAMED).then_some(named.paths)
+}
+
+impl Named<'_> {
+    fn add(&mut self, word: &str) {
+        for dir in &self.dirs {
+            let path: PathBuf = resolve::joined(dir, Path::new(word)).components().collect();
+            if self.guard.roots.locate(&path).is_some() {
+                self.paths.insert(path);
+            }
         }
     }
-    paths.sort();
-    paths.dedup();
-    paths.retain(|path| guard.roots.locate(path).is_some());
-    paths.truncate(MAX_NAMED);
-    paths
+}
+
+/// Returns what of a word may be a name: itself, its parts between blanks and signs of the shell, what stands
+/// behind `=` or a short option, and what stands behind a name of the current directory.
+fn spellings(word: &str) -> Vec<String> {
+    let is_sign = |c: char| c.is_whitespace() || "'\"`;|&<>(){},".contains(c);
+    let mut all = vec![word.to_owned()];
+    all.extend(word.split(is_sign).map(str::to_owned));
+    let behind: Vec<String> = all
+        .iter()
+        .flat_map(|part| {
+            let value = part.split_once('=').map(|(_, value)| value);
+            let option = part.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
+            let option = option.and_then(|rest| rest.get(1..));
+            let here = ["$PWD/", "${PWD}/", "~+/"].iter().find_map(|here| part.strip_prefix(here));
+            [value, option, here].into_iter().flatten().map(str::to_owned).collect::<Vec<_>>()
+        })
+        .collect();
+    all.extend(behind);
+    all.retain(|part| !part.is_empty() && part.len() <= MAX_WORD);
+    all
+}
+
+/// Returns where words may start: where the command starts, where each `cd` leads from there, and where they
+/// lead one after the other.
+fn directories(cwd: &Path, lines: &[Vec<String>]) -> Vec<PathBuf> {
+    let mut dirs = vec![cwd.to_owned()];
+    let mut at = cwd.to_owned();
+    for words in lines {
+        let goes = words.first().is_some_and(|word| matches!(word.as_str(), "cd" | "pushd"));
+        let to = words.iter().skip(1).find(|word| goes && !word.starts_with('-'));
+        let Some(to) = to else { continue };
+        let one: PathBuf = resolve::joined(cwd, Path::new(to)).components().collect();
+        at = resolve::joined(&at, Path::new(to)).components().collect();
+        for dir in [one, at.clone()] {
+            if !dirs.contains(&dir) {
+                dirs.push(dir);
+            }
+        }
+    }
+    dirs
+}
+
+#[expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
+fn is_directory(guard: &Guard, path: &Path) -> bool {
+    guard.roots.locate(path).is_some() && std::fs::metadata(path).is_ok_and(|meta| meta.is_dir())
 }

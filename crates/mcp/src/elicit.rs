@@ -12,7 +12,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sinew_runtime::question;
-use sinew_tool::{Answer, Approver, BoxFuture, Cancel, Kind, Question, Reply, Scope, ToolError};
+use sinew_tool::{
+    Answer, Approver, Arguments, BoxFuture, Cancel, Kind, Question, Reply, Scope, ToolError,
+};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::transport::Output;
@@ -56,10 +58,17 @@ pub(crate) struct Asks {
 
 /// A call that waits until its client calls again.
 pub(crate) struct Suspended {
-    pub(crate) tool: String,
-    pub(crate) cancel: Cancel,
+    called: Called,
+    cancel: Cancel,
     answer: oneshot::Sender<Answer>,
     going: Going,
+}
+
+/// What a client called, and calls again.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Called {
+    pub(crate) tool: String,
+    pub(crate) arguments: Arguments,
 }
 
 /// A call that goes on by itself.
@@ -158,6 +167,14 @@ impl Elicitation {
         self.declared.store(can, Ordering::Release);
     }
 
+    /// Nobody answers any more: what was asked was never answered.
+    pub(crate) fn close(&self) {
+        self.declared.store(false, Ordering::Release);
+        lock(&self.calls).clear();
+        lock(&self.waiting).clear();
+        lock(&self.suspended).clear();
+    }
+
     /// Hears the questions of one call of a client without a handshake.
     pub(crate) fn listen(self: &Arc<Self>, call_id: String) -> Listening {
         let (sender, receiver) = mpsc::unbounded_channel();
@@ -189,7 +206,7 @@ impl Elicitation {
         &self,
         asks: Asks,
         going: Going,
-        tool: String,
+        called: Called,
         cancel: Cancel,
     ) -> Option<Value> {
         let Asks { question, answer } = asks;
@@ -202,7 +219,7 @@ impl Elicitation {
             return None;
         }
         let state = format!("{:032x}", u128::from_le_bytes(random));
-        suspended.insert(state.clone(), Suspended { tool, cancel, answer, going });
+        suspended.insert(state.clone(), Suspended { called, cancel, answer, going });
         Some(json!({
             "resultType": "input_required",
             "inputRequests": {
@@ -216,11 +233,11 @@ impl Elicitation {
     pub(crate) fn resume(
         &self,
         state: &str,
-        tool: &str,
+        called: &Called,
         responses: Option<Value>,
     ) -> Result<(Going, Cancel), String> {
         let mut suspended = lock(&self.suspended);
-        let is_same = suspended.get(state).is_some_and(|one| one.tool == tool);
+        let is_same = suspended.get(state).is_some_and(|one| one.called == *called);
         if !is_same {
             return Err(String::from(
                 "this `requestState` is unknown: what waited behind it has ended, or was another call",
@@ -264,9 +281,14 @@ impl Approver for Elicitation {
         "elicitation"
     }
 
-    fn serves(&self, session: &str) -> bool {
-        let can = self.declared.load(Ordering::Acquire) || !lock(&self.calls).is_empty();
+    fn serves(&self, session: &str, call_id: &str) -> bool {
+        let can = self.declared.load(Ordering::Acquire) || lock(&self.calls).contains_key(call_id);
         can && self.session == session
+    }
+
+    fn joins(&self) -> bool {
+        // A client without a handshake waits for each of its calls by itself.
+        self.declared.load(Ordering::Acquire)
     }
 
     fn may_grant(&self) -> bool {

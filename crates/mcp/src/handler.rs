@@ -14,7 +14,7 @@ use rmcp::service::{Peer, RequestContext, RoleServer, SubscriptionContext};
 use sinew_runtime::CallOptions;
 use sinew_tool::{Cancel, Progress};
 
-use crate::elicit::{Came, Going};
+use crate::elicit::{Called, Came, Going};
 use crate::engine::Engine;
 use crate::progress::Pace;
 use crate::{catalog, reply};
@@ -52,22 +52,24 @@ impl ServerHandler for Handler {
         };
         let options = CallOptions { cancel: cancel.clone(), progress };
         let elicitation = &self.0.elicitation;
+        let arguments = request.arguments.unwrap_or_default();
         if let Some(state) = &request.request_state {
             let responses = request.input_responses.map(|all| serde_json::json!(all));
-            let resumed = elicitation.resume(state, &request.name, responses);
+            let called = Called { tool: request.name.into_owned(), arguments };
+            let resumed = elicitation.resume(state, &called, responses);
             let (going, cancel) =
                 resumed.map_err(|message| rmcp::ErrorData::invalid_params(message, None))?;
-            return self.follow(going, request.name.into_owned(), cancel, context).await;
+            return self.follow(going, called, cancel, context).await;
         }
-        let arguments = request.arguments.unwrap_or_default();
         let call_id = self.0.call_id();
         let capabilities = context.meta.client_capabilities();
         let forms = capabilities.and_then(|capabilities| capabilities.elicitation);
         if forms.is_some_and(|modes| modes.form.is_some() || modes.url.is_none()) {
             let listening = elicitation.listen(call_id.clone());
+            let called = Called { tool: request.name.to_string(), arguments: arguments.clone() };
             let call = self.0.call(call_id, &request.name, arguments, options);
             let going = listening.going(&tokio::runtime::Handle::current(), call);
-            return self.follow(going, request.name.into_owned(), cancel, context).await;
+            return self.follow(going, called, cancel, context).await;
         }
         let mut call = pin!(self.0.call(call_id, &request.name, arguments, options));
         let reply = tokio::select! {
@@ -108,7 +110,7 @@ impl Handler {
     async fn follow(
         &self,
         going: Going,
-        tool: String,
+        called: Called,
         cancel: Cancel,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, rmcp::ErrorData> {
@@ -123,7 +125,7 @@ impl Handler {
         match came {
             Came::Reply(reply) => Ok(reply::result(*reply).into()),
             Came::Asks(asks, going) => {
-                let asked = self.0.elicitation.suspend(*asks, going, tool, cancel);
+                let asked = self.0.elicitation.suspend(*asks, going, called, cancel);
                 let asked = asked
                     .and_then(|asked| serde_json::from_value::<InputRequiredResult>(asked).ok());
                 asked.map(CallToolResponse::InputRequired).ok_or_else(|| {

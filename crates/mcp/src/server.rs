@@ -15,7 +15,7 @@ use tokio::runtime::Handle;
 use tokio_util::sync::ReusableBoxFuture;
 
 use crate::calls::Calls;
-use crate::elicit::{Came, Going};
+use crate::elicit::{Called, Came, Going};
 use crate::engine::Engine;
 use crate::frame::{self, Fault, Frame, INVALID_PARAMS, INVALID_REQUEST, Kind};
 use crate::line::{Line, Lines};
@@ -314,7 +314,8 @@ impl Connection {
             return false;
         };
         if let Some(state) = &params.request_state {
-            return self.resume(id, &params, state, stateless);
+            let state = state.to_string();
+            return self.resume(id, params, &state, stateless);
         }
         if params.input_responses.is_some() {
             return false;
@@ -335,7 +336,10 @@ impl Connection {
         let call_id = self.engine.call_id();
         let can_be_asked =
             stateless && params.meta.as_ref().is_some_and(|Named(meta)| meta.can_be_asked());
-        let listening = can_be_asked.then(|| self.engine.elicitation.listen(call_id.clone()));
+        let listening = can_be_asked.then(|| {
+            let called = Called { tool: params.name.to_string(), arguments: arguments.clone() };
+            (self.engine.elicitation.listen(call_id.clone()), called)
+        });
         let call = self.engine.call(call_id, &params.name, arguments, options);
         let mut call = match self.place.take() {
             Some(mut place) => {
@@ -354,10 +358,9 @@ impl Connection {
                 drop(entered);
                 match listening {
                     None => self.move_on(&handle, id, stateless, cancel, call),
-                    Some(listening) => {
+                    Some((listening, called)) => {
                         let going = listening.going(&handle, call);
-                        let tool = params.name.into_owned();
-                        self.follow(&handle, id, going, tool, cancel);
+                        self.follow(&handle, id, going, called, cancel);
                     }
                 }
             }
@@ -401,7 +404,7 @@ impl Connection {
     fn resume(
         &mut self,
         id: &RawValue,
-        params: &CallParams<'_>,
+        params: CallParams<'_>,
         state: &str,
         stateless: bool,
     ) -> bool {
@@ -409,10 +412,10 @@ impl Connection {
         let Some(handle) = handle.filter(|_| stateless) else { return false };
         let responses = params.input_responses.map(RawValue::get);
         let responses = responses.and_then(|text| serde_json::from_str(text).ok());
-        match self.engine.elicitation.resume(state, &params.name, responses) {
-            Ok((going, cancel)) => {
-                self.follow(&handle, id, going, params.name.to_string(), cancel);
-            }
+        let arguments = params.arguments.map(|Object(arguments)| arguments).unwrap_or_default();
+        let called = Called { tool: params.name.into_owned(), arguments };
+        match self.engine.elicitation.resume(state, &called, responses) {
+            Ok((going, cancel)) => self.follow(&handle, id, going, called, cancel),
             Err(message) => {
                 let id = Some(id.get().to_owned());
                 let fault = Fault { code: INVALID_PARAMS, message, id };
@@ -423,7 +426,7 @@ impl Connection {
     }
 
     /// Answers a request with what a call that goes on by itself comes to: its end, or a question.
-    fn follow(&self, handle: &Handle, id: &RawValue, going: Going, tool: String, cancel: Cancel) {
+    fn follow(&self, handle: &Handle, id: &RawValue, going: Going, called: Called, cancel: Cancel) {
         let (moved, output) = (Arc::clone(&self.moved), self.output.clone());
         let engine = Arc::clone(&self.engine);
         let (key, id) = (frame::key(id).into_owned(), id.get().to_owned());
@@ -436,7 +439,7 @@ impl Connection {
                 }
                 Came::Asks(asks, going) => {
                     let elicitation = &engine.elicitation;
-                    match elicitation.suspend(*asks, going, tool, cancel.clone()) {
+                    match elicitation.suspend(*asks, going, called, cancel.clone()) {
                         Some(result) => {
                             let result = result.to_string();
                             frame::write_result(&mut answer, &id, result.as_bytes());
@@ -558,6 +561,8 @@ impl Connection {
 
     /// Waits for the answers that are still due, unless nobody is there to read them.
     fn drain(&mut self, gone: &dyn Fn() -> bool) {
+        // No answer can come any more.
+        self.engine.elicitation.close();
         let until = Instant::now() + DRAIN;
         let calls = &self.engine.options.calls;
         let due = || calls.is_busy() || !self.owed.is_settled() || !locked(&self.moved).is_empty();

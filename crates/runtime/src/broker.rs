@@ -11,7 +11,7 @@ use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sinew_tool::{Answer, Approver, BoxFuture, Question, Scope};
 use tokio::sync::watch;
@@ -28,6 +28,18 @@ pub(crate) struct Settled {
     pub(crate) answer: Answer,
     /// The approver; nobody where none answered.
     pub(crate) by: Option<&'static str>,
+}
+
+/// What a question is about.
+pub(crate) struct About<'a> {
+    /// What makes questions equal.
+    pub(crate) digest: Digest,
+    /// The session of the call.
+    pub(crate) session: &'a str,
+    /// The call.
+    pub(crate) call_id: &'a str,
+    /// How long an answer may take.
+    pub(crate) timeout: Duration,
 }
 
 /// Puts questions to whoever can answer.
@@ -65,10 +77,10 @@ impl Broker {
         approvers.retain(|(other, _)| *other != id);
     }
 
-    /// Returns whoever can answer questions of a session.
-    pub(crate) fn approvers(&self, session: &str) -> Vec<Arc<dyn Approver>> {
+    /// Returns whoever can answer questions about a call of a session.
+    pub(crate) fn approvers(&self, session: &str, call_id: &str) -> Vec<Arc<dyn Approver>> {
         let approvers = self.approvers.read().unwrap_or_else(PoisonError::into_inner);
-        let serving = approvers.iter().filter(|(_, approver)| approver.serves(session));
+        let serving = approvers.iter().filter(|(_, approver)| approver.serves(session, call_id));
         serving.map(|(_, approver)| Arc::clone(approver)).collect()
     }
 
@@ -84,41 +96,35 @@ impl Broker {
     }
 
     /// Settles a question: by an equal one that waits, by whoever answers first, by what is granted meanwhile,
-    /// or by time. `question` makes it where it is put; `covered` says whether what is granted covers it.
+    /// or by time, which begins anew where the question is put. `question` makes it then; `covered` says whether
+    /// what is granted covers it.
     pub(crate) async fn settle(
         &self,
-        digest: Digest,
-        session: &str,
-        timeout: Duration,
+        about: &About<'_>,
         question: impl Fn(u64, String) -> Question,
         covered: impl Fn() -> bool,
     ) -> Settled {
-        let until = Instant::now() + timeout;
         let mut granted = self.granted.subscribe();
         loop {
-            let left = until.saturating_duration_since(Instant::now());
             let wait = async {
-                match self.place(digest) {
+                match self.place(about.digest) {
+                    // Its own time is over before this one's, unless it is taken back.
                     Place::Behind(mut ahead) => match ahead.wait_for(Option::is_some).await {
                         Ok(settled) => settled.clone(),
-                        // Whoever was ahead was taken back.
                         Err(_) => None,
                     },
-                    Place::First(first) => Some(self.put(first, session, &question).await),
+                    Place::First(first) => Some(self.put(first, about, &question).await),
                 }
             };
-            let settled = tokio::select! {
+            tokio::select! {
                 biased;
-                settled = tokio::time::timeout(left, wait) => settled,
+                settled = wait => if let Some(settled) = settled {
+                    return settled;
+                },
                 // Whatever waits is put again where it is not covered: its place is kept by its digest.
                 () = until_covered(&mut granted, &covered) => {
                     return Settled { answer: Answer::Yes(Scope::Call), by: Some("grant") };
                 }
-            };
-            match settled {
-                Err(_) => return Settled { answer: Answer::TimedOut, by: None },
-                Ok(Some(Settled { answer: Answer::TimedOut, .. }) | None) => {}
-                Ok(Some(settled)) => return settled,
             }
         }
     }
@@ -134,18 +140,21 @@ impl Broker {
         Place::First(First { broker: self, digest, tell })
     }
 
-    /// Puts a question and waits for the first answer.
+    /// Puts a question and waits for the first answer, as long as it may take.
     async fn put(
         &self,
         first: First<'_>,
-        session: &str,
+        about: &About<'_>,
         question: impl Fn(u64, String) -> Question,
     ) -> Settled {
-        let approvers = self.approvers(session);
-        let n_asked = self.count(session);
+        let approvers = self.approvers(about.session, about.call_id);
+        let n_asked = self.count(about.session);
         let id = format!("q{}", self.next.fetch_add(1, Ordering::Relaxed));
         let question = question(n_asked, id);
-        let settled = first_answer(&approvers, &question).await;
+        let answered = first_answer(&approvers, &question);
+        let settled = tokio::time::timeout(about.timeout, answered)
+            .await
+            .unwrap_or(Settled { answer: Answer::TimedOut, by: None });
         first.tell.send_replace(Some(settled.clone()));
         settled
     }
@@ -216,7 +225,7 @@ async fn first_answer(approvers: &[Arc<dyn Approver>], question: &Question) -> S
         while let Some((name, may_grant, answer)) = asked.get_mut(at) {
             match answer.as_mut().poll(context) {
                 Poll::Pending => at += 1,
-                Poll::Ready(Answer::Gone) => drop(asked.swap_remove(at)),
+                Poll::Ready(Answer::Gone | Answer::TimedOut) => drop(asked.swap_remove(at)),
                 Poll::Ready(answer) => {
                     let offered = |scope: Scope| {
                         *may_grant && question.covers.iter().any(|cover| cover.scope == scope)

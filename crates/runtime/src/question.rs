@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 use sinew_guard::shown;
-use sinew_tool::{CommandLine, CommandTarget, Question, Scope};
+use sinew_tool::{Answer, CommandLine, CommandTarget, Question, Scope};
 
 /// Returns a question in words: what, where, the change itself, why it is asked, and what an answer can
 /// cover.
@@ -16,8 +16,13 @@ pub fn words(question: &Question) -> String {
         let _ = write!(text, " for the agent {}", one_line(agent));
     }
     if let Some(command) = &question.targets.command {
-        for line in command_words(command).lines() {
+        for line in command_words(command).split('\n') {
             let _ = write!(text, "\n  {}", one_line(line));
+        }
+        if 1 < command.analysis.segments.len() {
+            for segment in &command.analysis.segments {
+                let _ = write!(text, "\n  - {}", one_line(&segment.text));
+            }
         }
         text.push_str("\n  in");
     }
@@ -27,13 +32,23 @@ pub fn words(question: &Question) -> String {
     for host in &question.targets.hosts {
         let _ = write!(text, "\n  {}", one_line(host));
     }
+    for (name, value) in &question.arguments {
+        let _ = write!(text, "\n  with {} = {}", one_line(name), one_line(&value.to_string()));
+    }
+    if question.is_open {
+        text.push_str(
+            "\n  what it reads is not all known before it runs, and may change until then",
+        );
+    }
     if let Some(sandbox) = &question.sandbox {
         let _ = write!(text, "\n  contained by {}", one_line(sandbox));
     }
     text.push('\n');
-    for line in question.diff.iter().flat_map(|diff| diff.lines()) {
-        text.push_str(&one_line(line));
-        text.push('\n');
+    if let Some(diff) = &question.diff {
+        for line in diff.strip_suffix('\n').unwrap_or(diff).split('\n') {
+            text.push_str(&one_line(line));
+            text.push('\n');
+        }
     }
     let why = one_line(&question.why);
     let _ = write!(text, "Asked because {why} (rule {}", question.rule);
@@ -58,7 +73,12 @@ pub fn covers(question: &Question, scope: Scope) -> Option<String> {
         Scope::Call | Scope::Exact | Scope::Session => "for this session",
         Scope::Forever => "for ever in these roots",
     };
-    Some(format!("{until}: {}", what.join(", ")))
+    // A pattern holds for words: what they mean may be another thing the next time.
+    let anywhere = match (&question.targets.command, scope) {
+        (Some(_), Scope::Session | Scope::Forever) => ", in any directory, whatever is there then",
+        _ => "",
+    };
+    Some(format!("{until}: {}{anywhere}", what.join(", ")))
 }
 
 /// Returns a question as one JSON object, its words beside its parts.
@@ -70,7 +90,9 @@ pub fn to_json(question: &Question) -> Value {
             Scope::Call => Vec::new(),
             scope => question.covers.iter().find(|cover| cover.scope == scope)?.what.clone(),
         };
-        Some(json!({ "scope": scope.as_str(), "what": what }))
+        Some(
+            json!({ "scope": scope.as_str(), "what": what, "text": self::covers(question, scope) }),
+        )
     });
     json!({
         "question": question.id,
@@ -88,6 +110,8 @@ pub fn to_json(question: &Question) -> Value {
         "segments": targets.command.as_ref().map(|command| &command.analysis.segments),
         "program": targets.command.as_ref().map(|command| command.program.to_string_lossy()),
         "cwd": targets.command.as_ref().map(|command| command.cwd.to_string_lossy()),
+        "arguments": question.arguments,
+        "is_open": question.is_open,
         "sandbox": question.sandbox,
         "diff": question.diff,
         "rule": question.rule,
@@ -98,6 +122,16 @@ pub fn to_json(question: &Question) -> Value {
         "timeout_s": question.timeout.as_secs(),
         "text": words(question),
     })
+}
+
+/// Returns the answer of a word: `yes` or `no`, or the scope that is allowed. An error says which words there are.
+pub fn answer(word: &str, reason: Option<String>) -> Result<Answer, String> {
+    match (word, Scope::from_word(word)) {
+        ("yes", _) => Ok(Answer::Yes(Scope::Call)),
+        ("no", _) => Ok(Answer::No(reason.filter(|reason| !reason.trim().is_empty()))),
+        (_, Some(scope)) => Ok(Answer::Yes(scope)),
+        (_, None) => Err(format!("no such answer: {word}; use yes, no, exact, session or forever")),
+    }
 }
 
 /// Returns a command as it will run: the text for the shell, or each argument in quotes.
@@ -121,7 +155,7 @@ fn one_line(text: &str) -> String {
 mod tests {
     use std::time::Duration;
 
-    use sinew_tool::{Cover, Targets};
+    use sinew_tool::{Arguments, Cover, Targets};
 
     use super::*;
 
@@ -134,7 +168,9 @@ mod tests {
             tool: String::from("Write"),
             effects: vec!["change"],
             targets: Targets::default(),
-            diff: Some(String::from("+a\u{202e}b\u{1b}[2J\tc")),
+            arguments: Arguments::new(),
+            is_open: false,
+            diff: Some(String::from("+a\u{202e}b\u{1b}[2J\tc\n+d\r\n")),
             sandbox: None,
             rule: "change",
             origin: None,
@@ -152,20 +188,28 @@ mod tests {
     fn nothing_hides_in_a_question() {
         assert_eq!(
             words(&question()),
-            "Write wants to change\n+a\\u{202e}b\\u{1b}[2J\tc\n\
+            "Write wants to change\n+a\\u{202e}b\\u{1b}[2J\tc\n+d\\r\n\
              Asked because changing files asks (rule change).\n"
         );
         let asked = Question {
             agent: Some(String::from("a\nb")),
             origin: Some(String::from("user, c.toml:1")),
             sandbox: Some(String::from("landlock")),
+            arguments: json!({ "timeout": 5, "x\u{7}": "\u{202e}" })
+                .as_object()
+                .cloned()
+                .unwrap_or_default(),
+            is_open: true,
             diff: None,
             n_asked: 3,
             ..question()
         };
         assert_eq!(
             words(&asked),
-            "Write wants to change for the agent a\\nb\n  contained by landlock\n\
+            "Write wants to change for the agent a\\nb\n  with timeout = 5\n  \
+             with x\\u{7} = \"\\u{202e}\"\n  \
+             what it reads is not all known before it runs, and may change until then\n  \
+             contained by landlock\n\
              Asked because changing files asks (rule change of user, c.toml:1).\n\
              It is question 3 of this session.\n"
         );
@@ -185,8 +229,12 @@ mod tests {
         assert_eq!(
             scopes,
             json!([
-                { "scope": "call", "what": [] },
-                { "scope": "session", "what": ["Write a\u{200b}"] },
+                { "scope": "call", "what": [], "text": "this call" },
+                {
+                    "scope": "session",
+                    "what": ["Write a\u{200b}"],
+                    "text": "for this session: Write a\\u{200b}",
+                },
             ])
         );
     }

@@ -317,7 +317,7 @@ impl Approver for Racer {
         })
     }
 
-    fn serves(&self, session: &str) -> bool {
+    fn serves(&self, session: &str, _call_id: &str) -> bool {
         self.only.is_none_or(|only| only == session)
     }
 
@@ -393,6 +393,88 @@ async fn equal_questions_are_answered_in_one() {
     assert!(1 <= n_ran && other.ok, "{a:?} {b:?}");
     assert_eq!(racer.n_asked(), 3, "the same of one session is asked once");
     assert_eq!((bench.runtime.n_asked("s"), bench.runtime.n_asked("t")), (2, 1));
+}
+
+/// The person was shown the file as it was, and what comes after is another question.
+#[tokio::test]
+async fn an_answer_holds_for_no_equal_call_that_meets_another_file() {
+    let wait: fn(&Question) -> Duration = |_| Duration::from_millis(80);
+    let racer = Arc::new(Racer { wait, ..Racer::new("one", |_| Answer::Yes(Scope::Call)) });
+    let bench = Bench::new(|builder| builder.asking(among(std::slice::from_ref(&racer))));
+    let later = async {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        #[expect(clippy::disallowed_methods, reason = "somebody else writes, not sinew")]
+        std::fs::write(bench.path("a"), "somebody else").expect("it can be written");
+        put_at(&bench, "s", "a", "same").await
+    };
+    let (first, second) = tokio::join!(put_at(&bench, "s", "a", "same"), later);
+    assert_eq!(first.error.expect("an error").kind, Kind::Stale);
+    assert!(second.ok, "{second:?}");
+    assert_eq!(racer.n_asked(), 2, "the second was shown by itself");
+}
+
+/// Somebody was asked, so nothing runs because nobody answered, also what could be undone.
+#[tokio::test]
+async fn whoever_is_gone_has_not_said_yes() {
+    for (answer, kind) in [
+        (Answer::Gone, Kind::ApprovalDenied),
+        // The time is not for an approver to say, and it is asked once.
+        (Answer::TimedOut, Kind::ApprovalDenied),
+        (Answer::No(None), Kind::ApprovalDenied),
+    ] {
+        let person = Person::new(Some(answer.clone()));
+        let bench = Bench::new(|b| b.asking(asking(Approvals::Auto, Some(person.clone()))));
+        let reply = tokio::time::timeout(Duration::from_secs(5), put(&bench)).await;
+        let reply = reply.expect("it ends");
+        assert_eq!(reply.error.map(|error| error.kind), Some(kind), "{answer:?}");
+        assert_eq!(bench.content("a"), None, "{answer:?}");
+        assert_eq!(person.asked.lock().expect("unpoisoned").len(), 1, "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_is_taken_back_does_not_run_whatever_is_answered() {
+    for _ in 0..40 {
+        let wait: fn(&Question) -> Duration = |_| Duration::from_millis(5);
+        let racer = Arc::new(Racer { wait, ..Racer::new("one", |_| Answer::Yes(Scope::Call)) });
+        let bench = Bench::new(|builder| builder.asking(among(std::slice::from_ref(&racer))));
+        let options = CallOptions::default();
+        let cancel = options.cancel.clone();
+        let args = json!({"where": "a", "text": "new"}).as_object().cloned().unwrap_or_default();
+        let call = bench.runtime.call(Request::new("c", "put", args), options);
+        let taken_back = async {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            cancel.cancel();
+            // The answer is there before the call looks again.
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "the thread stands still, as a busy one does"
+            )]
+            std::thread::sleep(Duration::from_millis(6));
+        };
+        let (reply, ()) = tokio::join!(call, taken_back);
+        assert_eq!(reply.error.map(|error| error.kind), Some(Kind::Cancelled));
+        assert_eq!(bench.content("a"), None);
+        let records = bench.records();
+        assert_eq!(records[0].1.approver.as_deref(), Some("one"));
+        assert!(records[0].1.waited_ms.is_some() && records[0].1.answer.is_none());
+    }
+}
+
+#[tokio::test]
+async fn who_thinks_does_not_use_up_the_time_of_the_call() {
+    let wait: fn(&Question) -> Duration = |_| Duration::from_millis(150);
+    let racer = Arc::new(Racer { wait, ..Racer::new("one", |_| Answer::Yes(Scope::Call)) });
+    let bench = Bench::new(|builder| {
+        builder.commands(commands()).asking(among(std::slice::from_ref(&racer)))
+    });
+    for (text, kind) in [("touch x", None), ("touch y", None)] {
+        let args = json!({ "command": text }).as_object().cloned().unwrap_or_default();
+        let mut request = Request::new("c", "begin", args);
+        request.deadline = Some(std::time::Instant::now() + Duration::from_millis(100));
+        let reply = bench.runtime.call(request, CallOptions::default()).await;
+        assert_eq!(reply.error.map(|error| error.kind), kind, "{text}");
+    }
 }
 
 #[tokio::test]
@@ -493,7 +575,7 @@ async fn who_is_gone_leaves_the_question_to_the_others() {
     let reply = put_at(&bench, "s", "a", "x").await;
     let error = reply.error.expect("an error");
     assert_eq!(error.kind, Kind::ApprovalDenied);
-    assert!(error.message.contains("whoever was asked is gone"), "{}", error.message);
+    assert!(error.message.contains("whoever was asked gave no answer"), "{}", error.message);
 }
 
 #[tokio::test]

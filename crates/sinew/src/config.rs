@@ -29,7 +29,9 @@ pub use options::{
 pub(crate) use reference::keys;
 pub use reference::reference;
 pub(crate) use serve::serves;
-pub use settings::{LedgerMode, LedgerSettings, LogLevel, MetricsSettings, Settings};
+pub use settings::{
+    LedgerMode, LedgerSettings, LogLevel, MetricsSettings, Settings, WebhookSettings,
+};
 
 /// A configuration that cannot be used: where, and what to do.
 #[derive(Debug)]

@@ -59,6 +59,8 @@ mod terminal;
 #[cfg(feature = "cli")]
 mod trace;
 #[cfg(feature = "cli")]
+mod webhook;
+#[cfg(feature = "cli")]
 mod wiring;
 
 /// The tool vocabularies.

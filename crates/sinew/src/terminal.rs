@@ -2,6 +2,7 @@
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
+use rustix::termios::QueueSelector;
 use sinew_runtime::question;
 use sinew_tool::{Answer, Approver, BoxFuture, Question, Scope};
 
@@ -33,7 +34,11 @@ impl Approver for Terminal {
         Box::pin(async move {
             // A thread of its own: the time-out of the question must go on while this one waits.
             // Standard error is not locked, so that others can speak meanwhile.
-            let ask = move || ask(&question, &mut io::stdin().lock(), &mut io::stderr());
+            let ask = move || {
+                // What was typed before the question was seen is no answer to it.
+                let _ = rustix::termios::tcflush(io::stdin(), QueueSelector::IFlush);
+                ask(&question, &mut io::stdin().lock(), &mut io::stderr())
+            };
             tokio::task::spawn_blocking(ask).await.unwrap_or(Answer::No(None))
         })
     }
@@ -104,6 +109,8 @@ mod tests {
             tool: String::from("Bash"),
             effects: vec!["execute"],
             targets: Targets::default(),
+            arguments: sinew_tool::Arguments::new(),
+            is_open: false,
             diff: None,
             sandbox: None,
             rule: "execute",

@@ -21,6 +21,7 @@ use crate::config::{
 };
 use crate::hooks;
 use crate::trace::Trace;
+use crate::webhook::Webhook;
 
 mod homes;
 
@@ -127,11 +128,7 @@ pub(crate) fn load(mut said: Said, helper: Helper, works_in_roots: bool) -> anyh
         roots => roots?,
     };
     hold_roots(&layered, &roots)?;
-    let mut loaded = Loaded { layered, settings, roots, helper, said };
-    if let Some(grants) = grants(&loaded) {
-        loaded.settings.rules.rules.extend(grants.rules()?);
-    }
-    Ok(loaded)
+    Ok(Loaded { layered, settings, roots, helper, said })
 }
 
 /// Returns what the person trusts.
@@ -151,10 +148,10 @@ pub(crate) fn settle(said: &Said, trusted: &Trusted) -> anyhow::Result<Layered> 
     layered(said, Some((&said.current.join(root), trusted)))
 }
 
-/// Returns what was answered for ever in the first root, where there is a place for it.
+/// Returns what was answered for ever in these roots, where there is a place for it.
 fn grants(loaded: &Loaded) -> Option<Grants> {
     let state = env_vars::state_home()?.join("sinew");
-    loaded.roots.first().map(|root| Grants::of(&state, root))
+    (!loaded.roots.is_empty()).then(|| Grants::of(&state, &loaded.roots))
 }
 
 /// Merges every layer as a project that nobody trusts finds them.
@@ -327,15 +324,22 @@ pub(crate) fn wire(
     let written = settings.serve.clone();
     let serve = written.clone().unwrap_or_else(|| serve.iter().map(ToString::to_string).collect());
     let files = settings.files.clone();
+    let webhook = settings.webhook.as_ref().map(|to| Webhook::new(to, &loaded.roots));
+    let webhook = webhook.transpose()?.map(|webhook| Arc::new(webhook) as Arc<dyn Approver>);
+    let grants = grants(loaded);
+    let mut rules = settings.rules.clone();
+    if let Some(grants) = &grants {
+        rules.rules.extend(grants.rules()?);
+    }
     let mut builder = Runtime::builder(settings.dialect)
         .settings(|into| into.clone_from(&files))
-        .rules(settings.rules.clone())
+        .rules(rules)
         .resolver(settings.resolver)
         .global_ignore(GlobalIgnore::FromGit)
         .asking(Asking {
             approvals: settings.approvals,
-            approvers: approver.into_iter().collect(),
-            keeper: grants(loaded).map(|grants| Arc::new(grants) as Arc<dyn Keeper>),
+            approvers: approver.into_iter().chain(webhook).collect(),
+            keeper: grants.map(|grants| Arc::new(grants) as Arc<dyn Keeper>),
             timeout: settings.approval_timeout,
         })
         .only(move |tool| serve.iter().any(|word| config::serves(word, tool)));

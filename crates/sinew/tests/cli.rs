@@ -749,12 +749,16 @@ const KEYS: &[Row] = &[
     ("ledger.max_age_days", "7", SHOW, "", Seen::Resolved("ledger.max_age_days = 7")),
     ("ledger.max_records", "7", SHOW, "", Seen::Resolved("ledger.max_records = 7")),
     ("mcp.max_line_bytes", "4096", &["mcp"], "{ping}", Seen::Shows("4096 bytes", "\"result\"")),
+    // What is asked there is tried where a server is.
+    ("webhook.url", "http://example.com/", LIST, "", Seen::Shows("is for this machine", "a.txt")),
+    ("webhook.secret_file", "{root}/x", WEBHOOK, "", Seen::Shows("must lie outside", "a.txt")),
     // What stands in these files is tried where metrics are.
     ("metrics.file", "{root}/x", LIST, "", Seen::Shows("`metrics.file` ", "a.txt")),
     ("metrics.interval_s", "7", SHOW, "", Seen::Resolved("metrics.interval_s = 7")),
     ("trace.file", "{root}/x", LIST, "", Seen::Shows("`trace.file` must lie outside", "a.txt")),
 ];
 
+const WEBHOOK: &[&str] = &["--set", "webhook.url=https://127.0.0.1:9/", "call", "List", "{}"];
 const TOUCH: &[&str] = &["--approvals", "allow", "call", "Bash", r#"{"command":"touch x"}"#];
 const TOUCH_CLAWFT: &[&str] = &[
     "--dialect",

@@ -163,12 +163,17 @@ fn questions_are_answered_by_whoever_holds_the_other_end() {
     let question = pipe.next("question");
     pipe.answer(&question, "perhaps");
     assert!(pipe.next("error")["message"].as_str().unwrap().contains("no such answer: perhaps"));
-    // Nobody is there to answer once the input ends.
+    // Nobody is there to answer once the input ends, and what could be undone does not run either.
+    pipe.call(5, "Write", json!({ "file_path": "z.txt", "content": "" }));
+    pipe.next("question");
     let rest = pipe.end();
-    let reply = rest.iter().find(|line| line["type"] == "reply").unwrap();
-    assert_eq!(reply["error"]["kind"], "approval_denied");
-    assert!(text(reply).contains("whoever was asked is gone"), "{reply}");
-    assert!(!place.root.join("z").exists());
+    let replies: Vec<_> = rest.iter().filter(|line| line["type"] == "reply").collect();
+    assert_eq!(replies.len(), 2, "{rest:?}");
+    for reply in replies {
+        assert_eq!(reply["error"]["kind"], "approval_denied");
+        assert!(text(reply).contains("whoever was asked gave no answer"), "{reply}");
+    }
+    assert!(!place.root.join("z").exists() && !place.root.join("z.txt").exists());
 }
 
 #[test]
@@ -180,7 +185,14 @@ fn an_answer_covers_what_it_says_and_for_as_long() {
     pipe.bash(3, "mkdir c");
     let asked: Vec<Value> = (0..3).map(|_| pipe.next("question")).collect();
     let touch = asked.iter().find(|one| one["command"] == "touch a").unwrap();
-    assert_eq!(touch["covers"][2], json!({ "scope": "forever", "what": ["touch *"] }));
+    assert_eq!(
+        touch["covers"][2],
+        json!({
+            "scope": "forever",
+            "what": ["touch *"],
+            "text": "for ever in these roots: touch *, in any directory, whatever is there then",
+        })
+    );
     pipe.answer(touch, "forever");
     let ids: Vec<Value> = (0..2).map(|_| pipe.next("reply")["id"].clone()).collect();
     assert!(
@@ -273,6 +285,67 @@ const CHANGES: &[Changed] = &[
         },
         "link.sh",
     ),
+    // Each of these names a script where a look at its words alone would not find it.
+    ("sh z.sh %MANY%", |root| script(&root.join("z.sh"), "echo before"), after_z, "z.sh"),
+    (
+        "cd a && cd b && cd c && cd d && sh z.sh",
+        |root| script(&root.join("a/b/c/d/z.sh"), "echo before"),
+        |root| script(&root.join("a/b/c/d/z.sh"), "echo after!"),
+        "a/b/c/d/z.sh",
+    ),
+    (
+        "cd -- sub && sh z.sh",
+        |root| script(&root.join("sub/z.sh"), "echo before"),
+        |root| script(&root.join("sub/z.sh"), "echo after!"),
+        "sub/z.sh",
+    ),
+    ("sh < z.sh", before_z, after_z, "z.sh"),
+    ("sh <z.sh", before_z, after_z, "z.sh"),
+    ("bash -c './z.sh a'", before_z, after_z, "z.sh"),
+    ("eval \"sh z.sh\"", before_z, after_z, "z.sh"),
+    ("X=z.sh; sh $X", before_z, after_z, "z.sh"),
+    ("sh \"$PWD/z.sh\"", before_z, after_z, "z.sh"),
+    ("sh {z,}.sh; sh z.sh", before_z, after_z, "z.sh"),
+    (
+        "make -fm.mk",
+        |root| fs::write(root.join("m.mk"), "all:\n\techo a\n").unwrap(),
+        |root| fs::write(root.join("m.mk"), "all:\n\techo b\n").unwrap(),
+        "m.mk",
+    ),
+    (
+        "make -C sub",
+        |root| {
+            fs::create_dir(root.join("sub")).unwrap();
+            fs::write(root.join("sub/Makefile"), "all:\n\techo a\n").unwrap();
+        },
+        |root| fs::write(root.join("sub/Makefile"), "all:\n\techo b\n").unwrap(),
+        "sub/Makefile",
+    ),
+    (
+        "./tool",
+        |root| std::os::unix::fs::symlink("/usr/bin/echo", root.join("tool")).unwrap(),
+        |root| {
+            fs::remove_file(root.join("tool")).unwrap();
+            std::os::unix::fs::symlink("/usr/bin/dirname", root.join("tool")).unwrap();
+        },
+        "tool",
+    ),
+    (
+        "sh new.sh",
+        |_| (),
+        |root| std::os::unix::fs::symlink("/etc/profile", root.join("new.sh")).unwrap(),
+        "new.sh",
+    ),
+    (
+        "mytool",
+        |root| {
+            fs::create_dir_all(root.join(".venv/bin")).unwrap();
+            fs::write(root.join(".venv/pyvenv.cfg"), "home = /usr/bin\n").unwrap();
+            script(&root.join(".venv/bin/mytool"), "echo before");
+        },
+        |root| script(&root.join(".venv/bin/mytool"), "echo after!"),
+        "mytool",
+    ),
     (
         "touch x",
         |_| (),
@@ -281,9 +354,17 @@ const CHANGES: &[Changed] = &[
             fs::write(root.join(".venv/pyvenv.cfg"), "home = /usr/bin\n").unwrap();
             script(&root.join(".venv/bin/touch"), "echo planted");
         },
-        "the virtual environment",
+        "the program touch",
     ),
 ];
+
+fn before_z(root: &Path) {
+    script(&root.join("z.sh"), "echo before");
+}
+
+fn after_z(root: &Path) {
+    script(&root.join("z.sh"), "echo after!");
+}
 
 fn script(path: &Path, text: &str) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -299,7 +380,8 @@ fn what_changed_since_the_question_refuses() {
             let place = Place::new();
             before(&place.root);
             let mut pipe = Piped::start(&place, &["--set", "run.activate=[\"venv\"]"]);
-            pipe.bash(1, command);
+            let many: Vec<String> = (0..300).map(|n| format!("a{n}")).collect();
+            pipe.bash(1, &command.replace("%MANY%", &many.join(" ")));
             let question = pipe.next("question");
             if changes {
                 change(&place.root);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{BoxFuture, Targets};
+use crate::{Arguments, BoxFuture, Targets};
 
 /// What a person is asked before a call may run.
 #[derive(Debug, Clone)]
@@ -21,6 +21,11 @@ pub struct Question {
     pub effects: Vec<&'static str>,
     /// What the call really names.
     pub targets: Targets,
+    /// What the call says beside its targets: its numbers and switches, by name.
+    pub arguments: Arguments,
+    /// Whether a command may read files that are known only when it runs, so that the answer does not hold for
+    /// what they are now.
+    pub is_open: bool,
     /// The change as a unified diff, where it can be shown.
     pub diff: Option<String>,
     /// How a command would be contained, and what of that is missing here, if the call has one.
@@ -89,9 +94,9 @@ pub enum Answer {
     Yes(Scope),
     /// It may not, with the person's words where there were any.
     No(Option<String>),
-    /// Nobody answered in time.
+    /// Nobody answered in time. An approver that says so counts as gone: the runtime has the time.
     TimedOut,
-    /// Nobody is there to answer any more: others may.
+    /// Nobody is there to answer any more: others may. Where nobody is left, the call does not run.
     Gone,
 }
 
@@ -104,9 +109,15 @@ pub trait Approver: Send + Sync {
     /// time. Where somebody else answers first, or the call is taken back, the future is dropped.
     fn ask(&self, question: Question) -> BoxFuture<'_, Answer>;
 
-    /// Returns whether questions of a session are for this approver.
-    fn serves(&self, session: &str) -> bool {
-        let _ = session;
+    /// Returns whether questions about a call of a session are for this approver.
+    fn serves(&self, session: &str, call_id: &str) -> bool {
+        let _ = (session, call_id);
+        true
+    }
+
+    /// Returns whether the answer to one question can stand for an equal one that waits beside it. Where the
+    /// other end waits for each call by itself, it is asked about each.
+    fn joins(&self) -> bool {
         true
     }
 

@@ -36,6 +36,13 @@ pub(super) fn venv(cwd: &Path, roots: &[PathBuf]) -> Option<PathBuf> {
     up_to_root(cwd, roots).flat_map(|dir| VENVS.iter().map(|name| dir.join(name))).find(is_venv)
 }
 
+/// Returns the files that direnv may read for a directory beneath one of the roots, whether or not they are
+/// there.
+pub(super) fn files(cwd: &Path, roots: &[PathBuf]) -> Vec<PathBuf> {
+    let names = [".envrc", ".env"];
+    up_to_root(cwd, roots).flat_map(|dir| names.map(|name| dir.join(name))).collect()
+}
+
 /// Returns whether direnv has something to do in a directory beneath one of the roots.
 pub(super) fn has_envrc(cwd: &Path, roots: &[PathBuf]) -> bool {
     up_to_root(cwd, roots).any(|dir| fs::metadata(dir.join(".envrc")).is_ok())

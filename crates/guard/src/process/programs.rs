@@ -105,6 +105,19 @@ impl Commands {
         self.program_of(self.named(bare), bare, argument)
     }
 
+    /// Returns the program that a bare name means for a command that starts in a directory.
+    pub(crate) fn means(&self, name: &str, cwd: &Path) -> Option<PathBuf> {
+        let own = self.venv(cwd).map(|venv| venv.join("bin").join(name));
+        own.into_iter().chain(self.named(name)).find(|path| is_program(path))
+    }
+
+    /// Returns the files that make the environment of a directory.
+    pub(crate) fn environment_files(&self, cwd: &Path) -> impl Iterator<Item = PathBuf> {
+        let by_direnv = self.settings.activate.contains(&Activate::Direnv);
+        let files = activate::files(cwd, &self.writable);
+        by_direnv.then_some(files).into_iter().flatten()
+    }
+
     /// Returns the virtual environment that holds for a directory.
     pub(crate) fn venv(&self, cwd: &Path) -> Option<PathBuf> {
         let wanted = self.settings.activate.contains(&Activate::Venv);

@@ -12,9 +12,9 @@ use sinew_tool::{
 use super::approval_hooks;
 use super::decode::Decoded;
 use super::judge::Judged;
-use super::open::Open;
+use super::open::{Open, digest_of_question};
 use crate::approvals::Approvals;
-use crate::broker::Digest;
+use crate::broker::{About, Digest};
 use crate::runtime::{CallOptions, Runtime};
 
 /// A call with the World it may touch.
@@ -111,8 +111,8 @@ async fn ask(
         Approvals::Auto | Approvals::Ask => {}
     }
     let session = open.request.session.clone();
-    if runtime.broker.approvers(&session).is_empty() {
-        return unasked(runtime, judged, open, "nobody can be asked here");
+    if runtime.broker.approvers(&session, &open.request.call_id).is_empty() {
+        return unasked(runtime, judged, open);
     }
     let diff = match preview(runtime, judged, open, options).await {
         Preview::Nothing => return Ok(Asked::Looking),
@@ -120,14 +120,14 @@ async fn ask(
         Preview::Unknown => None,
     };
     // What is answered holds for what is seen from here on.
-    let seal = call.seal();
+    let seal = call.seal()?;
     let always = call.always();
     let digest = open.digest(call);
     let covers = covers(runtime, judged, always.as_deref());
     let answer = put(runtime, judged, open, options, (diff, covers, &seal, digest)).await?;
     match answer {
         Answer::Yes(scope) => {
-            grant(runtime, &session, scope, always, digest)?;
+            grant(runtime, open, scope, always, digest).await?;
             Ok(Asked::Answered(Answer::Yes(scope), seal))
         }
         Answer::No(words) => Err(ToolError::new(
@@ -144,7 +144,8 @@ async fn ask(
                 runtime.answer_within.as_secs()
             ),
         )),
-        Answer::Gone => unasked(runtime, judged, open, "whoever was asked is gone"),
+        // Somebody saw the question, or should have: what they would have said is not known.
+        Answer::Gone => Err(nobody(ruling, "whoever was asked gave no answer")),
     }
 }
 
@@ -159,7 +160,7 @@ async fn put(
     let Judged { decoded, call } = judged;
     let (ruling, request) = (call.ruling(), &open.request);
     let session = &request.session;
-    let asked = runtime.broker.approvers(session);
+    let asked = runtime.broker.approvers(session, &request.call_id);
     let names: Vec<&str> = asked.iter().map(|approver| approver.name()).collect();
     let told = Mutex::new(None);
     let question = |n_asked, id| {
@@ -171,6 +172,8 @@ async fn put(
             tool: decoded.tool.name().to_owned(),
             effects: call.effects().names(),
             targets: call.contained().targets().as_ref().clone(),
+            arguments: decoded.switches.clone(),
+            is_open: call.contained().targets().command.as_ref().is_some_and(Seal::is_open),
             diff: diff.clone(),
             sandbox: seal.containment().map(str::to_owned),
             rule: ruling.rule,
@@ -186,39 +189,60 @@ async fn put(
     };
     let asked_at = runtime.clock.now();
     let covered = || runtime.grants.cover(session, call, &digest);
-    let settled = runtime.broker.settle(digest, session, runtime.answer_within, question, covered);
+    let alone = asked.iter().any(|approver| !approver.joins());
+    let about = About {
+        digest: digest_of_question(
+            &digest,
+            call,
+            seal,
+            diff.as_deref(),
+            alone.then_some(request.call_id.as_str()),
+        ),
+        session,
+        call_id: &request.call_id,
+        timeout: runtime.answer_within,
+    };
     let settled = tokio::select! {
-        settled = settled => settled,
-        () = options.cancel.cancelled() => {
-            return Err(ToolError::new(Kind::Cancelled, "the call was cancelled"));
-        }
+        biased;
+        () = options.cancel.cancelled() => None,
+        settled = runtime.broker.settle(&about, question, covered) => Some(settled),
+    };
+    let waited = runtime.clock.now().saturating_duration_since(asked_at);
+    // Who thinks does not use up the time of the call.
+    open.request.deadline =
+        open.request.deadline.map(|deadline| deadline.checked_add(waited).unwrap_or(deadline));
+    let Some(settled) = settled else {
+        open.entry.asked(names.join(", "));
+        open.entry.waited(waited);
+        return Err(cancelled());
     };
     match settled.by {
         Some(by) => open.entry.asked(by),
         // Nobody answered of all who were asked.
         None => open.entry.asked(names.join(", ")),
     }
-    let waited = runtime.clock.now().saturating_duration_since(asked_at);
     open.entry.answered(&settled.answer, waited);
     let told = told.into_inner().unwrap_or_else(PoisonError::into_inner);
     approval_hooks::answered(told, settled.by, &settled.answer).await;
-    Ok(settled.answer)
+    match options.cancel.is_cancelled() {
+        false => Ok(settled.answer),
+        true => Err(cancelled()),
+    }
 }
 
-/// Says what becomes of a call that nobody answers: what can be undone runs, if that is the mode.
-fn unasked(
-    runtime: &Runtime,
-    judged: &Judged,
-    open: &mut Open,
-    because: &str,
-) -> Result<Asked, ToolError> {
+fn cancelled() -> ToolError {
+    ToolError::new(Kind::Cancelled, "the call was cancelled")
+}
+
+/// Says what becomes of a call where nobody can be asked: what can be undone runs, if that is the mode.
+fn unasked(runtime: &Runtime, judged: &Judged, open: &mut Open) -> Result<Asked, ToolError> {
     let Judged { decoded, call } = judged;
     let asks_each = decoded.rules.require_approval;
     if runtime.approvals == Approvals::Auto && !asks_each && call.can_be_undone() {
         open.entry.asked("checkpoint");
         return Ok(Asked::Standing);
     }
-    Err(nobody(call.ruling(), because))
+    Err(nobody(call.ruling(), "nobody can be asked here"))
 }
 
 /// Returns what an answer can cover beside the call itself.
@@ -241,13 +265,14 @@ fn covers(runtime: &Runtime, judged: &Judged, always: Option<&[Rule]>) -> Vec<Co
 }
 
 /// Keeps what an answer covers beside its call, which settles what else waits for it.
-fn grant(
+async fn grant(
     runtime: &Runtime,
-    session: &str,
+    open: &Open,
     scope: Scope,
     always: Option<Vec<Rule>>,
     digest: Digest,
 ) -> Result<(), ToolError> {
+    let session = open.request.session.as_str();
     let rules = always.unwrap_or_default();
     let what: Vec<String> = rules.iter().map(ToString::to_string).collect();
     match scope {
@@ -256,7 +281,13 @@ fn grant(
         Scope::Session => runtime.grants.keep(session, rules),
         Scope::Forever => {
             if let Some(keeper) = &runtime.keeper {
-                keeper.keep(&rules)?;
+                // Another process may keep something just now.
+                let (keeper, rules) = (Arc::clone(keeper), rules.clone());
+                let kept = tokio::task::spawn_blocking(move || keeper.keep(&rules)).await;
+                kept.unwrap_or_else(|error| {
+                    Err(ToolError::new(Kind::ExecutionFailed, "the answer could not be kept")
+                        .source(error.to_string()))
+                })?;
             }
             runtime.grants.keep(session, rules);
         }
@@ -267,7 +298,12 @@ fn grant(
     };
     runtime.ledger.event(Event {
         kind: "grant",
-        text: format!("{}: {what}", scope.as_str()),
+        text: format!(
+            "{}: {what}; answered by {} for the call {}",
+            scope.as_str(),
+            open.entry.approver().unwrap_or("nobody"),
+            open.request.call_id
+        ),
         session: Some(session.to_owned()),
     });
     runtime.broker.tell_granted();

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
 use sinew_guard::{Guard, Rules};
-use sinew_tool::{Claim, Facts, FileSettings, Prepared, Request, Tool, ToolError};
+use sinew_tool::{Arguments, Claim, Facts, FileSettings, Prepared, Request, Tool, ToolError};
 
 use super::find::Found;
 
@@ -16,12 +17,17 @@ pub(super) struct Decoded {
     pub(super) guard: Arc<Guard>,
     pub(super) prepared: Box<dyn Prepared>,
     pub(super) claims: Vec<Claim>,
+    /// The numbers and switches of its arguments.
+    pub(super) switches: Arguments,
 }
 
 /// Decodes the arguments of a request, which are moved out of it.
 pub(super) fn decode(found: Found, request: &mut Request) -> Result<Decoded, ToolError> {
     let args = std::mem::take(&mut request.arguments);
     let args = found.listed.check(args)?;
+    let is_switch = |value: &Value| value.is_boolean() || value.is_number();
+    let switches = args.iter().filter(|(_, value)| is_switch(value));
+    let switches = switches.map(|(name, value)| (name.clone(), value.clone())).collect();
     let tool = Arc::clone(&found.listed.tool);
     let mut prepared = Arc::clone(&tool).prepare(args, &found.settings)?;
     Ok(Decoded {
@@ -31,6 +37,7 @@ pub(super) fn decode(found: Found, request: &mut Request) -> Result<Decoded, Too
         guard: found.guard,
         claims: prepared.claims(),
         prepared,
+        switches,
         tool,
     })
 }

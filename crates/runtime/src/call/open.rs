@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use sinew_guard::Judged;
+use sinew_guard::{Judged, Seal};
 use sinew_tool::{
     Answer, Arguments, Change, Clock, Closing, CommandLine, Effects, Kind, Ledger, Opening,
     Recorder, Request, Ruling, Scope, Ticket, ToolError, Used, Verdict,
@@ -24,8 +24,32 @@ pub(super) struct Open {
     pub(super) checkpoint: Option<String>,
 }
 
+/// Returns what tells a question from every other that shows or means something else: the same words may meet
+/// other files, and show another change.
+pub(super) fn digest_of_question(
+    said: &Digest,
+    call: &Judged,
+    seal: &Seal,
+    diff: Option<&str>,
+    call_id: Option<&str>,
+) -> Digest {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(said);
+    for (what, state) in seal.parts() {
+        hash_text(&mut hasher, b's', what);
+        hash_text(&mut hasher, b'=', state);
+    }
+    for file in &call.contained().targets().files {
+        hash_text(&mut hasher, b'f', &format!("{:?}", file.state));
+    }
+    for text in diff.into_iter().chain(call_id) {
+        hash_text(&mut hasher, b't', text);
+    }
+    hasher.finalize().into()
+}
+
 impl Open {
-    /// Returns what tells a call from every other of its session that is not equal to it.
+    /// Returns what tells a call from every other of its session that says something else.
     pub(super) fn digest(&self, call: &Judged) -> Digest {
         let mut hasher = blake3::Hasher::new();
         let Request { session, agent, name, .. } = &self.request;
@@ -219,6 +243,16 @@ impl Entry {
     /// Notes who is asked, or who answers every question.
     pub(super) fn asked(&mut self, approver: impl Into<Cow<'static, str>>) {
         self.note(|closing| closing.approver = Some(approver.into()));
+    }
+
+    /// Returns who was asked.
+    pub(super) fn approver(&self) -> Option<&str> {
+        self.closing.as_ref()?.approver.as_deref()
+    }
+
+    /// Notes how long an answer was waited for that did not come.
+    pub(super) fn waited(&mut self, waited: Duration) {
+        self.note(|closing| closing.waited_ms = Some(waited.as_secs_f64() * 1e3));
     }
 
     /// Notes what was answered, and how long that took.

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 use sinew_guard::checkpoints::Usage;
 use sinew_guard::{Profile, Rung, Shortfall};
+use sinew_runtime::Approvals;
 use sinew_tool::Ledger;
 
 use crate::wiring::{self, Loaded, Wired};
@@ -178,15 +179,20 @@ fn sandbox(wired: &anyhow::Result<Wired>) -> Finding {
 }
 
 fn approvals(loaded: &Loaded) -> Finding {
-    let mode = loaded.settings.approvals.as_str();
-    found(
-        "approvals",
-        true,
-        format!(
-            "{mode}; over MCP nobody can be asked yet, so what a checkpoint does not cover needs \
-             `--approvals trust-client`"
-        ),
-    )
+    let settings = &loaded.settings;
+    let webhook = match &settings.webhook {
+        Some(webhook) => format!(", and the webhook at {}", webhook.address.server()),
+        None => String::new(),
+    };
+    let who = "a person at a terminal, at an MCP client that declares elicitation, or behind `sinew pipe`";
+    let mode = settings.approvals.as_str();
+    let detail = match settings.approvals {
+        Approvals::Auto | Approvals::Ask => format!("{mode}: asked is {who}{webhook}"),
+        Approvals::Allow | Approvals::TrustClient | Approvals::Deny => {
+            format!("{mode}: nobody is asked")
+        }
+    };
+    found("approvals", true, detail)
 }
 
 fn found(name: &'static str, ok: bool, detail: String) -> Finding {

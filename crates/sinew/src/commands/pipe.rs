@@ -17,8 +17,7 @@ use serde_json::{Value, json};
 use sinew_mcp::{Calls, Line, Lines, Object, Pace};
 use sinew_runtime::{CallOptions, question};
 use sinew_tool::{
-    Answer, Approver, Arguments, BoxFuture, Cancel, Kind, Progress, Question, Request, Scope,
-    call_id,
+    Answer, Approver, Arguments, BoxFuture, Cancel, Kind, Progress, Question, Request, call_id,
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -107,7 +106,7 @@ struct Pipe {
     calls: Calls,
     output: Output,
     asker: Arc<Asker>,
-    /// The calls that run, by id as JSON.
+    /// The calls that run, by id.
     running: Arc<Mutex<HashMap<String, Cancel>>>,
     n_calls: u64,
 }
@@ -124,6 +123,8 @@ impl Pipe {
                 Came::Asked(asked) => self.act(asked, &mut tasks),
                 Came::Odd(id, kind, problem) => {
                     let reply = refused(kind, problem);
+                    // A call that runs has its own reply.
+                    let id = id.filter(|id| !lock(&self.running).contains_key(&key_of(id)));
                     self.output.write(&reply_line(id.unwrap_or(Value::Null), "", &reply));
                 }
             }
@@ -154,28 +155,18 @@ impl Pipe {
     fn act(&mut self, asked: Asked, tasks: &mut tokio::task::JoinSet<()>) {
         match asked {
             Asked::Cancel { id } => {
-                if let Some(cancel) = lock(&self.running).get(&id.to_string()) {
+                if let Some(cancel) = lock(&self.running).get(&key_of(&id)) {
                     cancel.cancel();
                 }
             }
-            Asked::Answer { question, answer, reason } => {
-                let answer =
-                    match answer.as_str() {
-                        "yes" => Answer::Yes(Scope::Call),
-                        "no" => Answer::No(reason.filter(|reason| !reason.trim().is_empty())),
-                        word => match Scope::from_word(word) {
-                            Some(scope) => Answer::Yes(scope),
-                            None => return self.complain(
-                                &question,
-                                &format!(
-                                    "no such answer: {word}; use yes, no, exact, session or forever"
-                                ),
-                            ),
-                        },
-                    };
-                if !self.asker.answered(&question, answer) {
+            Asked::Answer { question: name, answer, reason } => {
+                let answer = match question::answer(&answer, reason) {
+                    Ok(answer) => answer,
+                    Err(problem) => return self.complain(&name, &problem),
+                };
+                if !self.asker.answered(&name, answer) {
                     // Somebody else was faster, or the call was taken back.
-                    self.complain(&question, "no such question waits");
+                    self.complain(&name, "no such question waits");
                 }
             }
             Asked::Call(called) => {
@@ -205,11 +196,7 @@ impl Pipe {
 
     fn request(&mut self, id: &Value, name: String, arguments: Arguments) -> Request {
         self.n_calls += 1;
-        let given = match id {
-            Value::String(id) => call_id(id).map(str::to_owned),
-            Value::Number(id) => call_id(&id.to_string()).map(str::to_owned),
-            _ => None,
-        };
+        let given = call_id(&key_of(id)).map(str::to_owned);
         let used = given.unwrap_or_else(|| format!("{}-{}", self.wired.session, self.n_calls));
         let mut request = Request::new(used, name, arguments);
         request.session.clone_from(&self.wired.session);
@@ -217,11 +204,12 @@ impl Pipe {
     }
 
     fn start(&self, id: Value, request: Request, tasks: &mut tokio::task::JoinSet<()>) {
-        let key = id.to_string();
+        let key = key_of(&id);
         if lock(&self.running).contains_key(&key) {
-            let problem = format!("a call of the id {key} runs still; give each its own");
+            let problem = format!("a call of the id {id} runs still; give each its own");
             let reply = refused(Kind::InvalidArgs, problem);
-            return self.output.write(&reply_line(id, &request.name, &reply));
+            // Its own reply is still to come.
+            return self.output.write(&reply_line(Value::Null, &request.name, &reply));
         }
         let cancel = Cancel::default();
         lock(&self.running).insert(key.clone(), cancel.clone());
@@ -244,6 +232,14 @@ impl Pipe {
             output.write(&reply_line(id, &tool, &reply));
             wired.runtime.rest();
         });
+    }
+}
+
+/// Returns what tells the id of a call from others: `1` and `"1"` are the same in the ledger.
+fn key_of(id: &Value) -> String {
+    match id {
+        Value::String(id) => id.clone(),
+        id => id.to_string(),
     }
 }
 
@@ -296,8 +292,10 @@ fn parsed(line: &Line<'_>, max_bytes: usize) -> Option<Came> {
         return None;
     }
     Some(match serde_json::from_slice::<Asked>(bytes) {
-        Ok(Asked::Call(called)) if !(called.id.is_string() || called.id.is_number()) => {
-            let problem = String::from("`id` must be a string or a number");
+        Ok(Asked::Call(called))
+            if !(called.id.is_string() || called.id.is_i64() || called.id.is_u64()) =>
+        {
+            let problem = String::from("`id` must be a string or a whole number of 64 bits");
             Came::Odd(None, Kind::InvalidArgs, problem)
         }
         Ok(asked) => Came::Asked(asked),
@@ -364,6 +362,10 @@ impl Asker {
 impl Approver for Asker {
     fn name(&self) -> &'static str {
         "pipe"
+    }
+
+    fn serves(&self, _session: &str, _call_id: &str) -> bool {
+        lock(&self.waiting).is_some()
     }
 
     fn ask(&self, question: Question) -> BoxFuture<'_, Answer> {
@@ -433,6 +435,8 @@ mod tests {
             (r#"{"type":"answer","question":"q1","answer":"yes"}"#, None),
             (r#"{"type":"call","name":"Read"}"#, Some("missing field `id`")),
             (r#"{"type":"call","id":null,"name":"Read"}"#, Some("`id` must be")),
+            (r#"{"type":"call","id":1.5,"name":"Read"}"#, Some("`id` must be")),
+            (r#"{"type":"call","id":18446744073709551616,"name":"Read"}"#, Some("`id` must be")),
             (r#"{"type":"call","id":1,"name":"Read","x":1}"#, Some("unknown field `x`")),
             (r#"{"type":"cal","id":1}"#, Some("unknown variant `cal`")),
             (r#"{"type":"call","id":1,"name":"Read","arguments":{"a":1,"a":2}}"#, Some("twice")),

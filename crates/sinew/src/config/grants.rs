@@ -1,4 +1,4 @@
-//! What was answered for ever: rules in a file of the state directory, one file for each first root.
+//! What was answered for ever: rules in a file of the state directory, one file for the same roots.
 //!
 //! The file has the form of the configuration, so whoever wants to be asked again takes a table out of it.
 #![expect(clippy::disallowed_methods, reason = "this is the one place that keeps answers")]
@@ -26,22 +26,32 @@ struct Written {
     rules: Vec<RuleOptions>,
 }
 
-/// Keeps answers for one first root.
+/// Keeps answers for the same roots.
 #[derive(Debug)]
 pub(crate) struct Grants {
     state: PathBuf,
-    root: PathBuf,
+    /// The real roots, the first one first, which relative patterns begin at.
+    roots: Vec<PathBuf>,
 }
 
 impl Grants {
-    /// Returns the answers for a root. Nothing is opened yet.
-    pub(crate) fn of(state: &Path, root: &Path) -> Self {
-        let root = fs::canonicalize(root).unwrap_or_else(|_| root.to_owned());
-        Self { state: state.to_owned(), root }
+    /// Returns the answers for some roots. Nothing is opened yet.
+    pub(crate) fn of(state: &Path, roots: &[PathBuf]) -> Self {
+        let real = |root: &PathBuf| fs::canonicalize(root).unwrap_or_else(|_| root.clone());
+        let mut roots: Vec<PathBuf> = roots.iter().map(real).collect();
+        if let Some((_, others)) = roots.split_first_mut() {
+            others.sort();
+        }
+        Self { state: state.to_owned(), roots }
     }
 
     fn path(&self) -> PathBuf {
-        let name = blake3::hash(self.root.as_os_str().as_bytes()).to_hex();
+        let mut hasher = blake3::Hasher::new();
+        for root in &self.roots {
+            // No path holds a NUL.
+            hasher.update(root.as_os_str().as_bytes()).update(&[0]);
+        }
+        let name = hasher.finalize().to_hex();
         self.state.join("grants").join(format!("{}.toml", name.get(..16).unwrap_or(&name)))
     }
 
@@ -90,9 +100,10 @@ impl Grants {
             }
         }
         let body = toml_edit::ser::to_string_pretty(&written).map_err(io::Error::other)?;
+        let roots: Vec<String> = self.roots.iter().map(|root| root.display().to_string()).collect();
         let text = format!(
             "# What was answered for ever in {}; take a table away to be asked again.\n\n{body}",
-            self.root.display().to_string().escape_debug()
+            roots.join(", ").escape_debug()
         );
         let mut random = [0_u8; 8];
         getrandom::fill(&mut random).map_err(io::Error::other)?;
@@ -159,12 +170,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_there_for_its_root_and_no_other() {
+    fn what_is_kept_is_there_for_its_roots_and_no_others() {
         let dir = tempfile::tempdir().expect("a directory");
         let [root, other] = ["a \"[1]", "b"].map(|name| dir.path().join(name));
         [&root, &other].into_iter().for_each(|root| fs::create_dir(root).expect("a directory"));
         let state = dir.path().join("state");
-        let grants = Grants::of(&state, &root);
+        let of = |roots: &[&PathBuf]| {
+            Grants::of(&state, &roots.iter().map(|root| (*root).clone()).collect::<Vec<_>>())
+        };
+        let grants = of(&[&root]);
         assert!(grants.rules().expect("no file").is_empty());
         let command = CommandPattern::parse("git commit *").expect("a pattern");
         let file = Paths::of(&root.join("x [y]*.md")).expect("a path");
@@ -178,7 +192,9 @@ mod tests {
         assert!(found.iter().all(|rule| rule.origin.layer == Layer::User));
         let lines: Vec<_> = found.iter().map(|rule| rule.origin.place.clone()).collect();
         assert!(lines.iter().all(|place| place.contains(".toml:")), "{lines:?}");
-        assert!(Grants::of(&state, &other).rules().expect("no file").is_empty());
+        for roots in [&[&other] as &[_], &[&root, &other], &[&other, &root]] {
+            assert!(of(roots).rules().expect("no file").is_empty(), "{roots:?}");
+        }
         // A broken file is told with its place, and nothing is lost by the next answer.
         fs::write(grants.path(), "[[rules]]\nverdict = \"x\"\n").expect("a file");
         let error = grants.rules().expect_err("no verdict").to_string();

@@ -45,9 +45,12 @@ pub struct Options {
     /// confirmation counts; on the command line a file that says so means `auto`), `allow` or `deny`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approvals: Option<String>,
-    /// How long an answer may take, in seconds. Default: what the dialect says, else 300.
+    /// How long an answer may take, in seconds: 1 to 604,800. Default: what the dialect says, else 300.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approval_timeout_s: Option<u64>,
+    /// A server that is asked beside whoever else can answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub webhook: Option<WebhookOptions>,
     /// The name of the session in the ledger: 1 to 128 letters, digits, `_` or `-`. Default: a new one
     /// each time.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -556,6 +559,20 @@ pub struct McpOptions {
     /// `sinew trust`. It counts in your own configuration and the system's alone. Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trust_arguments: Option<bool>,
+}
+
+/// `[webhook]`: a server that is asked what a person at a terminal would be.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WebhookOptions {
+    /// The address that questions are sent to: `https`, or `http` on this machine with a `secret_file`. Default:
+    /// none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// The absolute path of a file that only its owner may read, with `whsec_` and 24 to 64 bytes in base64. With
+    /// it requests are signed as Standard Webhooks describe it, and answers must be. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secret_file: Option<PathBuf>,
 }
 
 /// `[metrics]`: counts and times of calls as Prometheus text, in a build with the feature `otel`.

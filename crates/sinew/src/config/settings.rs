@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use sinew_guard::checkpoints::Larger;
 use sinew_guard::{
-    Activate, CheckpointSettings, CommandPolicy, LedgerSync, OnFailure, ProcessLimits, Profile,
-    Resolver, Retention, Rules, Rung, can_be_granted,
+    Activate, CheckpointSettings, CommandPolicy, HttpAddress, LedgerSync, OnFailure, ProcessLimits,
+    Profile, Resolver, Retention, Rules, Rung, can_be_granted,
 };
 use sinew_runtime::{Approvals, CommandHookSettings};
 use sinew_tool::{BinaryPolicy, Dialect, FileSettings, HardLinks, Sync, call_id};
@@ -96,6 +96,8 @@ pub struct Settings {
     pub approvals: Approvals,
     /// How long an answer may take.
     pub approval_timeout: Duration,
+    /// A server that is asked beside whoever else can answer.
+    pub webhook: Option<WebhookSettings>,
     /// The session, where one was named.
     pub session: Option<String>,
     /// What is written to standard error.
@@ -118,6 +120,17 @@ pub struct Settings {
     pub hooks: Vec<CommandHookSettings>,
 }
 
+/// Where questions are sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WebhookSettings {
+    /// The address.
+    pub address: HttpAddress,
+    /// The file of the secret, absolute.
+    pub secret_file: Option<PathBuf>,
+}
+
+/// The longest that an answer may take: a week.
+const MAX_APPROVAL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// The longest name of a session, in bytes.
 const MAX_SESSION: usize = 128;
 /// No client says what it is in less.
@@ -161,6 +174,13 @@ impl Settings {
         };
         let dialect_ms = dialect.approval_timeout_ms;
         let timeout = options.approval_timeout_s.map(Duration::from_secs);
+        if timeout.is_some_and(|timeout| timeout.is_zero() || MAX_APPROVAL < timeout) {
+            return Err(ConfigError(format!(
+                "`approval_timeout_s` must be 1 to {}, not `{}`",
+                MAX_APPROVAL.as_secs(),
+                timeout.unwrap_or_default().as_secs()
+            )));
+        }
         let logs = [("error", LogLevel::Error), ("warn", LogLevel::Warn), ("info", LogLevel::Info)];
         let max_line_bytes = options.mcp.as_ref().and_then(|mcp| mcp.max_line_bytes);
         if let Some(small) = max_line_bytes.filter(|bytes| *bytes < MIN_LINE_BYTES) {
@@ -176,6 +196,7 @@ impl Settings {
             serve: options.serve.clone(),
             rules: rules(options, &dialect)?,
             approvals,
+            webhook: webhook(options)?,
             approval_timeout: timeout.unwrap_or(Duration::from_millis(dialect_ms)),
             session: session(options)?,
             log: word("log", options.log.as_ref(), &logs)?.unwrap_or(LogLevel::Warn),
@@ -253,6 +274,21 @@ fn metrics(options: &Options) -> Result<Option<MetricsSettings>, ConfigError> {
         )));
     }
     Ok(Some(MetricsSettings { file, interval: Duration::from_secs(seconds) }))
+}
+
+fn webhook(options: &Options) -> Result<Option<WebhookSettings>, ConfigError> {
+    let written = options.webhook.clone().unwrap_or_default();
+    let secret_file = absolute("webhook.secret_file", written.secret_file)?;
+    let Some(url) = written.url else { return Ok(None) };
+    let address = HttpAddress::parse(&url)
+        .map_err(|problem| ConfigError(format!("`webhook.url` cannot be used: {problem}")))?;
+    if !address.is_encrypted() && secret_file.is_none() {
+        return Err(ConfigError(String::from(
+            "`webhook.url` with `http` needs `webhook.secret_file`: any program on this machine could answer \
+             in its place",
+        )));
+    }
+    Ok(Some(WebhookSettings { address, secret_file }))
 }
 
 fn trace(options: &Options) -> Result<Option<PathBuf>, ConfigError> {
@@ -535,6 +571,11 @@ mod tests {
             ("dialect = \"klingon\"", "`dialect`"),
             ("approvals = \"maybe\"", "`approvals`"),
             ("log = \"loud\"", "`log`"),
+            ("approval_timeout_s = 0", "`approval_timeout_s`"),
+            ("approval_timeout_s = 604801", "`approval_timeout_s`"),
+            ("[webhook]\nurl = \"http://example.com\"", "`webhook.url`"),
+            ("[webhook]\nurl = \"http://[::1]/\"", "`webhook.secret_file`"),
+            ("[webhook]\nsecret_file = \"x\"", "`webhook.secret_file`"),
             ("session = \"\"", "`session`"),
             ("session = \"a b\"", "`session`"),
             ("session = \"../x\"", "`session`"),

@@ -1,0 +1,245 @@
+//! HTTP to an address that the person named.
+//!
+//! Redirects are not followed, no proxy stands between, nothing is kept from one request for the next but the
+//! connection. Certificates are judged by the roots of the machine. The client is made at the first request.
+
+use std::fmt;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER};
+use reqwest::{Client, Method, Url};
+
+/// How long a connection may take to be made.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often a connection on which nothing comes is asked whether the other end is there.
+const KEEP_ALIVE: Duration = Duration::from_secs(30);
+
+/// Where requests go: `https`, or `http` on this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpAddress(Url);
+
+impl HttpAddress {
+    /// Reads an address. An error says what is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let url = Url::parse(text).map_err(|error| error.to_string())?;
+        match url.scheme() {
+            "https" => {}
+            "http" if is_loopback(&url) => {}
+            "http" => {
+                return Err(String::from("`http` is for this machine alone; use `https`"));
+            }
+            other => return Err(format!("it must begin with `https://`, not `{other}:`")),
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(String::from("it must hold no user name and no password"));
+        }
+        Ok(Self(url))
+    }
+
+    /// Returns whether what is sent there is encrypted, and the other end proves its name.
+    pub fn is_encrypted(&self) -> bool {
+        self.0.scheme() == "https"
+    }
+
+    /// Returns the address that a reply names, unless it is of another server.
+    fn beside(&self, location: &str) -> Option<Self> {
+        let url = self.0.join(location).ok()?;
+        (url.origin() == self.0.origin()).then_some(Self(url))
+    }
+
+    /// Returns the server without the rest, which may be a secret.
+    pub fn server(&self) -> String {
+        self.0.origin().ascii_serialization()
+    }
+}
+
+fn is_loopback(url: &Url) -> bool {
+    // An address of version 6 stands in brackets.
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// What came back.
+#[derive(Debug, Clone)]
+pub struct HttpReply {
+    /// The status.
+    pub status: u16,
+    /// The body.
+    pub body: Vec<u8>,
+    /// Where the reply says that more is to be had, on the same server.
+    pub location: Option<HttpAddress>,
+    /// How long it asks to wait before the next request.
+    pub retry_after: Option<Duration>,
+    headers: HeaderMap,
+}
+
+impl HttpReply {
+    /// Returns the value of a header that is a text.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+}
+
+/// Why nothing came back.
+#[derive(Debug)]
+pub enum HttpError {
+    /// The other end could not be reached, or went away: another time it may answer.
+    Unreachable(String),
+    /// It answered more than is read.
+    TooLong(usize),
+    /// Nothing can be sent at all.
+    Unusable(String),
+}
+
+impl fmt::Display for HttpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreachable(why) => write!(f, "it cannot be reached: {why}"),
+            Self::TooLong(max) => write!(f, "it answered with more than {max} bytes"),
+            Self::Unusable(why) => write!(f, "HTTP cannot be used here: {why}"),
+        }
+    }
+}
+
+/// Sends requests.
+#[derive(Debug, Default)]
+pub struct HttpClient {
+    encrypted: OnceLock<Result<Client, String>>,
+    plain: OnceLock<Result<Client, String>>,
+}
+
+impl HttpClient {
+    /// Sends a body, or asks for one where there is none. It takes as long as the other end takes: whoever
+    /// drops the future takes the request back. A reply of more bytes than `max_bytes` is refused.
+    pub async fn send(
+        &self,
+        address: &HttpAddress,
+        headers: &[(&'static str, String)],
+        body: Option<Vec<u8>>,
+        max_bytes: usize,
+    ) -> Result<HttpReply, HttpError> {
+        let client = match address.is_encrypted() {
+            true => self.encrypted.get_or_init(|| client(true)),
+            false => self.plain.get_or_init(|| client(false)),
+        };
+        let client = client.as_ref().map_err(|why| HttpError::Unusable(why.clone()))?;
+        let method = if body.is_some() { Method::POST } else { Method::GET };
+        let mut request = client.request(method, address.0.clone());
+        for (name, value) in headers {
+            let value = HeaderValue::from_str(value)
+                .map_err(|error| HttpError::Unusable(format!("the header `{name}`: {error}")))?;
+            request = request.header(HeaderName::from_static(name), value);
+        }
+        if let Some(body) = body {
+            request = request.body(body);
+        }
+        let mut response = request.send().await.map_err(unreachable)?;
+        let headers = response.headers().clone();
+        let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+        let mut reply = HttpReply {
+            status: response.status().as_u16(),
+            body: Vec::new(),
+            location: text(LOCATION).and_then(|location| address.beside(location)),
+            retry_after: text(RETRY_AFTER).and_then(|s| s.parse().ok()).map(Duration::from_secs),
+            headers: HeaderMap::new(),
+        };
+        while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
+            if max_bytes.saturating_sub(reply.body.len()) < chunk.len() {
+                return Err(HttpError::TooLong(max_bytes));
+            }
+            reply.body.extend_from_slice(&chunk);
+        }
+        reply.headers = headers;
+        Ok(reply)
+    }
+}
+
+fn client(encrypted: bool) -> Result<Client, String> {
+    // Where the program has chosen another one already, that one is used.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let builder = Client::builder()
+        .user_agent(concat!("sinew/", env!("CARGO_PKG_VERSION")))
+        .redirect(reqwest::redirect::Policy::none())
+        .no_proxy()
+        .retry(reqwest::retry::never())
+        .connect_timeout(CONNECT_TIMEOUT)
+        .tcp_keepalive(KEEP_ALIVE)
+        .tcp_keepalive_interval(KEEP_ALIVE)
+        .referer(false);
+    let builder = match encrypted {
+        true => builder.https_only(true),
+        // A machine without certificates can speak with itself.
+        false => builder.tls_certs_only([]),
+    };
+    builder.build().map_err(|error| words(&error))
+}
+
+fn unreachable(error: reqwest::Error) -> HttpError {
+    // The path of an address may be a secret.
+    HttpError::Unreachable(words(&error.without_url()))
+}
+
+/// Returns what an error says, with its causes.
+fn words(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_of_a_server_that_proves_its_name_or_of_this_machine() {
+        for (text, problem) in [
+            ("https://example.com/x", None),
+            ("http://127.0.0.1:8080/", None),
+            ("http://127.9.9.9/", None),
+            ("http://localhost:1/", None),
+            ("http://[::1]:1/", None),
+            ("http://example.com/", Some("use `https`")),
+            ("http://127.0.0.1.example.com/", Some("use `https`")),
+            ("http://10.0.0.1/", Some("use `https`")),
+            ("http://[fe80::1]/", Some("use `https`")),
+            ("https://ada@example.com/", Some("no user name")),
+            ("https://:pw@example.com/", Some("no user name")),
+            ("ftp://example.com/", Some("`https://`")),
+            ("file:///etc/passwd", Some("`https://`")),
+            ("example.com", Some("relative URL")),
+            ("", Some("relative URL")),
+        ] {
+            match (HttpAddress::parse(text), problem) {
+                (Ok(_), None) => {}
+                (Err(told), Some(problem)) => assert!(told.contains(problem), "{text}: {told}"),
+                (parsed, _) => panic!("{text}: {parsed:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_reply_leads_to_no_other_server() {
+        let address = HttpAddress::parse("https://example.com/a/b?c").expect("an address");
+        for (location, expected) in [
+            ("d", Some("https://example.com/a/d")),
+            ("/d", Some("https://example.com/d")),
+            ("https://example.com:443/d", Some("https://example.com/d")),
+            ("https://example.com:444/d", None),
+            ("http://example.com/d", None),
+            ("//other.com/d", None),
+            ("https://other.com/d", None),
+        ] {
+            let beside = address.beside(location).map(|beside| beside.0.to_string());
+            assert_eq!(beside.as_deref(), expected, "{location}");
+        }
+        assert_eq!(address.server(), "https://example.com");
+    }
+}
