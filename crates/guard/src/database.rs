@@ -105,6 +105,11 @@ pub(crate) fn version(connection: &Connection) -> rusqlite::Result<i64> {
     connection.query_row("PRAGMA user_version", [], |row| row.get(0))
 }
 
+/// Returns whether nothing was ever written to a database.
+pub(crate) fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
+    connection.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| row.get(0))
+}
+
 /// Creates the file of a new database for its owner alone; the files beside it get the same mode. A
 /// file that is there is not opened: closing it would give back every lock that this process has on
 /// it. What fails here fails again, with its reason, when the database is opened.

@@ -27,7 +27,6 @@ mod opening;
 mod record;
 mod retention;
 mod row;
-mod taken_on;
 mod verify;
 mod waiting;
 
@@ -255,11 +254,17 @@ impl SqliteLedger {
         Arc::new(KnowledgeBase::over(Records::new(Arc::clone(&self.shared))))
     }
 
-    /// Opens the database now, for `doctor`.
+    /// Opens the database and commits something to it that leaves nothing behind, for `doctor`.
     pub fn probe(&self) -> Result<(), ToolError> {
         let mut database = lock(&self.shared.database);
-        let opened = self.shared.connection(&mut database, PATIENT).map(|_| ());
-        opened.inspect_err(|failed| self.shared.note(failed)).map_err(ToolError::from)
+        let probed = self.shared.connection(&mut database, PATIENT).and_then(|open| {
+            at_once(&open.connection, |connection| {
+                let process = self.shared.who().enter(connection, None)?;
+                connection.execute("DELETE FROM process WHERE process = ?1", [process.number])?;
+                Ok::<_, Failed>(())
+            })
+        });
+        probed.inspect_err(|failed| self.shared.note(failed)).map_err(ToolError::from)
     }
 
     fn add(&self, row: Row) {
@@ -613,7 +618,10 @@ impl Shared {
         if let Some((process, _)) = &open.process {
             let _ = known::prune(&open.connection, process.number);
         }
-        let _ = self.recorded.retention.apply(open, self.who(), &self.recorded.redactor);
+        let kept = self.recorded.retention.apply(open, self.who(), &self.recorded.redactor);
+        if let (Ok(Some(why)), Some(tell)) = (kept, self.on_notice.get()) {
+            tell(&why);
+        }
     }
 
     fn shorten_log(&self) {

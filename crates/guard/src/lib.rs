@@ -79,6 +79,7 @@ pub use rule::{Condition, Layer, Object, Paths, Rule, RuleOrigin};
 pub use rules::can_be_granted;
 pub use seal::Seal;
 pub use shell::shown;
+pub use spawn::bear_limits;
 pub use state::StateDir;
 pub use store::Store;
 pub use streams::{BlockingFile, Streams, standard_streams};

@@ -284,7 +284,8 @@ fn authorization(rest: &[u8]) -> Here {
 /// Returns the value behind the `=` or `:` at a place, where the name before it says that it is secret.
 fn assigned(bytes: &[u8], at: usize) -> Here {
     let before = bytes.get(at.saturating_sub(MAX_NAME)..at)?;
-    let name_end = before.iter().rposition(|byte| !matches!(byte, b' ' | b'"' | b'\''))? + 1;
+    let is_aside = |byte: &u8| matches!(byte, b' ' | b'"' | b'\'' | b'\\');
+    let name_end = before.iter().rposition(|byte| !is_aside(byte))? + 1;
     let is_quoted = name_end < before.len();
     let name = before.get(..name_end)?;
     let start = name.iter().rposition(|byte| !is_dotted(*byte)).map_or(0, |last| last + 1);
@@ -298,7 +299,9 @@ fn assigned(bytes: &[u8], at: usize) -> Here {
         return None;
     }
     let after = bytes.get(at + 1..)?;
-    let blanks = if bytes.get(at) == Some(&b':') { blanks(after) } else { 0 };
+    // Files of settings write `name = value`; a shell does not.
+    let may_stand_apart = bytes.get(at) == Some(&b':') || before.last() == Some(&b' ');
+    let blanks = if may_stand_apart { blanks(after) } else { 0 };
     let (start, end) = value(after.get(blanks..)?)?;
     Some((1 + blanks + start, 1 + blanks + end, "secret"))
 }
@@ -311,6 +314,8 @@ fn blanks(bytes: &[u8]) -> usize {
 fn value(bytes: &[u8]) -> Option<(usize, usize)> {
     let (start, ends): (usize, fn(u8) -> bool) = match bytes.first()? {
         b'"' => (1, |byte| matches!(byte, b'"' | b'\n')),
+        // A text of JSON within another.
+        b'\\' if bytes.get(1) == Some(&b'"') => (2, |byte| matches!(byte, b'\\' | b'"' | b'\n')),
         b'\'' => (1, |byte| matches!(byte, b'\'' | b'\n')),
         _ => (0, |byte| byte <= b' ' || matches!(byte, b'"' | b'\'' | b';' | b'&' | b'|' | b',')),
     };
@@ -417,6 +422,16 @@ mod tests {
             ("max_tokens=40960".into(), None),
             ("fix the token: it is not read".into(), None),
             ("\"token\": \"abcd\"".into(), Some("\"token\": \"[redacted: secret]\"")),
+            (
+                "{\\\"password\\\":\\\"abcd\\\",\\\"a\\\":1}".into(),
+                Some("{\\\"password\\\":\\\"[redacted: secret]\\\",\\\"a\\\":1}"),
+            ),
+            (
+                "aws_secret_access_key = abcd\nx = y".into(),
+                Some("aws_secret_access_key = [redacted: secret]\nx = y"),
+            ),
+            ("password = \"a bc\"".into(), Some("password = \"[redacted: secret]\"")),
+            ("PASSWORD= make".into(), None),
             ("x-api-key: abcd".into(), Some("x-api-key: [redacted: secret]")),
             ("tool --password hunter2 -v".into(), Some("tool --password [redacted: secret] -v")),
             ("tool --password=hunter2".into(), Some("tool --password=[redacted: secret]")),

@@ -80,6 +80,7 @@ pub(crate) fn confine(confinement: &Confinement<'_>) -> io::Result<Option<Calls>
     // SAFETY: the calls take numbers, and the address of what lives until their end.
     unsafe {
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
         let mut none: sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut none);
         libc::sigprocmask(libc::SIG_SETMASK, &none, ptr::null_mut());
@@ -141,6 +142,16 @@ pub(crate) fn begin_afresh() {
         for signal in (1..N_SIGNALS).filter(|signal| *signal != libc::SIGPIPE) {
             libc::signal(signal, libc::SIG_DFL);
         }
+    }
+    bear_limits();
+}
+
+/// A file that would grow past the limit of this process gives it an error, as a full disk does, and does not
+/// end it.
+pub fn bear_limits() {
+    // SAFETY: the call takes numbers.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
     }
 }
 

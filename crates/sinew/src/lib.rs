@@ -90,6 +90,7 @@ pub use sinew_tool::*;
 pub fn main() -> std::process::ExitCode {
     let helper = helper_main();
     close_process();
+    sinew_guard::bear_limits();
     let cli = cli::Cli::of_process();
     match run(&cli, helper) {
         Ok(code) => code,

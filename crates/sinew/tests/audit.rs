@@ -410,6 +410,22 @@ fn a_record_says_who_did_what_where_and_how_it_ended() {
     assert!(of("Bash")["rung"].is_string());
 }
 
+/// Returns an export whose first line is without a member.
+fn without_member(export: &str, name: &str) -> String {
+    let mut lines: Vec<Value> =
+        export.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    lines[0].as_object_mut().unwrap().shift_remove(name).unwrap();
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+/// Returns an export whose fourth record names another one before it.
+fn with_other_previous(lines: &[&str]) -> String {
+    let mut lines: Vec<Value> =
+        lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    lines[3]["previous"] = lines[1]["hash"].clone();
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
 #[test]
 fn what_was_changed_is_found_and_where() {
     let place = recorded();
@@ -433,6 +449,19 @@ fn what_was_changed_is_found_and_where() {
         (exported.replace("b.txt", "d.txt"), 1, "does not match"),
         (without(3), 1, "record 4 is missing"),
         (swapped.join("\n"), 1, "missing"),
+        // A beginning that names nothing before it may be anything.
+        (without_member(&exported, "previous"), 1, "nothing says what stood before record 1"),
+        (
+            without_member(&lines[4..].join("\n"), "previous").replacen(
+                "\"os_user\":\"",
+                "\"os_user\":\"x",
+                1,
+            ),
+            1,
+            "nothing says what stood before record 5",
+        ),
+        (exported.replacen("\"at\":\"20", "\"at\":\"19", 1), 2, "export.jsonl:1"),
+        (with_other_previous(&lines), 1, "names another record before it"),
         (String::from("{}\n"), 2, "export.jsonl:1"),
         (String::new(), 2, "no record"),
     ] {
@@ -497,9 +526,9 @@ fn a_damaged_database_is_kept_aside_and_told_by_everybody() {
         ran.out.contains("note     ledger") && ran.out.contains("sinew.db.corrupt-"),
         "{ran:?}"
     );
-    let verified = verified(&place);
-    let begin = verified["notes"][0]["text"].as_str().unwrap();
-    assert!(begin.contains("sinew.db.corrupt-"), "{verified}");
+    let verified = run(&place, &["audit", "verify", "--json"], "").json();
+    let gone = verified["findings"][0]["text"].as_str().unwrap();
+    assert!(gone.contains("sinew.db.corrupt-") && gone.contains("11 records"), "{verified}");
     let kept: Vec<_> = fs::read_dir(&state)
         .unwrap()
         .map(|entry| entry.unwrap())
@@ -602,6 +631,7 @@ fn a_full_disk_refuses_changes_or_lets_them_go_on() {
             cat /dev/zero >"$STATE/filler" 2>/dev/null
             write full
             "$SINEW" $OPTIONS call List >/dev/null 2>&1; echo "list $?"
+            "$SINEW" $OPTIONS doctor 2>/dev/null | grep -c "MISSING  ledger"
             rm "$STATE/filler"
             write after
             "$SINEW" audit verify >/dev/null; echo "verify $?"
@@ -623,9 +653,34 @@ fn a_full_disk_refuses_changes_or_lets_them_go_on() {
             (String::from_utf8(done.stdout).unwrap(), String::from_utf8(done.stderr).unwrap());
         let said: Vec<&str> = out.lines().collect();
         let full = format!("full {code}");
-        assert_eq!(said, ["before 0", &full, "list 0", "after 0", "verify 0"], "{mode}: {err}");
+        assert_eq!(
+            said,
+            ["before 0", &full, "list 0", "1", "after 0", "verify 0"],
+            "{mode}: {err}"
+        );
         assert!(err.contains("calls cannot be recorded"), "{mode}: {err}");
         assert_eq!(place.root.join("full").exists(), code == "0", "{mode}");
+    }
+}
+
+/// A limit of the size of files is an error like a full disk, and no end of the process.
+#[test]
+fn a_limit_of_files_is_told_and_ends_nothing() {
+    for (mode, code) in [("refuse", 1), ("continue", 0)] {
+        let place = recorded();
+        let mut call = sinew(&place, &["--set", &format!("ledger.on_failure={mode}")]);
+        call.args(["--set", "tools.fs.checkpoint_before_mutation=false"]);
+        call.args(["call", "Write", r#"{"file_path":"limited","content":"x"}"#]);
+        let words: Vec<_> = std::iter::once(call.get_program()).chain(call.get_args()).collect();
+        let mut limited = Command::new("sh");
+        limited.args(["-c", "ulimit -f 1; exec \"$@\"", "sh"]).args(&words).env_clear();
+        limited.envs(call.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let done = limited.current_dir(&place.root).output().unwrap();
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(done.status.code(), Some(code), "{mode}: {said}");
+        assert!(said.contains("cannot be recorded"), "{mode}: {said}");
+        assert_eq!(place.root.join("limited").exists(), code == 0, "{mode}");
+        assert_eq!(verified(&place)["ok"], true, "{mode}");
     }
 }
 

@@ -11,7 +11,7 @@ use rusqlite::{Connection, OpenFlags, params_from_iter};
 use rustix::fs::FlockOperation;
 
 use super::head::{self, Noted};
-use super::key::Key;
+use super::key::{self, Key};
 use super::opening::{self, NAME};
 use super::record::{self, Fields, Link, Record};
 use super::row;
@@ -96,13 +96,18 @@ impl Audit {
     pub fn open(state: &StateDir) -> Result<Self, AuditError> {
         let state = state.path().to_owned();
         let path = state.join(NAME);
-        if opening::file_of(&path).is_none() {
-            return Err(if opening::file_of(&state.join(head::NAME)).is_some() {
-                let text = "the database of the ledger is gone; the head beside it knows of one";
-                AuditError::Gone(String::from(text))
-            } else {
-                AuditError::Empty
-            });
+        let is_there = |name: &str| opening::file_of(&state.join(name)).is_some();
+        let missing = |what: &str| {
+            let beside = [(head::NAME, "head"), (key::NAME, "key")];
+            match beside.iter().find(|(name, _)| is_there(name)) {
+                Some((_, known)) => {
+                    AuditError::Gone(format!("{what}, and the {known} beside it knows of one"))
+                }
+                None => AuditError::Empty,
+            }
+        };
+        if !is_there(NAME) {
+            return Err(missing("the database of the ledger is gone"));
         }
         // Nobody takes the database away between its parts.
         let _lock = opening::locked(&state, FlockOperation::NonBlockingLockShared, PATIENCE)?;
@@ -113,10 +118,11 @@ impl Audit {
         connection.busy_timeout(PATIENCE)?;
         match database::version(&connection)? {
             row::VERSION => Ok(Self { state, connection }),
-            0 => Err(AuditError::Empty),
-            row::PREVIOUS => Err(AuditError::Unreadable(format!(
-                "{} is of the release before and is taken on with the next call",
-                path.display()
+            0 if database::is_empty(&connection)? => {
+                Err(missing("there is nothing in the database of the ledger"))
+            }
+            0 => Err(AuditError::Gone(String::from(
+                "the tables of the ledger have lost their version, so it is not read",
             ))),
             version => Err(database::foreign(&path, version, row::VERSION).into()),
         }
@@ -194,6 +200,13 @@ impl Audit {
         if seq <= 1 {
             return Ok(Some(Link::START));
         }
+        // What stood before the first record that retention left is known, and sealed.
+        if let Some(key) = Key::read(&self.state)? {
+            let (anchor, is_ours) = opening::anchor(&self.connection, &key)?;
+            if is_ours && anchor.seq == seq - 1 {
+                return Ok(Some(anchor));
+            }
+        }
         let hash = record::hash_of(&self.connection, seq - 1)?;
         Ok(hash.map(|hash| Link { seq: seq - 1, hash }))
     }
@@ -238,7 +251,7 @@ impl Audit {
             let text = "where the chain begins was changed: records before may have been removed";
             walk.find(Finding::new(anchor.seq, "anchor", text));
         }
-        if let Err(error) = self.walk(&mut walk, &mut progress) {
+        if let Err(error) = all(&self.connection, i64::MAX, &mut walk, &mut progress) {
             let seq = walk.last().seq.saturating_add(1);
             walk.find(Finding::new(
                 seq,
@@ -252,44 +265,6 @@ impl Audit {
         }
         drop(snapshot);
         Ok(walk.end())
-    }
-
-    fn walk(&self, walk: &mut Walk<'_>, progress: &mut impl FnMut(u64)) -> rusqlite::Result<()> {
-        let mut changes = self.connection.prepare(
-            "SELECT seq, file_path, bytes, before_hash, after_hash FROM further_change
-             ORDER BY seq, rowid",
-        )?;
-        let mut changes = changes.query_map([], record::change_of_row)?.peekable();
-        let sql = format!(
-            "SELECT {} FROM record LEFT JOIN process USING (process) ORDER BY seq",
-            record::selected()
-        );
-        let mut records = self.connection.prepare(&sql)?;
-        let mut records = records.query([])?;
-        let mut n_records = 0;
-        while let Some(row) = records.next()? {
-            let mut record = record::of_row(row)?;
-            let seq = record.link.seq;
-            let is_before = |next: &rusqlite::Result<(i64, Fields<'_>)>| {
-                next.as_ref().map_or(true, |(of, _)| *of <= seq)
-            };
-            while let Some(change) = changes.next_if(is_before) {
-                let (of, change) = change?;
-                match of == seq {
-                    true => record.changes.push(change),
-                    false => walk.find(stray(of)),
-                }
-            }
-            walk.record(record);
-            n_records += 1;
-            if n_records % TOLD_EVERY == 0 {
-                progress(n_records);
-            }
-        }
-        for change in changes {
-            walk.find(stray(change?.0));
-        }
-        Ok(())
     }
 
     /// Compares the chain with the head beside the database.
@@ -362,6 +337,50 @@ impl Audit {
         }
         Ok(())
     }
+}
+
+/// Walks over the records of a database up to one, with their further changes.
+pub(super) fn all(
+    connection: &Connection,
+    until: i64,
+    walk: &mut Walk<'_>,
+    progress: &mut impl FnMut(u64),
+) -> rusqlite::Result<()> {
+    let mut changes = connection.prepare_cached(
+        "SELECT seq, file_path, bytes, before_hash, after_hash FROM further_change
+         WHERE seq <= ?1 ORDER BY seq, rowid",
+    )?;
+    let mut changes = changes.query_map([until], record::change_of_row)?.peekable();
+    let sql = format!(
+        "SELECT {} FROM record LEFT JOIN process USING (process) WHERE record.seq <= ?1          ORDER BY record.seq",
+        record::selected()
+    );
+    let mut records = connection.prepare_cached(&sql)?;
+    let mut records = records.query([until])?;
+    let mut n_records = 0;
+    while let Some(row) = records.next()? {
+        let mut record = record::of_row(row)?;
+        let seq = record.link.seq;
+        let is_before = |next: &rusqlite::Result<(i64, Fields<'_>)>| {
+            next.as_ref().map_or(true, |(of, _)| *of <= seq)
+        };
+        while let Some(change) = changes.next_if(is_before) {
+            let (of, change) = change?;
+            match of == seq {
+                true => record.changes.push(change),
+                false => walk.find(stray(of)),
+            }
+        }
+        walk.record(record);
+        n_records += 1;
+        if n_records % TOLD_EVERY == 0 {
+            progress(n_records);
+        }
+    }
+    for change in changes {
+        walk.find(stray(change?.0));
+    }
+    Ok(())
 }
 
 fn cut(last: Link, known: Link, whose: &str) -> String {

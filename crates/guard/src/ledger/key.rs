@@ -13,7 +13,7 @@ use super::record::Link;
 use crate::database::Failed;
 
 /// The name of its file.
-const NAME: &str = "ledger.key";
+pub(super) const NAME: &str = "ledger.key";
 const LENGTH: usize = 32;
 
 /// The key of a ledger. Each use has a key of its own that is made of it.

@@ -1,5 +1,4 @@
-//! Opening the database of the ledger: making a new one, taking on that of the release before, and keeping
-//! aside one that is damaged.
+//! Opening the database of the ledger: making a new one, and keeping aside one that is damaged.
 //!
 //! Openers hold a lock together, and whoever makes a database or keeps one aside holds it alone: of several
 //! processes that find the same damage one begins the new database, and the others find it.
@@ -16,7 +15,7 @@ use super::head::{HeadFile, Noted};
 use super::key::Key;
 use super::record::{self, Draft, Link, OfProcess};
 use super::row::{self, Cleaner, Who};
-use super::{LedgerSync, leftovers, taken_on};
+use super::{LedgerSync, leftovers};
 use crate::Redactor;
 use crate::clock::{SystemClock, timestamp};
 use crate::database::{self, Failed, at_once};
@@ -58,7 +57,6 @@ enum Found {
     Ready(Connection, Key),
     /// Nothing that was ever written.
     Empty(Connection),
-    Previous(Connection),
     /// It cannot be gone on with: why, in a word and in words.
     Lost(&'static str, String),
 }
@@ -81,19 +79,10 @@ impl Opener<'_> {
         for _ in 0..2 {
             match self.find(patience)? {
                 Found::Ready(connection, key) => return self.opened(connection, key),
-                Found::Previous(connection) => {
-                    let key = self.key_of_new()?;
-                    let mut open = self.opened(connection, key)?;
-                    taken_on::take_on(&open.connection, &open.key, self.who, self.redactor)?;
-                    let tail = record::tail(&open.connection, Link::START)?;
-                    let _ = open.head.note(&open.key, tail, true);
-                    leftovers::remove(&open.connection, self.state)?;
-                    return Ok(open);
-                }
                 Found::Empty(connection) => {
-                    let key = self.key_of_new()?;
+                    let (key, is_new) = self.key_of_new()?;
                     let mut open = self.opened(connection, key)?;
-                    self.begin(&mut open, aside.as_deref())?;
+                    self.begin(&mut open, is_new, aside)?;
                     return Ok(open);
                 }
                 Found::Lost(word, why) => {
@@ -133,7 +122,6 @@ impl Opener<'_> {
             0 if n_tables == 0 => return Ok(Found::Empty(connection)),
             0 => return damaged("its tables have no version"),
             row::VERSION => {}
-            row::PREVIOUS => return Ok(Found::Previous(connection)),
             version if !(0..=MAX_VERSION).contains(&version) => {
                 return damaged("its version is none that was ever written");
             }
@@ -146,8 +134,14 @@ impl Opener<'_> {
             Err(rusqlite::Error::SqliteFailure(_, Some(why))) if why.starts_with("no such") => {
                 return damaged("tables are missing in it");
             }
+            Err(rusqlite::Error::FromSqlConversionFailure(..)) => {
+                return damaged("what it says of its key is none");
+            }
             Err(error) => return Err(error.into()),
         };
+        if let Some(why) = other_tables(&connection)? {
+            return damaged(why);
+        }
         match Key::read(self.state)? {
             Some(key) if *key.id() == id => Ok(Found::Ready(connection, key)),
             Some(_) => Ok(Found::Lost(
@@ -161,10 +155,11 @@ impl Opener<'_> {
         }
     }
 
-    fn key_of_new(&self) -> Result<Key, Failed> {
+    /// Returns the key for a new chain, and whether it was made for it.
+    fn key_of_new(&self) -> Result<(Key, bool), Failed> {
         match Key::read(self.state)? {
-            Some(key) => Ok(key),
-            None => Key::create(self.state),
+            Some(key) => Ok((key, false)),
+            None => Ok((Key::create(self.state)?, true)),
         }
     }
 
@@ -174,11 +169,20 @@ impl Opener<'_> {
         Ok(Open { connection, key, head: HeadFile::new(self.state), file, process: None })
     }
 
-    /// Makes the tables and the first record, which says why there is a new database.
-    fn begin(&self, open: &mut Open, aside: Option<&str>) -> Result<(), Failed> {
+    /// Makes the tables and the first record, which says whether records were there before.
+    fn begin(
+        &self,
+        open: &mut Open,
+        is_key_new: bool,
+        aside: Option<String>,
+    ) -> Result<(), Failed> {
         let noted = open.head.noted(&open.key);
         let gone = match (aside, noted) {
-            (Some(_), _) | (None, Noted::Nothing) => None,
+            (Some(aside), Noted::At(link)) if link.seq != 0 => {
+                Some(format!("{aside}; {} records were in it at least", link.seq))
+            }
+            (Some(aside), _) => Some(aside),
+            // Whoever dies between the two leaves a head of nothing.
             (None, Noted::At(link)) if link.seq == 0 => None,
             (None, Noted::At(link)) => Some(format!(
                 "the database before this one had {} records at least and was taken away",
@@ -186,6 +190,11 @@ impl Opener<'_> {
             )),
             (None, Noted::Damaged) => Some(String::from(
                 "there was a head of another chain, whose database or key was taken away",
+            )),
+            (None, Noted::Nothing) if is_key_new => None,
+            (None, Noted::Nothing) => Some(String::from(
+                "there was a key already, so a database and its head were taken away, or the first \
+                 start of all died at once",
             )),
         };
         let mut tail = Link::START;
@@ -198,14 +207,12 @@ impl Opener<'_> {
             connection.execute_batch(row::SCHEMA)?;
             begin_chain(connection, &open.key)?;
             let process = self.who.enter(connection, None)?;
-            let mut tell = |kind, text: &str| {
-                let said = Event { kind, text: text.to_owned(), session: None };
-                let draft = event(self.redactor, &said);
-                record::append(connection, &open.key, &mut tail, &process, &draft)
+            let (kind, text) = match gone {
+                Some(gone) => ("gone", gone),
+                None => ("begin", String::from("a new ledger")),
             };
-            tell("begin", aside.unwrap_or("a new ledger"))?;
-            gone.as_deref().map_or(Ok(()), |text| tell("gone", text))?;
-            Ok::<_, Failed>(())
+            let draft = event(self.redactor, &Event { kind, text, session: None }).into_owned();
+            Ok::<_, Failed>(record::append(connection, &open.key, &mut tail, &process, &draft)?)
         })?;
         let _ = open.head.note(&open.key, tail, true);
         Ok(())
@@ -240,6 +247,23 @@ impl Opener<'_> {
         }
         Ok(name)
     }
+}
+
+/// Says what is wrong where the tables are not those that [`row::SCHEMA`] makes, or something is added that
+/// would act beside them.
+fn other_tables(connection: &Connection) -> rusqlite::Result<Option<&'static str>> {
+    let sql = "SELECT type || ' ' || name FROM sqlite_schema WHERE sql IS NOT NULL";
+    let mut found = connection.prepare(sql)?;
+    let found: Vec<String> = found.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    // Whatever else a person made for questions of their own changes nothing.
+    let is_there = |object: &&str| found.iter().any(|found| found == object);
+    if !row::OBJECTS.iter().all(is_there) || found.iter().any(|found| found.starts_with("trigger "))
+    {
+        return Ok(Some("its tables are not those of its version"));
+    }
+    let columns =
+        format!("SELECT {} FROM record JOIN process USING (process) LIMIT 0", record::selected());
+    Ok(connection.prepare(&columns).is_err().then_some("columns are missing in it"))
 }
 
 /// Returns what a process looks for in the directory of a damaged database: those that are kept aside.

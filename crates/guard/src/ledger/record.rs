@@ -78,6 +78,14 @@ impl Field<'static> {
 }
 
 impl Field<'_> {
+    fn into_owned(self) -> Field<'static> {
+        match self {
+            Self::Integer(number) => Field::Integer(number),
+            Self::Text(text) => Field::Text(Cow::Owned(text.into_owned())),
+            Self::Bytes(bytes) => Field::Bytes(Cow::Owned(bytes.into_owned())),
+        }
+    }
+
     fn parts(&self) -> (u8, [u8; 8], &[u8]) {
         match self {
             Self::Integer(number) => (1, number.to_le_bytes(), &[]),
@@ -256,6 +264,14 @@ impl<'a> Draft<'a> {
 
     pub(super) fn change(&mut self, change: Fields<'a>) {
         self.changes.push(change);
+    }
+
+    /// Returns a draft that borrows nothing.
+    pub(super) fn into_owned(self) -> Draft<'static> {
+        let owned = |fields: Fields<'a>| {
+            fields.into_iter().map(|(name, field)| (name, field.into_owned())).collect()
+        };
+        Draft { fields: owned(self.fields), changes: self.changes.into_iter().map(owned).collect() }
     }
 }
 

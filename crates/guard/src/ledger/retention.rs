@@ -2,7 +2,8 @@
 //!
 //! Only a whole beginning of the chain goes, up to the first intent that may have left something behind.
 //! The number and the hash of the last record that went stay as the anchor, sealed with the key, and an
-//! event says how many went. What goes a little at a time would fill the chain with such events, so it goes
+//! event says how many went. What goes is walked over first: where a record does not fit, nothing goes, since
+//! the seal would hide it. What goes a little at a time would fill the chain with such events, so it goes
 //! in portions.
 
 use std::time::Duration;
@@ -10,9 +11,11 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension};
 use sinew_tool::{Clock, Event};
 
+use super::audit;
 use super::opening::{self, Open};
 use super::record::{self, Link};
 use super::row::Who;
+use super::verify::Walk;
 use crate::Redactor;
 use crate::clock::SystemClock;
 use crate::database::{Failed, at_once};
@@ -39,22 +42,26 @@ impl Default for Retention {
 }
 
 impl Retention {
-    /// Removes what is too old or too many; returns how many records went.
+    /// Removes what is too old or too many. Where that cannot be, returns why, for a person.
     pub(super) fn apply(
         &self,
         open: &mut Open,
         who: &Who,
         redactor: &Redactor,
-    ) -> Result<u64, Failed> {
-        let mut n_removed = 0;
+    ) -> Result<Option<String>, Failed> {
         while let Some(until) = self.until(&open.connection)? {
-            let removed = remove(open, who, redactor, until)?;
-            n_removed += removed;
-            if removed < MAX_AT_ONCE as u64 {
-                break;
+            match remove(open, who, redactor, until)? {
+                Removed::Some(n) if n < MAX_AT_ONCE as u64 => break,
+                Removed::Some(_) => {}
+                Removed::Refused(why) => {
+                    return Ok(Some(format!(
+                        "old records stay in the ledger, since it is not whole: {why}; see `sinew \
+                         audit verify`"
+                    )));
+                }
             }
         }
-        Ok(n_removed)
+        Ok(None)
     }
 
     /// Returns the last record that should go, if enough should.
@@ -93,12 +100,27 @@ impl Retention {
     }
 }
 
-fn remove(open: &mut Open, who: &Who, redactor: &Redactor, until: i64) -> Result<u64, Failed> {
+/// What came of removing.
+enum Removed {
+    /// So many records went.
+    Some(u64),
+    /// None did: why.
+    Refused(String),
+}
+
+fn remove(open: &mut Open, who: &Who, redactor: &Redactor, until: i64) -> Result<Removed, Failed> {
     let Open { connection, key, head, process, .. } = open;
     let (removed, tail) = at_once(connection, |connection| {
         let Some(hash) = record::hash_of(connection, until)? else {
-            return Ok((0, None));
+            return Ok((Removed::Some(0), None));
         };
+        let (anchor, is_ours) = opening::anchor(connection, key)?;
+        let mut walk = Walk::after(key, Some(anchor));
+        audit::all(connection, until, &mut walk, &mut |_| {})?;
+        let found = walk.has_found().map(|finding| finding.text.clone());
+        if let Some(why) = found.or((!is_ours).then(|| String::from("its beginning was changed"))) {
+            return Ok((Removed::Refused(why), None));
+        }
         let anchor = Link { seq: until, hash };
         connection.execute("DELETE FROM further_change WHERE seq <= ?1", [until])?;
         let n_removed = connection.execute("DELETE FROM record WHERE seq <= ?1", [until])?;
@@ -117,7 +139,7 @@ fn remove(open: &mut Open, who: &Who, redactor: &Redactor, until: i64) -> Result
         let pruned = opening::event(redactor, &pruned);
         let mut tail = record::tail(connection, anchor)?;
         record::append(connection, key, &mut tail, &of_process, &pruned)?;
-        Ok::<_, Failed>((n_removed as u64, Some(tail)))
+        Ok::<_, Failed>((Removed::Some(n_removed as u64), Some(tail)))
     })?;
     if let Some(tail) = tail {
         let _ = head.note(key, tail, false);

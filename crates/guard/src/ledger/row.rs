@@ -15,8 +15,6 @@ use crate::mark::ProcessMark;
 
 /// The version of the tables, which the database carries.
 pub(super) const VERSION: i64 = 4;
-/// The version before this one, whose database is taken on.
-pub(super) const PREVIOUS: i64 = 3;
 
 /// The tables, made at once with their [`VERSION`]. A call that changes nothing has one record, its
 /// outcome; a change has its intent first, which the outcome names. An `event` is no call. The outcome of a
@@ -108,6 +106,18 @@ pub(super) const SCHEMA: &str = "
     CREATE VIEW entry AS SELECT * FROM record JOIN process USING (process);
     PRAGMA user_version = 4;
 ";
+
+/// What the schema makes, by kind and name.
+pub(super) const OBJECTS: &[&str] = &[
+    "index further",
+    "table chain",
+    "table further_change",
+    "table known",
+    "table process",
+    "table record",
+    "table unsettled",
+    "view entry",
+];
 
 /// The longest names and texts that a record keeps, in bytes.
 const MAX_NAME: usize = 256;

@@ -92,7 +92,7 @@ pub struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// Begins after a record, or anywhere.
+    /// Begins after a record. Where none is named the first record cannot be compared, which is a finding.
     pub fn after(key: &'a Key, previous: Option<Link>) -> Self {
         Self {
             key,
@@ -137,6 +137,19 @@ impl<'a> Walk<'a> {
         self.verified.n_beyond_head = u64::try_from(n_records).unwrap_or(0);
     }
 
+    /// Says that a record names another one before it than stands there.
+    pub fn names_other(&mut self, seq: i64, before: Link) {
+        if self.previous.is_some_and(|previous| previous != before) {
+            let text = format!("record {seq} names another record before it than stands there");
+            self.find(Finding::new(seq, "changed", text));
+        }
+    }
+
+    /// Returns whether something is wrong so far.
+    pub(super) fn has_found(&self) -> Option<&Finding> {
+        self.verified.findings.first()
+    }
+
     /// Looks at the next record.
     pub fn record(&mut self, record: Record) {
         let Link { seq, hash } = record.link;
@@ -161,7 +174,13 @@ impl<'a> Walk<'a> {
                 self.find(Finding::new(seq, "reordered", text));
                 self.heed(&record);
             }
-            None => self.heed(&record),
+            None => {
+                let text = format!(
+                    "nothing says what stood before record {seq}, so it cannot be compared"
+                );
+                self.find(Finding::new(seq, "anchor", text));
+                self.heed(&record);
+            }
         }
         self.previous = Some(Link { seq, hash });
         self.verified.last = Link { seq, hash };
@@ -198,7 +217,6 @@ impl<'a> Walk<'a> {
                     "begin" => self.remark(seq, "begin", text("text")),
                     "pruned" => self.remark(seq, "pruned", text("text")),
                     "lost" => self.remark(seq, "lost", text("text")),
-                    "taken_on" => self.remark(seq, "taken_on", text("text")),
                     // Whatever else is recorded says nothing about the chain.
                     _ => {}
                 }

@@ -191,7 +191,7 @@ pub(crate) fn allow(contained: Contained) -> Cleared {
 /// Clears a call as a person's yes does.
 pub(crate) fn approve(contained: Contained) -> Cleared {
     let judged = judged(contained, Profile::Workspace);
-    let seal = judged.seal();
+    let seal = judged.seal().unwrap();
     let clearance = judged.by_answer(&Answer::Yes(Scope::Call), &seal).unwrap();
     Guard::clear(clearance.unwrap()).unwrap()
 }

@@ -36,6 +36,12 @@ pub(crate) fn run(loaded: &Loaded, command: &AuditCommand) -> anyhow::Result<Exi
     }
     let audit = match Audit::open(&state) {
         Ok(audit) => audit,
+        Err(AuditError::Empty) if matches!(command, AuditCommand::Verify { head: Some(_), .. }) => {
+            eprintln!(
+                "sinew: nothing is recorded here, and the head that was kept knows of records"
+            );
+            return Ok(ExitCode::FAILURE);
+        }
         Err(error @ AuditError::Empty) => {
             eprintln!("sinew: {error}");
             return Ok(ExitCode::SUCCESS);
@@ -287,7 +293,11 @@ fn verify_file(
         if kept.is_some_and(|kept| kept.seq == record.link.seq) {
             found = Some(record.link);
         }
-        walk.get_or_insert_with(|| Walk::after(key, before)).record(record);
+        let walk = walk.get_or_insert_with(|| Walk::after(key, before));
+        if let Some(before) = before {
+            walk.names_other(record.link.seq, before);
+        }
+        walk.record(record);
     }
     let Some(walk) = walk else { bail!("{}: there is no record in it", path.display()) };
     let mut verified = walk.end();

@@ -47,6 +47,21 @@ const DAMAGES: &[(&str, &str, Damage)] = &[
     ("corrupt", "no version", |state| sql(state, "PRAGMA user_version = 0")),
     ("corrupt", "no tables", |state| sql(state, "DROP TABLE chain")),
     ("corrupt", "no row of its chain", |state| sql(state, "DELETE FROM chain")),
+    ("corrupt", "half a name of its key", |state| sql(state, "UPDATE chain SET key_id = x'00'")),
+    ("corrupt", "no view", |state| sql(state, "DROP VIEW entry")),
+    ("corrupt", "a column less", |state| {
+        sql(
+            state,
+            "DROP VIEW entry; ALTER TABLE record DROP COLUMN text;
+            CREATE VIEW entry AS SELECT * FROM record JOIN process USING (process)",
+        );
+    }),
+    ("corrupt", "a view in the place of its records", |state| {
+        sql(state, "ALTER TABLE record RENAME TO kept; CREATE VIEW record AS SELECT * FROM kept");
+    }),
+    ("corrupt", "a trigger", |state| {
+        sql(state, "CREATE TRIGGER t AFTER INSERT ON record BEGIN DELETE FROM record; END");
+    }),
     ("keyless", "no key", |state| fs::remove_file(state.join("ledger.key")).expect("it is")),
     ("keyless", "another key", |state| {
         fs::write(state.join("ledger.key"), [7; 32]).expect("it is written");
@@ -85,10 +100,13 @@ fn what_cannot_be_gone_on_with_is_kept_aside_and_told() {
             told.len() == 1 && told.iter().all(|text| text.contains(aside)),
             "{name}: {told:?}"
         );
+        // Whoever verifies is told that what was there before is not in this chain.
         let verified = verified(dir.path());
-        assert_eq!(verified.findings, [], "{name}");
-        let begin = verified.notes.first().expect("a note");
-        assert!(begin.text.contains(aside), "{name}: {begin:?}");
+        let [gone] = verified.findings.as_slice() else { panic!("{name}: {verified:?}") };
+        assert_eq!((gone.what, gone.seq), ("gone", 1), "{name}: {gone:?}");
+        assert!(gone.text.contains(aside), "{name}: {gone:?}");
+        let is_counted = gone.text.contains("201 records were in it");
+        assert_eq!(is_counted, *word == "corrupt", "{name}: {gone:?}");
         assert_eq!(rows(dir.path(), "SELECT phase FROM record"), ["event", "intent", "outcome"]);
     }
 }
@@ -122,7 +140,8 @@ fn damage_that_is_met_while_writing_loses_no_record() {
         rows(dir.path(), "SELECT call_id FROM record WHERE call_id <> ''"),
         ["after", "after"]
     );
-    assert!(verified(dir.path()).is_whole());
+    let verified = verified(dir.path());
+    assert_eq!(verified.findings.iter().map(|one| one.what).collect::<Vec<_>>(), ["gone"]);
 }
 
 #[test]
@@ -144,7 +163,8 @@ fn several_that_find_the_damage_at_once_begin_one_database() {
         drop(all);
         assert_eq!(kept_aside(&state).len(), 1);
         let verified = verified(dir.path());
-        assert_eq!((verified.findings, verified.n_records), (Vec::new(), 9));
+        let found: Vec<_> = verified.findings.iter().map(|one| one.what).collect();
+        assert_eq!((found.as_slice(), verified.n_records), (&["gone"] as &[_], 9));
     }
 }
 
@@ -161,7 +181,8 @@ fn who_has_the_old_database_open_goes_on_in_the_new_one() {
     intend(&old, "after", &[]);
     let calls = "SELECT call_id FROM record WHERE call_id <> '' ORDER BY seq";
     assert_eq!(rows(dir.path(), calls), ["new", "before", "after"]);
-    assert!(verified(dir.path()).is_whole());
+    let verified = verified(dir.path());
+    assert_eq!(verified.findings.iter().map(|one| one.what).collect::<Vec<_>>(), ["gone"]);
 }
 
 #[test]
@@ -191,78 +212,58 @@ fn a_database_that_was_taken_away_is_missed() {
     let verified = verified(dir.path());
     let found: Vec<_> =
         verified.findings.iter().map(|finding| (finding.what, finding.seq)).collect();
-    assert_eq!(found, [("gone", 2)], "{verified:?}");
+    assert_eq!(found, [("gone", 1)], "{verified:?}");
 }
 
-/// The tables of the release before.
-const BEFORE: &str = "
-    CREATE TABLE process (process INTEGER PRIMARY KEY, surface TEXT NOT NULL, client TEXT,
-        os_user TEXT NOT NULL, pid INTEGER NOT NULL, pid_started INTEGER NOT NULL,
-        pid_namespace INTEGER NOT NULL, machine TEXT NOT NULL, boot TEXT NOT NULL) STRICT;
-    CREATE TABLE record (seq INTEGER PRIMARY KEY,
-        phase TEXT NOT NULL CHECK (phase IN ('intent', 'outcome')), at_ms INTEGER NOT NULL,
-        process INTEGER NOT NULL REFERENCES process (process), ticket INTEGER,
-        settled INTEGER NOT NULL DEFAULT 0, call_id TEXT NOT NULL, session TEXT NOT NULL,
-        agent TEXT, parent TEXT, dialect TEXT NOT NULL, tool TEXT NOT NULL,
-        arguments BLOB NOT NULL, effects TEXT, file_path TEXT, temporaries BLOB, verdict TEXT,
-        rule TEXT, approver TEXT, outcome TEXT, duration_ms REAL, bytes INTEGER, before_hash TEXT,
-        after_hash TEXT, reply_bytes INTEGER) STRICT;
-    CREATE INDEX unsettled ON record (settled) WHERE phase = 'intent' AND settled = 0;
-    CREATE TABLE known (path BLOB NOT NULL, session TEXT NOT NULL, agent TEXT NOT NULL,
-        deed TEXT NOT NULL CHECK (deed IN ('read', 'wrote')), content_hash BLOB, state BLOB,
-        tool TEXT NOT NULL, at_ms INTEGER NOT NULL,
-        process INTEGER NOT NULL REFERENCES process (process),
-        PRIMARY KEY (path, session, agent)) STRICT, WITHOUT ROWID;
-    CREATE VIEW entry AS SELECT * FROM record JOIN process USING (process);
-    CREATE TABLE further_change (seq INTEGER NOT NULL REFERENCES record (seq),
-        file_path TEXT NOT NULL, bytes INTEGER NOT NULL, before_hash TEXT, after_hash TEXT) STRICT;
-    CREATE INDEX further ON further_change (seq);
-    PRAGMA user_version = 3;
-    INSERT INTO process VALUES (1, 'mcp', 'a client', 'me', 999999999, 1, 1, 'm', 'b');
-    INSERT INTO known VALUES (x'2f61', 's', '', 'read', NULL, NULL, 'Read', 1, 1);
-    INSERT INTO record VALUES
-        (1, 'outcome', 10, 1, NULL, 0, 'look', 's', NULL, NULL, 'native', 'Read', x'07', 'observe',
-            '/w/a', NULL, 'allow', 'observe', NULL, 'ok', 1.25, NULL, NULL, NULL, 9),
-        (2, 'intent', 20, 1, 1, 1, 'change', 's', NULL, NULL, 'native', 'Write', x'07', 'change',
-            '/w/a', x'', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
-        (3, 'outcome', 20, 1, NULL, 0, 'change', 's', NULL, NULL, 'native', 'Write', x'07',
-            'change', '/w/a', NULL, 'ask', 'change', 'terminal', 'ok', 2.0, 5, 'aa', 'bb', 9),
-        (4, 'intent', 9000000000000, 1, 2, 0, 'open', 's', NULL, NULL, 'native', 'Write', x'07',
-            'change', '/w/b', x'2f772f6300', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-    INSERT INTO further_change VALUES (3, '/w/b', 6, NULL, 'cc');
-";
-
+/// Whoever takes the head away as well leaves the key, and with all three the head that was kept.
 #[test]
-fn a_database_of_the_release_before_is_taken_on() {
+fn what_is_left_beside_a_database_that_was_taken_away_tells_of_it() {
+    for (gone, left) in [
+        (&["sinew.db"] as &[_], "the head beside it"),
+        (&["sinew.db", "ledger.head"], "the key beside it"),
+    ] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let state = dir.path().join("state");
+        intend(&ledger(dir.path()), "before", &[]);
+        for name in gone.iter().chain(&["sinew.db-wal", "sinew.db-shm"]) {
+            let _ = fs::remove_file(state.join(name));
+        }
+        let state_dir = StateDir::open(&state).expect("it is there");
+        for is_empty in [false, true] {
+            if is_empty {
+                fs::write(state.join(NAME), "").expect("it is written");
+            }
+            let error = Audit::open(&state_dir).expect_err("it is gone").to_string();
+            assert!(error.contains(left), "{gone:?}: {error}");
+        }
+        intend(&ledger(dir.path()), "after", &[]);
+        let found = verified(dir.path()).findings;
+        assert_eq!(found.iter().map(|one| (one.what, one.seq)).collect::<Vec<_>>(), [("gone", 1)]);
+    }
     let dir = tempfile::tempdir().expect("a directory");
-    let next = ledger(dir.path());
     let state = dir.path().join("state");
-    sql(&state, BEFORE);
-    next.close(None, closing("after", None));
-    next.flush().expect("it writes");
-    let verified = verified(dir.path());
-    assert_eq!(verified.findings, []);
-    let notes: Vec<_> = verified.notes.iter().map(|note| (note.seq, note.what)).collect();
-    assert_eq!(notes, [(5, "taken_on")]);
-    let open: Vec<_> = verified.unfinished.iter().map(|open| open.seq).collect();
-    assert_eq!(open, [4]);
-    let all = "SELECT seq || ' ' || phase || ' ' || coalesce(call_id, event) || ' ' ||
-        coalesce(intent, '-') || ' ' || coalesce(duration_us, '-') FROM record ORDER BY seq";
-    assert_eq!(
-        rows(dir.path(), all),
-        [
-            "1 outcome look - 1250",
-            "2 intent change - -",
-            "3 outcome change 2 2000",
-            "4 intent open - -",
-            "5 event taken_on - -",
-            "6 outcome after - 500",
-        ]
-    );
-    assert_eq!(rows(dir.path(), "SELECT file_path FROM further_change WHERE seq = 3"), ["/w/b"]);
-    assert_eq!(rows(dir.path(), "SELECT hex(path) FROM known"), ["2F61"], "what is known stays");
-    let tables = "SELECT name FROM sqlite_schema WHERE name LIKE '%before'";
-    assert_eq!(rows(dir.path(), tables), [""; 0]);
+    intend(&ledger(dir.path()), "before", &[]);
+    sql(&state, "PRAGMA user_version = 0");
+    let state_dir = StateDir::open(&state).expect("it is there");
+    let error = Audit::open(&state_dir).expect_err("it is not read");
+    assert!(matches!(error, super::super::AuditError::Gone(_)), "{error:?}");
+}
+
+/// A database that says that another release wrote it is neither read nor taken on.
+#[test]
+fn a_database_of_another_release_is_left_alone() {
+    for version in [1, 3, row::VERSION + 1] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let state = dir.path().join("state");
+        drop(ledger(dir.path()));
+        intend(&ledger(dir.path()), "before", &[]);
+        sql(&state, &format!("PRAGMA user_version = {version}"));
+        let next = ledger(dir.path());
+        next.probe().expect_err("it is not taken on");
+        assert!(next.broken().expect("a problem").contains("move it away"));
+        assert_eq!(next.kept_aside(), [""; 0]);
+        assert_eq!(rows(dir.path(), "SELECT call_id FROM record WHERE call_id <> ''"), ["before"]);
+    }
 }
 
 #[test]

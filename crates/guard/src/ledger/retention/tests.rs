@@ -1,6 +1,7 @@
 //! What goes by retention, and that the rest is whole.
 
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 use sinew_tool::Ledger;
 
@@ -8,6 +9,7 @@ use super::super::tests::{closing, intend, rows};
 use super::super::{Audit, Recorded, SqliteLedger};
 use super::*;
 use crate::StateDir;
+use crate::database::lock;
 
 fn ledger(dir: &Path, retention: Retention) -> SqliteLedger {
     let state = StateDir::open(&dir.join("state")).expect("a state directory");
@@ -110,6 +112,40 @@ fn a_process_whose_records_went_is_entered_again() {
     assert!(is_whole);
     let late = "SELECT surface FROM entry WHERE call_id = 'late'";
     assert_eq!(rows(dir.path(), late), ["test"]);
+}
+
+/// The seal over what went would hide it.
+#[test]
+fn what_does_not_fit_stays_and_is_told() {
+    for tamper in [
+        "UPDATE record SET at_ms = 0 WHERE seq <= 9",
+        "UPDATE record SET tool = 'Other' WHERE seq = 3",
+        "DELETE FROM record WHERE seq = 4",
+        "UPDATE chain SET anchor_seal = zeroblob(32)",
+    ] {
+        let dir = tempfile::tempdir().expect("a directory");
+        write(dir.path(), 50, Duration::ZERO);
+        let database = Connection::open(dir.path().join("state/sinew.db")).expect("the database");
+        database.execute_batch(tamper).expect("it is changed");
+        let n_before: i64 = database
+            .query_row("SELECT count(*) FROM record", [], |row| row.get(0))
+            .expect("records");
+        let next = ledger(dir.path(), Retention { max_records: Some(5), ..UNBOUNDED });
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let into = Arc::clone(&told);
+        next.on_notice(move |text| lock(&into).push(text.to_owned()));
+        next.close(None, closing("next", None));
+        next.flush().expect("it writes");
+        drop(next);
+        let (_, went, is_whole) = tended(dir.path(), UNBOUNDED);
+        assert!(!is_whole && went.is_empty(), "{tamper}: {went:?}");
+        let n_after: i64 = database
+            .query_row("SELECT count(*) FROM record", [], |row| row.get(0))
+            .expect("records");
+        assert!(n_before < n_after, "{tamper}");
+        let told = lock(&told);
+        assert!(told.len() == 1 && told[0].contains("audit verify"), "{tamper}: {told:?}");
+    }
 }
 
 /// Whoever removes records and says that retention did has no seal for it.

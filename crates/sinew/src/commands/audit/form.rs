@@ -74,6 +74,12 @@ pub(super) fn record(object: Map<String, Value>) -> Option<(Record, Option<Chain
     let hash = |name: &str| object.get(name).and_then(Value::as_str).and_then(bytes_of);
     let link = ChainLink { seq, hash: hash("hash")? };
     let before = hash("previous").map(|hash| ChainLink { seq: seq.saturating_sub(1), hash });
+    // The date is there for people, and says what the number says.
+    let at_ms = object.get("at_ms").and_then(Value::as_i64).unwrap_or(0);
+    let at = object.get("at").and_then(Value::as_str);
+    if at.is_some_and(|at| at != timestamp(at_ms.unsigned_abs())) {
+        return None;
+    }
     let mut changes = Vec::new();
     let mut named = Vec::new();
     for (name, value) in object {
