@@ -66,11 +66,12 @@ pub use ledger::{
     Audit, AuditError, ChainLink, Field, Fields, Finding, Key, LedgerSync, OnFailure, Record,
     Recorded, Retention, SqliteLedger, Unfinished, Verified, Walk, Wanted, key_of,
 };
+pub use mark::os_user;
 pub use memory::keep_freed_memory;
 pub use process::{
     Activate, CommandSettings, Commands, Helper, MAX_OWN_OUTPUT, OwnEnd, OwnProgram,
-    OwnProgramSettings, OwnPrograms, OwnRan, ProcessLimits, Rung, Shortfall, Unrunnable,
-    close_process, environment, helper_main,
+    OwnProgramSettings, OwnPrograms, OwnRan, ProcessLimits, Rung, Shortfall, TrustedPrograms,
+    Unrunnable, close_process, environment, helper_main,
 };
 pub use redact::Redactor;
 pub use resolve::Resolver;

@@ -124,7 +124,7 @@ fn started(pid: i64) -> Option<i64> {
 }
 
 /// Returns the name of the user that runs this process, or its number.
-pub(crate) fn os_user() -> String {
+pub fn os_user() -> String {
     let uid = rustix::process::getuid().as_raw().to_string();
     let passwd = read("/etc/passwd").unwrap_or_default();
     passwd

@@ -60,7 +60,8 @@ use wire::{Order, Policy};
 pub use activate::Activate;
 pub use environment::environment;
 pub use own::{
-    MAX_OWN_OUTPUT, OwnEnd, OwnProgram, OwnProgramSettings, OwnPrograms, OwnRan, Unrunnable,
+    MAX_OWN_OUTPUT, OwnEnd, OwnProgram, OwnProgramSettings, OwnPrograms, OwnRan, TrustedPrograms,
+    Unrunnable,
 };
 pub use rung::{Rung, Shortfall};
 pub use settings::{CommandSettings, ProcessLimits};

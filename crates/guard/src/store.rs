@@ -17,6 +17,9 @@ const MAX_OF_ID: u32 = 10_000;
 /// The longest call id that is a file name as it is.
 const MAX_ID: usize = 200;
 
+/// How the path of an output begins.
+const OUTPUTS: &str = ".sinew/tool-output/";
+
 /// Where full outputs are kept: `.sinew/tool-output/` in the first root.
 #[derive(Debug, Clone)]
 pub struct Store {
@@ -38,7 +41,7 @@ impl Store {
         let name = self.write(&stem(id), text.as_bytes()).map_err(|errno| {
             ToolError::new(Kind::ExecutionFailed, "the full output cannot be stored").source(errno)
         })?;
-        Ok(format!(".sinew/tool-output/{name}"))
+        Ok(format!("{OUTPUTS}{name}"))
     }
 
     /// Begins to keep an output that is still being written.
@@ -46,6 +49,20 @@ impl Store {
         let id = call_id(id).ok_or(Errno::INVAL)?;
         let (dir, name, file) = self.create(&stem(id))?;
         Ok(Spooled { dir, name, file })
+    }
+
+    /// Removes an output by the path that it was kept under. One that is still being written is without
+    /// a name from then on, and goes when it is closed.
+    pub fn remove(&self, path: &str) {
+        let Some(name) = path.strip_prefix(OUTPUTS).filter(|name| !name.contains('/')) else {
+            return;
+        };
+        let Some(root) = self.guard.roots.first() else { return };
+        let removed = open_name(root.handle.as_fd(), c".sinew", DIRECTORY_PATH)
+            .and_then(|own| open_name(own.as_fd(), c"tool-output", DIRECTORY_PATH))
+            .and_then(|outputs| unlinkat(&outputs, name, AtFlags::empty()));
+        // What is not there needs no removal.
+        let _ = removed;
     }
 
     /// Writes a file whose name begins with `stem`, and returns its name.
@@ -92,7 +109,7 @@ impl Spooled {
 
     /// Returns its path relative to the first root.
     pub(crate) fn path(&self) -> String {
-        format!(".sinew/tool-output/{}", self.name)
+        format!("{OUTPUTS}{}", self.name)
     }
 }
 

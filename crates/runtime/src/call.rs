@@ -31,6 +31,7 @@ use crate::hooks::{Notes, session};
 use crate::runtime::{CallOptions, Runtime};
 use after::Seen;
 use open::Open;
+pub(crate) use run::caught;
 
 /// Executes one call.
 pub(crate) async fn call(runtime: Arc<Runtime>, request: Request, options: CallOptions) -> Reply {
@@ -103,14 +104,18 @@ async fn way(
     told: &mut Told,
     options: &CallOptions,
 ) -> Result<Reply, ToolError> {
+    let found = find::find(&runtime.catalogs(), &open.request);
+    // A call that is not admitted is one of its tool all the same.
+    if found.is_ok() {
+        open.entry.found();
+    }
     open.entry.admit()?;
     if runtime.hooks.follow_sessions() {
         let dialect = open.entry.dialect();
         let beginning = session::begin(runtime, &open.request.session, &dialect);
         run::in_time(beginning, &options.cancel, open.request.deadline).await?;
     }
-    let found = find::find(&runtime.catalogs(), &open.request)?;
-    open.entry.found();
+    let found = found?;
     told.tool = Some(Arc::clone(&found.listed.tool));
     before::before(runtime, &found, open, &mut told.notes, &options.cancel).await?;
     let see_replies = runtime.hooks.see_replies();
@@ -123,7 +128,7 @@ async fn way(
     told.path.iter().for_each(|path| open.entry.named(path));
     let contained = contain::contain(runtime, decoded, open)?;
     if see_replies {
-        told.seen.paths = Some(contained.paths());
+        told.seen.paths = contained.paths();
     }
     let judged = judge::judge(runtime, contained, open);
     let cleared = clear::clear(runtime, judged, open, options).await?;

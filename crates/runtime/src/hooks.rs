@@ -5,14 +5,15 @@
 mod breaker;
 mod command;
 pub(crate) mod session;
+pub(crate) mod telling;
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use sinew_guard::Guard;
 use sinew_tool::{
-    AgentEvent, Arguments, Decision, FileSettings, Hook, HookEvent, Kind, NamedPaths, Request,
-    Tool, ToolCall, ToolError,
+    Access, AgentEvent, Arguments, Decision, FileKind, FileSettings, FileTarget, Hook, HookEvent,
+    Kind, NamedPaths, Request, Targets, Tool, ToolCall, ToolError,
 };
 
 use crate::catalog::Listed;
@@ -106,16 +107,26 @@ pub(crate) fn named_paths(
     let args = listed.check(request.arguments.clone()).ok()?;
     let tool: Arc<dyn Tool> = Arc::clone(&listed.tool);
     let mut prepared = tool.prepare(args, settings).ok()?;
-    if prepared.restores().is_some() {
+    if prepared.restores().is_some() || prepared.command().is_some() {
         return None;
     }
-    let keeps_cwd = prepared.command().is_some_and(|command| command.keeps_cwd);
-    let last = keeps_cwd.then(|| guard.cwd_of(&request.session)).flatten();
-    let cwd = last.as_deref().or(request.cwd.as_deref());
     let claims = prepared.claims();
+    let cwd = request.cwd.as_deref();
     let contained = guard.contain(&claims, cwd, request.roots.as_deref()).ok()?;
-    let files = contained.targets().files.iter();
-    Some(files.map(|target| target.path.to_string_lossy().into_owned()).collect())
+    paths_of(contained.targets())
+}
+
+/// Returns the real paths of a call, or nothing where it finds paths by itself: it searches what is not
+/// one file, runs a command, or names no path at all.
+pub(crate) fn paths_of(targets: &Targets) -> Option<Vec<String>> {
+    let searches = |target: &FileTarget| {
+        target.claim.access == Access::Search && target.state.kind() != Some(FileKind::File)
+    };
+    let files = &targets.files;
+    if targets.command.is_some() || files.is_empty() || files.iter().any(searches) {
+        return None;
+    }
+    Some(files.iter().map(|target| target.path.to_string_lossy().into_owned()).collect())
 }
 
 /// Returns the error of a hook that failed.

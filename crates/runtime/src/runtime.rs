@@ -25,6 +25,7 @@ use crate::catalog::Catalog;
 use crate::grants::{Grants, Keeper};
 use crate::hooks::Hooks;
 use crate::hooks::session::Sessions;
+use crate::hooks::telling::Telling;
 use crate::ledgers::NoLedger;
 use crate::order::Order;
 
@@ -42,6 +43,8 @@ pub struct Runtime {
     pub(crate) hooks: Hooks,
     /// The sessions that hooks follow.
     pub(crate) sessions: Sessions,
+    /// What hooks are told beside the calls.
+    pub(crate) telling: Telling,
     pub(crate) ledger: Arc<dyn Ledger>,
     pub(crate) recorder: Option<Arc<dyn Recorder>>,
     /// Takes secrets out of spans.
@@ -484,6 +487,7 @@ impl Builder {
             hinted: Mutex::default(),
             hooks: Hooks::new(self.hooks),
             sessions: Sessions::default(),
+            telling: Telling::default(),
             ledger: self.ledger,
             recorder: self.recorder,
             redactor: Arc::new(self.redactor),

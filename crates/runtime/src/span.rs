@@ -2,8 +2,8 @@
 //!
 //! The names of the fields are those of the ledger. What is known when the call opens is there for
 //! everything that happens within it; the rest is recorded as the call closes. Where nobody
-//! subscribes, a call costs one look at the level that is wanted. Arguments and replies are left out
-//! on purpose.
+//! subscribes, a call costs one look at the level that is wanted. Arguments are there as their hash;
+//! replies are left out on purpose.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -37,6 +37,7 @@ impl Span {
             parent = Empty,
             dialect = Empty,
             tool = Empty,
+            arguments = Empty,
             effects = Empty,
             file_path = Empty,
             verdict = Empty,
@@ -52,6 +53,8 @@ impl Span {
             duration_ms = Empty,
             n_changes = Empty,
             bytes = Empty,
+            before_hash = Empty,
+            after_hash = Empty,
             reply_bytes = Empty,
         );
         let redactor = (!span.is_disabled()).then(|| Arc::clone(redactor));
@@ -76,6 +79,9 @@ impl Span {
         }
         let change = closing.changes.first();
         let path = change.map(|change| &change.path).or(closing.path.as_ref());
+        // Hooks may have changed them since the call opened.
+        let arguments = blake3::Hash::from_bytes(closing.opening.arguments);
+        span.record("arguments", arguments.to_hex().as_str());
         self.text("effects", closing.effects.map(Effects::names).map(|names| names.join("+")));
         self.text("file_path", path.map(|path| path.to_string_lossy()));
         self.text("verdict", closing.verdict);
@@ -89,7 +95,9 @@ impl Span {
         self.text("background", closing.background.as_deref());
         self.text("outcome", Some(closing.error.map_or("ok", |kind| kind.as_str())));
         span.record("duration_ms", closing.duration_ms);
-        if change.is_some() {
+        if let Some(change) = change {
+            span.record("before_hash", change.before.as_deref());
+            span.record("after_hash", change.after.as_deref());
             span.record("n_changes", closing.changes.len());
             span.record("bytes", closing.changes.iter().map(|change| change.bytes).sum::<u64>());
         }

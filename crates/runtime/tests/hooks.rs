@@ -175,13 +175,15 @@ async fn a_hook_that_fails_after_withholds_the_reply() {
     let reply = bench.call("odd", json!({})).await;
     assert!(text(&reply).starts_with("the hook `h` failed after the call ran"), "{}", text(&reply));
     assert_eq!(bench.records().len(), 1);
-    for told in [Told { after: failing, ..TOLD }, Told { persist: failing, ..TOLD }] {
+    for (told, tool, words) in [
+        (Told { after: failing, ..TOLD }, "odd", "failed after the call ran, so its reply"),
+        (Told { persist: failing, ..TOLD }, "odd", "failed after the call ran, so its reply"),
+        // A call that never ran is not said to have run.
+        (Told { persist: failing, ..TOLD }, "nope", "failed, so its reply"),
+    ] {
         let bench = Bench::new(|builder| builder.hook(Arc::new(told)));
-        let reply = bench.call("odd", json!({})).await;
-        assert_eq!(
-            text(&reply),
-            "the hook `h` failed after the call ran, so its reply is withheld: no"
-        );
+        let reply = bench.call(tool, json!({})).await;
+        assert_eq!(text(&reply), format!("the hook `h` {words} is withheld: no"));
         assert!(!reply.ok);
     }
 }
@@ -304,7 +306,9 @@ async fn every_event_of_a_call_comes_in_its_order() {
         Bench::new(|builder| builder.asking(asking(Answer::Yes(Scope::Call))).hook(seeing.clone()));
     assert!(bench.call("put", json!({"where": "a", "text": "x"})).await.ok);
     bench.runtime.end_sessions(END).await;
-    let told = seeing.taken();
+    let mut told = seeing.taken();
+    // Nobody waits for those who see questions, so these come when they come, in their own order.
+    told[2..].sort_by_key(|told| told["event"] != "approval");
     let events: Vec<_> = told.iter().map(|told| told["event"].as_str().unwrap_or("")).collect();
     assert_eq!(
         events,
@@ -350,14 +354,15 @@ async fn every_event_of_a_call_comes_in_its_order() {
     let no = Answer::No(Some(String::from("why")));
     let bench = Bench::new(|builder| builder.asking(asking(no)).hook(seeing.clone()));
     assert!(!bench.call("put", json!({"where": "a", "text": "x"})).await.ok);
+    bench.runtime.end_sessions(END).await;
     let told = seeing.taken();
     assert_eq!(told.iter().filter(|told| told["event"] == "after_tool_execute").count(), 0);
     let answered = told.iter().find(|told| told["state"] == "answered").expect("an answer");
     assert_eq!((&answered["answer"], &answered["reason"]), (&json!("no"), &json!("why")));
     bench.call("nope", json!({"a": 1})).await;
     let told = seeing.taken();
-    assert_eq!((told.len(), &told[0]["event"]), (1, &json!("persist")));
-    assert_eq!(told[0]["call"]["arguments"], json!({"a": 1}));
+    assert_eq!((told.len(), &told[1]["event"]), (2, &json!("persist")));
+    assert_eq!(told[1]["call"]["arguments"], json!({"a": 1}));
     // Nothing is told of paths where the arguments do not fit.
     bench.call("put", json!({"where": "../../x", "text": "x"})).await;
     assert_eq!(seeing.taken()[0]["paths"], Value::Null);
@@ -478,4 +483,139 @@ async fn moments_of_an_agent_reach_hooks_through_the_library() {
         duration_ms: 1.0,
     });
     assert_eq!(bench.runtime.agent_event(end.clone()).await.expect("it goes on"), end);
+}
+
+/// The words of an error stood in the content and once more beside it, where hooks did not see them.
+#[tokio::test]
+async fn what_a_hook_takes_out_of_an_error_is_nowhere_else() {
+    let masked: After = |reply| {
+        reply.content = Reply::text("masked").content;
+        Ok(())
+    };
+    let other: After = |reply| {
+        *reply = Reply::failure(&ToolError::new(Kind::Timeout, "mine").hint("so"));
+        Ok(())
+    };
+    let none: After = |reply| {
+        reply.content = Vec::new();
+        Ok(())
+    };
+    for (persist, message, hint) in [
+        (TOLD.persist, "no tool of this name: nope", true),
+        (masked, "masked", false),
+        (none, "a hook took the words out", false),
+        // One that writes an error of its own knows what it says.
+        (other, "mine", true),
+    ] {
+        let bench = Bench::new(|builder| builder.hook(Arc::new(Told { persist, ..TOLD })));
+        let error = bench.call("nope", json!({})).await.error.expect("an error");
+        assert_eq!((error.message.as_str(), error.hint.is_some()), (message, hint));
+    }
+}
+
+/// Panics wherever a call cannot be stopped, and never ends what it sees of questions.
+struct Careless {
+    panics: bool,
+}
+
+impl Careless {
+    fn fails(&self) -> BoxFuture<'static, Result<(), ToolError>> {
+        assert!(!self.panics, "as the test says");
+        Box::pin(std::future::pending())
+    }
+}
+
+impl Hook for Careless {
+    fn name(&self) -> &str {
+        "careless"
+    }
+    fn wants(&self, event: HookEvent) -> bool {
+        event == HookEvent::Approval || self.panics
+    }
+    fn before_tool_execute<'a>(
+        &'a self,
+        call: &'a ToolCall<'a>,
+    ) -> BoxFuture<'a, Result<Decision, ToolError>> {
+        assert_ne!(call.arguments["text"], "stop", "as the test says");
+        Box::pin(async { Ok(Decision::Continue) })
+    }
+    fn approval<'a>(&'a self, _approval: &'a Approval) -> BoxFuture<'a, Result<(), ToolError>> {
+        self.fails()
+    }
+    fn session_start<'a>(
+        &'a self,
+        _session: &'a SessionStart,
+    ) -> BoxFuture<'a, Result<(), ToolError>> {
+        self.fails()
+    }
+    fn session_end<'a>(&'a self, _session: &'a SessionEnd) -> BoxFuture<'a, Result<(), ToolError>> {
+        self.fails()
+    }
+}
+
+/// A panic in one that looks on failed every call of the session, and one that hung at the answer kept
+/// the call, which could not be taken back meanwhile.
+#[tokio::test]
+async fn whoever_looks_on_keeps_no_call_back() {
+    for panics in [true, false] {
+        let asking = Asking {
+            approvals: Approvals::Ask,
+            approvers: vec![Arc::new(Person(Answer::Yes(Scope::Call)))],
+            keeper: None,
+            timeout: END,
+        };
+        let bench =
+            Bench::new(|builder| builder.asking(asking).hook(Arc::new(Careless { panics })));
+        let call = bench.call("put", json!({"where": "a", "text": "x"}));
+        let reply = tokio::time::timeout(END, call).await.expect("nobody waits");
+        assert!(reply.ok, "{panics}: {}", text(&reply));
+        bench.runtime.end_sessions(Duration::from_millis(50)).await;
+        if panics {
+            let reply = bench.call("put", json!({"where": "b", "text": "stop"})).await;
+            assert!(
+                text(&reply).starts_with("the hook `careless` failed, so the call does not run")
+            );
+        }
+    }
+}
+
+/// Never answers.
+struct Silent;
+
+impl Approver for Silent {
+    fn name(&self) -> &'static str {
+        "silent"
+    }
+    fn ask(&self, _question: Question) -> BoxFuture<'_, Answer> {
+        Box::pin(std::future::pending())
+    }
+}
+
+/// A question that was taken back was asked for ever.
+#[tokio::test]
+async fn a_question_that_is_taken_back_is_told_to_be_gone() {
+    let seeing = Arc::new(Seeing::default());
+    let asking = Asking {
+        approvals: Approvals::Ask,
+        approvers: vec![Arc::new(Silent)],
+        keeper: None,
+        timeout: END,
+    };
+    let bench = Bench::new(|builder| builder.asking(asking).hook(seeing.clone()));
+    let cancel = Cancel::default();
+    let options = CallOptions { cancel: cancel.clone(), ..CallOptions::default() };
+    let call = bench.start_with("c", "put", json!({"where": "a", "text": "x"}), options);
+    let asked = async {
+        while bench.runtime.n_asked("default") == 0 {
+            tokio::task::yield_now().await;
+        }
+        cancel.cancel();
+    };
+    let (reply, ()) = futures_util::join!(call, asked);
+    assert_eq!(reply.error.expect("an error").kind, Kind::Cancelled);
+    bench.runtime.end_sessions(END).await;
+    let told = seeing.taken();
+    let approvals = told.iter().filter(|told| told["event"] == "approval");
+    let states: Vec<_> = approvals.map(|told| (&told["state"], &told["answer"])).collect();
+    assert_eq!(states, [(&json!("asked"), &Value::Null), (&json!("answered"), &json!("gone"))]);
 }

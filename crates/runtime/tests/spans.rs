@@ -156,6 +156,7 @@ async fn a_span_says_what_the_record_says() {
                 ("outcome", String::from("ok")),
                 ("n_changes", String::from("1")),
                 ("bytes", String::from("3")),
+                ("after_hash", blake3::hash(b"one").to_hex().to_string()),
                 ("reply_bytes", String::from("6")),
             ],
         ),
@@ -193,6 +194,7 @@ async fn a_span_says_what_the_record_says() {
             ("call_id", String::from("c")),
             ("session", closing.opening.session.clone()),
             ("dialect", String::from("test")),
+            ("arguments", blake3::Hash::from_bytes(closing.opening.arguments).to_hex().to_string()),
             ("duration_ms", format!("{:?}", closing.duration_ms)),
             ("reply_bytes", closing.reply_bytes.to_string()),
         ];

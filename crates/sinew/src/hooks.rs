@@ -4,11 +4,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
-use sinew_guard::{OwnProgramSettings, OwnPrograms, Unrunnable, environment};
+use sinew_guard::{
+    Layer, OwnProgramSettings, OwnPrograms, TrustedPrograms, Unrunnable, environment, shown,
+};
 use sinew_runtime::{CommandHook, CommandHookSettings};
 
-use crate::config::{HookOptions, LogLevel, env_vars, hooks};
-use crate::wiring::Loaded;
+use crate::config::trust::{Content, Known};
+use crate::config::{HookOptions, LogLevel, Origin, env_vars, hooks};
+use crate::wiring::{self, Loaded};
 
 /// Returns the hooks of a runtime. One that would run what a model can write is an error, and one whose
 /// program is not there is told: it fails when it is its turn.
@@ -44,13 +47,20 @@ pub(crate) fn of(loaded: &Loaded) -> anyhow::Result<Vec<Arc<CommandHook>>> {
     let written = loaded.layered.options.hooks.as_ref();
     let written = written.map(|hooks| hooks.0.as_slice()).unwrap_or_default();
     let first = loaded.roots.first().cloned().unwrap_or_default();
+    let trusted = trusted(loaded)?;
     let mut all = Vec::new();
     for (at, settings) in settings.iter().enumerate() {
         let mut settings = settings.clone();
         let origin = loaded.layered.hooks.get(at);
         settings.origin = origin.map_or_else(|| settings.origin.clone(), ToString::to_string);
+        if origin.is_some_and(|origin| origin.layer() == Layer::Project) {
+            // Whoever wrote the project does not say what else of it runs.
+            settings.in_root = false;
+            settings.trusted.clone_from(&trusted);
+        }
         if settings.folder.as_os_str().is_empty() {
-            settings.folder.clone_from(&first);
+            settings.folder =
+                if settings.form.starts_in_root { first.clone() } else { PathBuf::from(NOWHERE) };
         }
         let given = settings.paths.clone();
         settings.paths.extend(given.iter().filter_map(|glob| real_spelling(glob, &loaded.roots)));
@@ -77,6 +87,28 @@ pub(crate) fn of(loaded: &Loaded) -> anyhow::Result<Vec<Arc<CommandHook>>> {
     Ok(all)
 }
 
+/// Where a program starts that nobody says a place for: programs take their modules and settings from
+/// where they start, and in a root a model writes them.
+const NOWHERE: &str = "/";
+
+/// Returns the programs of the project that the person has read, where it has hooks of its own.
+fn trusted(loaded: &Loaded) -> anyhow::Result<Option<TrustedPrograms>> {
+    let is_own = |origin: &Origin| origin.layer() == Layer::Project;
+    let Some(root) = loaded.roots.first().filter(|_| loaded.layered.hooks.iter().any(is_own))
+    else {
+        return Ok(None);
+    };
+    let project = real(root);
+    let read = match wiring::trusted()?.of_project(&project) {
+        Known::Now(content) => Some(content.hooks()),
+        // It changed just now.
+        Known::Never | Known::Before(_) => None,
+    };
+    let dir = project.join(".sinew/hooks");
+    let is_as_read = move || read.is_some() && Content::read_hooks(&project).ok() == read;
+    Ok(Some(TrustedPrograms { dir, is_as_read: Arc::new(is_as_read) }))
+}
+
 fn unmet(hook: &HookOptions) -> Option<String> {
     hooks::unmet(hook.requires.as_ref()?)
 }
@@ -97,5 +129,5 @@ fn real(root: &PathBuf) -> PathBuf {
 }
 
 fn tell(text: &str) {
-    eprintln!("sinew: {text}");
+    eprintln!("sinew: {}", shown(text));
 }

@@ -77,7 +77,7 @@ pub use sinew_guard::{
     CheckpointSettings, Checkpoints, CommandSettings, GlobalIgnore, Helper, JournalSettings,
     KnowledgeBase, LedgerSync, OnFailure, OwnProgramSettings, OwnPrograms, ProcessLimits, Profile,
     Recorded, Redactor, Resolver, Retention, Rules, Rung, Shortfall, SqliteLedger, StateDir,
-    close_process, environment, helper_main,
+    TrustedPrograms, close_process, environment, helper_main,
 };
 pub use sinew_runtime::{
     Approvals, Asking, BuildError, Builder, CallOptions, Catalog, CommandHook, CommandHookSettings,

@@ -1,7 +1,7 @@
 //! The spans of calls as lines of JSON in a file: `trace.file`.
 //!
 //! It takes the spans of calls and nothing else: what libraries say of themselves is not wanted, and
-//! so costs nothing. A line is written as a whole when its span closes. Surface and client are not
+//! so costs nothing. A line is written as a whole when its span closes. Surface, client and user are not
 //! known to the runtime, so they are added here.
 
 use std::collections::HashMap;
@@ -33,6 +33,7 @@ pub(crate) struct Trace {
     path: PathBuf,
     file: File,
     surface: &'static str,
+    user: String,
     redactor: Redactor,
     client: Mutex<Option<String>>,
     open: Mutex<HashMap<u64, Held>>,
@@ -67,6 +68,7 @@ impl Trace {
             path,
             file,
             surface,
+            user: sinew_guard::os_user(),
             redactor,
             client: Mutex::default(),
             open: Mutex::default(),
@@ -91,6 +93,7 @@ impl Trace {
         line.insert(String::from("surface"), Value::from(self.surface));
         let client = lock(&self.client).clone();
         line.extend(client.map(|client| (String::from("client"), Value::from(client))));
+        line.insert(String::from("os_user"), Value::from(self.user.as_str()));
         line.extend(fields.0);
         let mut text = Value::Object(line).to_string();
         text.push('\n');

@@ -15,7 +15,7 @@ use sinew_runtime::{Asking, Builder, Keeper, NoLedger, Runtime};
 use sinew_tool::{Approver, Ledger};
 
 use crate::cli::Global;
-use crate::config::trust::{Content, Known, Trusted};
+use crate::config::trust::{Known, Trusted};
 use crate::config::{
     self, Grants, Layered, Layers, LedgerMode, LogLevel, Origin, SYSTEM_FILE, Settings, env_vars,
 };
@@ -188,12 +188,12 @@ fn add_project(layers: &mut Layers, project: &Path, trusted: &Trusted) -> anyhow
     let known = if layers.may_trust() { trusted.of_project(project) } else { Known::Never };
     let name = project.display();
     match known {
-        Known::Now(Content { config, .. }) => {
+        Known::Now(content) => {
             layers.trust_project();
-            if let Some(text) = config {
-                layers.add_trusted_project(project, text)?;
+            if let Some(text) = &content.config {
+                layers.add_trusted_project(project, text.clone())?;
             }
-            return Ok(layers.add_project_hooks(project)?);
+            return Ok(layers.add_trusted_hooks(project, &content)?);
         }
         Known::Never => {}
         Known::Before(None) => layers.warn(format!(

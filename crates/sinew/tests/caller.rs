@@ -26,6 +26,11 @@ impl Caller {
         self.call_in(None, tool, arguments)
     }
 
+    /// Ends the sessions, and what runs beside their calls.
+    pub(crate) fn end(&self) {
+        self.tokio.block_on(self.runtime.end_sessions(Duration::from_secs(20)));
+    }
+
     /// Calls a tool of a dialect, or of the first one.
     #[track_caller]
     pub(crate) fn call_in(&self, dialect: Option<&str>, tool: &str, arguments: Value) -> Reply {

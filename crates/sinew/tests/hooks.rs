@@ -230,6 +230,11 @@ fn every_event_reaches_a_program() {
     let n = |event: &str| events.lines().filter(|line| line.starts_with(event)).count();
     let counts = hooks.map(n);
     assert_eq!(counts, [1, 2, 2, 2, 1], "{events}");
+    // A pipe ends its session too.
+    fs::remove_file(place.at("events")).unwrap();
+    let call = "{\"type\":\"call\",\"id\":1,\"name\":\"List\"}\n";
+    assert_eq!(place.run(&["pipe"], call).code, 0);
+    assert_eq!(place.noted("events").unwrap(), expected);
     // No call, no session.
     fs::remove_file(place.at("events")).unwrap();
     assert_eq!(place.run(&["call", "--batch"], "").code, 0);
@@ -297,4 +302,60 @@ fn without_hooks_nothing_is_started_and_nothing_is_told() {
     let (code, result) = place.write("x");
     assert_eq!((code, &result["meta"]["hooks"]), (0, &Value::Null));
     assert!(!place.at("state/sinew/sessions").exists());
+}
+
+const MASK: &str = r#"echo '{"reply":{"content":"REDACTED","structured":null}}'"#;
+
+/// The content was changed, and the hint of the error beside it had the text of the file.
+#[test]
+fn what_a_hook_takes_out_of_a_refusal_leaves_nowhere() {
+    let place = Place::new();
+    fs::write(place.place.root.join("a.txt"), "key = \"SECRET-1\"\nnext line\n").unwrap();
+    let near = json!({ "file_path": "a.txt", "old_string": "kez = \"SECRET-2\"\nnext line\n",
+        "new_string": "x" });
+    let call = |place: &Place| place.run(&["call", "--json", "Edit", &near.to_string()], "");
+    has(&call(&place).out, "SECRET-1");
+    place.hook("persist", MASK, "");
+    let ran = call(&place);
+    assert!(!ran.out.contains("SECRET"), "{}", ran.out);
+    let result: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(
+        (&result["error"]["message"], &result["error"]["hint"]),
+        (&json!("REDACTED"), &Value::Null)
+    );
+    let messages = [
+        json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+            "protocolVersion": "2025-06-18", "capabilities": {},
+            "clientInfo": {"name": "t", "version": "1"}}}),
+        json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+        json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call",
+            "params": {"name": "Edit", "arguments": near}}),
+    ];
+    let input: String = messages.iter().map(|message| format!("{message}\n")).collect();
+    let ran = place.run(&["mcp"], &input);
+    has(&ran.out, "REDACTED");
+    assert!(!ran.out.contains("SECRET"), "{}", ran.out);
+}
+
+/// What a hook changed or kept back lay whole in the file that the reply named.
+#[test]
+fn the_full_output_goes_with_what_a_hook_takes_out() {
+    let bash = json!({ "command": "seq 1 60000; echo TOKEN=secret" }).to_string();
+    for (event, script, is_kept) in [
+        ("persist", "exit 0", true),
+        ("persist", MASK, false),
+        ("after_tool_execute", MASK, false),
+        ("persist", "exit 2", false),
+        ("persist", "exit 7", false),
+    ] {
+        let place = Place::new();
+        place.hook(event, script, "");
+        let ran = place.run(&["--approvals", "allow", "call", "--json", "Bash", &bash], "");
+        let result: Value = serde_json::from_str(&ran.out).unwrap();
+        let path = result["meta"]["output_path"].as_str();
+        assert_eq!(path.is_some(), is_kept, "{script}: {}", result["meta"]);
+        let dir = fs::read_dir(place.place.root.join(".sinew/tool-output"));
+        let n = dir.map_or(0, |dir| dir.count());
+        assert_eq!(n, usize::from(is_kept), "{script}");
+    }
 }

@@ -87,13 +87,14 @@ pub trait Hook: Send + Sync {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Sees a question when it is asked and when it is answered. An error changes nothing.
+    /// Sees a question when it is asked and when it is answered. An error changes nothing, and nobody
+    /// waits for it: it runs on a thread beside the calls.
     fn approval<'a>(&'a self, approval: &'a Approval) -> BoxFuture<'a, Result<(), ToolError>> {
         let _ = approval;
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Runs before the first call of a session. An error changes nothing.
+    /// Runs before the first call of a session, on a thread beside the calls. An error changes nothing.
     fn session_start<'a>(
         &'a self,
         session: &'a SessionStart,

@@ -7,7 +7,9 @@
 //! first of them is.
 #![expect(clippy::disallowed_methods, reason = "the guard may look at the system")]
 
-use std::ffi::OsString;
+mod named;
+
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::future::pending;
 use std::io;
@@ -30,6 +32,8 @@ use crate::stat::identity_of;
 
 /// The most that a program may write to each of its streams, in bytes.
 pub const MAX_OWN_OUTPUT: usize = 1 << 20;
+/// Keeps Python from taking modules from the directory in which it starts.
+const SAFE_PATH: &str = "PYTHONSAFEPATH";
 /// No program of a person's needs as many processes more.
 const MAX_PROCESSES: u64 = 65_536;
 
@@ -55,12 +59,31 @@ pub struct OwnProgram {
     pub cwd: PathBuf,
     /// Whether it may lie in a root.
     pub in_root: bool,
+    /// Where programs lie that may be run although they lie in a root.
+    pub trusted: Option<TrustedPrograms>,
     /// Variables beside those of every program.
     pub env: Vec<(String, String)>,
+    /// Variables with what it is told of a call: whatever they name is looked at and not run.
+    pub told: Vec<(String, String)>,
     /// What it reads.
     pub stdin: Vec<u8>,
     /// How long it may take.
     pub timeout: Duration,
+}
+
+/// A directory of programs that somebody has read, as long as they are as they were then.
+#[derive(Clone)]
+pub struct TrustedPrograms {
+    /// The directory.
+    pub dir: PathBuf,
+    /// Returns whether everything in it is as it was read.
+    pub is_as_read: Arc<dyn Fn() -> bool + Send + Sync>,
+}
+
+impl fmt::Debug for TrustedPrograms {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("TrustedPrograms").field(&self.dir).finish()
+    }
 }
 
 /// How a program ended.
@@ -121,23 +144,21 @@ pub struct OwnPrograms {
 impl OwnPrograms {
     /// Returns programs that are run like this.
     pub fn new(mut settings: OwnProgramSettings) -> Arc<Self> {
-        // What a program starts by its name is not for a repository to choose either.
         let roots: Vec<PathBuf> = settings.roots.iter().map(|root| real_or_same(root)).collect();
         for (_, path) in settings.env.iter_mut().filter(|(name, _)| name == "PATH") {
-            let trusted = std::env::split_paths(path).filter(|dir| {
-                let real = real_or_same(dir);
-                dir.is_absolute() && !roots.iter().any(|root| real.starts_with(root))
-            });
-            // What was split can be joined.
-            *path = std::env::join_paths(trusted).unwrap_or_default();
+            *path = outside(path, &roots);
         }
         settings.roots = roots;
         Arc::new(Self { settings, session: Mutex::default() })
     }
 
+    /// Returns the directories that models can write, by their real paths.
+    pub fn roots(&self) -> &[PathBuf] {
+        &self.settings.roots
+    }
+
     /// Returns the program that a name means where it starts, or why it cannot be run.
     pub fn find(&self, program: &OwnProgram) -> Result<PathBuf, Unrunnable> {
-        let not_there = |why: String| Err(Unrunnable::NotThere(why));
         let name = program.argv.first().map(String::as_str).unwrap_or_default();
         let found = if name.contains('/') {
             let path = program.cwd.join(name);
@@ -167,27 +188,61 @@ impl OwnPrograms {
         Ok(found)
     }
 
-    /// Refuses a program in a root, and one that is handed a file of a root to run, as a shell or an
-    /// interpreter is.
+    /// Refuses a program in a root, and one that is handed a file or directory of a root to run, as a
+    /// shell or an interpreter is. An absolute path in a root is refused before something lies there.
     fn outside_roots(&self, program: &OwnProgram, found: &Path) -> Result<(), Unrunnable> {
-        let words =
-            program.argv.iter().skip(1).flat_map(|arg| {
-                arg.split(|c: char| c.is_whitespace() || "'\"`;&|()<>=".contains(c))
-            });
-        let named = words.filter(|word| !word.is_empty() && !word.starts_with('-'));
-        let named = named.map(|word| program.cwd.join(word));
-        let files = named.filter(|path| path.is_file());
-        for path in std::iter::once(found.to_owned()).chain(files) {
-            if let Some(root) = self.root_of(&path) {
-                return Err(Unrunnable::InRoot(format!(
-                    "{} lies in the root {}, where a model can write it; keep it elsewhere, or say \
-                     `in_root = true` for this hook",
+        let trusted = program.trusted.as_ref();
+        let in_root = |why: String| {
+            let instead = match trusted {
+                Some(_) => {
+                    "a project's hook names nothing of the project but what lies beneath `.sinew/hooks`"
+                }
+                None => "keep it elsewhere, or say `in_root = true` for this hook",
+            };
+            Err(Unrunnable::InRoot(format!("{why}; {instead}")))
+        };
+        if trusted.is_some_and(|trusted| !(trusted.is_as_read)()) {
+            return Err(Unrunnable::NotThere(String::from(
+                "what the project's hooks hold has changed since you trusted it; look at it and trust it \
+                 anew with `sinew trust`",
+            )));
+        }
+        let value = |name: &str| self.value(program, name);
+        let mut paths = vec![found.to_owned()];
+        for argument in program.argv.iter().skip(1) {
+            match named::named(argument, &value) {
+                Ok(named) => paths.extend(named),
+                Err(word) => {
+                    return in_root(format!("nobody can tell which file `{word}` names"));
+                }
+            }
+        }
+        for path in paths {
+            let is_named = path.is_absolute();
+            let path = program.cwd.join(path);
+            if !is_named && !path.exists() {
+                continue;
+            }
+            let is_trusted =
+                trusted.is_some_and(|trusted| real_or_same(&path).starts_with(&trusted.dir));
+            if let Some(root) = self.root_of(&path).filter(|_| !is_trusted) {
+                return in_root(format!(
+                    "{} lies in the root {}, where a model can write it",
                     path.display(),
                     root.display()
-                )));
+                ));
             }
         }
         Ok(())
+    }
+
+    /// Returns what a variable is for a program. What it is told of a call counts as nothing here.
+    fn value(&self, program: &OwnProgram, name: &str) -> Option<String> {
+        let own = program.env.iter().find(|(known, _)| known == name);
+        own.map(|(_, value)| value.clone()).or_else(|| {
+            let of_all = self.settings.env.iter().find(|(known, _)| *known == *name);
+            of_all.map(|(_, value)| value.to_string_lossy().into_owned())
+        })
     }
 
     /// Returns the root that holds a path.
@@ -199,7 +254,17 @@ impl OwnPrograms {
     /// Runs a program to its end. It ends with all that it started where this future is dropped.
     pub async fn run(self: &Arc<Self>, program: OwnProgram) -> OwnRan {
         let began = Instant::now();
-        let end = match self.find(&program) {
+        let found = if program.trusted.is_some() {
+            // Every file is read again.
+            let (own, looked) = (Arc::clone(self), program.clone());
+            match on_thread(move || own.find(&looked)) {
+                Ok(found) => found.await.unwrap_or_else(|error| not_there(error.to_string())),
+                Err(error) => not_there(error.to_string()),
+            }
+        } else {
+            self.find(&program)
+        };
+        let end = match found {
             Ok(path) => match self.ran(program, path).await {
                 Ok(ran) => return ran,
                 Err(why) => OwnEnd::NotStarted(why),
@@ -260,12 +325,24 @@ impl OwnPrograms {
         let identity = stat(&cwd).map_err(|error| {
             format!("it cannot start in {}: {}", cwd.display(), words(error.raw_os_error()))
         })?;
-        let added = program.env.iter().map(|(name, value)| (name.into(), value.into()));
-        let own = |name: &OsString| program.env.iter().any(|(added, _)| name == added.as_str());
+        let mut added: Vec<(OsString, OsString)> = Vec::new();
+        // Python takes modules from where it starts.
+        if self.root_of(&cwd).is_some() && self.value(program, SAFE_PATH).is_none() {
+            added.push((SAFE_PATH.into(), "1".into()));
+        }
+        for (name, value) in program.env.iter().chain(&program.told) {
+            let value = match name.as_str() {
+                "PATH" => outside(value.as_ref(), &self.settings.roots),
+                _ => value.into(),
+            };
+            added.push((name.into(), value));
+        }
+        let own = |name: &OsString| added.iter().any(|(added, _)| name == added);
         let given = self.settings.env.iter().filter(|(name, _)| !own(name)).cloned();
+        let env = given.collect::<Vec<_>>().into_iter().chain(added).collect();
         Ok(Order {
             argv: program.argv.iter().map(OsString::from).collect(),
-            env: given.chain(added).collect(),
+            env,
             program: path,
             cwd,
             cwd_identity: identity_of(&identity).of_file(),
@@ -298,6 +375,21 @@ impl OwnPrograms {
         })?;
         Ok(Arc::clone(session.insert(Arc::new(opened))))
     }
+}
+
+fn not_there(why: String) -> Result<PathBuf, Unrunnable> {
+    Err(Unrunnable::NotThere(why))
+}
+
+/// Returns the directories of a `PATH` that lie in no root: what a program starts by its name is not for a
+/// repository to choose either.
+fn outside(path: &OsStr, roots: &[PathBuf]) -> OsString {
+    let trusted = std::env::split_paths(path).filter(|dir| {
+        let real = real_or_same(dir);
+        dir.is_absolute() && !roots.iter().any(|root| real.starts_with(root))
+    });
+    // What was split can be joined.
+    std::env::join_paths(trusted).unwrap_or_default()
 }
 
 /// Returns the policy of programs that nothing contains.

@@ -25,7 +25,8 @@ pub(super) async fn before(
         let names = (&*dialect, found.listed.tool.operation());
         let call =
             hooks::call_of(runtime, request, names, &request.arguments, NamedPaths::new(&paths));
-        let deciding = hook.before_tool_execute(&call);
+        // A hook that panics is one that failed.
+        let deciding = run::caught(async { hook.before_tool_execute(&call).await });
         let decided = run::in_time(deciding, cancel, open.request.deadline).await?;
         let name = hook.name();
         match decided {

@@ -183,7 +183,7 @@ async fn put(
             n_asked,
             timeout: runtime.answer_within,
         };
-        let hooks = approval_hooks::asked(runtime, &question, &names.join(", "));
+        let hooks = approval_hooks::asked(runtime, &*decoded.tool, &question, &names.join(", "));
         *told.lock().unwrap_or_else(PoisonError::into_inner) = hooks;
         question
     };
@@ -223,7 +223,7 @@ async fn put(
     }
     open.entry.answered(&settled.answer, waited);
     let told = told.into_inner().unwrap_or_else(PoisonError::into_inner);
-    approval_hooks::answered(told, settled.by, &settled.answer).await;
+    approval_hooks::answered(told, settled.by, &settled.answer);
     match options.cancel.is_cancelled() {
         false => Ok(settled.answer),
         true => Err(cancelled()),

@@ -7,6 +7,7 @@ use sinew_tool::{Effects, Kind, Request, ToolError};
 
 use super::decode::Decoded;
 use super::open::Open;
+use crate::hooks;
 use crate::runtime::Runtime;
 
 /// A call whose paths are held.
@@ -17,10 +18,9 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Returns the real paths that the call names.
-    pub(super) fn paths(&self) -> Vec<String> {
-        let files = self.contained.targets().files.iter();
-        files.map(|target| target.path.to_string_lossy().into_owned()).collect()
+    /// Returns the real paths that the call names, or nothing where it finds paths by itself.
+    pub(super) fn paths(&self) -> Option<Vec<String>> {
+        hooks::paths_of(self.contained.targets())
     }
 }
 

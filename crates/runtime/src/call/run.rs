@@ -23,7 +23,7 @@ pub(super) struct Done {
 }
 
 /// Runs a future and turns a panic at any poll into an error.
-pub(super) async fn caught<T>(
+pub(crate) async fn caught<T>(
     future: impl Future<Output = Result<T, ToolError>>,
 ) -> Result<T, ToolError> {
     match AssertUnwindSafe(future).catch_unwind().await {

@@ -1,7 +1,7 @@
 //! What keeps a program that fails time and again from being started: it rests after so many failures
 //! in a row, and one success makes good for all of them.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Counts the failures of one hook.
@@ -23,23 +23,54 @@ impl Breaker {
         Self { max_failures, rest, state: Mutex::default() }
     }
 
-    /// Returns how long the hook still rests.
-    pub(super) fn rests(&self, now: Instant) -> Option<Duration> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let left = state.rests_until?.checked_duration_since(now)?;
-        (!left.is_zero()).then_some(left)
+    /// Lets the hook run, or returns how long it still rests. After a rest one runs at a time until one
+    /// does well: the others find it resting.
+    pub(super) fn enter(&self, now: Instant) -> Result<Entered<'_>, Duration> {
+        let mut state = self.state();
+        let left =
+            |until: Instant| until.checked_duration_since(now).filter(|left| !left.is_zero());
+        if let Some(left) = state.rests_until.and_then(left) {
+            return Err(left);
+        }
+        let rested = state.rests_until;
+        if rested.is_some() {
+            state.rests_until = Some(now + self.rest);
+        }
+        Ok(Entered { breaker: self, rested })
     }
 
-    /// Takes in how a run ended. After a rest one more failure is enough for the next.
-    pub(super) fn ended(&self, is_failure: bool, now: Instant) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A run of the hook. Where nobody says how it ended, it is as if it had not been.
+pub(super) struct Entered<'b> {
+    breaker: &'b Breaker,
+    /// When the rest before it was over, if there was one.
+    rested: Option<Instant>,
+}
+
+impl Entered<'_> {
+    /// Takes in how the run ended. After a rest one more failure is enough for the next.
+    pub(super) fn ended(mut self, is_failure: bool, now: Instant) {
+        self.rested = None;
+        let mut state = self.breaker.state();
         if !is_failure {
             *state = State::default();
             return;
         }
         state.n_failures = state.n_failures.saturating_add(1);
-        if self.max_failures <= state.n_failures {
-            state.rests_until = Some(now + self.rest);
+        if self.breaker.max_failures <= state.n_failures {
+            state.rests_until = Some(now + self.breaker.rest);
+        }
+    }
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        if let Some(rested) = self.rested {
+            self.breaker.state().rests_until = Some(rested);
         }
     }
 }
@@ -53,7 +84,7 @@ mod tests {
         let start = Instant::now();
         let at = |s: u64| start + Duration::from_secs(s);
         let breaker = Breaker::new(3, Duration::from_secs(60));
-        let rests = |s: u64| breaker.rests(at(s)).map(|left| left.as_secs());
+        let rests = |s: u64| breaker.enter(at(s)).err().map(|left| left.as_secs());
         for (second, is_failure, expected) in [
             (0, true, None),
             (1, true, None),
@@ -67,12 +98,19 @@ mod tests {
             (140, false, None),
             (141, true, None),
         ] {
-            breaker.ended(is_failure, at(second));
+            breaker.enter(at(second)).expect("it runs").ended(is_failure, at(second));
             assert_eq!(rests(second), expected, "{second}");
         }
         let breaker = Breaker::new(1, Duration::from_secs(60));
-        breaker.ended(true, at(0));
-        assert_eq!(breaker.rests(at(59)).map(|left| left.as_secs()), Some(1));
-        assert_eq!(breaker.rests(at(60)), None);
+        let enter = |s: u64| breaker.enter(at(s)).map_err(|left| left.as_secs());
+        enter(0).expect("it runs").ended(true, at(0));
+        assert_eq!(enter(59).err(), Some(1));
+        // All that waited for the end of the rest came at once.
+        let first = enter(60);
+        assert!(first.is_ok());
+        assert_eq!(enter(60).err(), Some(60));
+        // One that was given up says nothing about the hook.
+        drop(first);
+        assert!(enter(61).is_ok());
     }
 }

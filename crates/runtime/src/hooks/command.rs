@@ -11,13 +11,16 @@ use std::time::{Duration, Instant};
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use serde_json::{Map, Value, json};
-use sinew_guard::{OwnEnd, OwnProgram, OwnPrograms, OwnRan, Unrunnable, name_matches};
+use sinew_guard::{
+    OwnEnd, OwnProgram, OwnPrograms, OwnRan, TrustedPrograms, Unrunnable, name_matches,
+};
 use sinew_tool::{
     AgentEvent, Approval, Arguments, Block, BoxFuture, Decision, Executed, Hook, HookAnswer,
     HookEnd, HookEvent, HookForm, HookReply, Kind, Reply, SessionEnd, SessionStart, ToolCall,
     ToolError, hook::payload,
 };
 
+use super::blocked;
 use super::breaker::Breaker;
 
 /// How a program is named.
@@ -48,6 +51,8 @@ pub struct CommandHookSettings {
     pub folder: PathBuf,
     /// Whether the program may lie in a root, where a model can write it.
     pub in_root: bool,
+    /// Where programs lie that may be run although they lie in a root.
+    pub trusted: Option<TrustedPrograms>,
     /// The tools it runs for: names of tools or operations, with `*`. Empty is all.
     pub tools: Vec<String>,
     /// Globs of the paths it runs for. Empty is all, also calls that name none.
@@ -87,6 +92,7 @@ impl CommandHookSettings {
             command,
             folder: folder.into(),
             in_root: false,
+            trusted: None,
             tools: Vec::new(),
             paths: Vec::new(),
             timeout: Duration::from_secs(30),
@@ -139,14 +145,29 @@ fn globs(written: &[String]) -> Result<GlobSet, String> {
 pub struct HookTrial {
     /// What its answer means, or why it failed.
     pub answer: Result<HookAnswer, String>,
-    /// What the program left.
-    pub ran: OwnRan,
+    /// What the program left; nothing where what it was to be told cannot be told to any program.
+    pub ran: Option<OwnRan>,
+    /// Whether it makes a difference to how often the program failed.
+    counts: bool,
 }
 
 /// A failure of a hook, and whether it stops what the hook is about.
 struct Failure {
     why: String,
     blocks: bool,
+}
+
+/// Why the program gave no answer that can be used, and whether it is to blame: what a caller brings
+/// about must not be able to lay a hook to rest.
+struct Unanswered {
+    why: String,
+    counts: bool,
+}
+
+impl From<String> for Unanswered {
+    fn from(why: String) -> Self {
+        Self { why, counts: true }
+    }
 }
 
 /// How a failure to start begins.
@@ -188,12 +209,15 @@ impl CommandHook {
 
     /// Returns why its program cannot be run, if so.
     pub fn problem(&self) -> Option<Unrunnable> {
-        self.programs.find(&self.program(Vec::new(), Vec::new())).err()
+        let root = self.programs.roots().first().map(|root| root.to_string_lossy().into_owned());
+        let told = root.map(|root| (String::from(CWD), root)).into_iter().collect();
+        self.programs.find(&self.program(Vec::new(), told)).err()
     }
 
     /// Returns whether a failure stops what an event is about.
     pub fn blocks_on_error(&self, event: HookEvent) -> bool {
-        self.settings.blocks_on_error.unwrap_or_else(|| event.fails_closed())
+        let blocks = self.settings.blocks_on_error.unwrap_or_else(|| event.fails_closed());
+        blocks && event.can_be_stopped()
     }
 
     /// Returns whether it runs for a call of a tool. `paths` are those that the call names, or nothing
@@ -220,35 +244,55 @@ impl CommandHook {
         let known = self.settings.events.iter().find(|(known, _)| *known == event);
         let name = known.map_or(event.as_str(), |(_, name)| name);
         let said = (self.settings.form.payload)(event, name, payload);
-        let mut env = self.settings.env.clone();
-        env.extend(about(event, payload));
         let of_form = (self.settings.form.env)(event, payload);
-        env.extend(of_form.into_iter().map(|(name, value)| (name.to_owned(), value)));
-        let ran = match unfit(&env) {
-            Some(why) => OwnRan {
-                end: OwnEnd::NotStarted(why),
-                stdout: Vec::new(),
-                stderr: Vec::new(),
-                duration: Duration::ZERO,
-            },
-            None => self.programs.run(self.program(said.to_string().into_bytes(), env)).await,
-        };
-        HookTrial { answer: self.meant(event, &ran), ran }
+        let of_form: Vec<_> =
+            of_form.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        if let Some(why) = of_form.iter().find_map(|(name, value)| unfit(name, value)) {
+            let answer = Err(format!("{NOT_STARTED}: {why}"));
+            return HookTrial { answer, ran: None, counts: false };
+        }
+        // Of these, standard input has what does not fit.
+        let mut told = about(event, payload);
+        told.retain(|(name, value)| unfit(name, value).is_none());
+        told.extend(of_form);
+        let ran = self.programs.run(self.program(said.to_string().into_bytes(), told)).await;
+        let meant = self.meant(event, &ran);
+        let counts = meant.as_ref().map_or_else(|failure| failure.counts, |_| true);
+        HookTrial { answer: meant.map_err(|failure| failure.why), ran: Some(ran), counts }
     }
 
-    fn program(&self, stdin: Vec<u8>, env: Vec<(String, String)>) -> OwnProgram {
+    fn program(&self, stdin: Vec<u8>, told: Vec<(String, String)>) -> OwnProgram {
+        // Where calls work is no secret of a call: a command that begins there names what lies there.
+        let (cwd, told): (Vec<_>, _) = told.into_iter().partition(|(name, _)| name == CWD);
         OwnProgram {
             argv: self.settings.argv(),
             cwd: self.settings.folder.clone(),
             in_root: self.settings.in_root,
-            env,
+            trusted: self.settings.trusted.clone(),
+            env: self.settings.env.iter().cloned().chain(cwd).collect(),
+            told,
             stdin,
             timeout: self.settings.timeout,
         }
     }
 
     /// Returns what the end of the program means.
-    fn meant(&self, event: HookEvent, ran: &OwnRan) -> Result<HookAnswer, String> {
+    fn meant(&self, event: HookEvent, ran: &OwnRan) -> Result<HookAnswer, Unanswered> {
+        match self.said(event, ran)? {
+            // A program that does its work is not to blame for where it was put.
+            HookAnswer::Block(reason) if !event.can_block() && event != HookEvent::Persist => {
+                let why = format!("it blocks, which {event} does not let it do: {reason}");
+                Err(Unanswered { why, counts: false })
+            }
+            HookAnswer::Change(changes) | HookAnswer::Replace(changes) if changes.is_empty() => {
+                Ok(HookAnswer::Continue)
+            }
+            answer => Ok(check(event, answer)?),
+        }
+    }
+
+    /// Returns what the program said.
+    fn said(&self, event: HookEvent, ran: &OwnRan) -> Result<HookAnswer, String> {
         let code = match &ran.end {
             OwnEnd::Code(code) => *code,
             OwnEnd::Signal(signal) => return Err(format!("signal {signal} ended it")),
@@ -267,34 +311,24 @@ impl CommandHook {
         let stdout = std::str::from_utf8(&ran.stdout)
             .map_err(|_| String::from("what it wrote is not UTF-8"))?;
         let stderr = String::from_utf8_lossy(&ran.stderr);
-        let answer =
-            (self.settings.form.answer)(event, &HookEnd { code, stdout, stderr: &stderr })?;
-        match answer {
-            HookAnswer::Block(reason) if !event.can_block() => {
-                Err(format!("it blocks, which {event} does not let it do: {reason}"))
-            }
-            HookAnswer::Change(changes) | HookAnswer::Replace(changes) if changes.is_empty() => {
-                Ok(HookAnswer::Continue)
-            }
-            answer => check(answer),
-        }
+        (self.settings.form.answer)(event, &HookEnd { code, stdout, stderr: &stderr })
     }
 
     /// Runs the program unless it rests, and returns what it answered or why it failed.
     async fn ask(&self, event: HookEvent, payload: &Value) -> Result<HookAnswer, Failure> {
-        if let Some(left) = self.breaker.rests(Instant::now()) {
-            let why = format!(
+        let entered = self.breaker.enter(Instant::now()).map_err(|left| Failure {
+            why: format!(
                 "it failed {} times in a row and is not started for another {} s",
                 self.settings.max_failures,
                 left.as_secs() + 1
-            );
-            return Err(Failure { why, blocks: self.blocks_on_error(event) });
-        }
-        let HookTrial { answer, ran } = self.trial(event, payload).await;
+            ),
+            blocks: self.blocks_on_error(event),
+        })?;
+        let HookTrial { answer, ran, counts } = self.trial(event, payload).await;
         // A model must not be able to rid itself of a hook by a file that it writes.
-        let is_in_root = matches!(ran.end, OwnEnd::InRoot(_));
-        if !is_in_root {
-            self.breaker.ended(answer.is_err(), Instant::now());
+        let is_in_root = ran.is_some_and(|ran| matches!(ran.end, OwnEnd::InRoot(_)));
+        if counts && !is_in_root {
+            entered.ended(answer.is_err(), Instant::now());
         }
         if let (Err(why), Some(warn)) = (&answer, self.warn) {
             let CommandHookSettings { name, origin, .. } = &self.settings;
@@ -325,7 +359,15 @@ impl CommandHook {
         let (changes, is_whole) = match answer {
             HookAnswer::Change(changes) => (changes, false),
             HookAnswer::Replace(changes) => (changes, true),
-            HookAnswer::Continue | HookAnswer::Block(_) => return Ok(()),
+            HookAnswer::Continue => return Ok(()),
+            // The deed is done, so its reply is all that can be kept back.
+            HookAnswer::Block(reason) => {
+                let mut withheld = Reply::failure(&blocked(self, &reason));
+                withheld.meta = std::mem::take(&mut reply.meta);
+                withheld.meta.hook_did(name, event, "blocked, so the reply is withheld");
+                *reply = withheld;
+                return Ok(());
+            }
         };
         if let Some(Value::Object(changed)) = changes.get("reply") {
             change(reply, changed, is_whole);
@@ -341,6 +383,9 @@ impl CommandHook {
     }
 }
 
+/// The variable of the directory in which a call works.
+const CWD: &str = "SINEW_CWD";
+
 /// Variables of every hook: what a shell script needs most.
 fn about(event: HookEvent, payload: &Value) -> Vec<(String, String)> {
     let mut env = vec![(String::from("SINEW_HOOK_EVENT"), event.as_str().to_owned())];
@@ -348,7 +393,7 @@ fn about(event: HookEvent, payload: &Value) -> Vec<(String, String)> {
         ("SINEW_SESSION", "session"),
         ("SINEW_CALL_ID", "call_id"),
         ("SINEW_TOOL_NAME", "tool"),
-        ("SINEW_CWD", "cwd"),
+        (CWD, "cwd"),
     ] {
         if let Some(value) = payload.get(key).and_then(Value::as_str) {
             env.push((name.to_owned(), value.to_owned()));
@@ -360,31 +405,32 @@ fn about(event: HookEvent, payload: &Value) -> Vec<(String, String)> {
 /// The longest variable that the system takes, with its name.
 const MAX_VARIABLE: usize = 128 * 1024 - 1;
 
-/// Returns why these variables cannot be given to a program, if so. What is cut could hide what the hook
-/// looks for.
-fn unfit(env: &[(String, String)]) -> Option<String> {
-    env.iter().find_map(|(name, value)| {
-        if value.contains('\0') {
-            return Some(format!(
-                "`{name}` holds a NUL byte, which no variable can; read standard input instead"
-            ));
-        }
-        (MAX_VARIABLE <= name.len() + value.len() + 1).then(|| {
-            format!(
-                "`{name}` has {} bytes, more than a variable can hold; read standard input instead",
-                value.len()
-            )
-        })
+/// Returns why a variable cannot be given to a program, if so. What is cut could hide what the hook looks
+/// for.
+fn unfit(name: &str, value: &str) -> Option<String> {
+    if value.contains('\0') {
+        return Some(format!(
+            "`{name}` holds a NUL byte, which no variable can; read standard input instead"
+        ));
+    }
+    (MAX_VARIABLE <= name.len() + value.len() + 1).then(|| {
+        format!(
+            "`{name}` has {} bytes, more than a variable can hold; read standard input instead",
+            value.len()
+        )
     })
 }
 
 /// Refuses an answer whose keys have the wrong types.
-fn check(answer: HookAnswer) -> Result<HookAnswer, String> {
+fn check(event: HookEvent, answer: HookAnswer) -> Result<HookAnswer, String> {
     let (HookAnswer::Change(changes) | HookAnswer::Replace(changes)) = &answer else {
         return Ok(answer);
     };
     if changes.get("arguments").is_some_and(|arguments| !arguments.is_object()) {
         return Err(String::from("its `arguments` are no object"));
+    }
+    if let Some(moment) = AgentEvent::example(event) {
+        moment.changed(changes.clone()).map_err(|why| format!("its answer does not fit: {why}"))?;
     }
     let Some(reply) = changes.get("reply") else { return Ok(answer) };
     let Some(reply) = reply.as_object() else {
@@ -502,7 +548,8 @@ impl Hook for CommandHook {
     }
 
     fn approval<'a>(&'a self, approval: &'a Approval) -> BoxFuture<'a, Result<(), ToolError>> {
-        if !self.is_for(&approval.tool, &approval.tool, || Some(approval.paths.clone())) {
+        let paths = || (!approval.finds_paths).then(|| approval.paths.clone());
+        if !self.is_for(&approval.tool, &approval.operation, paths) {
             return Box::pin(std::future::ready(Ok(())));
         }
         let event = HookEvent::Approval;
@@ -548,14 +595,19 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check_change(event: &str, expected: Result<(), &str>) {
-        let Value::Object(changes) = serde_json::from_str(event).expect("JSON") else {
+    fn check_change(answer: &str, expected: Result<(), &str>) {
+        check_at(HookEvent::Persist, answer, expected);
+    }
+
+    #[track_caller]
+    fn check_at(event: HookEvent, answer: &str, expected: Result<(), &str>) {
+        let Value::Object(changes) = serde_json::from_str(answer).expect("JSON") else {
             panic!("no object")
         };
-        match (check(HookAnswer::Change(changes)), expected) {
+        match (check(event, HookAnswer::Change(changes)), expected) {
             (Ok(_), Ok(())) => {}
-            (Err(why), Err(words)) => assert!(why.contains(words), "{event}: {why}"),
-            (answer, _) => panic!("{event}: {answer:?}"),
+            (Err(why), Err(words)) => assert!(why.contains(words), "{answer}: {why}"),
+            (checked, _) => panic!("{answer}: {checked:?}"),
         }
     }
 
@@ -569,14 +621,17 @@ mod tests {
         check_change(r#"{"reply":{"content":[{"type":"text","text":"x"}]}}"#, Ok(()));
         check_change(r#"{"reply":{"content":[{"type":"image","data":"x"}]}}"#, Err("neither"));
         check_change(r#"{"reply":{"content":1}}"#, Err("neither"));
+        check_at(HookEvent::BeforePrompt, r#"{"messages":[]}"#, Ok(()));
+        check_at(HookEvent::BeforePrompt, r#"{"messages":5}"#, Err("expected a sequence"));
+        check_at(HookEvent::AfterModelCall, r#"{"text":5}"#, Err("does not fit"));
     }
 
     #[test]
     fn variables_that_no_program_can_get_are_named() {
-        let with = |value: String| unfit(&[(String::from("TOOL_INPUT"), value)]);
-        assert_eq!(with(String::from("x")), None);
-        assert!(with(String::from("a\0b")).expect("why").contains("NUL"));
-        assert!(with("x".repeat(MAX_VARIABLE)).expect("why").contains("131071 bytes"));
+        let with = |value: &str| unfit("TOOL_INPUT", value);
+        assert_eq!(with("x"), None);
+        assert!(with("a\0b").expect("why").contains("NUL"));
+        assert!(with(&"x".repeat(MAX_VARIABLE)).expect("why").contains("131071 bytes"));
     }
 
     #[test]

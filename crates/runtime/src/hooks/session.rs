@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use sinew_tool::{HookEvent, SessionEnd, SessionStart};
-use tokio::sync::OnceCell;
+use tokio::sync::watch;
 
 use super::Hooks;
+use crate::call::caught;
 use crate::runtime::Runtime;
 
 /// The sessions that began.
@@ -21,7 +22,16 @@ struct Began {
     at: Instant,
     n_calls: AtomicU64,
     /// Set once the hooks of the start have run: every call of the session waits for them.
-    started: OnceCell<()>,
+    started: watch::Sender<bool>,
+}
+
+/// Lets the calls of a session go on when it is dropped, whatever became of the hooks of its start.
+struct Starting(Arc<Began>);
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        self.0.started.send_replace(true);
+    }
 }
 
 impl Sessions {
@@ -29,18 +39,20 @@ impl Sessions {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn entered(&self, session: &str) -> Arc<Began> {
+    /// Returns a session, and what its first call has to start.
+    fn entered(&self, session: &str) -> (Arc<Began>, Option<Starting>) {
         let mut all = self.all();
         if let Some(began) = all.get(session) {
-            return Arc::clone(began);
+            return (Arc::clone(began), None);
         }
         let began = Arc::new(Began {
             at: Instant::now(),
             n_calls: AtomicU64::new(0),
-            started: OnceCell::new(),
+            started: watch::Sender::new(false),
         });
         all.insert(session.to_owned(), Arc::clone(&began));
-        began
+        let starting = Starting(Arc::clone(&began));
+        (began, Some(starting))
     }
 }
 
@@ -52,49 +64,59 @@ impl Hooks {
     }
 }
 
-/// Counts a call of a session, and runs the hooks of its start before its first.
+/// Counts a call of a session, and waits for the hooks of its start. They begin with its first call and
+/// go on where that is taken back, so that they run once.
 pub(crate) async fn begin(runtime: &Runtime, session: &str, dialect: &str) {
-    let began = runtime.sessions.entered(session);
+    let (began, starting) = runtime.sessions.entered(session);
     began.n_calls.fetch_add(1, Ordering::Relaxed);
-    let start = || async {
+    let hooks = runtime.hooks.at(HookEvent::SessionStart);
+    if let Some(starting) = starting.filter(|_| !hooks.is_empty()) {
         let roots = runtime.roots();
         let told = SessionStart {
             session: session.to_owned(),
             roots: roots.iter().map(|root| root.to_string_lossy().into_owned()).collect(),
             dialect: dialect.to_owned(),
         };
-        for hook in runtime.hooks.at(HookEvent::SessionStart) {
-            // Whoever only looks on cannot keep a session from its calls.
-            let _ = hook.session_start(&told).await;
-        }
-    };
-    began.started.get_or_init(start).await;
+        let hooks = hooks.to_vec();
+        runtime.telling.tell(async move {
+            let _starting = starting;
+            for hook in hooks {
+                // Whoever only looks on cannot keep a session from its calls.
+                let _ = caught(async { hook.session_start(&told).await }).await;
+            }
+        });
+    }
+    let mut started = began.started.subscribe();
+    // The sender is here.
+    let _ = started.wait_for(|started| *started).await;
 }
 
 impl Runtime {
-    /// Runs the hooks of the end of every session that had a call, for as long as `within` at most. A
-    /// surface calls this once no more calls come; it does nothing where no hook waits for it.
+    /// Runs the hooks of the end of every session that had a call, and waits for those that run beside
+    /// calls, for as long as `within` at most. A surface calls this once no more calls come; it does
+    /// nothing where no hook waits for it.
     pub async fn end_sessions(&self, within: Duration) {
         let ended: Vec<_> = self.sessions.all().drain().collect();
         let ending = async {
-            for (session, began) in
-                ended.into_iter().filter(|(_, began)| began.started.initialized())
-            {
+            for (session, began) in ended.into_iter().filter(|(_, began)| *began.started.borrow()) {
                 let told = SessionEnd {
                     session,
                     n_calls: began.n_calls.load(Ordering::Relaxed),
                     duration_ms: began.at.elapsed().as_secs_f64() * 1e3,
                 };
                 for hook in self.hooks.at(HookEvent::SessionEnd) {
-                    let _ = hook.session_end(&told).await;
+                    let _ = caught(async { hook.session_end(&told).await }).await;
                 }
             }
         };
-        let _ = tokio::time::timeout(within, ending).await;
+        let both = futures_util::future::join(self.telling.done(), ending);
+        let _ = tokio::time::timeout(within, both).await;
     }
 
     /// Returns whether [`Runtime::end_sessions`] has something to do.
     pub fn has_sessions_to_end(&self) -> bool {
-        !self.hooks.at(HookEvent::SessionEnd).is_empty() && !self.sessions.all().is_empty()
+        let has_sessions = || !self.sessions.all().is_empty();
+        self.telling.has_more()
+            || (!self.hooks.at(HookEvent::SessionEnd).is_empty() && has_sessions())
     }
 }

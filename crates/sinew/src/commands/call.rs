@@ -9,6 +9,7 @@ use std::task::Poll;
 
 use anyhow::Context as _;
 use serde_json::{Value, json};
+use sinew_guard::shown;
 use sinew_mcp::{Calls, Line, Lines, Object};
 use sinew_runtime::{Approvals, CallOptions};
 use sinew_tool::{Approver, Arguments, Block, ErrorBody, Kind, Reply, Request, call_id};
@@ -133,11 +134,20 @@ fn print(
         out.flush()?;
         for block in &reply.content {
             if let Block::Text { text } = block {
-                eprintln!("sinew: {text}");
+                match reply.error.as_ref().map(|error| error.kind) {
+                    // A program wrote this, and who knows what it took it from.
+                    Some(Kind::BlockedByHook) => eprintln!("sinew: {}", lines(text)),
+                    _ => eprintln!("sinew: {text}"),
+                }
             }
         }
     }
     Ok(ExitCode::from(exit_code(reply)))
+}
+
+/// Returns a text with nothing in its lines that a terminal would not show.
+fn lines(text: &str) -> String {
+    text.lines().map(shown).collect::<Vec<_>>().join("\n")
 }
 
 /// Answers each line of standard input as soon as it is there, in order.

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 use serde_json::{Map, Value, json};
 use sinew_dialects::HOOK_FORMS;
-use sinew_guard::OwnEnd;
+use sinew_guard::{OwnEnd, shown};
 use sinew_runtime::{CommandHook, HookCommand, HookTrial};
 use sinew_tool::hook::{example, schema, schemas};
 use sinew_tool::{Arguments, Hook as _, HookAnswer, HookEvent, Request};
 
 use crate::cli::HookCommand as Asked;
 use crate::hooks;
-use crate::wiring::{self, Loaded};
+use crate::wiring::{self, Loaded, Wired};
 
 /// Lists hooks, tries them, or prints what they are told.
 pub(crate) fn run(loaded: Loaded, command: &Asked) -> anyhow::Result<ExitCode> {
@@ -157,38 +157,25 @@ fn test(mut loaded: Loaded, wanted: &Wanted<'_>) -> anyhow::Result<ExitCode> {
     super::warn(&loaded);
     let event = wanted.event;
     let all = in_order(&loaded)?;
+    if let Some(name) = wanted.hook.filter(|name| !all.iter().any(|hook| hook.name() == *name)) {
+        let known: Vec<&str> = all.iter().map(|hook| hook.name()).collect();
+        bail!("there is no hook `{name}`; known: {}", known.join(", "));
+    }
     // What looks at the arguments runs none.
     loaded.settings.hooks.clear();
-    let mut payload = payload(&loaded, wanted)?;
-    let text = |payload: &Value, key: &str| payload[key].as_str().unwrap_or_default().to_owned();
-    let paths =
-        |payload: &Value| serde_json::from_value::<Option<Vec<String>>>(payload["paths"].clone());
-    let is_meant = |hook: &CommandHook| match wanted.hook {
-        Some(name) => hook.name() == name,
-        None if payload.get("tool").is_none() => hook.wants(event),
-        None => {
-            let operation = text(&payload, "operation");
-            hook.wants(event)
-                && hook
-                    .is_for(&text(&payload, "tool"), &operation, || paths(&payload).ok().flatten())
-        }
-    };
-    let meant: Vec<_> = all.iter().filter(|hook| is_meant(hook)).cloned().collect();
-    if meant.is_empty() {
-        if let Some(name) = wanted.hook {
-            let known: Vec<&str> = all.iter().map(|hook| hook.name()).collect();
-            bail!("there is no hook `{name}`; known: {}", known.join(", "));
-        }
-        return print(&format!("no hook runs at {event} for this\n"));
-    }
+    let (mut payload, looking) = payload(&loaded, wanted)?;
     let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut report = String::new();
     let mut has_failed = false;
     let mut outcome = String::from("it goes on");
-    for hook in meant {
+    // Each is asked what it is for once those before it have changed what they change.
+    for hook in &all {
+        if !is_meant(hook, wanted, &payload) {
+            continue;
+        }
         let trial = tokio.block_on(hook.trial(event, &payload));
         has_failed |= trial.answer.is_err();
-        report_on(&mut report, &hook, event, &trial);
+        report_on(&mut report, hook, event, &trial);
         match trial.answer {
             Ok(HookAnswer::Block(reason)) => {
                 outcome = format!("`{}` blocks it: {reason}", hook.name());
@@ -202,29 +189,61 @@ fn test(mut loaded: Loaded, wanted: &Wanted<'_>) -> anyhow::Result<ExitCode> {
             Ok(HookAnswer::Replace(changes)) => merge(&mut payload, changes, true),
             Ok(HookAnswer::Continue) | Err(_) => {}
         }
+        if let Some((wired, request)) = &looking
+            && event == HookEvent::BeforeToolExecute
+        {
+            let mut request = request.clone();
+            request.arguments = of(&payload, "arguments").as_object().cloned().unwrap_or_default();
+            let (_, paths) = wired.runtime.named(&request);
+            put(&mut payload, "paths", json!(paths));
+        }
     }
-    let _ = writeln!(report, "outcome: {outcome}");
+    if report.is_empty() {
+        return print(&format!("no hook runs at {event} for this\n"));
+    }
+    let _ = writeln!(report, "outcome: {}", shown(&outcome));
     for key in event.changes() {
-        let _ = writeln!(report, "{key}: {}", of(&payload, key));
+        let _ = writeln!(report, "{key}: {}", shown(&of(&payload, key).to_string()));
     }
     print(&report)?;
     Ok(ExitCode::from(u8::from(has_failed)))
 }
 
+/// Returns whether a hook runs for a payload.
+fn is_meant(hook: &CommandHook, wanted: &Wanted<'_>, payload: &Value) -> bool {
+    let text = |key: &str| of(payload, key).as_str().unwrap_or_default().to_owned();
+    let paths = || serde_json::from_value::<Option<Vec<String>>>(of(payload, "paths").clone()).ok();
+    match wanted.hook {
+        Some(name) => hook.name() == name,
+        None if !hook.wants(wanted.event) => false,
+        None if payload.get("tool").is_none() => true,
+        None => {
+            let finds_paths = of(payload, "finds_paths") == &Value::Bool(true);
+            let paths = || paths().flatten().filter(|_| !finds_paths);
+            hook.is_for(&text("tool"), &text("operation"), paths)
+        }
+    }
+}
+
 /// Returns what the hooks are told: an example, with what was given.
-fn payload(loaded: &Loaded, wanted: &Wanted<'_>) -> anyhow::Result<Value> {
+fn payload(
+    loaded: &Loaded,
+    wanted: &Wanted<'_>,
+) -> anyhow::Result<(Value, Option<(Wired, Request)>)> {
     let mut payload = example(wanted.event);
     if payload.get("tool").is_none() {
         if wanted.tool.is_some() || wanted.arguments.is_some() {
             bail!("{} is about no tool; leave `--tool` and `--arguments` out", wanted.event);
         }
-        return Ok(payload);
+        return Ok((payload, None));
     }
     if payload.get("arguments").is_none() {
         if let Some(tool) = wanted.tool {
             put(&mut payload, "tool", tool.as_str());
+            let operations = sinew_dialects::operations(std::slice::from_ref(tool));
+            put(&mut payload, "operation", operations.first().unwrap_or(tool).as_str());
         }
-        return Ok(payload);
+        return Ok((payload, None));
     }
     let tool = wanted.tool.clone().unwrap_or_else(|| String::from("Write"));
     let arguments = match (wanted.arguments, wanted.tool) {
@@ -249,7 +268,7 @@ fn payload(loaded: &Loaded, wanted: &Wanted<'_>) -> anyhow::Result<Value> {
     put(&mut payload, "cwd", json!(loaded.roots.first().map(|root| root.to_string_lossy())));
     put(&mut payload, "paths", json!(paths));
     put(&mut payload, "arguments", arguments);
-    Ok(payload)
+    Ok((payload, Some((wired, request))))
 }
 
 fn report_on(report: &mut String, hook: &CommandHook, event: HookEvent, trial: &HookTrial) {
@@ -262,7 +281,11 @@ fn report_on(report: &mut String, hook: &CommandHook, event: HookEvent, trial: &
         Err(why) if hook.blocks_on_error(event) => format!("failed, which blocks: {why}"),
         Err(why) => format!("failed, and it goes on: {why}"),
     };
-    let ended = match &trial.ran.end {
+    let Some(ran) = &trial.ran else {
+        let _ = writeln!(report, "{}: {}\n  not started", hook.name(), shown(&decision));
+        return;
+    };
+    let ended = match &ran.end {
         OwnEnd::Code(code) => format!("exit code {code}"),
         OwnEnd::Signal(signal) => format!("signal {signal}"),
         OwnEnd::TimedOut => String::from("out of time"),
@@ -270,9 +293,10 @@ fn report_on(report: &mut String, hook: &CommandHook, event: HookEvent, trial: &
         OwnEnd::NotStarted(_) | OwnEnd::InRoot(_) => String::from("not started"),
         OwnEnd::Lost => String::from("lost"),
     };
-    let ms = trial.ran.duration.as_millis();
+    let ms = ran.duration.as_millis();
+    let decision = shown(&decision);
     let _ = writeln!(report, "{}: {decision}\n  {ended}, {ms} ms", hook.name());
-    let stderr = String::from_utf8_lossy(&trial.ran.stderr);
+    let stderr = String::from_utf8_lossy(&ran.stderr);
     for line in stderr.lines().take(MAX_LINES) {
         let _ = writeln!(report, "  stderr: {}", line.escape_debug());
     }
@@ -285,11 +309,34 @@ const MAX_LINES: usize = 50;
 fn merge(payload: &mut Value, changes: Map<String, Value>, is_whole: bool) {
     for (key, value) in changes {
         match (payload.get_mut(&key), value) {
-            // Of a reply a hook changes only what it may.
-            (Some(Value::Object(old)), Value::Object(new)) if !is_whole || key == "reply" => {
-                old.extend(new);
+            (Some(Value::Object(reply)), Value::Object(new)) if key == "reply" => {
+                merge_reply(reply, new, is_whole);
             }
+            (Some(Value::Object(old)), Value::Object(new)) if !is_whole => old.extend(new),
             (_, value) => put(payload, &key, value),
         }
+    }
+}
+
+/// Changes a reply: its content becomes blocks, which are the words of its error too.
+fn merge_reply(reply: &mut Map<String, Value>, mut new: Map<String, Value>, is_whole: bool) {
+    if let Some(content) = new.shift_remove("content") {
+        let texts: Vec<String> = match &content {
+            Value::String(text) => vec![text.clone()],
+            blocks => {
+                let blocks = blocks.as_array().into_iter().flatten();
+                blocks.map(|block| words(block, "text")).collect()
+            }
+        };
+        if let Some(Value::Object(error)) = reply.get_mut("error") {
+            error.insert(String::from("message"), Value::from(texts.join("\n")));
+            error.insert(String::from("hint"), Value::Null);
+        }
+        let blocks: Vec<Value> =
+            texts.iter().map(|text| json!({ "type": "text", "text": text })).collect();
+        reply.insert(String::from("content"), Value::from(blocks));
+    }
+    if let Some(structured) = new.shift_remove("structured").or(is_whole.then_some(Value::Null)) {
+        reply.insert(String::from("structured"), structured);
     }
 }

@@ -89,6 +89,7 @@ pub(crate) fn run(loaded: Loaded) -> anyhow::Result<ExitCode> {
     let wired = Arc::clone(&pipe.wired);
     let ended = runtime.block_on(pipe.serve(max_line_bytes));
     runtime.shutdown_background();
+    super::end_sessions(&wired.runtime, super::ENDS);
     super::flush(&wired.runtime);
     ended?;
     Ok(ExitCode::SUCCESS)

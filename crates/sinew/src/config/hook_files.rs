@@ -9,15 +9,16 @@
     reason = "configuration files are read here and nowhere else"
 )]
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use sinew_guard::Layer;
 
 use super::layers::Layers;
 use super::options::{HookCommandOptions, HookOptions};
+use super::trust::Content;
 use super::{ConfigError, Origin, hooks, layers};
 
 /// The files that a folder of a hook may have, the first of which counts.
@@ -26,8 +27,9 @@ const FILES: [&str; 2] = ["HOOK.md", "hook.toml"];
 impl Layers {
     /// Adds the hooks that lie in folders of a directory, if there is one.
     pub fn add_hook_folders(&mut self, dir: &Path) -> Result<(), ConfigError> {
-        for (path, folder) in files(dir) {
-            self.add_hook_file(&path, folder, Layer::User)?;
+        for (path, folder) in files(dir)? {
+            let text = layers::read(&path).map_err(|error| fault(&path, "", &error))?;
+            self.add_hook_file(&path, text, folder, Layer::User)?;
         }
         Ok(())
     }
@@ -41,16 +43,41 @@ impl Layers {
             return Ok(());
         }
         let is_file = |path: &Path| fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file());
-        for (path, folder) in files(&dir) {
+        let files = match files(&dir) {
+            Ok(files) => files,
+            // A repository does not keep sinew from starting.
+            Err(error) if !self.trusts_project => {
+                self.warnings.push(error.to_string());
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        for (path, folder) in files {
             if !self.trusts_project {
                 let left_out = format!("{}: it is left out, {}", path.display(), hooks::UNTRUSTED);
                 self.warnings.push(left_out);
             } else if is_own(&folder) && is_file(&path) {
-                self.add_hook_file(&path, folder, Layer::Project)?;
+                let text = layers::read(&path).map_err(|error| fault(&path, "", &error))?;
+                self.add_hook_file(&path, text, folder, Layer::Project)?;
             } else {
                 let why = "a project's hook may not be reached by a link";
-                return Err(ConfigError(format!("{}: {why}", path.display())));
+                return Err(fault(&path, "", &why));
             }
+        }
+        Ok(())
+    }
+
+    /// Adds the hooks in folders of a project as they are in the content that a person trusts.
+    pub(crate) fn add_trusted_hooks(
+        &mut self,
+        project: &Path,
+        content: &Content,
+    ) -> Result<(), ConfigError> {
+        for file in trusted_files(content) {
+            let path = project.join(&file);
+            let text = content.text(project, &file).map_err(|error| fault(&path, "", &error))?;
+            let folder = path.parent().map(Path::to_owned).unwrap_or_default();
+            self.add_hook_file(&path, text, folder, Layer::Project)?;
         }
         Ok(())
     }
@@ -58,48 +85,145 @@ impl Layers {
     fn add_hook_file(
         &mut self,
         path: &Path,
+        text: String,
         folder: PathBuf,
         layer: Layer,
     ) -> Result<(), ConfigError> {
-        let fail = |at: &dyn std::fmt::Display, why: &dyn std::fmt::Display| {
-            ConfigError(format!("{}{at}: {why}", path.display()))
-        };
-        let text = layers::read(path).map_err(|error| fail(&"", &error))?;
-        let is_toml = path.extension().is_some_and(|extension| extension == "toml");
-        let front = if is_toml { Ok(text) } else { front_matter(&text) };
-        let mut hook = front
-            .and_then(|toml| read(&toml))
-            .map_err(|Fault { line, column, why }| fail(&format!(":{line}:{column}"), &why))?;
-        let folder = fs::canonicalize(&folder).unwrap_or(folder);
-        if hook.name.is_none() {
-            hook.name = folder.file_name().map(|name| name.to_string_lossy().into_owned());
-        }
-        let folder = hook.cwd.get_or_insert(folder).clone();
-        if let HookCommandOptions::Words(words) = &mut hook.command
-            && let Some(program) = words.first_mut()
-            && program.contains('/')
-            && let Some(real) = folder.join(&*program).to_str()
-        {
-            real.clone_into(program);
-        }
-        hooks::read_one("", &hook).map_err(|error| fail(&"", &error))?;
+        let hook = hook_of(path, text, folder)?;
         let origin = Origin::File(path.to_owned(), None, layer);
         self.hooks.add_one(hooks::as_written(&hook), origin);
         Ok(())
     }
 }
 
-/// Returns the file of each folder of a directory that has one, by name, and the folder.
-fn files(dir: &Path) -> Vec<(PathBuf, PathBuf)> {
-    let entries = fs::read_dir(dir).into_iter().flatten().filter_map(io::Result::ok);
-    let mut folders: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
-    folders.sort();
-    let file = |folder: PathBuf| {
-        let names = FILES.iter().map(|name| folder.join(name));
-        let file = names.into_iter().find(|path| fs::symlink_metadata(path).is_ok())?;
-        Some((file, folder))
+/// Returns the error of a file.
+fn fault(path: &Path, at: &str, why: &dyn std::fmt::Display) -> ConfigError {
+    ConfigError(format!("{}{at}: {why}", path.display()))
+}
+
+/// Reads the hook of a file that lies in a folder.
+fn hook_of(path: &Path, text: String, folder: PathBuf) -> Result<HookOptions, ConfigError> {
+    let fail = |Fault { line, column, why }| fault(path, &format!(":{line}:{column}"), &why);
+    let is_toml = path.extension().is_some_and(|extension| extension == "toml");
+    let toml = if is_toml { Ok(text) } else { front_matter(&text) }.map_err(fail)?;
+    let mut hook = read(&toml).map_err(fail)?;
+    let folder = fs::canonicalize(&folder).unwrap_or(folder);
+    if hook.name.is_none() {
+        hook.name = folder.file_name().map(|name| name.to_string_lossy().into_owned());
+    }
+    let folder = hook.cwd.get_or_insert(folder).clone();
+    if let HookCommandOptions::Words(words) = &mut hook.command
+        && let Some(program) = words.first_mut()
+        && program.contains('/')
+        && let Some(real) = folder.join(&*program).to_str()
+    {
+        real.clone_into(program);
+    }
+    let meant = hooks::read_one("", &hook);
+    meant.map_err(|error| fail(placed(&toml, error.to_string())))?;
+    Ok(hook)
+}
+
+/// Returns an error about a key with the place of the key; where it is missing, that of the file.
+fn placed(toml: &str, why: String) -> Fault {
+    let key = why.split('`').nth(1).unwrap_or_default();
+    let is_of_key = |line: &str| {
+        let rest = line.trim_start().strip_prefix(key)?;
+        rest.trim_start().starts_with('=').then(|| line.len() - line.trim_start().len())
     };
-    folders.into_iter().filter_map(file).collect()
+    let mut lines = toml.lines().enumerate();
+    match lines.find_map(|(at, line)| Some((at, is_of_key(line)?))) {
+        Some((at, indent)) => Fault::at(at + 1, indent + 1, why),
+        None => Fault::at(1, 1, why),
+    }
+}
+
+/// Returns the files of a trusted content that have hooks, the first of each folder.
+fn trusted_files(content: &Content) -> Vec<PathBuf> {
+    let files = content.hooks();
+    let folders: BTreeSet<&Path> = files.iter().filter_map(|(path, _)| path.parent()).collect();
+    let is_hook = |folder: &&&Path| folder.components().count() == 3;
+    let of = |folder: &&Path| {
+        let mut names = FILES.iter().map(|name| folder.join(name));
+        names.find(|path| files.iter().any(|(known, _)| known == path))
+    };
+    folders.iter().filter(is_hook).filter_map(of).collect()
+}
+
+/// A hook that comes with a project, for whoever is to trust it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct BroughtHook {
+    /// The file that has it.
+    pub(crate) file: PathBuf,
+    /// Its events.
+    pub(crate) events: Vec<String>,
+    /// Its program with its arguments, or the text for a shell.
+    pub(crate) command: HookCommandOptions,
+    /// Whether it says that it may lie in a root.
+    pub(crate) in_root: bool,
+}
+
+/// Returns the hooks that a project brings, out of the content that is hashed when it is trusted. One that
+/// cannot be read is an error: nobody could tell what it runs.
+#[cfg_attr(not(test), expect(dead_code, reason = "`sinew trust` is to show it"))]
+pub(crate) fn brought(project: &Path, content: &Content) -> Result<Vec<BroughtHook>, ConfigError> {
+    let brought = |file: &Path, hook: HookOptions| BroughtHook {
+        file: file.to_owned(),
+        events: hook.event.iter().chain(&hook.events).cloned().collect(),
+        command: hook.command,
+        in_root: hook.in_root.unwrap_or(false),
+    };
+    let mut all = Vec::new();
+    if let Some(text) = &content.config {
+        let path = Path::new(layers::PROJECT_DIR).join(layers::PROJECT_FILE);
+        let tree = toml_edit::de::from_str(text).map_err(|error| fault(&path, "", &error))?;
+        let hooks = hooks::written(&tree).map_err(|error| fault(&path, "", &error))?;
+        all.extend(hooks.into_iter().map(|hook| brought(&path, hook)));
+    }
+    for file in trusted_files(content) {
+        let text = content.text(project, &file).map_err(|error| fault(&file, "", &error))?;
+        let path = project.join(&file);
+        let folder = path.parent().map(Path::to_owned).unwrap_or_default();
+        all.push(brought(&file, hook_of(&path, text, folder)?));
+    }
+    Ok(all)
+}
+
+/// Returns the file of each folder of a directory that has one, by name, and the folder. Only what is not
+/// there is no hook: what cannot be looked at may be one that stops calls.
+fn files(dir: &Path) -> Result<Vec<(PathBuf, PathBuf)>, ConfigError> {
+    if !is_there(dir)? {
+        return Ok(Vec::new());
+    }
+    let fail = |error| fault(dir, "", &error);
+    let entries = fs::read_dir(dir).map_err(fail)?;
+    let mut folders = Vec::new();
+    for entry in entries {
+        folders.push(entry.map_err(fail)?.path());
+    }
+    folders.sort();
+    let mut found = Vec::new();
+    for folder in folders {
+        // A link that leads nowhere is a hook that somebody lost.
+        fs::metadata(&folder).map_err(|error| fault(&folder, "", &error))?;
+        for name in FILES {
+            let path = folder.join(name);
+            if is_there(&path)? {
+                found.push((path, folder));
+                break;
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Returns whether something is there, be it a link that leads nowhere.
+fn is_there(path: &Path) -> Result<bool, ConfigError> {
+    match fs::symlink_metadata(path) {
+        Ok(_) => Ok(true),
+        Err(error) if layers::is_absent(&error) => Ok(false),
+        Err(error) => Err(fault(path, "", &error)),
+    }
 }
 
 /// Where a file cannot be read, and why.
@@ -410,6 +534,45 @@ mod tests {
             assert!(fault.why.contains(words), "{text:?}: {fault:?}");
             assert_eq!((fault.line, fault.column), (line, column), "{text:?}: {fault:?}");
         }
+    }
+
+    #[test]
+    fn what_a_project_brings_is_listed_from_what_is_trusted() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let project = fs::canonicalize(dir.path()).expect("a path");
+        let own = project.join(".sinew/hooks/own");
+        fs::create_dir_all(&own).expect("a directory");
+        let config =
+            "[[hooks]]\nevent = \"persist\"\ncommand = [\"/usr/bin/true\"]\nin_root = true\n";
+        fs::write(project.join(".sinew/config.toml"), config).expect("a file");
+        let text = "---\nevents: [BeforeToolCall, SessionEnd]\ncommand: ./x --all\n---\n";
+        fs::write(own.join("HOOK.md"), text).expect("a file");
+        fs::write(own.join("hook.toml"), "what does not count").expect("a file");
+        let content = Content::of(&project).expect("it reads");
+        let hooks = brought(&project, &content).expect("hooks");
+        let words =
+            |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        assert_eq!(
+            hooks,
+            [
+                BroughtHook {
+                    file: PathBuf::from(".sinew/config.toml"),
+                    events: words(&["persist"]),
+                    command: HookCommandOptions::Words(words(&["/usr/bin/true"])),
+                    in_root: true,
+                },
+                BroughtHook {
+                    file: PathBuf::from(".sinew/hooks/own/HOOK.md"),
+                    events: words(&["BeforeToolCall", "SessionEnd"]),
+                    command: HookCommandOptions::Text(String::from("./x --all")),
+                    in_root: false,
+                },
+            ]
+        );
+        // Another text than the one that is trusted is none.
+        fs::write(own.join("HOOK.md"), format!("{text}more")).expect("a file");
+        let error = brought(&project, &content).expect_err("it changed").to_string();
+        assert!(error.contains("HOOK.md: it changed while it was read"), "{error}");
     }
 
     proptest! {

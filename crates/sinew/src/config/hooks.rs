@@ -350,8 +350,14 @@ pub(crate) fn warnings(hook: &HookOptions, origin: &str) -> Vec<String> {
         }
     }
     for name in hook.event.iter().chain(&hook.events) {
-        let is_absent = HOOK_FORMS.iter().find_map(|form| form.event(name)) == Some(None);
-        if is_absent {
+        let event = HOOK_FORMS.iter().find_map(|form| form.event(name));
+        let blocks = hook.on_error.as_deref() == Some("block");
+        if event.flatten().is_some_and(|event| blocks && !event.can_be_stopped()) {
+            warnings.push(format!(
+                "{origin}: `on_error` of a hook says nothing at `{name}`, where nothing can be stopped"
+            ));
+        }
+        if event == Some(None) {
             warnings.push(format!(
                 "{origin}: there is no `{name}` here, so the hook does not run at it"
             ));
@@ -389,6 +395,15 @@ pub(super) fn under(key: &str, value: &Value) -> Option<Value> {
 pub(super) fn key_in(error: &ConfigError) -> Option<&str> {
     let key = error.0.strip_prefix('`')?.split(']').next()?;
     error.0.get(1..key.len() + 2)
+}
+
+/// Returns the hooks that a file wrote.
+pub(super) fn written(tree: &Value) -> Result<Vec<HookOptions>, ConfigError> {
+    let listed = listed(tree.get(KEY).cloned().unwrap_or_default()).into_iter();
+    let read = |(key, hook)| {
+        serde_json::from_value(hook).map_err(|error| ConfigError(format!("`{key}`: {error}")))
+    };
+    listed.map(read).collect()
 }
 
 /// Checks hooks as a file wrote them; one that cannot be meant is named by the key that it has there.
@@ -546,14 +561,17 @@ mod tests {
     fn what_a_hook_will_not_do_is_told() {
         let hook = |toml: &str| toml_edit::de::from_str::<HookOptions>(toml).expect(toml);
         let words = warnings(
-            &hook("events = [\"Command\"]\ntools = [\"Wirte\", \"write_file\"]\ncommand = [\"x\"]"),
+            &hook(
+                "events = [\"Command\", \"persist\", \"SessionStart\"]\non_error = \"block\"\ntools = [\"Wirte\", \"write_file\"]\ncommand = [\"x\"]",
+            ),
             "here",
         );
         assert_eq!(
             words,
             [
                 "here: `tools` of a hook names no tool: `Wirte`",
-                "here: there is no `Command` here, so the hook does not run at it"
+                "here: there is no `Command` here, so the hook does not run at it",
+                "here: `on_error` of a hook says nothing at `SessionStart`, where nothing can be stopped"
             ]
         );
         let needs = |os: &str, bins: &str, env: &str| {

@@ -113,6 +113,34 @@ impl Content {
         }
     }
 
+    /// Returns the text of one of its files, as long as that is what counts.
+    pub(crate) fn text(&self, project: &Path, file: &Path) -> io::Result<String> {
+        let text = layers::read(&project.join(file))?;
+        let hash = blake3::hash(text.as_bytes());
+        match self.files.iter().any(|(path, known)| path == file && *known == hash) {
+            true => Ok(text),
+            false => Err(io::Error::other("it changed while it was read")),
+        }
+    }
+
+    /// Returns the files of its hooks.
+    pub(crate) fn hooks(&self) -> Vec<(PathBuf, blake3::Hash)> {
+        let dir = Path::new(PROJECT_DIR).join("hooks");
+        self.files.iter().filter(|(path, _)| path.starts_with(&dir)).cloned().collect()
+    }
+
+    /// Reads the files of a project's hooks and nothing else.
+    pub(crate) fn read_hooks(project: &Path) -> io::Result<Vec<(PathBuf, blake3::Hash)>> {
+        let mut content = Self::default();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let own = rustix::fs::open(project.join(PROJECT_DIR), flags, Mode::empty())?;
+        let path = Path::new(PROJECT_DIR).join("hooks");
+        let mut left = MAX_BYTES;
+        content.add(&own, "hooks".as_ref(), &path, 0, &mut left)?;
+        content.files.sort_by(|(one, _), (other, _)| one.cmp(other));
+        Ok(content.files)
+    }
+
     /// Returns the hash of every name and content.
     fn hash(&self) -> String {
         let mut hasher = blake3::Hasher::new();

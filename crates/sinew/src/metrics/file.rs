@@ -5,9 +5,11 @@
 //! in the file, under a lock on the directory; the new text takes the place of the old one at once.
 #![expect(clippy::disallowed_methods, reason = "the person names the file to be written")]
 
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::thread;
@@ -146,6 +148,9 @@ impl Shared {
         let _held = hold(dir)?;
         let mut sum = read(&self.path)?;
         sum.add(&now, before);
+        if *before == Text::default() {
+            sweep(dir, &self.path);
+        }
         replace(&self.path, &sum.to_file())?;
         Ok(now)
     }
@@ -185,6 +190,23 @@ fn read(path: &Path) -> io::Result<Text> {
     Text::read_file(&text).map_err(|problem| io::Error::other(problem.to_string()))
 }
 
+/// Removes what processes left that were killed while they wrote: nobody else writes while the directory is
+/// held.
+fn sweep(dir: &Path, path: &Path) {
+    let Some(own) = path.file_name() else { return };
+    let is_left = |name: &OsStr| {
+        let rest = name.as_bytes().strip_prefix(own.as_bytes());
+        let random = rest.and_then(|rest| rest.strip_prefix(b"."));
+        random.is_some_and(|hex| hex.len() == 16 && hex.iter().all(u8::is_ascii_hexdigit))
+    };
+    for entry in fs::read_dir(dir).into_iter().flatten().filter_map(io::Result::ok) {
+        if is_left(&entry.file_name()) {
+            // It is in nobody's way.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
 /// Puts a text in the place of the file. A collector runs as another user, and may read it.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let mut random = [0_u8; 8];
@@ -195,7 +217,11 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     let temporary = PathBuf::from(name);
     let mut options = OpenOptions::new();
     let mut file = options.write(true).create_new(true).mode(0o644).open(&temporary)?;
-    let done = file.write_all(text.as_bytes()).and_then(|()| fs::rename(&temporary, path));
+    // Whatever the mask of this process takes away.
+    let done = file.set_permissions(fs::Permissions::from_mode(0o644));
+    let done = done
+        .and_then(|()| file.write_all(text.as_bytes()))
+        .and_then(|()| fs::rename(&temporary, path));
     done.inspect_err(|_| drop(fs::remove_file(&temporary)))
 }
 

@@ -92,7 +92,12 @@ fn answers_of_other_runtimes_take_effect() {
             ONE,
             "masked",
         ),
-        row(("ToolResultPersist", "moltis"), "exit 1", (3, Some("one")), "its reply is withheld"),
+        row(
+            ("ToolResultPersist", "moltis"),
+            "exit 1",
+            (3, Some("one")),
+            "blocked by the hook `h`: it gave no reason",
+        ),
         row(("AfterToolCall", "moltis"), "exit 1", ONE, " a.txt: "),
         row(
             BEFORE_AGENTOS,

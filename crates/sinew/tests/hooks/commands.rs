@@ -113,6 +113,57 @@ fn schemas_are_printed_and_checked_in() {
     assert_eq!(one, schemas()["$defs"]["before_tool_execute"]);
 }
 
+/// A trial showed what the runtime would not do.
+#[test]
+fn a_trial_goes_as_a_call_goes() {
+    let hook = |name: &str, event: &str, program: &str, more: &str| {
+        format!(
+            "[[hooks]]\nname = \"{name}\"\nevent = \"{event}\"\ncommand = [\"{program}\"]\n{more}\n"
+        )
+    };
+    let place = Place::new();
+    let text = place.program("text", r#"echo '{"reply":{"content":"new"}}'"#);
+    let see = place.program("see", r#"grep -q '"content":\[{"type":"text","text":"new"}\]'"#);
+    let move_it = place.program("move", r#"echo '{"arguments":{"file_path":"b.md"}}'"#);
+    let bad = place.program("bad", r#"echo '{"messages":5}'"#);
+    let fail = place.program("fail", "exit 7");
+    let both = |event: &str, first: &str, second: &str, more: &str| {
+        hook("a", event, first, "priority = 1") + &hook("z", event, second, more)
+    };
+    for (event, config, code, words) in [
+        ("persist", both("persist", &text, &see, ""), 0, "z: continue"),
+        (
+            "before_tool_execute",
+            both("before_tool_execute", &move_it, &fail, "paths = [\"b.md\"]"),
+            1,
+            "z: failed",
+        ),
+        (
+            "before_tool_execute",
+            both("before_tool_execute", &move_it, &fail, "paths = [\"notes.md\"]"),
+            0,
+            "outcome: it goes on",
+        ),
+        ("before_prompt", hook("a", "before_prompt", &bad, ""), 1, "its answer does not fit"),
+        (
+            "session_start",
+            hook("a", "session_start", &fail, "on_error = \"block\""),
+            1,
+            "outcome: it goes on",
+        ),
+    ] {
+        place.config(&config);
+        let ran = place.run(&["hook", "test", event], "");
+        assert_eq!(ran.code, code, "{event}: {ran:?}");
+        has(&ran.out, words);
+    }
+    place.config(&hook("a", "session_start", &fail, "on_error = \"block\""));
+    has(
+        &place.run(&["hook", "list"], "").err,
+        "`on_error` of a hook says nothing at `session_start`",
+    );
+}
+
 /// The examples of the page are what the schemas mean.
 #[test]
 fn the_page_shows_every_event_with_an_example_that_fits() {

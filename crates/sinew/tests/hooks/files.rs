@@ -60,8 +60,15 @@ fn a_file_that_cannot_be_read_is_told_with_its_place() {
         (
             "HOOK.md",
             "+++\nevent = \"never\"\ncommand = [\"x\"]\n+++\n",
-            "HOOK.md: `event` names no event",
+            "HOOK.md:2:1: `event` names no event",
         ),
+        (
+            "HOOK.md",
+            "---\nevent: persist\ncommand: [x]\ntimeout: 0\n---\n",
+            "HOOK.md:4:1: `timeout`",
+        ),
+        ("HOOK.md", "+++\ncommand = [\"x\"]\n+++\n", "HOOK.md:1:1: `event` is missing"),
+        ("hook.toml", "event = \"persist\"\n  command = []\n", "hook.toml:2:3: `command` is empty"),
         ("hook.toml", "event = \"persist\"\ncommand = [\"x\"\n", "hook.toml:2:"),
     ] {
         let place = Place::new();
@@ -151,4 +158,102 @@ fn what_a_project_brings_is_left_out_and_told() {
     has(&error.to_string(), "may not be reached by a link");
     // A repository does not keep sinew from starting by it.
     assert_eq!(place.run(&["call", "List"], "").code, 0);
+}
+
+/// What cannot be looked at was no hook, and whatever it was to stop went on.
+#[test]
+fn a_folder_that_cannot_be_read_keeps_sinew_from_starting() {
+    let hook = "event = \"before_tool_execute\"\ncommand = [\"/bin/false\"]\n";
+    for (what, named) in [
+        ("file", "hooks: "),
+        ("dangling", "hooks: "),
+        ("loop", "hooks: "),
+        ("lost", "hooks/guard: "),
+        ("none", ""),
+    ] {
+        let place = Place::new();
+        let dir = place.at("config/sinew/hooks");
+        fs::create_dir_all(dir.parent().unwrap()).unwrap();
+        match what {
+            "file" => fs::write(&dir, "").unwrap(),
+            "dangling" => std::os::unix::fs::symlink("nowhere", &dir).unwrap(),
+            "loop" => std::os::unix::fs::symlink("hooks", &dir).unwrap(),
+            "lost" => {
+                fs::create_dir(&dir).unwrap();
+                std::os::unix::fs::symlink("nowhere", dir.join("guard")).unwrap();
+            }
+            _ => {
+                fs::create_dir(&dir).unwrap();
+                fs::write(dir.join("README"), hook).unwrap();
+            }
+        }
+        let ran = place.run(&["call", "List"], "");
+        assert_eq!(ran.code, if named.is_empty() { 0 } else { 2 }, "{what}: {ran:?}");
+        has(&ran.err, named);
+    }
+}
+
+/// Trusts the project of a place.
+fn trust(place: &Place) {
+    let ran = place.run(&["trust", "--yes", place.place.root.to_str().unwrap()], "");
+    assert_eq!(ran.code, 0, "{ran:?}");
+}
+
+fn project_hook(more: &str) -> String {
+    format!("+++\nname = \"own\"\nevent = \"before_tool_execute\"\n{more}\n+++\n")
+}
+
+/// It was refused as one that a model can write, although none can.
+#[test]
+fn a_project_that_is_trusted_runs_its_hooks_and_nothing_else_of_it() {
+    for (command, code, words) in [
+        ("command = [\"./handler.sh\"]", 0, ""),
+        ("command = [\"/bin/sh\", \"handler.sh\"]", 0, ""),
+        ("command = [\"{root}/check\"]", 2, "lies beneath `.sinew/hooks`"),
+        ("command = [\"{root}/check\"]\nin_root = true", 2, "lies beneath `.sinew/hooks`"),
+        ("command = [\"/bin/sh\", \"../../../check\"]\nin_root = true", 2, "lies beneath"),
+    ] {
+        let place = Place::new();
+        let project = place.place.root.clone();
+        let check = place.program("check", "echo check >>{home}/out");
+        fs::rename(check, project.join("check")).unwrap();
+        let env = format!("\nenv = {{ OUT = \"{}\" }}", place.at("out").display());
+        let text = project_hook(&(place.filled(command) + &env));
+        folder(&project.join(".sinew/hooks"), "own", "HOOK.md", &text);
+        trust(&place);
+        let ran = place.run(&["call", "List"], "");
+        assert_eq!(ran.code, code, "{command}: {ran:?}");
+        assert_eq!(place.noted("out").is_some(), code == 0, "{command}: {ran:?}");
+        has(&ran.err, words);
+    }
+}
+
+/// What changed while sinew ran was run at the next call.
+#[test]
+fn a_project_whose_hooks_change_runs_none_of_them_until_it_is_trusted_anew() {
+    for (changed, on_error, is_ok) in [
+        ("handler.sh", "block", false),
+        ("handler.sh", "continue", true),
+        ("beside.py", "block", false),
+    ] {
+        let place = Place::new();
+        let project = place.place.root.clone();
+        let dir = project.join(".sinew/hooks");
+        let text = project_hook(&format!(
+            "on_error = \"{on_error}\"\ncommand = [\"./handler.sh\"]\nenv = {{ OUT = \"{}\" }}",
+            place.at("out").display()
+        ));
+        folder(&dir, "own", "HOOK.md", &text);
+        trust(&place);
+        let mut served = crate::served::Served::start(&place.place.home, &[&project], &[], 1_024);
+        assert_eq!(served.call("List", &serde_json::json!({}))["ok"], true);
+        let script = place.filled("#!/bin/sh\necho changed >{home}/changed\n");
+        let program = dir.join("own").join(changed);
+        fs::write(&program, script).unwrap();
+        fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let reply = served.call("List", &serde_json::json!({}));
+        assert_eq!(reply["ok"], is_ok, "{changed} {on_error}: {reply}");
+        assert_eq!(place.noted("changed"), None);
+        assert_eq!(place.noted("out").unwrap().lines().count(), 1);
+    }
 }

@@ -147,3 +147,47 @@ fn a_hook_that_fails_time_and_again_rests_and_one_that_blocks_does_not() {
         assert_eq!(results[7]["ok"] == true, last.is_empty(), "{}", results[7]);
     }
 }
+
+/// What a caller or the place of a hook brings about lays no hook to rest: the sixth call went by it.
+#[test]
+fn no_caller_can_lay_a_hook_to_rest() {
+    let junk = "{\"name\":\"a\\u0000b\"}\n";
+    let list = "{\"name\":\"List\"}\n";
+    for (event, keys, script, line, words) in [
+        ("persist", "", "exit 0", junk, "no tool of this name"),
+        (
+            "ToolResultPersist",
+            "payload = \"moltis\"",
+            "echo why >&2; exit 1",
+            list,
+            "blocked by the hook `h`: why",
+        ),
+        ("persist", "", "echo why >&2; exit 2", list, "blocked by the hook `h`: why"),
+        ("after_tool_execute", "", "exit 2", list, ""),
+    ] {
+        let place = Place::new();
+        let script = format!("echo run >>{{home}}/runs\n{script}");
+        place.hook(event, &script, &format!("on_error = \"continue\"\n{keys}"));
+        let ran = place.run(&["call", "--batch"], &line.repeat(8));
+        let results: Vec<Value> =
+            ran.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(place.noted("runs").unwrap().lines().count(), 8, "{event} {script}");
+        for result in results {
+            has(&said(&result), words);
+        }
+    }
+}
+
+/// What a hook wrote reached the terminal as it was.
+#[test]
+fn what_a_hook_says_plays_no_tricks_on_a_terminal() {
+    let place = Place::new();
+    let script = "printf 'no\\033[2J \\007 \\342\\200\\256x' >&2; exit 2";
+    place.hook("before_tool_execute", script, "");
+    for args in [&["call", "List"][..], &["hook", "test", "before_tool_execute"]] {
+        let ran = place.run(args, "");
+        let all = ran.out + &ran.err;
+        assert!(!all.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{all:?}");
+        has(&all, "no\\u{1b}[2J \\u{7} \\u{202e}x");
+    }
+}

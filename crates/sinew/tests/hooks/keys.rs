@@ -69,9 +69,9 @@ fn every_key_of_a_hook_has_an_effect() {
             Seen::Ends(code, words) => {
                 let arguments = json!({ "file_path": "a.txt", "content": "x" }).to_string();
                 let ran = place.run(&["call", "Write", &arguments], "");
-                // Persist cannot block: that fails, and the reply is withheld.
+                // At persist the deed is done, and what is blocked is its reply.
                 let code = if *key == "event" { 3 } else { *code };
-                let words = if *key == "event" { "its reply is withheld" } else { words };
+                let words = if *key == "event" { "blocked by the hook `hook`" } else { words };
                 assert_eq!(ran.code, code, "{key}: {ran:?}");
                 has(&format!("{}{}", ran.out, ran.err), &place.filled(words));
             }
@@ -112,7 +112,18 @@ fn tools_and_paths_say_which_calls_a_hook_is_for() {
         ("paths = [\"src/*.rs\"]", &write, "native", true),
         ("paths = [\"{root}/src/**\"]", &write, "native", true),
         ("paths = [\"*.md\"]", &write, "native", false),
-        ("paths = [\"**/src/**\"]", &glob, "native", false),
+        // What finds files by itself may find any.
+        ("paths = [\"*.env\"]", &glob, "native", true),
+        ("paths = [\"*.env\"]", &("List", json!({})), "native", true),
+        ("paths = [\"*.env\"]", &("Grep", json!({ "pattern": "x" })), "native", true),
+        ("paths = [\"*.env\"]", &("Bash", json!({ "command": "true" })), "native", true),
+        ("paths = [\"*.env\"]", &("BashOutput", json!({ "id": "x" })), "native", true),
+        (
+            "paths = [\"*.env\"]",
+            &("Grep", json!({ "pattern": "x", "path": "src/b.rs" })),
+            "native",
+            false,
+        ),
         ("tools = [\"Write\"]\npaths = [\"*.md\"]", &write, "native", false),
         (
             "tools = [\"Write\"]",
@@ -148,12 +159,20 @@ fn a_program_of_the_workspace_runs_only_where_that_is_said() {
     for (command, more, is_refused) in [
         ("[\"{root}/hook\"]", "", true),
         ("[\"/bin/sh\", \"{root}/hook\"]", "", true),
-        ("[\"/bin/sh\", \"hook\"]", "", true),
+        ("[\"/bin/sh\", \"hook\"]", "cwd = \"{root}\"", true),
+        // Python runs a directory too.
+        ("[\"/bin/sh\", \"{root}\"]", "", true),
+        ("[\"/bin/sh\", \"{root}/late\"]", "", true),
+        ("[\"/bin/sh\", \"-c\", \"~/bin/link\"]", "", true),
+        ("\"exec $HOME/bin/link\"", "payload = \"moltis\"", true),
+        ("\"\\\"${P}\\\"/hook\"", "payload = \"moltis\"\nenv = { P = \"{root}\" }", true),
+        ("\"$SINEW_CWD/hook\"", "payload = \"moltis\"", true),
+        ("\"d={home}; $d/hook\"", "payload = \"moltis\"", true),
         ("[\"{home}/bin/link\"]", "", true),
-        ("[\"/bin/sh\", \"-c\", \"./hook\"]", "", true),
+        ("[\"/bin/sh\", \"-c\", \"./hook\"]", "cwd = \"{root}\"", true),
         ("\"./hook\"", "payload = \"aionrs\"", true),
         ("[\"{root}/hook\"]", "in_root = true", false),
-        ("[\"/bin/sh\", \"-c\", \"./hook\"]", "in_root = true", false),
+        ("[\"/bin/sh\", \"-c\", \"./hook\"]", "in_root = true\ncwd = \"{root}\"", false),
         ("[\"{home}/bin/hook\", \"other\"]", "", false),
     ] {
         let place = Place::new();
@@ -164,10 +183,13 @@ fn a_program_of_the_workspace_runs_only_where_that_is_said() {
             "[[hooks]]\nevent = \"before_tool_execute\"\ncommand = {command}\n{more}\n"
         ));
         let ran = place.run(&["call", "List"], "");
+        let command = format!("{command} {more}");
         assert_eq!(ran.code, if is_refused { 2 } else { 0 }, "{command}: {ran:?}");
         assert_eq!(place.noted("ran").is_none(), is_refused, "{command}");
         if is_refused {
-            has(&ran.err, "where a model can write it");
+            let is_unknown = command.contains("$d");
+            let words = if is_unknown { "nobody can tell" } else { "where a model can write it" };
+            has(&ran.err, words);
             has(&ran.err, "config.toml:1: the hook");
             // Whoever looks for what is wrong finds it.
             has(&place.run(&["hook", "list"], "").out, "it will fail: ");
@@ -220,7 +242,7 @@ fn a_program_that_comes_into_the_workspace_later_does_not_run() {
     let place = Place::new();
     place.config(
         "[[hooks]]\nname = \"h\"\nevent = \"after_tool_execute\"\non_error = \"continue\"\n\
-         command = [\"/bin/sh\", \"late\"]\n",
+         cwd = \"{root}\"\ncommand = [\"/bin/sh\", \"late\"]\n",
     );
     let write = json!({ "file_path": "late", "content": "echo ran >{home}/ran" });
     let ran = place.run(&["call", "--json", "Write", &place.filled(&write.to_string())], "");
@@ -229,4 +251,23 @@ fn a_program_that_comes_into_the_workspace_later_does_not_run() {
     has(&ran.out, "its reply is withheld: it did not start");
     has(&ran.err, "where a model can write it");
     assert_eq!(place.noted("ran"), None);
+}
+
+/// A hook started in the root, where an interpreter takes its modules from.
+#[test]
+fn a_hook_starts_where_no_model_writes() {
+    for (more, expected) in [
+        ("", "/ unset"),
+        ("payload = \"aionrs\"", "{root} 1"),
+        ("cwd = \"{root}\"", "{root} 1"),
+        ("cwd = \"{root}\"\nenv = { PYTHONSAFEPATH = \"\" }", "{root} "),
+        ("env = { PATH = \"{root}/bin:/usr/bin:/bin\" }", "/ unset /usr/bin:/bin"),
+    ] {
+        let place = Place::new();
+        let script = "echo \"$PWD ${PYTHONSAFEPATH-unset} $PATH\" >{home}/ran";
+        place.hook("before_tool_execute", script, &place.filled(more));
+        assert_eq!(place.run(&["call", "List"], "").code, 0, "{more}");
+        let ran = place.noted("ran").unwrap();
+        assert!(ran.starts_with(&place.filled(expected)), "{more}: {ran}");
+    }
 }

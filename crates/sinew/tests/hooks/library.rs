@@ -105,13 +105,70 @@ fn a_question_is_told_to_a_program_which_cannot_answer_it() {
     let caller = Caller::new(&runtime(&place, &hook, asking));
     let reply = caller.call("Write", json!({ "file_path": "a.txt", "content": "x" }));
     has(text(&reply), "denied: why");
+    caller.end();
     let told = place.noted("told").unwrap();
     let told: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let of = |key: &str| told.iter().map(|told| told[key].clone()).collect::<Vec<_>>();
     assert_eq!(of("state"), [json!("asked"), json!("answered")]);
     assert_eq!(of("answer"), [Value::Null, json!("no")]);
     assert_eq!(of("tool"), [json!("Write"), json!("Write")]);
+    for told in &told {
+        fits(told);
+    }
     has(&told[0]["diff"].to_string(), "+x");
+}
+
+/// A name of another vocabulary stands for its operation here too, and a command may touch any path.
+#[test]
+fn a_question_reaches_whoever_is_for_its_tool() {
+    let molf = json!({ "path": "a.txt", "content": "x" });
+    let native = json!({ "file_path": "a.txt", "content": "x" });
+    for (dialect, tool, arguments, (tools, paths), runs) in [
+        (sinew::dialects::MOLF, "write_file", &molf, ("Write", "*.txt"), true),
+        (sinew::dialects::NATIVE, "Write", &native, ("Write", "*.md"), false),
+        (sinew::dialects::NATIVE, "Write", &native, ("Edit", "*.txt"), false),
+    ] {
+        let place = Place::new();
+        let hook = hook(&place, &[HookEvent::Approval], "cat >>{home}/told", |settings| {
+            settings.tools = vec![String::from(tools)];
+            settings.paths = vec![String::from(paths)];
+        });
+        let approvers: Vec<Arc<dyn Approver>> = vec![Arc::new(No)];
+        let runtime = Runtime::builder(dialect)
+            .root(&place.place.root)
+            .asking(Asking { approvals: Approvals::Ask, approvers, ..Asking::default() })
+            .hook(hook as Arc<dyn sinew::Hook>)
+            .build()
+            .unwrap();
+        let caller = Caller::new(&runtime);
+        has(text(&caller.call(tool, arguments.clone())), "denied");
+        caller.end();
+        assert_eq!(place.noted("told").is_some(), runs, "{tool} {tools} {paths}");
+    }
+}
+
+/// Says whether what a program was told is what the schema of its event says.
+#[track_caller]
+fn fits(told: &Value) {
+    let event = HookEvent::from_word(told["event"].as_str().unwrap()).unwrap();
+    let validator = jsonschema::validator_for(&sinew::hook::schema(event)).unwrap();
+    assert!(validator.is_valid(told), "{event}: {told}");
+}
+
+#[test]
+fn what_programs_are_told_fits_its_schema() {
+    let place = Place::new();
+    let events = HookEvent::ALL.into_iter().filter(|event| event.is_fired());
+    let events: Vec<HookEvent> = events.collect();
+    let hook = hook(&place, &events, "cat >>{home}/told; echo >>{home}/told", |_| {});
+    let caller = Caller::new(&runtime(&place, &hook, allowing()));
+    caller.call("Write", json!({ "file_path": "a.txt", "content": "x" }));
+    caller.call("Read", json!({ "file_path": "none" }));
+    caller.end();
+    let told = place.noted("told").unwrap();
+    let told: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(told.len(), 8);
+    told.iter().for_each(fits);
 }
 
 #[test]

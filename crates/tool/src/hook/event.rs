@@ -124,6 +124,11 @@ impl HookEvent {
         )
     }
 
+    /// Returns whether a failure of a hook can keep something back: what it is about, or the reply.
+    pub fn can_be_stopped(self) -> bool {
+        self.can_block() || matches!(self, Self::AfterToolExecute | Self::Persist)
+    }
+
     /// Returns whether a hook that fails stops what it is about, unless configured otherwise: where it
     /// can block, and where all it can do is take something out of what is handed on.
     pub fn fails_closed(self) -> bool {

@@ -17,6 +17,9 @@ pub struct HookForm {
     pub events: &'static [FormEvent],
     /// The priority of a hook that says none.
     pub priority: i32,
+    /// Whether a hook that says nothing else starts in the first root, because its paths are relative
+    /// to it.
+    pub starts_in_root: bool,
     /// Returns what the program reads, made of the payload and of the name that it knows the event by.
     pub payload: fn(HookEvent, &str, &Value) -> Value,
     /// Returns the variables that the program gets beside those that every hook gets.
@@ -76,6 +79,7 @@ pub const SINEW_HOOKS: HookForm = HookForm {
     name: "sinew",
     events: &OWN_EVENTS,
     priority: 0,
+    starts_in_root: false,
     payload: |_, _, payload| payload.clone(),
     env: |_, _| Vec::new(),
     answer: own_answer,

@@ -174,10 +174,14 @@ payloads! {
         pub call_id: String,
         /// The tool, by the name that was called.
         pub tool: String,
+        /// The operation behind the name, which is the same in every vocabulary.
+        pub operation: String,
         /// What the call does to the outside: `change`, `execute` and so on.
         pub effects: Vec<String>,
         /// The real paths that it names.
         pub paths: Vec<String>,
+        /// Whether it finds further paths by itself, as a search and a command do.
+        pub finds_paths: bool,
         /// The program that it would execute with its arguments, or null.
         pub argv: Option<Vec<String>>,
         /// The change as a unified diff, or null where it cannot be shown.
@@ -433,6 +437,31 @@ impl AgentEvent {
         }
     }
 
+    /// Returns the example of an event; nothing where it is none of an agent.
+    pub fn example(event: HookEvent) -> Option<Self> {
+        let Value::Object(mut keys) = example(event) else { return None };
+        keys.shift_remove("event");
+        let keys = Value::Object(keys);
+        let read = match event {
+            HookEvent::BeforeToolExecute
+            | HookEvent::AfterToolExecute
+            | HookEvent::Persist
+            | HookEvent::Approval
+            | HookEvent::SessionStart
+            | HookEvent::SessionEnd => return None,
+            HookEvent::BeforePrompt => serde_json::from_value(keys).map(Self::BeforePrompt),
+            HookEvent::BeforeModelCall => serde_json::from_value(keys).map(Self::BeforeModelCall),
+            HookEvent::AfterModelCall => serde_json::from_value(keys).map(Self::AfterModelCall),
+            HookEvent::BeforeCompaction => serde_json::from_value(keys).map(Self::BeforeCompaction),
+            HookEvent::AfterCompaction => serde_json::from_value(keys).map(Self::AfterCompaction),
+            HookEvent::TurnStart => serde_json::from_value(keys).map(Self::TurnStart),
+            HookEvent::TurnEnd => serde_json::from_value(keys).map(Self::TurnEnd),
+            HookEvent::AgentStart => serde_json::from_value(keys).map(Self::AgentStart),
+            HookEvent::AgentEnd => serde_json::from_value(keys).map(Self::AgentEnd),
+        };
+        read.ok()
+    }
+
     /// Returns the session.
     pub fn session(&self) -> &str {
         match self {
@@ -606,8 +635,9 @@ pub fn example(event: HookEvent) -> Value {
         }
         HookEvent::Persist => vec![call, json!({ "reply": reply })],
         HookEvent::Approval => vec![json!({
-            "session": "s1", "call_id": "s1-1", "tool": "Bash", "effects": ["execute"],
-            "paths": ["/home/ada/project"], "argv": ["bash", "-c", "make"], "diff": null,
+            "session": "s1", "call_id": "s1-1", "tool": "Bash",
+            "operation": "Bash", "effects": ["execute"], "paths": ["/home/ada/project"],
+            "finds_paths": true, "argv": ["bash", "-c", "make"], "diff": null,
             "rule": "execute", "why": "it runs a program", "approver": "terminal",
             "state": "answered", "answer": "no", "reason": "not now",
         })],
@@ -672,6 +702,9 @@ mod tests {
             for key in event.changes() {
                 assert!(example.get(key).is_some(), "{event}: {key}");
             }
+            let moment = AgentEvent::example(event);
+            assert_eq!(moment.is_none(), event.is_fired(), "{event}");
+            assert!(moment.is_none_or(|moment| moment.payload() == example), "{event}");
         }
     }
 
