@@ -10,7 +10,8 @@ use std::path::{Component, Path, PathBuf};
 
 use serde_json::Value;
 
-use super::{Layers, Origin, tightened, words};
+use super::tighten::tightened;
+use super::{Layers, Origin, words};
 
 impl Layers {
     /// Returns what is taken of a value that was said, and what is not.

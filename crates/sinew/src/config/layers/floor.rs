@@ -4,10 +4,8 @@
 
 use serde_json::Value;
 
-use super::{Layers, MANAGED, MODES, PROFILES, strength};
-
-/// The rungs of containment, the loosest first.
-pub(super) const RUNGS: &[&str] = &["none", "landlock", "bubblewrap", "namespaces"];
+use super::tighten::{MODES, PROFILES, RUNGS, strength};
+use super::{Layers, MANAGED};
 
 /// Holds every value at the floor.
 pub(super) fn hold(layers: &mut Layers) {
