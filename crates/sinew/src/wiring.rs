@@ -151,8 +151,12 @@ pub(crate) fn settle(said: &Said, trusted: &Trusted) -> anyhow::Result<Layered> 
     layered(said, Some((&said.current.join(root), trusted)))
 }
 
-/// Returns what was answered for ever in the first root, where there is a place for it.
+/// Returns what was answered for ever in the first root, where there is a place for it and the floor lets
+/// answers count so long.
 fn grants(loaded: &Loaded) -> Option<Grants> {
+    if loaded.layered.keeps_from_allowing {
+        return None;
+    }
     let state = env_vars::state_home()?.join("sinew");
     loaded.roots.first().map(|root| Grants::of(&state, root))
 }

@@ -68,6 +68,8 @@ impl Origin {
 #[derive(Debug, Clone, Default)]
 pub struct Layers {
     values: BTreeMap<String, (Value, Origin)>,
+    /// What holds where no layer after the system's file says anything.
+    of_system: BTreeMap<String, (Value, Origin)>,
     /// Where each rule came from.
     rules: Vec<Origin>,
     lists: Vec<ToolList>,
@@ -131,6 +133,8 @@ pub struct Layered {
     pub left_out: Vec<LeftOut>,
     /// Whether the system's file keeps people from trusting projects and arguments.
     pub keeps_from_trusting: bool,
+    /// Whether the system's file keeps rules and answers for ever of everybody else from allowing calls.
+    pub keeps_from_allowing: bool,
 }
 
 impl Layered {
@@ -246,7 +250,11 @@ impl Layers {
         required: bool,
     ) -> Result<(), ConfigError> {
         let source = self.source(layer);
-        self.add_read(path, read(path), required, source)
+        self.add_read(path, read(path), required, source)?;
+        if layer == Layer::System {
+            self.of_system.clone_from(&self.values);
+        }
+        Ok(())
     }
 
     /// From here on arguments and variables can only tighten, because they may come out of a repository,
@@ -310,13 +318,7 @@ impl Layers {
             }
             return;
         }
-        let is_list = value.is_array() && (ADDED.contains(&key) || [RULES, ALLOWED].contains(&key));
-        match value {
-            value if is_list || source.tighten != Tighten::No => {
-                self.add_one(key, value, &|_| origin.clone(), source);
-            }
-            value => drop(self.values.insert(key.to_owned(), (value, origin))),
-        }
+        self.add_one(key, value, &|_| origin.clone(), source);
     }
 
     /// Adds one value after a look at whether there is such a key and whether it takes the value.
@@ -325,7 +327,11 @@ impl Layers {
         insert(&mut tree, key, value.clone());
         check(Value::Object(tree))
             .map_err(|error| ConfigError(format!("{origin}: `{key}`: {error}")))?;
-        self.set(key, value, origin);
+        let mut flat = Vec::new();
+        flatten(key, value, &mut flat);
+        for (key, value) in flat {
+            self.set(&key, value, origin.clone());
+        }
         Ok(())
     }
 
@@ -344,7 +350,7 @@ impl Layers {
 
     /// Returns the merged configuration, checked as a whole.
     pub fn merge(mut self) -> Result<Layered, ConfigError> {
-        floor::hold(&mut self);
+        let keeps_from_allowing = floor::hold(&mut self)?;
         let mut origins = Vec::new();
         if let Some((all, of_all)) = std::mem::take(&mut self.hooks).merged() {
             let first = of_all.first().cloned().unwrap_or(Origin::Default);
@@ -368,6 +374,7 @@ impl Layers {
             warnings,
             left_out,
             keeps_from_trusting,
+            keeps_from_allowing,
         })
     }
 

@@ -54,9 +54,7 @@ pub(super) fn tightened(key: &str, old: Option<&Value>, new: Value) -> Option<Va
         "ledger.mode" => (new.as_str() == Some("sqlite")).then_some(new),
         "files.hard_links" | "ledger.on_failure" => (new.as_str() == Some("refuse")).then_some(new),
         "files.sync" => {
-            let strength = |value: &Value| {
-                ["off", "data", "full"].iter().position(|word| Some(*word) == value.as_str())
-            };
+            let strength = |value: &Value| strength(&["off", "data", "full"], value);
             (old.and_then(strength) <= strength(&new)).then_some(new)
         }
         "serve" => {
@@ -75,6 +73,10 @@ pub(super) const MODES: &[&str] = &["allow", "trust-client", "auto", "ask", "den
 /// The profiles, the loosest first.
 pub(super) const PROFILES: &[&str] = &["full", "workspace", "read-only"];
 
+/// What happens while the ledger cannot be written, the loosest first.
+pub(super) const FAILURES: &[&str] = &["continue", "refuse"];
+/// What the ledger survives, the loosest first.
+pub(super) const SYNCS: &[&str] = &["normal", "full"];
 /// The rungs of containment, the loosest first.
 pub(super) const RUNGS: &[&str] = &["none", "landlock", "bubblewrap", "namespaces"];
 
