@@ -54,7 +54,7 @@ pub use clock::{SystemClock, timestamp};
 pub use command_pattern::CommandPattern;
 pub use command_policy::CommandPolicy;
 pub use commit::JournalSettings;
-pub use globs::RuleError;
+pub use globs::{RuleError, lies_outside};
 pub use guard::{GlobalIgnore, Guard, GuardError, GuardSettings};
 pub use judge::{Case, Profile, Rules, judge, name_matches};
 pub use knowledge::KnowledgeBase;

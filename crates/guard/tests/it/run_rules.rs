@@ -144,6 +144,8 @@ fn what_is_denied_is_found_word_by_word() {
             ("echo \"a", Ask, RULE),
         ],
     );
+    // What empties a file runs no command at all.
+    check(&["deny: *"], &[("> f.txt", Deny, RULE), ("x=1", Deny, RULE), ("git push", Deny, RULE)]);
 }
 
 #[test]
@@ -551,7 +553,7 @@ fn called(place: &TempDir, text: &str, has_terminal: bool, rules: &Rules) -> Jud
     guard
         .contain(&[claim], None, None)
         .unwrap()
-        .with_command(command)
+        .with_command(command, rules, &[Case::COMMAND])
         .unwrap()
         .judge(&Case::COMMAND, rules)
 }

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use sinew_guard::{Guard, Rules};
-use sinew_tool::{Claim, Facts, FileSettings, Prepared, Request, Tool, ToolError};
+use sinew_guard::{Case, Guard, Rules};
+use sinew_tool::{Claim, Effects, Facts, FileSettings, Prepared, Request, Tool, ToolError};
 
 use super::find::Found;
+use crate::catalog::Looker;
 
 /// A decoded call.
 pub(super) struct Decoded {
@@ -14,8 +15,17 @@ pub(super) struct Decoded {
     pub(super) settings: Arc<FileSettings>,
     pub(super) rules: Arc<Rules>,
     pub(super) guard: Arc<Guard>,
+    pub(super) lookers: Arc<[Looker]>,
     pub(super) prepared: Box<dyn Prepared>,
     pub(super) claims: Vec<Claim>,
+}
+
+impl Decoded {
+    /// Returns the call with these effects, as far as rules look at it.
+    pub(super) fn case<'a>(&'a self, effects: Effects, agent: Option<&'a str>) -> Case<'a> {
+        let (tool, operation) = (self.tool.name(), self.tool.operation());
+        Case { tool, operation, facts: &self.facts, effects, agent }
+    }
 }
 
 /// Decodes the arguments of a request, which are moved out of it.
@@ -29,6 +39,7 @@ pub(super) fn decode(found: Found, request: &mut Request) -> Result<Decoded, Too
         settings: found.settings,
         rules: found.rules,
         guard: found.guard,
+        lookers: found.lookers,
         claims: prepared.claims(),
         prepared,
         tool,
