@@ -126,6 +126,7 @@ fn said_with(
         arguments,
         current,
         is_held: true,
+        by_client: true,
     })
 }
 

@@ -48,13 +48,21 @@ pub(crate) struct Said {
     pub(crate) current: PathBuf,
     /// Whether all of it may come out of a repository, and so loosens nothing that nobody confirmed.
     pub(crate) is_held: bool,
+    /// Whether a client said it, confirmed or not.
+    pub(crate) by_client: bool,
 }
 
 impl Said {
     /// Returns what a person told this process.
     pub(crate) fn by_person(global: &Global) -> anyhow::Result<Self> {
         let arguments = std::env::args_os().skip(1).collect();
-        Ok(Self { global: global.clone(), arguments, current: current_dir()?, is_held: false })
+        Ok(Self {
+            global: global.clone(),
+            arguments,
+            current: current_dir()?,
+            is_held: false,
+            by_client: false,
+        })
     }
 
     /// Returns what a client told this process, perhaps by a file of a project. Fails where it turns the
@@ -62,7 +70,19 @@ impl Said {
     pub(crate) fn by_client(global: &Global) -> anyhow::Result<Self> {
         let said = Self::by_person(global)?;
         homes::hold(&said.current)?;
-        Ok(Self { is_held: true, ..said })
+        Ok(Self { is_held: true, by_client: true, ..said })
+    }
+
+    /// Returns the variables of the person's own programs. What a client says of `PATH` leads them into no project.
+    pub(crate) fn variables(&self) -> Vec<(OsString, OsString)> {
+        let outside = |(name, value): (OsString, OsString)| match self.by_client {
+            true if name == env_vars::PATH => {
+                let value = homes::outside_projects(&value, &self.current);
+                (name, value)
+            }
+            _ => (name, value),
+        };
+        env_vars::all().map(outside).collect()
     }
 
     /// A value of an option came from its variable where the flag was not written.
@@ -118,7 +138,7 @@ pub(crate) fn load(mut said: Said, helper: Helper, works_in_roots: bool) -> anyh
         let (value, origin) = layered.origins.get(key)?;
         (*origin != Origin::Default && *value != Value::Bool(false)).then(|| origin.of_rule())
     });
-    let roots = match roots(&settings) {
+    let roots = match roots(&settings, said.by_client) {
         Err(_) if !works_in_roots => Vec::new(),
         Err(error) if layered.unconfirmed().any(|left| left.key == "roots") => {
             let line = said.line();
@@ -127,6 +147,7 @@ pub(crate) fn load(mut said: Said, helper: Helper, works_in_roots: bool) -> anyh
         roots => roots?,
     };
     hold_roots(&layered, &roots)?;
+    layered.warn_of_idle_rules(&roots);
     let mut loaded = Loaded { layered, settings, roots, helper, said };
     if let Some(grants) = grants(&loaded) {
         loaded.settings.rules.rules.extend(grants.rules()?);
@@ -256,10 +277,14 @@ fn add_flags(layers: &mut Layers, said: &Said) -> anyhow::Result<()> {
 
 /// Returns the absolute roots. The current directory counts where none is named, unless it is a
 /// place that nobody means to hand over whole.
-fn roots(settings: &Settings) -> anyhow::Result<Vec<PathBuf>> {
+fn roots(settings: &Settings, by_client: bool) -> anyhow::Result<Vec<PathBuf>> {
     if settings.roots.is_empty() {
         let current = current_dir()?;
-        if current == Path::new("/") || homes().contains(&current) {
+        // What lies above a home directory hands that over too; of a client the home of its variable counts as well.
+        let own = homes::own().map(|home| config::real(&home));
+        let above = own.into_iter().chain(homes().into_iter().filter(|_| by_client));
+        let holds_home = above.into_iter().any(|home| home.starts_with(&current));
+        if current == Path::new("/") || holds_home || homes().contains(&current) {
             bail!(
                 "tools would get all of {0}; name it with `--root {0}` if that is meant, or start \
                  sinew in a project",

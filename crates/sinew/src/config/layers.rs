@@ -418,7 +418,7 @@ impl Layers {
             ConfigError(format!("{}: {}", path.display(), error.to_string().trim_end()))
         };
         let options = toml_edit::de::from_str::<Options>(text).map_err(|error| fail(&error))?;
-        check_rules(&options).map_err(|error| fail(&error))?;
+        check_rules(&options).map_err(|error| placed(path, text, error))?;
         let tree: Value = toml_edit::de::from_str(text).map_err(|error| fail(&error))?;
         let lines = lines_of_keys(text);
         hooks::check(&tree).map_err(|error| {
@@ -672,6 +672,33 @@ pub(super) fn lines_of_rules(text: &str) -> Vec<usize> {
     (0..).map_while(line).collect()
 }
 
+/// Puts the file before an error about rules, with the line and column of the key that it names.
+pub(super) fn placed(path: &Path, text: &str, error: ConfigError) -> ConfigError {
+    let key = error.0.split('`').find(|part| part.starts_with(RULES));
+    let at = key.and_then(|key| place_of(text, key));
+    let at = at.map(|(line, column)| format!(":{line}:{column}")).unwrap_or_default();
+    ConfigError(format!("{}{at}: {}", path.display(), error.0.trim_end()))
+}
+
+/// Returns the line and column of the value of a key, or of what holds it where it is not written.
+fn place_of(text: &str, key: &str) -> Option<(usize, usize)> {
+    let document = toml_edit::Document::parse(text).ok()?;
+    let mut item = document.as_item();
+    let mut found = None;
+    for part in key.split(['.', '[']) {
+        let next = match part.strip_suffix(']') {
+            Some(at) => at.parse::<usize>().ok().and_then(|at| item.get(at)),
+            None => item.get(part),
+        };
+        let Some(next) = next else { break };
+        item = next;
+        found = item.span().or(found);
+    }
+    let before = text.get(..found?.start)?;
+    let line = before.rsplit('\n').next().unwrap_or_default();
+    Some((before.matches('\n').count() + 1, line.chars().count() + 1))
+}
+
 fn collect_lines(
     prefix: &str,
     table: &dyn toml_edit::TableLike,
@@ -685,7 +712,8 @@ fn collect_lines(
         } else {
             let tables =
                 item.as_array_of_tables().into_iter().flatten().map(toml_edit::Table::span);
-            for (at, span) in tables.enumerate() {
+            let values = item.as_array().into_iter().flatten().map(toml_edit::Value::span);
+            for (at, span) in tables.chain(values).enumerate() {
                 add_line(format!("{key}[{at}]"), span, text, lines);
             }
             let first = item.as_array_of_tables().and_then(|tables| tables.get(0)?.span());
@@ -829,7 +857,25 @@ mod tests {
             .add_file(&own, Layer::User, true)
             .expect_err("no verdict")
             .to_string();
-        assert!(error.contains("own.toml: `rules[1].verdict`"), "{error}");
+        assert!(error.contains("own.toml:5:11: `rules[1].verdict`"), "{error}");
+        for (text, at) in [
+            ("rules = [{ verdict = \"deny\", command = \"a\" },\n  { verdict = \"x\" }]", "2:15"),
+            ("[[rules]]\nverdict = \"deny\"\ntools = []", "3:9"),
+            ("[[rules]]\nverdict = \"deny\"\neffects = [\"x\"]", "3:11"),
+            ("[[rules]]\nverdict = \"deny\"\nhosts = [\"a b\"]", "3:9"),
+            ("[[rules]]\nverdict = \"deny\"\nunless = [\n  { tools = [] },\n]", "4:13"),
+            ("[[rules]]\nverdict = \"allow\"", "1:1"),
+        ] {
+            write(&own, text);
+            let error = Layers::default().add_file(&own, Layer::User, true);
+            let error = error.expect_err("no rule").to_string();
+            assert!(error.contains(&format!("own.toml:{at}: `rules[")), "{text}: {error}");
+        }
+        write(&own, "rules = [\n  { verdict = \"deny\", command = \"a\" },\n]");
+        let mut layers = Layers::default();
+        layers.add_file(&own, Layer::User, true).expect("it reads");
+        let place = layers.merge().expect("it merges").rules.first().map(ToString::to_string);
+        assert!(place.is_some_and(|place| place.ends_with("own.toml:2")), "an inline rule");
     }
 
     /// Adds the file of a project that `lay_out` made.

@@ -15,8 +15,11 @@ pub(super) fn tightened(key: &str, old: Option<&Value>, new: Value) -> Option<Va
         "read_only"
         | "tools.fs.require_approval"
         | "tools.fs.track_reads"
-        | "tools.fs.checkpoint_before_mutation"
         | "tools.fs.must_read_before_write" => (new == Value::Bool(true)).then_some(new),
+        // Where a person wants none, a change that can be undone would run unasked.
+        "tools.fs.checkpoint_before_mutation" => {
+            (new == Value::Bool(true) && old != Some(&Value::Bool(false))).then_some(new)
+        }
         "approvals" => {
             (old.and_then(|old| strength(MODES, old)) <= strength(MODES, &new)).then_some(new)
         }
