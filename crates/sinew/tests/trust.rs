@@ -397,6 +397,19 @@ fn what_lies_above_a_home_directory_is_no_root_by_itself() {
     assert!(!done.status.success() && said.contains("tools would get all of"), "{said}");
 }
 
+/// A broken file of a repository kept the record from being read there.
+#[test]
+fn whoever_reads_the_record_does_so_whatever_lies_here() {
+    let repository = Repository::new();
+    assert!(repository.run(&["call", "List"]).status.success());
+    repository.write(".sinew/config.toml", "x = \u{1b}[2J = \n");
+    let done = repository.run(&["audit", "verify"]);
+    let said = String::from_utf8([done.stdout, done.stderr].concat()).unwrap();
+    assert!(done.status.success() && said.contains("it is passed over"), "{said}");
+    assert!(!said.contains('\u{1b}'), "{said:?}");
+    assert!(!repository.run(&["call", "List"]).status.success(), "a call works here");
+}
+
 #[test]
 fn a_hook_is_shown_before_it_is_trusted_and_trust_is_recorded() {
     let repository = Repository::new();
@@ -451,8 +464,9 @@ fn at_terminal(command: &mut Command, typed: &str) -> String {
     terminal.write_all(typed.as_bytes()).unwrap();
     let mut child = command.spawn().unwrap();
     child.wait().unwrap();
-    let mut shown = vec![0; 16 << 10];
-    let n = terminal.read(&mut shown).unwrap();
+    // The other end is closed, so what was written is all that comes.
     drop(keep);
-    String::from_utf8_lossy(&shown[..n]).into_owned()
+    let mut shown = Vec::new();
+    drop(terminal.read_to_end(&mut shown));
+    String::from_utf8_lossy(&shown).into_owned()
 }
