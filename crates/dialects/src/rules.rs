@@ -13,11 +13,14 @@ const FAMILIES: &[(&str, &[&str])] =
 /// the other, and whoever is allowed it is not allowed the other.
 ///
 /// Names are written by what moves or makes them, too, and every name that Glob and List tell Find tells.
-/// A patch that does not fit is answered with what the file has, so it reads as well.
+/// A change that does not fit is answered with what the file has, and one that is only tried with the lines around
+/// it, so they read as well, as do a search in files and what shows a checkpoint. Who may not run a command may not
+/// begin one in a terminal.
 const STRONGER: &[(&str, &[&str])] = &[
     ("Edit", &["ApplyPatch"]),
     ("Write", &["ApplyPatch", "MakeDirectory", "Move"]),
-    ("Read", &["ApplyPatch"]),
+    ("Read", &["ApplyPatch", "CheckpointDiff", "CheckpointRestore", "Edit", "Grep", "MultiEdit"]),
+    ("Bash", &["Terminal"]),
     ("Glob", &["Find"]),
     ("List", &["Find"]),
 ];
@@ -92,11 +95,40 @@ mod tests {
             (vec!["write_file"], vec!["ApplyPatch", "MakeDirectory", "Move", "Write"]),
             (vec!["List"], vec!["Find", "List"]),
             (vec!["Edit"], vec!["ApplyPatch", "Edit", "MultiEdit"]),
-            (vec!["Read"], vec!["ApplyPatch", "Read", "ReadMany"]),
+            (
+                vec!["Read"],
+                vec![
+                    "ApplyPatch",
+                    "CheckpointDiff",
+                    "CheckpointRestore",
+                    "Edit",
+                    "Grep",
+                    "MultiEdit",
+                    "Read",
+                    "ReadMany",
+                ],
+            ),
+            (vec!["shell_exec"], vec!["Bash", "Terminal"]),
+            (vec!["Bash*"], vec!["Bash*", "Terminal"]),
             (vec!["List", "ApplyPatch"], vec!["ApplyPatch", "Find", "List"]),
             (vec!["Edit*"], vec!["ApplyPatch", "Edit*"]),
             (vec!["write_*"], vec!["ApplyPatch", "MakeDirectory", "Move", "write_*"]),
-            (vec!["*"], vec!["*", "ApplyPatch", "Find", "MakeDirectory", "Move"]),
+            (
+                vec!["*"],
+                vec![
+                    "*",
+                    "ApplyPatch",
+                    "CheckpointDiff",
+                    "CheckpointRestore",
+                    "Edit",
+                    "Find",
+                    "Grep",
+                    "MakeDirectory",
+                    "Move",
+                    "MultiEdit",
+                    "Terminal",
+                ],
+            ),
             (vec!["Gre*"], vec!["Gre*"]),
         ] {
             let names: Vec<String> = names.iter().map(ToString::to_string).collect();

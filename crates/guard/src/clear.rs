@@ -54,13 +54,14 @@ use crate::clock::SystemClock;
 use crate::command_pattern;
 use crate::files::{Armed, GuardedFiles};
 use crate::guard::Guard;
-use crate::judge::{Case, Rules, judge};
+use crate::judge::{Case, Rules, judge_taken};
 use crate::knowledge::OfCall;
+use crate::moving::along;
 use crate::process::run;
 use crate::resolve::Place;
 use crate::restore::{OfWorld, Restoring};
 use crate::roots::Roots;
-use crate::rule::{self, Beneath, Condition, Layer, Object, Paths, Rule, RuleOrigin};
+use crate::rule::{self, Beneath, Condition, Layer, Object, Paths, Rule, RuleOrigin, Taken};
 use crate::seal::Seal;
 
 use crate::shell::arity;
@@ -80,6 +81,10 @@ pub struct Contained {
     restoring: Option<Arc<Restoring>>,
     /// What rules keep out of its searches.
     beneath: Option<Arc<Beneath>>,
+    /// What rules say of what a directory takes along.
+    taken: Option<Arc<Taken>>,
+    /// What rules by path keep from the call.
+    kept_out: Option<Beneath>,
 }
 
 /// A contained call with what the rules say of it.
@@ -128,6 +133,8 @@ impl Contained {
             caller: None,
             restoring: None,
             beneath: None,
+            taken: None,
+            kept_out: None,
         }
     }
 
@@ -168,10 +175,17 @@ impl Contained {
         &self.places
     }
 
-    /// Adds the command that the call names, to start in the first of its paths.
-    pub fn with_command(mut self, command: Command) -> Result<Self, ToolError> {
+    /// Adds the command that the call names, to start in the first of its paths. What rules keep any of
+    /// `lookers` from, calls that read, no plain command reads either.
+    pub fn with_command(
+        mut self,
+        command: Command,
+        rules: &Rules,
+        lookers: &[Case<'_>],
+    ) -> Result<Self, ToolError> {
         let place = self.targets.files.first().zip(self.places.first());
-        let target = run::contain(&self.guard, command, place, &self.cwd)?;
+        let kept_out = Beneath::of_calls(&rules.rules, lookers);
+        let target = run::contain(&self.guard, command, place, &self.cwd, kept_out.as_ref())?;
         Arc::make_mut(&mut self.targets).command = Some(target);
         Ok(self)
     }
@@ -192,18 +206,51 @@ impl Contained {
     }
 
     /// Judges the call by the rules. A call that claims a path to change counts as one that changes
-    /// files, and one that names a command as one that runs it, whatever the case says.
+    /// files, and one that names a command as one that runs it and reaches the network where commands do,
+    /// whatever the case says.
     pub fn judge(mut self, case: &Case<'_>, rules: &Rules) -> Judged {
         let changes = self.targets.files.iter().any(|target| target.claim.access.changes());
         let mut effects = if changes { case.effects | Effects::CHANGE } else { case.effects };
         if self.targets.command.is_some() {
             effects = effects | Effects::EXECUTE;
+            let commands = self.guard.commands.as_ref();
+            if commands.is_some_and(|commands| commands.reach_network()) {
+                effects = effects | Effects::NETWORK;
+            }
         }
         let case = Case { effects, ..*case };
-        let ruling = judge(&case, &self.targets, rules);
+        let taken = self.takes_along(&case, rules);
+        let ruling = judge_taken(&case, &self.targets, rules, taken.as_deref());
+        if taken.is_some() {
+            let was_asked = ruling.verdict == Verdict::Ask && ruling.rule == Rule::NAME;
+            self.taken = Some(Arc::new(Taken::of(&rules.rules, &case, was_asked)));
+        }
         self.beneath = Beneath::of(&rules.rules, &case, &self.targets).map(Arc::new);
+        self.kept_out = Beneath::of_calls(&rules.rules, &[case]);
         let operation = case.operation.to_owned();
         Judged { contained: self, effects, ruling, operation, agent: case.agent.map(str::to_owned) }
+    }
+
+    /// Returns the real paths of what directories take along that move, here and there, where rules judge
+    /// paths. What cannot be looked through is left to ask.
+    fn takes_along(&self, case: &Case<'_>, rules: &Rules) -> Option<Vec<PathBuf>> {
+        let moves = |file: &FileTarget| rule::moves_directory(file);
+        if !self.targets.files.iter().any(moves) || !rule::judges_paths(&rules.rules, case) {
+            return None;
+        }
+        let mut taken = Vec::new();
+        for (file, pair) in self.targets.files.iter().zip(self.places.windows(2)) {
+            if let [from, to] = pair
+                && moves(file)
+            {
+                let mut note = |real: &Path| {
+                    taken.push(real.to_owned());
+                    Ok(())
+                };
+                along::judge(&self.guard, from, &to.real, &mut note).ok()?;
+            }
+        }
+        Some(taken)
     }
 
     fn world(&self, armed: Vec<Option<Armed>>, processes: Arc<dyn Processes>) -> World {
@@ -245,9 +292,14 @@ impl Contained {
             Arc::clone(&knowledge),
             of_call::OfCall::new(kept, caller, &self.guard),
         )
-        .without(self.beneath.clone());
-        let checkpoints =
-            OfWorld::new(Arc::clone(&self.guard), Arc::clone(&self.roots), self.restoring.clone());
+        .without(self.beneath.clone())
+        .taking(self.taken.clone());
+        let checkpoints = OfWorld::new(
+            Arc::clone(&self.guard),
+            Arc::clone(&self.roots),
+            self.restoring.clone(),
+            self.kept_out.clone(),
+        );
         World {
             files: Arc::new(files),
             processes,

@@ -44,6 +44,11 @@ impl CommandPattern {
         }
     }
 
+    /// Returns whether every command fits.
+    pub(crate) fn means_all(&self) -> bool {
+        self.words.is_empty()
+    }
+
     /// Returns whether known words fit as they are.
     pub fn covers(&self, words: &[String]) -> bool {
         let enough = match self.is_open {

@@ -24,7 +24,7 @@ use crate::moving;
 use crate::replace;
 use crate::resolve::{Place, Spot};
 use crate::roots::{DIRECTORY_READ, FILE_READ, Roots, open_name};
-use crate::rule::{Beneath, Judge};
+use crate::rule::{Beneath, Judge, Taken};
 use crate::stat::{error_of, info_of, meta_of, now};
 use crate::walk;
 
@@ -70,6 +70,8 @@ pub(crate) struct GuardedFiles {
     since: Stamp,
     /// What rules keep out of its searches.
     beneath: Option<Arc<Beneath>>,
+    /// What rules say of what a directory takes along.
+    taken: Option<Arc<Taken>>,
 }
 
 impl GuardedFiles {
@@ -95,12 +97,18 @@ impl GuardedFiles {
             kept,
             since,
             beneath: None,
+            taken: None,
         }
     }
 
     /// Keeps something out of searches.
     pub(crate) fn without(self, beneath: Option<Arc<Beneath>>) -> Self {
         Self { beneath, ..self }
+    }
+
+    /// Holds rules to what a directory takes along that moves.
+    pub(crate) fn taking(self, taken: Option<Arc<Taken>>) -> Self {
+        Self { taken, ..self }
     }
 
     fn at(&self, slot: Slot) -> Result<(&FileTarget, &Place), FileError> {
@@ -381,7 +389,8 @@ impl Files for GuardedFiles {
         let terms = self.terms();
         let bound = armed.lock();
         let job = self.job(from, armed, *bound, Expect::Any, &terms)?;
-        let changes = moving::rename(&self.guard, &job, to, target.protected)?;
+        let taken = self.taken.as_deref();
+        let changes = moving::rename(&self.guard, &job, to, target.protected, taken)?;
         self.changes.lock().unwrap_or_else(PoisonError::into_inner).extend(changes);
         Ok(())
     }

@@ -23,30 +23,116 @@ impl Written {
         Self { meant: vec![glob.clone()], glob }
     }
 
-    /// Returns globs with what they mean. One that begins with a root as it was given also stands for its
-    /// real path.
-    pub(crate) fn all(globs: &[String], roots: &Roots) -> Vec<Self> {
+    /// Returns absolute globs of a list with what they mean. One that begins with a root as it was given
+    /// also stands for its real path, and one that `holds` back for where the links in its beginning lead.
+    pub(crate) fn all(
+        list: &str,
+        globs: &[String],
+        roots: &Roots,
+        holds: bool,
+    ) -> Result<Vec<Self>, RuleError> {
         let one = |glob: &String| {
-            let meant = std::iter::once(glob.clone()).chain(roots.real_spellings(glob));
-            Self { glob: glob.clone(), meant: meant.collect() }
+            let error = |problem| RuleError::new(list, glob, problem);
+            let plain = plain(glob).map_err(error)?;
+            let mut meant = roots.real_spellings(&plain).map_err(error)?;
+            meant.insert(0, plain);
+            Self { glob: glob.clone(), meant }.where_links_lead(list, holds)
         };
         globs.iter().map(one).collect()
     }
 
     /// Returns globs that may also be relative: these are meant beneath each root.
-    pub(crate) fn all_beneath(globs: &[String], roots: &Roots) -> Vec<Self> {
+    pub(crate) fn all_beneath(
+        list: &str,
+        globs: &[String],
+        roots: &Roots,
+        holds: bool,
+    ) -> Result<Vec<Self>, RuleError> {
         let one = |glob: &String| {
             if glob.starts_with('/') {
-                return Self::all(std::slice::from_ref(glob), roots);
+                return Self::all(list, std::slice::from_ref(glob), roots, holds);
             }
+            let error = |problem| RuleError::new(list, glob, problem);
+            let plain = plain(glob).map_err(error)?;
             let beneath = |root: &Path| {
-                let root = globset::escape(root.to_str()?);
-                Some(format!("{}/{glob}", root.trim_end_matches('/')))
+                let root = escaped(root).map_err(error)?;
+                Ok(format!("{}/{plain}", root.trim_end_matches('/')))
             };
-            vec![Self { glob: glob.clone(), meant: roots.paths().filter_map(beneath).collect() }]
+            let meant = roots.paths().map(beneath).collect::<Result<_, RuleError>>()?;
+            Ok(vec![Self { glob: glob.clone(), meant }.where_links_lead(list, holds)?])
         };
-        globs.iter().flat_map(one).collect()
+        Ok(globs.iter().map(one).collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
     }
+
+    /// Adds what a glob means whose beginning is reached by links. What allows gets nothing by them: they may
+    /// come with a repository.
+    fn where_links_lead(mut self, list: &str, holds: bool) -> Result<Self, RuleError> {
+        let all = if holds { self.meant.clone() } else { Vec::new() };
+        for meant in all {
+            let (start, rest) = split(&meant);
+            let real = real(&start);
+            if real != start {
+                let real =
+                    escaped(&real).map_err(|problem| RuleError::new(list, &self.glob, problem))?;
+                self.meant.push(format!("{}{rest}", real.trim_end_matches('/')));
+            }
+        }
+        Ok(self)
+    }
+}
+
+/// Returns the glob that means one text and nothing else.
+pub(crate) fn escape(text: &str) -> String {
+    globset::escape(text).replace('\\', "[\\]")
+}
+
+/// Returns the glob that means one path and nothing else.
+pub(crate) fn escaped(path: &Path) -> Result<String, String> {
+    let text = path.to_str().ok_or_else(|| {
+        format!(
+            "the name of {} is no text, so no glob can be meant beneath it; work in a directory with \
+             another name",
+            path.display()
+        )
+    })?;
+    Ok(escape(text))
+}
+
+/// Returns a glob without parts that say nothing; one that could mean no path is refused with the reason.
+fn plain(glob: &str) -> Result<String, String> {
+    let parts = glob.split('/').filter(|part| !matches!(*part, "" | "."));
+    let parts: Vec<&str> = parts.collect();
+    if parts.contains(&"..") {
+        return Err(String::from("`..` means nothing in a glob; write where it leads"));
+    }
+    if parts.first() == Some(&"~") && !glob.starts_with('/') {
+        return Err(String::from("`~` is no directory here; write the path of it"));
+    }
+    let begin = if glob.starts_with('/') { "/" } else { "" };
+    let end = if glob.ends_with('/') && !parts.is_empty() { "/" } else { "" };
+    match (parts.is_empty(), begin) {
+        (true, "") => Err(String::from("it means no path; `**` means all")),
+        _ => Ok(format!("{begin}{}{end}", parts.join("/"))),
+    }
+}
+
+/// Returns whether what an absolute glob means lies in none of these directories.
+pub fn lies_outside(glob: &str, roots: &[PathBuf]) -> bool {
+    let Some(glob) = plain(glob).ok().filter(|glob| glob.starts_with('/')) else { return false };
+    let start = real(&split(&glob).0);
+    let mut roots = roots.iter().map(|root| real(root));
+    !roots.any(|root| start.starts_with(&root) || root.starts_with(&start))
+}
+
+/// Returns where a path really is, as far as it is there.
+#[expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
+fn real(path: &Path) -> PathBuf {
+    for above in path.ancestors() {
+        if let (Ok(real), Ok(rest)) = (std::fs::canonicalize(above), path.strip_prefix(above)) {
+            return if rest.as_os_str().is_empty() { real } else { real.join(rest) };
+        }
+    }
+    path.to_owned()
 }
 
 /// A list of globs with their spelling.
@@ -68,6 +154,12 @@ pub struct RuleError {
     pub glob: String,
     /// What is wrong with it.
     pub problem: String,
+}
+
+impl RuleError {
+    fn new(list: &str, glob: &str, problem: String) -> Self {
+        Self { list: list.to_owned(), glob: glob.to_owned(), problem }
+    }
 }
 
 impl fmt::Display for RuleError {
@@ -158,9 +250,28 @@ fn parse(list: &str, written: &str, spelling: &str) -> Result<Glob, RuleError> {
 
 /// Returns the directories a glob begins with, up to the first component with a wildcard.
 fn literal_start(glob: &str) -> PathBuf {
-    let parts = glob.split('/').filter(|part| !part.is_empty());
-    let start: PathBuf = parts.map_while(literal).collect();
-    Path::new("/").join(start)
+    split(glob).0
+}
+
+/// Returns the directories a glob begins with, and the rest of it with the `/` before it.
+fn split(glob: &str) -> (PathBuf, String) {
+    let mut start = PathBuf::from("/");
+    let mut parts = glob.split('/').filter(|part| !part.is_empty());
+    let mut rest = String::new();
+    for part in parts.by_ref() {
+        match literal(part) {
+            Some(name) => start.push(name),
+            None => {
+                rest = format!("/{part}");
+                break;
+            }
+        }
+    }
+    parts.for_each(|part| rest.push_str(&format!("/{part}")));
+    if glob.ends_with('/') {
+        rest.push('/');
+    }
+    (start, rest)
 }
 
 /// Returns the only name that a component of a glob matches, if there is one. A sign alone in brackets is
@@ -170,7 +281,7 @@ fn literal(part: &str) -> Option<String> {
     let mut rest = part.chars();
     while let Some(sign) = rest.next() {
         match (sign, rest.as_str().as_bytes()) {
-            ('[', [one, b']', ..]) if one.is_ascii() => {
+            ('[', [one, b']', ..]) if one.is_ascii() && !matches!(one, b'!' | b'^') => {
                 name.push(char::from(*one));
                 rest = rest.as_str().get(2..)?.chars();
             }
@@ -186,6 +297,38 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_says_nothing_is_taken_out_of_a_glob_and_what_means_nothing_is_refused() {
+        for (glob, expected) in [
+            ("a/b", Some("a/b")),
+            ("./a/**", Some("a/**")),
+            ("a//b/./c/", Some("a/b/c/")),
+            ("/a//b", Some("/a/b")),
+            ("/", Some("/")),
+            ("a/.b", Some("a/.b")),
+            ("a/~/b", Some("a/~/b")),
+            (".", None),
+            ("", None),
+            ("a/../b", None),
+            ("..", None),
+            ("~", None),
+            ("~/x", None),
+        ] {
+            assert_eq!(plain(glob).ok().as_deref(), expected, "{glob}");
+        }
+    }
+
+    #[test]
+    fn an_escaped_path_is_matched_as_it_is() {
+        for path in ["/a b", "/a[1]", "/{a,b}", "/a\\b", "/a*?", "/!", "/[!]"] {
+            let glob = escape(path);
+            let meant = Written::as_it_is(glob.clone());
+            let globs = Globs::compile("a list", &[meant], true).expect("a glob").expect("one");
+            assert!(globs.first_match(Path::new(path)).is_some(), "{glob}");
+            assert_eq!(literal_start(&glob), Path::new(path), "{glob}");
+        }
+    }
+
+    #[test]
     fn a_glob_begins_where_nothing_is_wild() {
         for (glob, start) in [
             ("/a/b/**", "/a/b"),
@@ -195,6 +338,9 @@ mod tests {
             ("/w [[]1[]]/x/*", "/w [1]/x"),
             ("/a[12]/x", "/"),
             ("/a\\*/x", "/"),
+            ("/a/[!]b]/x", "/a"),
+            ("/a/[^]b]/x", "/a"),
+            ("/a[\\]b/x", "/a\\b/x"),
             ("/\u{e9}/{b,c}", "/\u{e9}"),
         ] {
             assert_eq!(literal_start(glob), Path::new(start), "{glob}");

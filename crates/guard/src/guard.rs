@@ -29,6 +29,7 @@ use crate::moving;
 use crate::process::{CommandSettings, Commands, Rung, Shortfall, real_or_same};
 use crate::resolve::{self, Place, Resolver, Spot};
 use crate::roots::{DIRECTORY_PATH, Root, RootError, Roots};
+use crate::rule::Beneath;
 use crate::rules::{self, Names, PathGlobs, PathRules};
 use crate::seal::{CONTAINMENT, state_at};
 use crate::shell::{self, Scene, Seen};
@@ -139,7 +140,7 @@ impl Guard {
         let roots =
             Roots::open_with(&settings.roots, settings.resolver).map_err(GuardError::Root)?;
         settings.journals.iter().for_each(|journals| commit::recover(journals, settings.turns));
-        let globs = globs(&settings.files, &roots);
+        let globs = globs(&settings.files, &roots).map_err(GuardError::Rule)?;
         let rules = PathRules::compile(&globs, &settings.denied).map_err(GuardError::Rule)?;
         let hidden = hidden(settings.commands.as_ref(), &roots);
         let rules = rules.hiding(hidden.clone());
@@ -167,7 +168,7 @@ impl Guard {
 
     /// Returns a guard over the same open roots with other settings, as another vocabulary has.
     pub fn with_files(&self, files: Arc<FileSettings>) -> Result<Arc<Self>, GuardError> {
-        let globs = globs(&files, &self.roots);
+        let globs = globs(&files, &self.roots).map_err(GuardError::Rule)?;
         let rules = PathRules::compile(&globs, &self.denied).map_err(GuardError::Rule)?;
         let rules = rules.hiding(self.hidden.clone());
         Ok(Arc::new(Self {
@@ -199,15 +200,29 @@ impl Guard {
 
     /// Returns what a command is found to be that would start in a directory, by its real path.
     pub fn analysed(&self, line: &CommandLine, cwd: &Path) -> Analysis {
+        self.analysed_without(line, cwd, None)
+    }
+
+    /// Returns what a command is found to be where rules keep something out of what plain commands read.
+    pub(crate) fn analysed_without(
+        &self,
+        line: &CommandLine,
+        cwd: &Path,
+        kept_out: Option<&Beneath>,
+    ) -> Analysis {
         let roots: Vec<PathBuf> = self.roots.paths().map(PathBuf::from).collect();
         let program = |name: &str| self.commands.as_ref().and_then(|commands| commands.find(name));
-        let may_read = |real: &Path| self.rules.check(real).is_ok();
+        let may_read = |real: &Path| {
+            self.rules.check(real).is_ok() && !kept_out.is_some_and(|out| out.hides(real, false))
+        };
+        let may_walk = |dir: &Path| !kept_out.is_some_and(|out| out.may_lie_beneath(dir));
         let scene = Scene {
             cwd,
             roots: &roots,
             program: &program,
             may_read: &may_read,
-            is_narrowed: !self.globs.is_empty(),
+            may_walk: &may_walk,
+            is_narrowed: !self.globs.is_empty() || kept_out.is_some(),
             seen: Seen::default(),
         };
         match line {
@@ -365,8 +380,8 @@ impl Guard {
                 && moves
                 && from.is_directory()
             {
-                let found =
-                    moving::along::judge(self, from, &to.real).map_err(|error| (at, error))?;
+                let found = moving::along::judge(self, from, &to.real, &mut |_| Ok(()))
+                    .map_err(|error| (at, error))?;
                 target.protected = target.protected.or(found);
             }
         }
@@ -475,7 +490,7 @@ fn hidden(commands: Option<&CommandSettings>, roots: &Roots) -> Vec<PathBuf> {
     there.filter(in_root).map(|path| real_or_same(&path)).collect()
 }
 
-fn globs(files: &FileSettings, roots: &Roots) -> PathGlobs {
+fn globs(files: &FileSettings, roots: &Roots) -> Result<PathGlobs, RuleError> {
     PathGlobs::new(&files.allow_paths, &files.deny_paths, roots)
 }
 

@@ -5,6 +5,7 @@
 //! ruling can be repeated, explained and tested.
 
 use std::borrow::Cow;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use sinew_tool::{Effects, Facts, FileTarget, Ruling, Targets, Verdict};
@@ -68,6 +69,16 @@ impl Case<'static> {
 /// Returns what the rules say of a call that names these targets. To run the call, its paths must be
 /// judged where they are held: [`Contained::judge`](crate::Contained::judge).
 pub fn judge(case: &Case<'_>, targets: &Targets, rules: &Rules) -> Ruling {
+    judge_taken(case, targets, rules, None)
+}
+
+/// Returns what the rules say of a call that takes along what has these real paths, here and there.
+pub(crate) fn judge_taken(
+    case: &Case<'_>,
+    targets: &Targets,
+    rules: &Rules,
+    taken: Option<&[PathBuf]>,
+) -> Ruling {
     let mut strongest = built_in(case, targets, rules);
     for ruling in [by_profile(case, rules), by_setting(case, rules)] {
         if let Some(ruling) = ruling
@@ -77,7 +88,7 @@ pub fn judge(case: &Case<'_>, targets: &Targets, rules: &Rules) -> Ruling {
         }
     }
     // Of two that say the same, the rule that somebody wrote tells more.
-    for ruling in [rule::held(&rules.rules, case, targets), by_policy(targets, rules)] {
+    for ruling in [rule::held(&rules.rules, case, targets, taken), by_policy(targets, rules)] {
         if let Some(ruling) = ruling
             && (strongest.verdict < ruling.verdict
                 || (strongest.verdict == ruling.verdict && strongest.origin.is_none()))
@@ -133,7 +144,8 @@ fn built_in(case: &Case<'_>, targets: &Targets, rules: &Rules) -> Ruling {
         let full = ruling(Verdict::Allow, "profile.full", "the profile `full` allows it");
         return Ruling { origin: by_whom(rules), ..full };
     }
-    let only_runs = (Effects::OBSERVE | Effects::EXECUTE).contains(case.effects);
+    let of_commands = Effects::OBSERVE | Effects::EXECUTE | Effects::NETWORK;
+    let only_runs = of_commands.contains(case.effects);
     let analysis = targets.command.as_ref().map(|command| &command.analysis);
     match analysis.map(|analysis| &analysis.plain) {
         Some(Ok(_)) if only_runs => {

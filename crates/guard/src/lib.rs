@@ -56,7 +56,7 @@ pub use clock::{SystemClock, timestamp};
 pub use command_pattern::CommandPattern;
 pub use command_policy::CommandPolicy;
 pub use commit::JournalSettings;
-pub use globs::RuleError;
+pub use globs::{RuleError, lies_outside};
 pub use guard::{GlobalIgnore, Guard, GuardError, GuardSettings};
 #[cfg(feature = "http")]
 pub use http::{HttpAddress, HttpClient, HttpError, HttpReply};

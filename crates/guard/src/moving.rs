@@ -24,6 +24,7 @@ use crate::checkpoints::{PathState, of_call};
 use crate::guard::Guard;
 use crate::resolve::{Place, Spot};
 use crate::roots::Dir;
+use crate::rule::Taken;
 use crate::stat::{error_of, identity_of, kind_of, meta_of};
 use crate::turn::Turn;
 
@@ -85,12 +86,13 @@ fn is_directory(dir: &Dir, name: &CStr) -> Result<(), FileError> {
 }
 
 /// Gives what a job names the name of a place. `protected` is the protected name that the ruling knew
-/// of. Returns the changes: of the old name, and of the new one.
+/// of, `taken` what rules say of what a directory takes along. Returns the changes: of the old name, and of the new one.
 pub(crate) fn rename(
     guard: &Guard,
     job: &Job<'_>,
     to: &Place,
     protected: Option<&str>,
+    taken: Option<&Taken>,
 ) -> Result<[Change; 2], FileError> {
     let name = match &to.spot {
         Spot::Missing => to.name.as_ref().ok_or(FileError::Exists)?,
@@ -107,7 +109,8 @@ pub(crate) fn rename(
     let kept = job.terms.kept;
     let (hash, things) = match seen.0 {
         FileKind::Directory => {
-            let found = along::judge(guard, job.place, &to.real)?;
+            let mut check = |real: &Path| taken.map_or(Ok(()), |taken| taken.check(real));
+            let found = along::judge(guard, job.place, &to.real, &mut check)?;
             if found.is_some() && protected.is_none() {
                 return Err(FileError::Changed);
             }

@@ -316,6 +316,11 @@ impl Commands {
         Ok(session)
     }
 
+    /// Returns whether commands reach the network.
+    pub(crate) fn reach_network(&self) -> bool {
+        self.settings.network || self.wants_no_containment()
+    }
+
     /// Returns whether nothing but the lowest rung was asked for.
     pub(super) fn wants_no_containment(&self) -> bool {
         self.settings.rungs == [Rung::None]

@@ -28,6 +28,7 @@ use crate::clear::Contained;
 use crate::guard::Guard;
 use crate::resolve::{Place, Spot};
 use crate::roots::{DIRECTORY_READ, FILE_READ, Roots, open_name};
+use crate::rule::Beneath;
 use crate::stat::{error_of, identity_of};
 
 /// How often a plan is worked out anew when others change what it looked at.
@@ -393,6 +394,8 @@ pub(crate) struct OfWorld {
     guard: Arc<Guard>,
     roots: Arc<Roots>,
     restoring: Option<Arc<Restoring>>,
+    /// What rules keep from the call.
+    kept_out: Option<Beneath>,
 }
 
 impl OfWorld {
@@ -400,8 +403,9 @@ impl OfWorld {
         guard: Arc<Guard>,
         roots: Arc<Roots>,
         restoring: Option<Arc<Restoring>>,
+        kept_out: Option<Beneath>,
     ) -> Self {
-        Self { guard, roots, restoring }
+        Self { guard, roots, restoring, kept_out }
     }
 
     fn store(&self) -> Result<&Arc<Checkpoints>, ToolError> {
@@ -426,7 +430,9 @@ impl sinew_tool::Checkpoints for OfWorld {
             (before, n_looked) = (Some(last.id), n_looked + page.len());
             for listed in page {
                 let is_wanted = |path: &Path| {
-                    self.guard.may_name(&self.roots, path)
+                    let is_out = self.kept_out.as_ref().is_some_and(|out| out.hides(path, false));
+                    !is_out
+                        && self.guard.may_name(&self.roots, path)
                         && query.path.as_ref().is_none_or(|wanted| path.starts_with(wanted))
                 };
                 let changes: Vec<PathChange> = match store.entries(listed.id) {

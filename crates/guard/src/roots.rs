@@ -16,6 +16,7 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 use sinew_tool::{FileError, Links};
 
+use crate::globs::escaped;
 use crate::resolve::{self, Resolver, Spot};
 
 /// An open directory that several places share.
@@ -172,12 +173,15 @@ impl Roots {
 
     /// Returns what a glob means that begins with a root as it was given, where that is not the
     /// real path.
-    pub(crate) fn real_spellings(&self, glob: &str) -> impl Iterator<Item = String> {
-        self.roots.iter().filter(|root| root.given != root.real).filter_map(|root| {
-            let rest = glob.strip_prefix(root.given.to_str()?)?;
-            let whole = rest.is_empty() || rest.starts_with('/');
-            whole.then(|| Some(format!("{}{rest}", globset::escape(root.real.to_str()?))))?
-        })
+    pub(crate) fn real_spellings(&self, glob: &str) -> Result<Vec<String>, String> {
+        let mut all = Vec::new();
+        for root in self.roots.iter().filter(|root| root.given != root.real) {
+            let rest = root.given.to_str().and_then(|given| glob.strip_prefix(given));
+            if let Some(rest) = rest.filter(|rest| rest.is_empty() || rest.starts_with('/')) {
+                all.push(format!("{}{rest}", escaped(&root.real)?));
+            }
+        }
+        Ok(all)
     }
 
     /// Returns the roots in words.

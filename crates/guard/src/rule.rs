@@ -14,15 +14,16 @@
 //! or asks for is not shown there.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sinew_tool::{
-    Access, Analysis, CommandLine, Effects, FileKind, FileTarget, Ruling, Targets, Verdict,
+    Access, Analysis, CommandLine, Effects, FileError, FileKind, FileTarget, Ruling, Targets,
+    Verdict,
 };
 
 use crate::command_pattern::{self, CommandPattern, Fit, UNCONTAINED};
-use crate::globs::{Globs, RuleError, Written};
+use crate::globs::{Globs, RuleError, Written, escaped};
 use crate::guard::Guard;
 use crate::judge::{Case, name_matches};
 use crate::roots::Roots;
@@ -92,7 +93,7 @@ impl Paths {
 
     /// Returns what means one real path and nothing else; nothing where it cannot be written.
     pub fn of(path: &Path) -> Option<Self> {
-        let glob = globset::escape(path.to_str()?);
+        let glob = escaped(path).ok()?;
         let meant = Written::as_it_is(glob.clone());
         let globs = Globs::compile("an answer", &[meant], false).ok()??;
         Some(Self { written: vec![glob], globs: Some(Arc::new(globs)) })
@@ -103,9 +104,9 @@ impl Paths {
         &self.written
     }
 
-    fn anchor(&mut self, roots: &Roots, origin: &RuleOrigin) -> Result<(), RuleError> {
+    fn anchor(&mut self, roots: &Roots, origin: &RuleOrigin, holds: bool) -> Result<(), RuleError> {
         let list = format!("{}: `paths` of a rule", origin.place);
-        let written = Written::all_beneath(&self.written, roots);
+        let written = Written::all_beneath(&list, &self.written, roots, holds)?;
         self.globs = Globs::compile(&list, &written, true)?.map(Arc::new);
         Ok(())
     }
@@ -260,10 +261,12 @@ impl Rule {
 
     /// Gives relative globs the meaning that they have beneath these roots.
     pub(crate) fn anchor(&mut self, roots: &Roots) -> Result<(), RuleError> {
-        let Self { when, unless, origin, .. } = self;
-        for condition in std::iter::once(when).chain(unless) {
+        let Self { when, unless, origin, verdict, .. } = self;
+        let holds = *verdict != Verdict::Allow;
+        let all = std::iter::once((when, holds)).chain(unless.iter_mut().map(|but| (but, !holds)));
+        for (condition, holds) in all {
             if let Object::Paths(paths) = &mut condition.object {
-                paths.anchor(roots, origin)?;
+                paths.anchor(roots, origin, holds)?;
             }
         }
         Ok(())
@@ -284,6 +287,16 @@ impl Rule {
         let Object::Paths(paths) = &self.when.object else { return false };
         let excepts = |object: &Object| matches!(object, Object::Paths(paths) if paths.mean(path));
         paths.mean(path) && !self.excepted(case).any(excepts)
+    }
+
+    /// Returns the paths that are meant of a call, and those that are excepted.
+    fn paths_of(&self, case: &Case<'_>) -> Option<(Paths, Vec<Paths>)> {
+        let Object::Paths(paths) = &self.when.object else { return None };
+        let excepted = self.excepted(case).filter_map(|object| match object {
+            Object::Paths(paths) => Some(paths.clone()),
+            _ => None,
+        });
+        Some((paths.clone(), excepted.collect()))
     }
 
     fn means_host(&self, case: &Case<'_>, host: &str) -> bool {
@@ -346,6 +359,10 @@ impl Rule {
 
     fn fit(&self, case: &Case<'_>, commands: &shell::Commands) -> Fit {
         let Object::Command(pattern) = &self.when.object else { return Fit::No };
+        if commands.all.is_empty() && pattern.means_all() {
+            // A line may do something without any command, such as emptying a file.
+            return Fit::Yes;
+        }
         let fits = commands.all.iter().map(|command| self.find(case, pattern, command));
         fits.max().unwrap_or(Fit::No)
     }
@@ -398,8 +415,14 @@ fn is_among(hosts: &[String], host: &str) -> bool {
     })
 }
 
-/// Returns what the rules that deny and ask say of a call.
-pub(crate) fn held(rules: &[Rule], case: &Case<'_>, targets: &Targets) -> Option<Ruling> {
+/// Returns what the rules that deny and ask say of a call. `taken` are the real paths of what a directory takes
+/// along, here and there, where that is known.
+pub(crate) fn held(
+    rules: &[Rule],
+    case: &Case<'_>,
+    targets: &Targets,
+    taken: Option<&[PathBuf]>,
+) -> Option<Ruling> {
     let line = targets.command.as_ref().map(|command| &command.command.line);
     let mut commands = None;
     let mut found: Option<(Fit, Ruling)> = None;
@@ -409,14 +432,14 @@ pub(crate) fn held(rules: &[Rule], case: &Case<'_>, targets: &Targets) -> Option
         let fit = match (&rule.when.object, line) {
             (Object::Call, _) => Fit::Yes,
             (Object::Paths(paths), _) => {
-                let takes_along = |file: &&FileTarget| {
-                    file.claim.access == Access::Move
-                        && file.state.kind() == Some(FileKind::Directory)
-                        && paths.may_lie_beneath(&file.path)
-                };
-                let taken = targets.files.iter().find(takes_along);
-                unclear = taken.map(|_| "what is moved may hold what is meant");
-                fit_of(targets.files.iter().any(|file| rule.means_path(case, &file.path)))
+                let takes_along =
+                    |file: &&FileTarget| moves_directory(file) && paths.may_lie_beneath(&file.path);
+                if taken.is_none() && targets.files.iter().any(|file| takes_along(&file)) {
+                    unclear = Some("what is moved may hold what is meant");
+                }
+                let named = targets.files.iter().map(|file| file.path.as_path());
+                let mut meant = named.chain(taken.into_iter().flatten().map(PathBuf::as_path));
+                fit_of(meant.any(|path| rule.means_path(case, path)))
             }
             (Object::Hosts(_), _) => {
                 fit_of(targets.hosts.iter().any(|host| rule.means_host(case, host)))
@@ -439,6 +462,53 @@ pub(crate) fn held(rules: &[Rule], case: &Case<'_>, targets: &Targets) -> Option
         }
     }
     found.map(|(_, ruling)| ruling)
+}
+
+/// Returns whether a target is a directory that moves.
+pub(crate) fn moves_directory(file: &FileTarget) -> bool {
+    file.claim.access == Access::Move && file.state.kind() == Some(FileKind::Directory)
+}
+
+/// Returns the rules by path that deny and ask of a call.
+fn held_by_path<'r>(rules: &'r [Rule], case: &'r Case<'_>) -> impl Iterator<Item = &'r Rule> {
+    rules.iter().filter(move |rule| {
+        rule.verdict != Verdict::Allow
+            && matches!(rule.when.object, Object::Paths(_))
+            && rule.meets(case)
+    })
+}
+
+/// Returns whether rules by path deny or ask of a call.
+pub(crate) fn judges_paths(rules: &[Rule], case: &Case<'_>) -> bool {
+    held_by_path(rules, case).next().is_some()
+}
+
+/// What rules say of what a directory takes along, for the look just before it moves.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    denied: Beneath,
+    /// What asks, unless that was asked.
+    asks: Beneath,
+}
+
+impl Taken {
+    /// Returns what rules say of a call that asks because of what is taken along, or does not.
+    pub(crate) fn of(rules: &[Rule], case: &Case<'_>, was_asked: bool) -> Self {
+        let with = |verdict: Verdict| {
+            let rules = held_by_path(rules, case).filter(|rule| rule.verdict == verdict);
+            Beneath(rules.filter_map(|rule| rule.paths_of(case)).collect())
+        };
+        let asks = if was_asked { Beneath(Vec::new()) } else { with(Verdict::Ask) };
+        Self { denied: with(Verdict::Deny), asks }
+    }
+
+    /// Refuses a real path that was not there when the call was judged.
+    pub(crate) fn check(&self, real: &Path) -> Result<(), FileError> {
+        if self.denied.hides(real, false) {
+            return Err(FileError::Denied(String::from("a rule denies what it takes along")));
+        }
+        if self.asks.hides(real, false) { Err(FileError::Changed) } else { Ok(()) }
+    }
 }
 
 fn fit_of(fits: bool) -> Fit {
@@ -485,7 +555,8 @@ pub(crate) fn covering<'r>(
         for words in command_pattern::rest(analysis)? {
             covered.push(covering(&|rule| rule.covers(case, words))?);
         }
-        left = left.without(Effects::EXECUTE);
+        // What a command reaches it reaches by what it runs.
+        left = left.without(Effects::EXECUTE).without(Effects::NETWORK);
     }
     for host in &targets.hosts {
         covered.push(covering(&|rule| rule.means_host(case, host))?);
@@ -522,7 +593,7 @@ impl Judge<'_> {
 }
 
 /// What rules keep out of the searches of one call.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Beneath(Vec<(Paths, Vec<Paths>)>);
 
 impl Beneath {
@@ -532,18 +603,28 @@ impl Beneath {
         let mut searched = targets.files.iter().filter(searches).peekable();
         searched.peek()?;
         let searched: Vec<&Path> = searched.map(|file| file.path.as_path()).collect();
-        let held = rules.iter().filter(|rule| rule.verdict != Verdict::Allow && rule.meets(case));
-        let kept_out = held.filter_map(|rule| {
-            let Object::Paths(paths) = &rule.when.object else { return None };
-            let lies_there = searched.iter().any(|dir| paths.may_lie_beneath(dir));
-            let excepted = rule.excepted(case).filter_map(|object| match object {
-                Object::Paths(paths) => Some(paths.clone()),
-                _ => None,
-            });
-            lies_there.then(|| (paths.clone(), excepted.collect()))
-        });
-        let kept_out: Vec<_> = kept_out.collect();
+        let kept_out = held_by_path(rules, case).filter_map(|rule| rule.paths_of(case));
+        let lies_there = |kept: &(Paths, _)| searched.iter().any(|dir| kept.0.may_lie_beneath(dir));
+        let kept_out: Vec<_> = kept_out.filter(lies_there).collect();
         (!kept_out.is_empty()).then_some(Self(kept_out))
+    }
+
+    /// Returns what rules say of any of these calls by path, if anything.
+    pub(crate) fn of_calls(rules: &[Rule], cases: &[Case<'_>]) -> Option<Self> {
+        let mut kept_out: Vec<(Paths, Vec<Paths>)> = Vec::new();
+        for case in cases {
+            for kept in held_by_path(rules, case).filter_map(|rule| rule.paths_of(case)) {
+                if !kept_out.contains(&kept) {
+                    kept_out.push(kept);
+                }
+            }
+        }
+        (!kept_out.is_empty()).then_some(Self(kept_out))
+    }
+
+    /// Returns whether something that is kept out may lie in a directory or beneath it.
+    pub(crate) fn may_lie_beneath(&self, dir: &Path) -> bool {
+        self.0.iter().any(|(paths, _)| paths.may_lie_beneath(dir))
     }
 
     /// Returns whether something beneath is kept out. A directory with an exception in it is entered.

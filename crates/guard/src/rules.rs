@@ -24,6 +24,10 @@ use sinew_tool::{Access, FileError};
 use crate::globs::{Globs, RuleError, Written};
 use crate::roots::Roots;
 
+/// The lists of configuration.
+const ALLOW: &str = "`tools.fs.allow_paths`";
+const DENY: &str = "`tools.fs.deny_paths`";
+
 /// Path globs and closed directories, compiled.
 #[derive(Debug)]
 pub(crate) struct PathRules {
@@ -44,8 +48,11 @@ pub(crate) struct PathGlobs {
 impl PathGlobs {
     /// Returns the globs of configuration. One that begins with a root as it was given also stands for
     /// its real path.
-    pub(crate) fn new(allow: &[String], deny: &[String], roots: &Roots) -> Self {
-        Self { allow: Written::all(allow, roots), deny: Written::all(deny, roots) }
+    pub(crate) fn new(allow: &[String], deny: &[String], roots: &Roots) -> Result<Self, RuleError> {
+        Ok(Self {
+            allow: Written::all(ALLOW, allow, roots, false)?,
+            deny: Written::all(DENY, deny, roots, true)?,
+        })
     }
 
     /// Returns whether there are none.
@@ -58,8 +65,8 @@ impl PathRules {
     /// Compiles the globs; `closed` are directories that no call may touch at all.
     pub(crate) fn compile(globs: &PathGlobs, closed: &[PathBuf]) -> Result<Self, RuleError> {
         Ok(Self {
-            allow: Globs::compile("`tools.fs.allow_paths`", &globs.allow, false)?,
-            deny: Globs::compile("`tools.fs.deny_paths`", &globs.deny, true)?,
+            allow: Globs::compile(ALLOW, &globs.allow, false)?,
+            deny: Globs::compile(DENY, &globs.deny, true)?,
             closed: closed.to_vec(),
             hidden: Vec::new(),
         })

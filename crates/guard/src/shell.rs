@@ -51,6 +51,8 @@ pub(crate) struct Scene<'p> {
     pub(crate) program: &'p dyn Fn(&str) -> Option<PathBuf>,
     /// Returns whether a real path beneath the roots may be read.
     pub(crate) may_read: &'p dyn Fn(&Path) -> bool,
+    /// Returns whether everything beneath a directory, by its real path, may be read as far as rules say.
+    pub(crate) may_walk: &'p dyn Fn(&Path) -> bool,
     /// Whether rules for paths let only some files beneath the roots be read.
     pub(crate) is_narrowed: bool,
     pub(crate) seen: Seen,

@@ -82,7 +82,7 @@ pub(crate) fn judged(
     let decoded = decode::decode(found, &mut request)?;
     let rules = rules(&decoded.guard, &decoded.rules)?;
     let dialect = dialect.unwrap_or_default().into();
-    let contained = contain::contained(runtime, &decoded, &request, dialect)?;
+    let contained = contain::contained(runtime, &decoded, &rules, &request, dialect)?;
     let judged = judge::ruled(&decoded, decoded.prepared.effects(), contained, &rules, &request);
     Ok((Arc::clone(judged.contained().targets()), judged.ruling().clone()))
 }

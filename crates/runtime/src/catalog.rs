@@ -77,6 +77,21 @@ impl Listed {
     }
 }
 
+/// A tool that only looks, served or not: what rules keep from it, plain commands do not read either.
+pub(crate) struct Looker {
+    name: String,
+    operation: String,
+    facts: Facts,
+}
+
+impl Looker {
+    /// Returns a call of the tool, as far as rules look at it.
+    pub(crate) fn case<'a>(&'a self, agent: Option<&'a str>) -> Case<'a> {
+        let Self { name, operation, facts } = self;
+        Case { tool: name, operation, facts, effects: facts.effects, agent }
+    }
+}
+
 /// The tools of one dialect.
 #[derive(Clone)]
 pub struct Catalog {
@@ -85,6 +100,7 @@ pub struct Catalog {
     pub(crate) rules: Arc<Rules>,
     pub(crate) guard: Arc<Guard>,
     pub(crate) tools: Vec<Arc<Listed>>,
+    pub(crate) lookers: Arc<[Looker]>,
     by_name: HashMap<String, usize>,
 }
 
@@ -98,7 +114,16 @@ impl Catalog {
         shown: &dyn Fn(&dyn Tool) -> bool,
     ) -> Self {
         let require_approval = rules.require_approval || settings.require_approval;
+        let all: Vec<Arc<dyn Tool>> =
+            (dialect.tools)().into_iter().chain(more.iter().cloned()).collect();
+        let looks = all.iter().filter(|tool| tool.facts().effects.only_observes());
+        let lookers = looks.map(|tool| Looker {
+            name: tool.name().to_owned(),
+            operation: tool.operation().to_owned(),
+            facts: tool.facts(),
+        });
         let mut catalog = Self {
+            lookers: lookers.collect(),
             name: dialect.name,
             settings,
             rules: Arc::new(Rules { require_approval, ..rules.clone() }),
@@ -106,7 +131,7 @@ impl Catalog {
             tools: Vec::new(),
             by_name: HashMap::new(),
         };
-        for tool in (dialect.tools)().into_iter().chain(more.iter().cloned()) {
+        for tool in all {
             if shown(&*tool) {
                 catalog.add(tool);
             }

@@ -170,7 +170,11 @@ impl Runtime {
         let command =
             Command { argument, line, keeps_cwd: false, has_terminal: false, programs: Vec::new() };
         let claim = Claim { argument: "cwd", path: None, access: Access::Search };
-        let contained = guard.contain(&[claim], None, None)?.with_command(command)?;
+        let looks = catalogs.first().into_iter().flat_map(|catalog| catalog.lookers.iter());
+        let looks = looks.map(|looker| looker.case(None));
+        let lookers: Vec<_> = std::iter::once(Case::COMMAND).chain(looks).collect();
+        let contained = guard.contain(&[claim], None, None)?;
+        let contained = contained.with_command(command, &rules, &lookers)?;
         let judged = contained.judge(&Case::COMMAND, &rules);
         let target = judged.contained().targets().command.clone();
         let target = target.ok_or_else(|| {

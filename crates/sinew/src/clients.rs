@@ -126,6 +126,8 @@ fn said_with(
         arguments,
         current,
         is_held: true,
+        by_client: true,
+        config_text: None,
     })
 }
 

@@ -25,9 +25,15 @@ use crate::wiring::{self, Loaded};
 fn warn(loaded: &Loaded) {
     if LogLevel::Warn <= loaded.settings.log {
         for warning in &loaded.layered.warnings {
-            eprintln!("sinew: {warning}");
+            eprintln!("sinew: {}", told(warning));
         }
     }
+}
+
+/// Returns what is told at a terminal. Names and texts out of a repository stand in it, so nothing in it moves
+/// the cursor or hides, and a line after the first is set in, where it cannot pass for one of sinew's own.
+pub(crate) fn told(text: &str) -> String {
+    shown(text.trim_end()).replace('\n', "\n  ")
 }
 
 /// Writes the records that wait. Where that fails, the calls were made all the same, so their own
@@ -60,8 +66,8 @@ fn tell_unconfirmed(loaded: &Loaded) {
     for left in &left_out {
         eprintln!(
             "sinew: {}: left out until you confirm it: {}",
-            left.origin,
-            shown(&left.to_string())
+            told(&left.origin.to_string()),
+            told(&left.to_string())
         );
     }
     if left_out.is_empty() {

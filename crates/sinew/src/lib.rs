@@ -97,7 +97,7 @@ pub fn main() -> std::process::ExitCode {
         // A reader that has seen enough is no failure.
         Err(error) if is_broken_pipe(&error) => std::process::ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("sinew: {error:#}");
+            eprintln!("sinew: {}", commands::told(&format!("{error:#}")));
             std::process::ExitCode::from(2)
         }
     }

@@ -49,13 +49,24 @@ pub(crate) struct Said {
     pub(crate) current: PathBuf,
     /// Whether all of it may come out of a repository, and so loosens nothing that nobody confirmed.
     pub(crate) is_held: bool,
+    /// Whether a client said it, confirmed or not.
+    pub(crate) by_client: bool,
+    /// What the file that was named held when it was first read.
+    pub(crate) config_text: Option<String>,
 }
 
 impl Said {
     /// Returns what a person told this process.
     pub(crate) fn by_person(global: &Global) -> anyhow::Result<Self> {
         let arguments = std::env::args_os().skip(1).collect();
-        Ok(Self { global: global.clone(), arguments, current: current_dir()?, is_held: false })
+        Ok(Self {
+            global: global.clone(),
+            arguments,
+            current: current_dir()?,
+            is_held: false,
+            by_client: false,
+            config_text: None,
+        })
     }
 
     /// Returns what a client told this process, perhaps by a file of a project. Fails where it turns the
@@ -63,7 +74,25 @@ impl Said {
     pub(crate) fn by_client(global: &Global) -> anyhow::Result<Self> {
         let said = Self::by_person(global)?;
         homes::hold(&said.current)?;
-        Ok(Self { is_held: true, ..said })
+        Ok(Self { is_held: true, by_client: true, ..said })
+    }
+
+    /// Reads the file that was named, once: what is looked at and confirmed is what counts.
+    fn read_config(&mut self) {
+        let path = self.global.config.as_ref();
+        self.config_text = path.and_then(|path| config::read_text(path).ok());
+    }
+
+    /// Returns the variables of the person's own programs. What a client says of `PATH` leads them into no project.
+    pub(crate) fn variables(&self) -> Vec<(OsString, OsString)> {
+        let outside = |(name, value): (OsString, OsString)| match self.by_client {
+            true if name == env_vars::PATH => {
+                let value = homes::outside_projects(&value, &self.current);
+                (name, value)
+            }
+            _ => (name, value),
+        };
+        env_vars::all().map(outside).collect()
     }
 
     /// A value of an option came from its variable where the flag was not written.
@@ -103,7 +132,16 @@ pub(crate) fn current_dir() -> anyhow::Result<PathBuf> {
 /// Reads every layer. What may come out of a repository loosens nothing unless a person confirmed it.
 pub(crate) fn load(mut said: Said, helper: Helper, works_in_roots: bool) -> anyhow::Result<Loaded> {
     let trusted = trusted()?;
-    let mut layered = settle(&said, &trusted)?;
+    said.read_config();
+    let mut layered = match settle(&said, &trusted) {
+        // Whoever works in no root does so whatever the project here holds.
+        Err(error) if !works_in_roots => {
+            let mut without = self::layered(&said, None)?;
+            without.warnings.push(format!("{error:#}; it is passed over"));
+            without
+        }
+        layered => layered?,
+    };
     let may_be_confirmed = said.is_held && !layered.keeps_from_trusting;
     if may_be_confirmed && trusted.confirms(&said.current, layered.unconfirmed()) {
         said.is_held = false;
@@ -119,7 +157,7 @@ pub(crate) fn load(mut said: Said, helper: Helper, works_in_roots: bool) -> anyh
         let (value, origin) = layered.origins.get(key)?;
         (*origin != Origin::Default && *value != Value::Bool(false)).then(|| origin.of_rule())
     });
-    let roots = match roots(&settings) {
+    let roots = match roots(&settings, said.by_client) {
         Err(_) if !works_in_roots => Vec::new(),
         Err(error) if layered.unconfirmed().any(|left| left.key == "roots") => {
             let line = said.line();
@@ -128,6 +166,7 @@ pub(crate) fn load(mut said: Said, helper: Helper, works_in_roots: bool) -> anyh
         roots => roots?,
     };
     hold_roots(&layered, &roots)?;
+    layered.warn_of_idle_rules(&roots);
     Ok(Loaded { layered, settings, roots, helper, said })
 }
 
@@ -148,8 +187,12 @@ pub(crate) fn settle(said: &Said, trusted: &Trusted) -> anyhow::Result<Layered> 
     layered(said, Some((&said.current.join(root), trusted)))
 }
 
-/// Returns what was answered for ever in these roots, where there is a place for it.
+/// Returns what was answered for ever in these roots, where there is a place for it and the floor lets answers
+/// count so long.
 fn grants(loaded: &Loaded) -> Option<Grants> {
+    if loaded.layered.keeps_from_allowing {
+        return None;
+    }
     let state = env_vars::state_home()?.join("sinew");
     (!loaded.roots.is_empty()).then(|| Grants::of(&state, &loaded.roots))
 }
@@ -174,7 +217,10 @@ fn layered(said: &Said, project: Option<(&Path, &Trusted)>) -> anyhow::Result<La
         layers.hold_arguments(&said.current, homes());
     }
     if let Some(path) = &said.global.config {
-        layers.add_file(path, Layer::Session, true)?;
+        match &said.config_text {
+            Some(text) => layers.add_named(path, text.clone())?,
+            None => layers.add_file(path, Layer::Session, true)?,
+        }
     }
     for written in &said.global.set {
         layers.set_written(written, said.origin(env_vars::SET, "--set"))?;
@@ -249,10 +295,14 @@ fn add_flags(layers: &mut Layers, said: &Said) -> anyhow::Result<()> {
 
 /// Returns the absolute roots. The current directory counts where none is named, unless it is a
 /// place that nobody means to hand over whole.
-fn roots(settings: &Settings) -> anyhow::Result<Vec<PathBuf>> {
+fn roots(settings: &Settings, by_client: bool) -> anyhow::Result<Vec<PathBuf>> {
     if settings.roots.is_empty() {
         let current = current_dir()?;
-        if current == Path::new("/") || homes().contains(&current) {
+        // What lies above a home directory hands that over too; of a client the home of its variable counts as well.
+        let own = homes::own().map(|home| config::real(&home));
+        let above = own.into_iter().chain(homes().into_iter().filter(|_| by_client));
+        let holds_home = above.into_iter().any(|home| home.starts_with(&current));
+        if current == Path::new("/") || holds_home || homes().contains(&current) {
             bail!(
                 "tools would get all of {0}; name it with `--root {0}` if that is meant, or start \
                  sinew in a project",

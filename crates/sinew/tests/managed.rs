@@ -7,10 +7,24 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::OnceLock;
 
 use tempfile::TempDir;
 
 use crate::served::command;
+
+/// Returns a copy of /etc with a place for a file of the system: what else lies there stays in sight.
+fn etc() -> &'static std::path::Path {
+    static COPY: OnceLock<TempDir> = OnceLock::new();
+    let copy = COPY.get_or_init(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let copied = Command::new("cp").args(["-a", "/etc/."]).arg(dir.path()).status().unwrap();
+        assert!(copied.success());
+        fs::create_dir_all(dir.path().join("sinew")).unwrap();
+        dir
+    });
+    copy.path()
+}
 
 /// A machine with a file of the system, a person's file, and a project.
 struct Machine {
@@ -36,21 +50,27 @@ impl Machine {
 
     /// Runs sinew on the machine and returns all that it says.
     fn run(&self, args: &[&str]) -> String {
-        let etc = self.top.join("etc");
-        // What else lies in /etc stays in sight.
-        let script = "cp -a /etc/. \"$1\"/real && cp -a \"$1\"/sinew \"$1\"/real/ \
-                      && mount --bind \"$1\"/real /etc && shift && exec \"$@\"";
-        fs::create_dir_all(etc.join("real")).unwrap();
+        self.run_with(args, &[])
+    }
+
+    /// Runs sinew with variables, and a write on its standard input where it serves.
+    fn run_with(&self, args: &[&str], variables: &[(&str, &str)]) -> String {
+        let script = "mount --bind \"$1\" /etc && mount --bind \"$2\" /etc/sinew && shift 2 \
+                      && exec \"$@\"";
         let sinew = command(&self.top.join("home"));
         let mut ran = Command::new("unshare");
-        ran.args(["--mount", "sh", "-c", script, "sh"]).arg(&etc).arg(sinew.get_program());
+        ran.args(["--mount", "sh", "-c", script, "sh"]).arg(etc()).arg(self.top.join("etc/sinew"));
+        ran.arg(sinew.get_program());
         ran.args(args).current_dir(self.top.join("ws")).env_clear();
         for (name, value) in sinew.get_envs() {
             value.map(|value| ran.env(name, value));
         }
         ran.env("XDG_CONFIG_HOME", self.top.join("home/.config"));
         ran.env("PATH", std::env::var_os("PATH").unwrap_or_default());
-        let done = ran.output().unwrap();
+        ran.envs(variables.iter().copied());
+        let input = self.top.join("input");
+        fs::write(&input, SERVED).unwrap();
+        let done = ran.stdin(fs::File::open(&input).unwrap()).output().unwrap();
         let said = [done.stdout, done.stderr].concat();
         String::from_utf8(said).unwrap().replace(&*self.top.to_string_lossy(), "")
     }
@@ -66,6 +86,12 @@ fn can_look_elsewhere() -> bool {
     }
     can
 }
+
+/// A call over MCP that asks.
+const SERVED: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}
+{"jsonrpc":"2.0","method":"notifications/initialized"}
+{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"Write","arguments":{"file_path":"b.txt","content":"x"}}}
+"#;
 
 const WRITE: &[&str] = &["call", "Write", r#"{"file_path": "b.txt", "content": "x"}"#];
 const SHOW: &[&str] = &["config", "show"];
@@ -83,7 +109,35 @@ const FLOORS: &[Row<'_>] = &[
     ),
     ("approvals = \"ask\"", "approvals = \"allow\"", &[], WRITE, "this call needs approval"),
     ("approvals = \"ask\"", "", &["--set", "approvals=trust-client"], SHOW, "approvals = \"ask\" "),
+    (
+        "approvals = \"ask\"",
+        "",
+        &["--set", "managed.approvals=allow", "--approvals", "allow"],
+        WRITE,
+        "flag --approvals: `approvals = \"allow\"` is held at \"ask\", because /etc/sinew/config.toml:2",
+    ),
+    (
+        "approvals = \"ask\"",
+        "approvals = \"allow\"",
+        &["--set", "managed={approvals=\"allow\"}"],
+        WRITE,
+        "this call needs approval",
+    ),
     ("profile = \"workspace\"", "profile = \"full\"", &[], SHOW, "profile = \"workspace\" "),
+    (
+        "approvals = \"ask\"",
+        "",
+        &["--set", "rules=[{verdict=\"allow\",tools=[\"*\"]}]"],
+        WRITE,
+        "flag --set: a rule that allows is left out, because /etc/sinew/config.toml:2",
+    ),
+    (
+        "profile = \"workspace\"",
+        "[[rules]]\nverdict = \"allow\"\ntools = [\"Bash\"]",
+        &["--approvals", "ask"],
+        &["call", "Bash", r#"{"command": "touch made"}"#],
+        "this call needs approval",
+    ),
     (
         "profile = \"read-only\"",
         "",
@@ -101,6 +155,13 @@ const FLOORS: &[Row<'_>] = &[
     ("network = false", "[run]\nnetwork = true", &[], SHOW, "run.network = false "),
     ("network = false", "", &["--set", "run.network=true"], SHOW, "run.network = false "),
     (
+        "network = false",
+        "[run]\nsandbox = \"none\"",
+        &[],
+        SHOW,
+        "`run.sandbox` is weaker than `run.require_sandbox`, which is `landlock`",
+    ),
+    (
         "roots = [\"/usr\"]",
         "",
         &["--root", "/"],
@@ -108,8 +169,37 @@ const FLOORS: &[Row<'_>] = &[
         "the root / lies outside of `managed.roots`",
     ),
     ("roots = [\"/usr\"]", "", &[], SHOW, "lies outside of `managed.roots`"),
+    (
+        "roots = [\"/usr\"]",
+        "",
+        &["--set", "managed.roots=[\"/\"]"],
+        SHOW,
+        "lies outside of `managed.roots`",
+    ),
     ("ledger = true", "[ledger]\nmode = \"off\"", &[], SHOW, "ledger.mode = \"sqlite\" "),
     ("ledger = true", "", &["--set", "ledger.mode=off"], SHOW, "ledger.mode = \"sqlite\" "),
+    (
+        "ledger = true",
+        "[ledger]\non_failure = \"continue\"",
+        &[],
+        SHOW,
+        "ledger.on_failure = \"refuse\" ",
+    ),
+    ("ledger = true", "", &["--set", "ledger.max_age_days=1"], SHOW, "ledger.max_age_days = 365 "),
+    (
+        "ledger = true",
+        "",
+        &["--set", "ledger.max_records=1"],
+        SHOW,
+        "ledger.max_records = 1000000 ",
+    ),
+    (
+        "ledger = true\n[ledger]\nsync = \"full\"",
+        "",
+        &["--set", "ledger.sync=normal"],
+        SHOW,
+        "ledger.sync = \"full\" ",
+    ),
     (
         "trust = false",
         "[mcp]\ntrust_arguments = true",
@@ -145,10 +235,83 @@ fn nothing_below_the_floor_loosens_it() {
         assert!(held.contains(said), "{floor} {user} {args:?}: {held}");
         let free = Machine::new("", user, "").run(&args);
         assert!(!free.contains(said), "{floor} {user} {args:?}: {free}");
+        if floor.contains('[') && !floor.starts_with("roots") {
+            continue;
+        }
         // A floor of another layer holds nothing.
         let own = Machine::new("", &format!("{user}\n{managed}"), "").run(&args);
         assert!(own.contains("only the system's file, /etc/sinew/config.toml"), "{floor}: {own}");
         assert!(!own.contains(said), "{floor} {user} {args:?}: {own}");
+    }
+}
+
+/// A floor with a slip of the pen held nothing, and nobody was told.
+#[test]
+fn a_floor_that_cannot_be_meant_is_refused() {
+    if !can_look_elsewhere() {
+        return;
+    }
+    for (floor, said) in [
+        (
+            "approvals = \"aks\"",
+            "2: `managed.approvals` must be one of allow, trust-client, auto, ask, deny, not \"aks\"",
+        ),
+        (
+            "profile = \"workspce\"",
+            "2: `managed.profile` must be one of full, workspace, read-only, not \"workspce\"",
+        ),
+        (
+            "require_sandbox = \"\"",
+            "2: `managed.require_sandbox` must be one of none, landlock, bubblewrap, namespaces, not \"\"",
+        ),
+        ("roots = [\"src\"]", "2: `managed.roots` must hold absolute paths, not \"src\""),
+        ("ledger = 1", "line 2, column 10"),
+    ] {
+        let machine = Machine::new(&format!("[managed]\n{floor}\n"), "", "");
+        let found = machine.run(SHOW);
+        assert!(
+            found.starts_with("sinew: /etc/sinew/config.toml:") && found.contains(said),
+            "{floor}: {found}"
+        );
+    }
+}
+
+/// `--set` and its variable once replaced the floor itself, confirmed or not, and so did a server's arguments.
+#[test]
+fn nothing_that_is_said_replaces_the_floor() {
+    if !can_look_elsewhere() {
+        return;
+    }
+    let floor = "[managed]\napprovals = \"ask\"\n";
+    let told = "only the system's file, /etc/sinew/config.toml, can hold a floor";
+    let set = ["--set", "managed.approvals=allow"];
+    let file = ["--config", "own.toml"];
+    let loose = ["--approvals", "allow"];
+    for (args, variables) in
+        [(&set[..], &[][..]), (&[], &[("SINEW_SET", "managed.approvals=allow")]), (&file, &[])]
+    {
+        let machine = Machine::new(floor, "", "");
+        fs::write(machine.top.join("ws/own.toml"), "[managed]\napprovals = \"allow\"\n").unwrap();
+        let found = machine.run_with(&[args, &loose, WRITE].concat(), variables);
+        assert!(
+            found.contains(told) && found.contains("this call needs approval"),
+            "{args:?}: {found}"
+        );
+        assert!(!machine.top.join("ws/b.txt").exists(), "{args:?}");
+        let server = [&["mcp", "--tools", "all"][..], args, &loose].concat();
+        for is_confirmed in [false, true] {
+            if is_confirmed {
+                let trust = [&["trust", "--yes", "--arguments", "--"], &server[..]].concat();
+                let found = machine.run_with(&trust, variables);
+                assert!(
+                    found.contains("approvals=\"allow\"") && !found.contains("managed.approvals="),
+                    "{found}"
+                );
+            }
+            let found = machine.run_with(&server, variables);
+            assert!(found.contains(told), "{args:?} {is_confirmed}: {found}");
+            assert!(!machine.top.join("ws/b.txt").exists(), "{args:?} {is_confirmed}: {found}");
+        }
     }
 }
 

@@ -170,6 +170,166 @@ fn run(files: &[(&str, &str)], args: &[&str]) -> (String, Option<i32>) {
     (String::from_utf8(said).unwrap(), done.status.code())
 }
 
+/// A file that a rule kept from every tool was shown by `cat`, unasked.
+#[test]
+fn plain_commands_do_not_read_what_rules_keep_from_reading() {
+    let rule = |what: &str| format!("[[rules]]\nverdict = \"deny\"\n{what}\n");
+    let secret = rule("paths = [\"secret/**\"]");
+    let of_read = rule("tools = [\"Read\"]\npaths = [\"secret/**\"]");
+    let of_write = rule("tools = [\"Write\"]\npaths = [\"secret/**\"]");
+    let but = rule("paths = [\"secret/**\"]\nunless = [{ paths = [\"secret/open/**\"] }]");
+    for (rules, command, ruling) in [
+        ("", "cat secret/k", "allow (plain)"),
+        (&*secret, "cat secret/k", "ask (shell.outside)"),
+        (&of_read, "cat secret/k", "ask (shell.outside)"),
+        (&of_write, "cat secret/k", "allow (plain)"),
+        (&secret, "cat a.txt", "allow (plain)"),
+        (&secret, "cat < secret/k", "ask (shell."),
+        (&secret, "cat sec*/k", "ask (shell.outside)"),
+        (&secret, "cd secret && cat k", "ask (shell.outside)"),
+        (&secret, "cat secret/../a.txt", "allow (plain)"),
+        (&secret, "grep -r one .", "ask (shell.outside)"),
+        (&secret, "grep -r one", "ask (shell.outside)"),
+        (&secret, "grep one a.txt", "allow (plain)"),
+        (&secret, "grep -r one other", "allow (plain)"),
+        (&secret, "find", "ask (shell.outside)"),
+        (&secret, "find . -name k", "ask (shell.outside)"),
+        (&secret, "find other", "allow (plain)"),
+        (&secret, "ls", "allow (plain)"),
+        (&secret, "ls secret", "ask (shell.outside)"),
+        (&secret, "ls -R", "ask (shell.outside)"),
+        (&secret, "du", "ask (shell.outside)"),
+        (&but, "cat secret/open/k", "allow (plain)"),
+        (&but, "cat secret/k", "ask (shell.outside)"),
+    ] {
+        let files =
+            [("own.toml", rules), ("secret/k", "k"), ("secret/open/k", "k"), ("other/x", "one")];
+        let (found, _) = run(&files, &["--config", "own.toml", "policy", "explain", command]);
+        assert!(found.starts_with(ruling), "{rules} {command}: {found}");
+    }
+}
+
+#[test]
+fn what_a_setting_decides_is_told_with_its_place() {
+    let write = r#"{"file_path": "b.txt", "content": "x"}"#;
+    for (own, args, said) in [
+        (
+            "[tools.fs]\ndeny_paths = [\"/**/a.txt\"]",
+            ["--tool", "Read", r#"{"file_path": "a.txt"}"#],
+            "session, own.toml:2 (`tools.fs.deny_paths`)",
+        ),
+        (
+            "[tools.fs]\nrequire_approval = true",
+            ["--tool", "Write", write],
+            "session, own.toml:2 (`tools.fs.require_approval`)",
+        ),
+        ("serve = [\"read\"]", ["--tool", "Write", write], "session, own.toml:1 (`serve`)"),
+        ("", ["--tool", "Write", write], "built-in"),
+    ] {
+        let args = [&["--config", "own.toml", "policy", "explain"], &args[..]].concat();
+        let (found, _) = run(&[("own.toml", own)], &args);
+        assert!(found.contains(&format!("decided by a rule of: {said}\n")), "{own}: {found}");
+    }
+}
+
+#[test]
+fn a_command_that_reaches_the_network_has_that_effect() {
+    let rule = |verdict: &str, what: &str| format!("[[rules]]\nverdict = \"{verdict}\"\n{what}\n");
+    let open = "run.network=true";
+    for (own, set, command, said) in [
+        (rule("deny", "effects = [\"network\"]"), open, "curl x", "deny (rules)"),
+        (rule("deny", "effects = [\"network\"]"), "run.network=false", "curl x", "ask ("),
+        (rule("allow", "effects = [\"execute\"]"), open, "curl x", "ask ("),
+        (rule("allow", "effects = [\"execute\", \"network\"]"), open, "curl x", "allow (rules)"),
+        (rule("allow", "command = \"curl *\""), open, "curl x", "allow (rules)"),
+        (String::new(), open, "cat a.txt", "allow (plain)"),
+    ] {
+        let args = ["--config", "own.toml", "--set", set, "policy", "explain", command];
+        let (found, _) = run(&[("own.toml", &own)], &args);
+        assert!(found.starts_with(said), "{own} {set} {command}: {found}");
+    }
+}
+
+#[test]
+fn rules_that_a_stronger_one_covers_are_told() {
+    let rule = |verdict: &str, what: &str| format!("[[rules]]\nverdict = \"{verdict}\"\n{what}\n");
+    let deny = |what: &str| rule("deny", what);
+    for (own, is_told) in [
+        (rule("allow", "tools = [\"Write\"]") + &deny("tools = [\"write_file\"]"), true),
+        (rule("ask", "tools = [\"Read\", \"List\"]") + &deny("tools = [\"List\", \"Read\"]"), true),
+        (rule("allow", "tools = [\"Write\"]") + "[tools.policy]\ndeny = [\"Write\"]\n", true),
+        (rule("allow", "tools = [\"Write\"]") + "[tools.policy]\ndeny = [\"Glob\"]\n", false),
+        (rule("allow", "tools = [\"Write\"]") + &deny("tools = [\"Bash\"]"), false),
+        (
+            rule("allow", "tools = [\"Write\"]") + &deny("tools = [\"Write\"]\nagents = [\"a\"]"),
+            false,
+        ),
+    ] {
+        let (found, _) = run(&[("own.toml", &own)], &["--config", "own.toml", "tools"]);
+        assert_eq!(found.contains("changes nothing"), is_told, "{own}: {found}");
+    }
+}
+
+/// A rule that can mean nothing was taken without a word.
+#[test]
+fn rules_that_mean_nothing_are_told() {
+    let rule = |what: &str| format!("[[rules]]\nverdict = \"deny\"\n{what}\n");
+    for (what, said) in [
+        ("paths = [\"secret/**\"]", ""),
+        ("paths = [\"./secret/**\"]", ""),
+        ("paths = [\"/no/such/place/**\"]", "`/no/such/place/**` lies in no root"),
+        (
+            "paths = [\"../x/**\"]",
+            "own.toml:1: `paths` of a rule holds a glob that cannot be read: `../x/**`",
+        ),
+        ("paths = [\"~/x\"]", "`~` is no directory here"),
+        ("paths = [\".\"]", "means no path"),
+        (
+            "tools = [\"Read\"]\ncommand = \"x\"",
+            "own.toml:1: `rules[0]` means nothing: none of its tools runs",
+        ),
+        ("tools = [\"Terminal\"]\ncommand = \"x\"", ""),
+        ("effects = [\"observe\"]\ncommand = \"x\"", "execute and network alone"),
+        ("command = \"git push && rm x\"", "`&&` stands between commands"),
+        ("command = \"git push\"", ""),
+        ("tools = [\"*\"]\nunless = [{ tools = [\"*\"] }]", "an exception takes all of it away"),
+        ("tools = [\"*\"]\nunless = [{ tools = [\"Read\"] }]", ""),
+        ("hosts = [\"x.org\"]", "no tool names hosts yet"),
+    ] {
+        let own = rule(what);
+        let (found, _) = run(&[("own.toml", &own)], &["--config", "own.toml", "tools"]);
+        assert!(found.contains(said), "{what}: {found}");
+        assert_eq!(found.contains("own.toml:1"), !said.is_empty(), "{what}: {found}");
+    }
+}
+
+/// The person that had denied Bash had Terminal left, and a change that was only tried showed what it would
+/// not let be read.
+#[test]
+fn what_is_denied_is_not_done_by_another_tool() {
+    for (what, tool, arguments) in [
+        ("tools = [\"Bash\"]", "Terminal", r#"{"command": "touch x"}"#),
+        (
+            "tools = [\"Read\"]",
+            "Edit",
+            r#"{"file_path": "a.txt", "old_string": "one", "new_string": "x", "dry_run": true}"#,
+        ),
+        ("tools = [\"Read\"]", "Grep", r#"{"pattern": "one"}"#),
+        (
+            "effects = [\"change\"]",
+            "Edit",
+            r#"{"file_path": "a.txt", "old_string": "one", "new_string": "x", "dry_run": true}"#,
+        ),
+    ] {
+        let own = format!("[[rules]]\nverdict = \"deny\"\n{what}\n");
+        let args = ["--config", "own.toml", "--approvals", "allow", "call", tool, arguments];
+        let (found, code) = run(&[("own.toml", &own)], &args);
+        assert!(found.contains("denied by the rule") && code != Some(0), "{what} {tool}: {found}");
+        let (found, _) = run(&[("own.toml", &own)], &["--config", "own.toml", "tools"]);
+        assert!(!found.contains(&format!("{tool} ")), "{what} {tool}: {found}");
+    }
+}
+
 const RULES: &str = r#"
 [[rules]]
 verdict = "deny"
@@ -249,7 +409,7 @@ fn examples_are_tried() {
         &[("own.toml", "[[rules]]\nverdict = \"x\"\ncommand = \"y\"")],
         &["policy", "test", "own.toml"],
     );
-    assert!(found.contains("own.toml: `rules[0].verdict`") && code != Some(0), "{found}");
+    assert!(found.contains("own.toml:2:11: `rules[0].verdict`") && code != Some(0), "{found}");
 }
 
 /// Returns the texts of the replies to commands, in one session.

@@ -274,6 +274,165 @@ fn a_project_holds_no_directory_of_the_person() {
     }
 }
 
+/// Another project, with the current directory outside of it, was the person's own configuration.
+#[test]
+fn no_project_at_all_holds_a_directory_of_the_person() {
+    let repository = Repository::new();
+    let other = repository.place.home.parent().unwrap().join("other");
+    fs::create_dir(&other).unwrap();
+    repository.write("cfg/sinew/config.toml", "approvals = \"allow\"\n[run]\nsandbox = \"none\"\n");
+    for (name, within) in [("XDG_CONFIG_HOME", "cfg"), ("XDG_STATE_HOME", "cfg"), ("HOME", "cfg")] {
+        let mut command = repository.command(&["mcp", "--tools", "all"]);
+        command.current_dir(&other).env(name, repository.path(within));
+        if name == "HOME" {
+            command.env_remove("XDG_STATE_HOME").env_remove("XDG_CONFIG_HOME");
+        }
+        let done = command.stdin(Stdio::null()).output().unwrap();
+        let said = String::from_utf8(done.stderr).unwrap();
+        assert!(said.contains("inside of the project") && said.contains("take HOME"), "{said}");
+    }
+}
+
+/// Programs of hooks were looked for where a variable of a client led.
+#[test]
+fn no_project_holds_the_programs_of_hooks() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let repository = Repository::new();
+    repository.own(
+        "approvals = \"allow\"\n[[hooks]]\nevent = \"before_tool_call\"\ncommand = [\"mycheck\"]\n",
+    );
+    let other = repository.place.home.parent().unwrap().join("other");
+    let program = other.join("bin/mycheck");
+    fs::create_dir_all(other.join("bin")).unwrap();
+    fs::write(&program, format!("#!/bin/sh\ntouch {}/ran\n", other.display())).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}/bin:/usr/bin:/bin", other.display());
+    for (mark, runs) in [("none", true), (".mcp.json", false), (".git", false)] {
+        fs::write(other.join(mark), "{}").unwrap();
+        let (made, said) = repository.serve(&["mcp", "--tools", "all"], &[("PATH", &path)]);
+        assert_eq!(other.join("ran").exists(), runs, "{mark}: {said}");
+        assert_eq!(made, runs, "{mark}: a hook that cannot run blocks: {said}");
+        drop(fs::remove_file(other.join("ran")));
+        fs::remove_file(other.join(mark)).unwrap();
+    }
+}
+
+/// The command that confirms was code of the repository for the shell that it was pasted into.
+#[test]
+fn the_command_that_confirms_holds_no_name_of_anybody() {
+    let repository = Repository::new();
+    let odd = ("SINEW_A;touch pwned;B", "1");
+    let known = ("SINEW_SESSION", "s1");
+    let (_, said) = repository.serve(LOOSE, &[odd, known]);
+    assert!(said.contains("SINEW_SESSION=s1 sinew trust --arguments"), "{said}");
+    assert!(!said.contains("pwned"), "{said}");
+}
+
+/// What a repository brings its names into was written to the terminal as it was.
+#[test]
+fn nothing_out_of_a_repository_moves_the_cursor() {
+    let erase = "\u{1b}[2J";
+    let folder = format!(".sinew/hooks/a{erase}/HOOK.md");
+    for (name, text) in [
+        (".sinew/config.toml", "[tools.policy]\ndeny = [\"a\\u001b[2J\\nsinew: all is well\"]\n"),
+        (".sinew/config.toml", "[[rules]]\nverdict = \"deny\"\npaths = [\"a[\\u001b[2J\"]\n"),
+        (".sinew/config.toml", "\"a\\u001b[2J\\nsinew: x\" = 1\n"),
+        (".sinew/config.toml", "# \u{1b}[2J\nx = = \u{1b}[2J\n"),
+        (
+            ".sinew/config.toml",
+            "[[rules]]\nverdict = \"allow\"\ntools = [\"Bash\"]\nwhy = \"\\u001b[2J\"\n",
+        ),
+        (&folder, "no front matter\u{1b}[2J"),
+    ] {
+        let repository = Repository::new();
+        repository.write(name, text);
+        for args in [&["tools"][..], &["policy", "explain", "ls"], &["trust"], &["mcp"]] {
+            let done = repository.run(args);
+            let said = String::from_utf8([done.stdout, done.stderr].concat()).unwrap();
+            assert!(!said.contains('\u{1b}'), "{args:?} {text:?}: {said:?}");
+            assert!(!said.contains("\nsinew: all is well"), "{args:?} {text:?}: {said:?}");
+            assert!(!said.contains("\nsinew: x"), "{args:?} {text:?}: {said:?}");
+        }
+    }
+}
+
+/// A checkpoint that is kept lets a change run that nobody answered for.
+#[test]
+fn a_project_does_not_turn_on_what_lets_changes_run() {
+    let repository = Repository::new();
+    repository.write(".sinew/config.toml", "[tools.fs]\ncheckpoint_before_mutation = true\n");
+    for (own, is_taken) in [("", true), ("[tools.fs]\ncheckpoint_before_mutation = false\n", false)]
+    {
+        let done = repository.own(own).run(&["config", "show"]);
+        let said = String::from_utf8([done.stdout, done.stderr].concat()).unwrap();
+        let left = said.contains("`tools.fs.checkpoint_before_mutation` is left out");
+        assert_eq!(left, !is_taken, "{own}: {said}");
+    }
+}
+
+#[test]
+fn whoever_wrote_what_is_served_meant_it() {
+    let repository = Repository::new();
+    for (own, serve, left) in [
+        ("", "all", false),
+        ("serve = [\"read\"]\n", "all", true),
+        ("serve = [\"read\"]\n", "Read", false),
+    ] {
+        let (made, said) = repository.own(own).serve(&["mcp", "--tools", serve], &[]);
+        assert_eq!(said.contains("left out until you confirm it: serve="), left, "{own}: {said}");
+        assert!(!made, "{own}: {said}");
+    }
+}
+
+#[test]
+fn what_lies_above_a_home_directory_is_no_root_by_itself() {
+    let repository = Repository::new();
+    let above = repository.place.home.parent().unwrap().to_owned();
+    let other = tempfile::tempdir().unwrap();
+    let mut command = repository.command(&["mcp"]);
+    command.env("XDG_CONFIG_HOME", other.path()).env("XDG_STATE_HOME", other.path());
+    let done = command.current_dir(&above).stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert!(!done.status.success() && said.contains("tools would get all of"), "{said}");
+}
+
+/// A broken file of a repository kept the record from being read there.
+#[test]
+fn whoever_reads_the_record_does_so_whatever_lies_here() {
+    let repository = Repository::new();
+    assert!(repository.run(&["call", "List"]).status.success());
+    repository.write(".sinew/config.toml", "x = \u{1b}[2J = \n");
+    let done = repository.run(&["audit", "verify"]);
+    let said = String::from_utf8([done.stdout, done.stderr].concat()).unwrap();
+    assert!(done.status.success() && said.contains("it is passed over"), "{said}");
+    assert!(!said.contains('\u{1b}'), "{said:?}");
+    assert!(!repository.run(&["call", "List"]).status.success(), "a call works here");
+}
+
+#[test]
+fn a_hook_is_shown_before_it_is_trusted_and_trust_is_recorded() {
+    let repository = Repository::new();
+    let hook =
+        "+++\nevent = \"before_tool_call\"\ncommand = [\"./run.sh\"]\nin_root = true\n+++\nwords\n";
+    repository.write(".sinew/hooks/x/HOOK.md", hook).write(".sinew/hooks/x/run.sh", "#!/bin/sh\n");
+    let shown = repository.trust(&[]);
+    for said in [
+        "The hook of .sinew/hooks/x/HOOK.md says:",
+        "  command = [\"./run.sh\"]",
+        "  in_root = true",
+    ] {
+        assert!(shown.contains(said), "{shown}");
+    }
+    assert!(!shown.contains("  words"), "{shown}");
+    repository.run(&["trust", "revoke"]);
+    let done = repository.run(&["audit", "list", "--json"]);
+    let found = String::from_utf8([done.stdout, done.stderr].concat()).unwrap();
+    for event in ["\"event\":\"trust\"", "\"event\":\"withdrawn trust\""] {
+        assert!(found.contains(event), "{event}: {found}");
+    }
+}
+
 #[test]
 fn a_person_at_a_terminal_says_what_counts() {
     let repository = Repository::new();
@@ -305,8 +464,9 @@ fn at_terminal(command: &mut Command, typed: &str) -> String {
     terminal.write_all(typed.as_bytes()).unwrap();
     let mut child = command.spawn().unwrap();
     child.wait().unwrap();
-    let mut shown = vec![0; 16 << 10];
-    let n = terminal.read(&mut shown).unwrap();
+    // The other end is closed, so what was written is all that comes.
     drop(keep);
-    String::from_utf8_lossy(&shown[..n]).into_owned()
+    let mut shown = Vec::new();
+    drop(terminal.read_to_end(&mut shown));
+    String::from_utf8_lossy(&shown).into_owned()
 }

@@ -29,11 +29,12 @@ const MAX_KEPT: usize = 10_000;
 const MAX_KEPT_BYTES: u64 = 512 << 20;
 
 /// Judges what a directory takes along where it goes. Returns the protected name that something
-/// beneath it falls under, here or there.
+/// beneath it falls under, here or there. `also` looks at each real path, here and there, too.
 pub(crate) fn judge(
     guard: &Guard,
     from: &Place,
     to: &Path,
+    also: &mut dyn FnMut(&Path) -> Result<(), FileError>,
 ) -> Result<Option<&'static str>, FileError> {
     if to.starts_with(&from.real) {
         return Err(FileError::Invalid("is to be moved into itself"));
@@ -52,6 +53,7 @@ pub(crate) fn judge(
         let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
         for real in [from.real.join(beneath), to.join(beneath)] {
             found = judged(guard, &real, is_dir)?.or(found);
+            also(&real)?;
         }
         Ok(())
     })?;

@@ -24,6 +24,7 @@ use super::{AtOnce, Commands, Job, Running, activate, broken, environment, lock,
 use crate::caller::Caller;
 use crate::guard::Guard;
 use crate::resolve::Place;
+use crate::rule::Beneath;
 use crate::rules::PathGlobs;
 
 /// The longest text that the system takes as one argument of a program, with its end.
@@ -31,12 +32,13 @@ const MAX_ARGUMENT: usize = 128 * 1024;
 /// What is kept in memory of an output. Dialects show up to 200 KiB of the beginning of a stream.
 pub(super) const KEEP: Keep = Keep { merged: (64 << 10, 64 << 10), stream: (400 << 10, 64 << 10) };
 
-/// Finds out what a command would execute.
+/// Finds out what a command would execute. What rules keep out is nothing that a plain command may read.
 pub(crate) fn contain(
     guard: &Guard,
     command: Command,
     place: Option<(&FileTarget, &Place)>,
     cwd: &Path,
+    kept_out: Option<&Beneath>,
 ) -> Result<CommandTarget, ToolError> {
     let cwd = match place {
         Some((target, place)) if place.is_directory() => target.path.clone(),
@@ -71,7 +73,7 @@ pub(crate) fn contain(
             (program?, argv.clone())
         }
     };
-    let mut analysis = guard.analysed(&command.line, &cwd);
+    let mut analysis = guard.analysed_without(&command.line, &cwd, kept_out);
     if commands.wants_no_containment() {
         let why = "nothing contains commands here, so each of them asks";
         analysis.plain = Err(Unclear::new("shell.rung", why));

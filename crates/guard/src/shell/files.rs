@@ -107,6 +107,17 @@ pub(super) fn check(scene: &Scene<'_>, cwd: &Path, name: &str) -> Result<PathBuf
     }
 }
 
+/// Refuses a directory that a program would walk through past something that rules keep out.
+pub(super) fn check_walk(scene: &Scene<'_>, cwd: &Path, name: &str) -> Result<(), Unclear> {
+    match real(cwd, name) {
+        Some(real) if is_directory(&real) && !(scene.may_walk)(&real) => Err(Unclear::new(
+            "shell.outside",
+            format!("`{name}` may hold what a rule keeps out of plain reads"),
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Refuses an operand that does not name a file that may be read.
 pub(super) fn check_operand(scene: &Scene<'_>, cwd: &Path, name: &str) -> Result<(), Unclear> {
     match name {

@@ -174,13 +174,15 @@ impl Writer<'_> {
         let mut found =
             Found { words: Vec::new(), last: Last::Test, has_more: false, is_variable: false };
         let mut left = args.iter();
-        let mut is_expression = false;
+        let (mut is_expression, mut n_places) = (false, 0);
         while let Some(word) = left.next() {
             let mut value = || left.next().cloned().ok_or_else(|| refused(word));
             match word.as_str() {
                 "-P" if !is_expression => found.words.push(word.clone()),
                 _ if !word.starts_with(['-', '@', '(', '!', ',', ')']) && !is_expression => {
                     files::check_operand(self.scene, &self.cwd, word)?;
+                    files::check_walk(self.scene, &self.cwd, word)?;
+                    n_places += 1;
                     found.is_variable |= word.contains('=');
                     found.words.push(word.clone());
                     continue;
@@ -220,6 +222,9 @@ impl Writer<'_> {
                 _ => return Err(refused(word)),
             }
             is_expression |= word != "-P";
+        }
+        if n_places == 0 {
+            files::check_walk(self.scene, &self.cwd, ".")?;
         }
         Ok(found)
     }

@@ -118,8 +118,15 @@ impl Writer<'_> {
         // A word such as `name=value` is a variable for awk, and no file.
         let is_variable = |word: &str| known.check == Check::Awk && is_assignment(word);
         let operands = operands.iter().filter(|word| !is_variable(word));
+        let mut n_named = 0;
         for file in operands.chain(&parsed.files) {
             files::check_operand(self.scene, &self.cwd, file)?;
+            n_named += 1;
+        }
+        if walks(known, name, parsed) {
+            let here = String::from(".");
+            let named = parsed.operands.iter().chain((n_named == 0).then_some(&here));
+            named.into_iter().try_for_each(|dir| files::check_walk(self.scene, &self.cwd, dir))?;
         }
         if known.check == Check::Diff {
             let is_directory = |name: &String| files::is_directory(&self.cwd.join(name));
@@ -169,11 +176,25 @@ fn is_count(text: &str) -> bool {
         && ((is_unit && (unit.is_empty() || !prefix.is_empty())) || unit == "b")
 }
 
+/// Returns whether a program goes through the directories that it is given, or the one it starts in.
+fn walks(known: &Program, name: &str, parsed: &Parsed) -> bool {
+    match (known.check, name) {
+        (Check::Rg, _) | (_, "du" | "tree") => true,
+        (Check::Grep | Check::Diff, _) => is_recursive(parsed),
+        (_, "ls" | "dir" | "vdir") => parsed.has("-R") || parsed.has("--recursive"),
+        _ => false,
+    }
+}
+
+fn is_recursive(parsed: &Parsed) -> bool {
+    ["-r", "--recursive"].iter().any(|option| parsed.has(option))
+        || ["-d", "--directories"].iter().any(|option| parsed.value(option) == Some("recurse"))
+}
+
 /// Returns words with which a program that walks through directories leaves out what is asked about where
 /// it is named, and links, which may lead anywhere.
 fn without_secrets(known: &Program, parsed: &Parsed) -> Vec<String> {
-    let is_recursive = ["-r", "--recursive"].iter().any(|option| parsed.has(option))
-        || ["-d", "--directories"].iter().any(|option| parsed.value(option) == Some("recurse"));
+    let is_recursive = is_recursive(parsed);
     let each = |word: fn(&str) -> String| files::SECRETS.iter().map(|name| word(name)).collect();
     match known.check {
         Check::Grep if is_recursive => each(|name| format!("--exclude={}", in_any_case(name))),

@@ -154,8 +154,11 @@ const LOOSE: &[&str] = &[
     "choom",
     "cpulimit",
     "dbus-launch",
+    "dotenv",
+    "dtach",
     "dumb-init",
     "eatmydata",
+    "faketime",
     "i386",
     "pee",
     "proxychains",
@@ -198,13 +201,44 @@ pub(super) fn inside(words: &[Piece], input: Option<&str>) -> Vec<Inside> {
         }
         "trap" | "alias" => texts_of(name, args),
         "find" => executed(args),
+        "pwsh" | "powershell" | "nu" => {
+            // What is not of a shell's syntax is not known.
+            shell(args, input).into_iter().chain([Inside::Unknown]).collect()
+        }
+        "socat" => args.iter().flat_map(address).collect(),
         _ if SHELLS.contains(&name) => shell(args, input),
+        _ if runs_by_a_word(name, args) || is_loader(name) => anywhere(args),
         _ if LOOSE.contains(&name) || RUNNERS.contains(&name) => anywhere(args),
         _ => match WRAPPERS.iter().find(|wrapper| wrapper.name == name) {
             Some(wrapper) => wrapped(wrapper, args),
             None => Vec::new(),
         },
     }
+}
+
+/// Returns whether a program runs another one because of a word of its own.
+fn runs_by_a_word(name: &str, args: &[Piece]) -> bool {
+    let words: &[&str] = match name {
+        "npm" | "pnpm" | "yarn" | "bun" => &["exec", "x", "dlx"],
+        "mise" | "rtx" => &["exec", "x"],
+        "ip" => &["exec"],
+        _ => return false,
+    };
+    args.iter().any(|arg| arg.known().is_none_or(|arg| words.contains(&arg)))
+}
+
+/// Returns whether a name is that of the loader of programs, which loads the one that it is given.
+fn is_loader(name: &str) -> bool {
+    name.starts_with("ld-linux") || name.starts_with("ld-musl") || name == "ld.so"
+}
+
+/// Returns what an address of socat runs.
+fn address(arg: &Piece) -> Vec<Inside> {
+    let Some(arg) = arg.known() else { return vec![Inside::Unknown] };
+    let (kind, rest) = arg.split_once(':').unwrap_or((arg, ""));
+    let runs = ["exec", "system", "shell"].iter().any(|known| kind.eq_ignore_ascii_case(known));
+    let text = rest.split(',').next().unwrap_or(rest);
+    if runs { vec![Inside::Text(text.to_owned())] } else { Vec::new() }
 }
 
 /// Returns whether a program runs another one, or a text.

@@ -164,8 +164,11 @@ impl Place {
             dialect: "native".into(),
             store: Some(sinew_guard::Store::new(Arc::clone(&self.guard))),
         };
-        let contained =
-            self.guard.contain(&[claim], None, None)?.by(caller).with_command(command)?;
+        let contained = self.guard.contain(&[claim], None, None)?.by(caller).with_command(
+            command,
+            &sinew_guard::Rules::default(),
+            &[],
+        )?;
         let rules = Rules { profile: Profile::Full, ..Rules::default() };
         let clearance = contained.judge(&Case::COMMAND, &rules).by_ruling().expect("it is allowed");
         Ok(Guard::clear(clearance)?.world)

@@ -144,6 +144,30 @@ fn what_is_denied_is_found_word_by_word() {
             ("echo \"a", Ask, RULE),
         ],
     );
+    check(
+        &["deny: git push *", "deny: rm *"],
+        &[
+            ("faketime now git push", Deny, RULE),
+            ("dtach -n x git push", Deny, RULE),
+            ("dotenv -- git push", Deny, RULE),
+            ("npm exec -- git push", Deny, RULE),
+            ("npm x -- rm a", Deny, RULE),
+            ("pnpm exec rm a", Deny, RULE),
+            ("yarn exec rm a", Deny, RULE),
+            ("npm install rm", Ask, "shell.*"),
+            ("ip netns exec n git push", Deny, RULE),
+            ("ip addr", Ask, "shell.*"),
+            ("mise exec -- rm a", Deny, RULE),
+            ("socat - EXEC:'rm a',pty", Deny, RULE),
+            ("socat - TCP:x:1", Ask, "shell.*"),
+            ("pwsh -c 'rm a'", Deny, RULE),
+            ("nu -c 'rm a'", Deny, RULE),
+            ("nu -c ls", Ask, RULE),
+            ("/lib64/ld-linux-x86-64.so.2 /bin/rm a", Deny, RULE),
+        ],
+    );
+    // What empties a file runs no command at all.
+    check(&["deny: *"], &[("> f.txt", Deny, RULE), ("x=1", Deny, RULE), ("git push", Deny, RULE)]);
 }
 
 #[test]
@@ -551,7 +575,7 @@ fn called(place: &TempDir, text: &str, has_terminal: bool, rules: &Rules) -> Jud
     guard
         .contain(&[claim], None, None)
         .unwrap()
-        .with_command(command)
+        .with_command(command, rules, &[Case::COMMAND])
         .unwrap()
         .judge(&Case::COMMAND, rules)
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use sinew_guard::{Caller, Contained};
+use sinew_guard::{Caller, Contained, Rules};
 use sinew_tool::{Effects, Kind, Request, ToolError};
 
 use super::decode::Decoded;
@@ -36,11 +36,13 @@ pub(super) fn contain(
         open.entry.runs(&command.line);
     }
     let dialect = open.entry.dialect();
-    let contained = contained(runtime, &decoded, &open.request, dialect).inspect_err(|error| {
-        if error.kind == Kind::PathDenied {
-            open.entry.refused();
-        }
-    })?;
+    let rules = &decoded.rules;
+    let contained =
+        contained(runtime, &decoded, rules, &open.request, dialect).inspect_err(|error| {
+            if error.kind == Kind::PathDenied {
+                open.entry.refused();
+            }
+        })?;
     open.entry.resolved(contained.targets().files.first().map(|target| target.path.clone()));
     Ok(Held { decoded, effects, contained })
 }
@@ -49,6 +51,7 @@ pub(super) fn contain(
 pub(super) fn contained(
     runtime: &Runtime,
     decoded: &Decoded,
+    rules: &Rules,
     request: &Request,
     dialect: Cow<'static, str>,
 ) -> Result<Contained, ToolError> {
@@ -73,5 +76,10 @@ pub(super) fn contained(
     let last = command.keeps_cwd.then(|| decoded.guard.cwd_of(&request.session)).flatten();
     let cwd = last.as_deref().or(request.cwd.as_deref());
     let contained = decoded.guard.contain(&decoded.claims, cwd, roots)?;
-    contained.by(caller).with_hosts(decoded.prepared.hosts()).with_command(command)
+    let contained = contained.by(caller).with_hosts(decoded.prepared.hosts());
+    let agent = request.agent.as_deref();
+    let by_command = decoded.case(decoded.prepared.effects(), agent);
+    let looks = decoded.lookers.iter().map(|looker| looker.case(agent));
+    let lookers: Vec<_> = std::iter::once(by_command).chain(looks).collect();
+    contained.with_command(command, rules, &lookers)
 }

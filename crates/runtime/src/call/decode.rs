@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use sinew_guard::{Guard, Rules};
-use sinew_tool::{Arguments, Claim, Facts, FileSettings, Prepared, Request, Tool, ToolError};
+use sinew_guard::{Case, Guard, Rules};
+use sinew_tool::{
+    Arguments, Claim, Effects, Facts, FileSettings, Prepared, Request, Tool, ToolError,
+};
 
 use super::find::Found;
+use crate::catalog::Looker;
 
 /// A decoded call.
 pub(super) struct Decoded {
@@ -15,10 +18,19 @@ pub(super) struct Decoded {
     pub(super) settings: Arc<FileSettings>,
     pub(super) rules: Arc<Rules>,
     pub(super) guard: Arc<Guard>,
+    pub(super) lookers: Arc<[Looker]>,
     pub(super) prepared: Box<dyn Prepared>,
     pub(super) claims: Vec<Claim>,
     /// The numbers and switches of its arguments.
     pub(super) switches: Arguments,
+}
+
+impl Decoded {
+    /// Returns the call with these effects, as far as rules look at it.
+    pub(super) fn case<'a>(&'a self, effects: Effects, agent: Option<&'a str>) -> Case<'a> {
+        let (tool, operation) = (self.tool.name(), self.tool.operation());
+        Case { tool, operation, facts: &self.facts, effects, agent }
+    }
 }
 
 /// Decodes the arguments of a request, which are moved out of it.
@@ -35,6 +47,7 @@ pub(super) fn decode(found: Found, request: &mut Request) -> Result<Decoded, Too
         settings: found.settings,
         rules: found.rules,
         guard: found.guard,
+        lookers: found.lookers,
         claims: prepared.claims(),
         prepared,
         switches,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sinew_guard::{Guard, Rules};
 use sinew_tool::{FileSettings, Kind, Request, ToolError};
 
-use crate::catalog::{Catalog, Listed};
+use crate::catalog::{Catalog, Listed, Looker};
 
 /// A tool, and what its catalog says of every call.
 pub(super) struct Found {
@@ -13,6 +13,7 @@ pub(super) struct Found {
     pub(super) settings: Arc<FileSettings>,
     pub(super) rules: Arc<Rules>,
     pub(super) guard: Arc<Guard>,
+    pub(super) lookers: Arc<[Looker]>,
 }
 
 /// Returns the catalog that a request means.
@@ -37,6 +38,7 @@ pub(super) fn find(catalogs: &[Catalog], request: &Request) -> Result<Found, Too
             settings: Arc::clone(&catalog.settings),
             rules: Arc::clone(&catalog.rules),
             guard: Arc::clone(&catalog.guard),
+            lookers: Arc::clone(&catalog.lookers),
         });
     }
     let nearest = catalog.nearest(&request.name);

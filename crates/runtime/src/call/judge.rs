@@ -1,7 +1,7 @@
 //! judge: facts, targets and rules give a ruling, and what the session was granted; nothing else is looked at.
 
-use sinew_guard::{Case, Contained, Rules};
-use sinew_tool::{Effects, Request, Verdict};
+use sinew_guard::{Contained, Rules};
+use sinew_tool::{Effects, Request, Targets, Verdict};
 
 use super::contain::Held;
 use super::decode::Decoded;
@@ -34,12 +34,10 @@ pub(super) fn ruled(
     rules: &Rules,
     request: &Request,
 ) -> sinew_guard::Judged {
-    let case = Case {
-        tool: decoded.tool.name(),
-        operation: decoded.tool.operation(),
-        facts: &decoded.facts,
-        effects,
-        agent: request.agent.as_deref(),
-    };
-    contained.judge(&case, rules)
+    // What is not served because rules deny every call of it is denied whatever this one does.
+    let every = decoded.case(decoded.facts.effects, None);
+    let is_denied = every.effects != effects
+        && sinew_guard::judge(&every, &Targets::default(), rules).verdict == Verdict::Deny;
+    let effects = if is_denied { effects | decoded.facts.effects } else { effects };
+    contained.judge(&decoded.case(effects, request.agent.as_deref()), rules)
 }

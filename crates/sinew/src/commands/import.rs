@@ -48,7 +48,9 @@ pub(crate) fn run(form: Form, file: &Path, out: Option<&Path>) -> anyhow::Result
 
 /// Returns what was imported as a file of the configuration, with what it lacks at its head.
 fn toml(form: &str, file: &Path, imported: &Imported) -> anyhow::Result<String> {
-    let mut text = format!("# From {} ({form}).\n", shown(&file.to_string_lossy()));
+    // A line feed in the name would end the comment.
+    let name = shown(&file.to_string_lossy()).replace('\n', "\\n");
+    let mut text = format!("# From {name} ({form}).\n");
     for note in &imported.notes {
         writeln!(text, "# {}", shown(note).replace('\n', " "))?;
     }

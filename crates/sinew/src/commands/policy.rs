@@ -97,7 +97,7 @@ pub(crate) fn run(loaded: &Loaded, command: &PolicyCommand) -> anyhow::Result<Ex
     super::warn(loaded);
     let wired = wiring::wire(loaded, "policy", &["all"], None)?;
     match command {
-        PolicyCommand::Check => check(&wired),
+        PolicyCommand::Check => check(loaded, &wired),
         PolicyCommand::Test { files, json } => test(loaded, &wired, files, *json),
         PolicyCommand::Explain { what, tool, agent, policy, json } => {
             let asks = match tool {
@@ -110,7 +110,7 @@ pub(crate) fn run(loaded: &Loaded, command: &PolicyCommand) -> anyhow::Result<Ex
                     agent: agent.clone(),
                 }),
             };
-            let answer = answer(&wired, asks, by(policy.as_deref())?);
+            let answer = answer(loaded, &wired, asks, by(policy.as_deref())?);
             let mut out = io::stdout().lock();
             if *json {
                 writeln!(out, "{}", serde_json::to_string(&answer)?)?;
@@ -234,7 +234,7 @@ fn request(CallOptions { tool, arguments, agent }: CallOptions) -> Request {
 }
 
 /// Answers each line of standard input with one line. Exit 2 where a line could not be read.
-fn check(wired: &Wired) -> anyhow::Result<ExitCode> {
+fn check(loaded: &Loaded, wired: &Wired) -> anyhow::Result<ExitCode> {
     let mut input = io::stdin().lock();
     let mut out = io::stdout().lock();
     let mut is_bad = false;
@@ -253,7 +253,7 @@ fn check(wired: &Wired) -> anyhow::Result<ExitCode> {
         }
         match asked(&line) {
             Ok((asks, by)) => {
-                let answer = answer(wired, asks, by);
+                let answer = answer(loaded, wired, asks, by);
                 writeln!(out, "{}", serde_json::to_string(&answer)?)?;
             }
             Err(problem) => {
@@ -280,7 +280,7 @@ fn asked(line: &[u8]) -> anyhow::Result<(Asks, By)> {
     Ok((asks, by(policy.as_deref())?))
 }
 
-fn answer(wired: &Wired, asks: Asks, by: By) -> Answer {
+fn answer(loaded: &Loaded, wired: &Wired, asks: Asks, by: By) -> Answer {
     let (display, judged) = match asks {
         Asks::Command(line) => {
             let display = match &line {
@@ -305,7 +305,9 @@ fn answer(wired: &Wired, asks: Asks, by: By) -> Answer {
             Answer {
                 ruling: verdict.as_str(),
                 rule: rule.to_owned(),
-                origin: origin.map(|origin| origin.to_string()),
+                origin: origin
+                    .map(|origin| origin.to_string())
+                    .or_else(|| setting(loaded, rule, &why)),
                 paths: paths.collect(),
                 why: why.into_owned(),
                 display,
@@ -314,10 +316,10 @@ fn answer(wired: &Wired, asks: Asks, by: By) -> Answer {
             }
         }
         // What cannot be run at all is refused when it is called.
-        Err(ToolError { kind, message, .. }) => Answer {
+        Err(ToolError { kind, message, hint, .. }) => Answer {
             ruling: Verdict::Deny.as_str(),
             rule: kind.as_str().to_owned(),
-            origin: None,
+            origin: setting(loaded, kind.as_str(), hint.as_deref().unwrap_or_default()),
             segments: Vec::new(),
             paths: Vec::new(),
             why: message.into_owned(),
@@ -325,6 +327,22 @@ fn answer(wired: &Wired, asks: Asks, by: By) -> Answer {
             runs: None,
         },
     }
+}
+
+/// Returns where the setting stands that decided, where it was one and somebody wrote it.
+fn setting(loaded: &Loaded, rule: &str, why: &str) -> Option<String> {
+    let key = match rule {
+        // Where both ask, it is the setting that makes it so for good.
+        "change" | "require_approval" => "tools.fs.require_approval",
+        "path_denied" if why.contains("`deny_paths`") => "tools.fs.deny_paths",
+        "path_denied" if why.contains("`allow_paths`") => "tools.fs.allow_paths",
+        "not_found" => "serve",
+        _ => return None,
+    };
+    let (value, origin) = loaded.layered.origins.get(key)?;
+    let layer = origin.layer();
+    (layer != Layer::BuiltIn && *value != Value::Bool(false))
+        .then(|| format!("{}, {origin} (`{key}`)", layer.as_str()))
 }
 
 /// Returns words each in quotes, so that it is seen where one ends; what is no sign that is seen, a line
@@ -339,8 +357,8 @@ fn listed(argv: &[String]) -> String {
 
 impl Answer {
     fn words(&self) -> String {
-        let mut words = format!("{} ({}): {}\n", self.ruling, self.rule, self.why);
-        let origin = self.origin.as_deref().unwrap_or("built-in");
+        let mut words = format!("{} ({}): {}\n", self.ruling, self.rule, super::told(&self.why));
+        let origin = super::told(self.origin.as_deref().unwrap_or("built-in"));
         words.push_str(&format!("decided by a rule of: {origin}\n"));
         words.push_str("what is asked, with what is not seen made visible:\n");
         let indented =

@@ -10,12 +10,17 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
-use sinew_guard::{Layer, shown};
+use sinew_guard::{
+    Layer, LedgerSync, OnFailure, Recorded, Redactor, Retention, SqliteLedger, StateDir, shown,
+};
+use sinew_tool::{Event, Ledger as _};
 
 use crate::cli::{Cli, Global, TrustArgs, TrustCommand};
 use crate::clients;
 use crate::config::trust::{Content, Known, Trusted};
-use crate::config::{Layered, LeftOut, SYSTEM_FILE, env_vars, real};
+use crate::config::{
+    Layered, LedgerMode, LedgerSettings, LeftOut, SYSTEM_FILE, Settings, env_vars, real,
+};
 use crate::terminal;
 use crate::wiring::{self, Said};
 
@@ -46,7 +51,7 @@ pub(crate) fn run(global: &Global, args: &TrustArgs) -> anyhow::Result<ExitCode>
         .join("sinew");
     match &args.command {
         Some(TrustCommand::List { json }) => return list(&Trusted::read(&state)?, *json),
-        Some(TrustCommand::Revoke { dir }) => return revoke(&state, dir.as_deref()),
+        Some(TrustCommand::Revoke { dir }) => return revoke(global, &state, dir.as_deref()),
         None => {}
     }
     let root = directory(args.dir.as_deref())?;
@@ -76,6 +81,7 @@ pub(crate) fn run(global: &Global, args: &TrustArgs) -> anyhow::Result<ExitCode>
         eprintln!("nothing is trusted");
         return Ok(ExitCode::from(1));
     }
+    record(global, &state, "trust", found.short())?;
     Trusted::change(&state, |trusted| {
         if let Some(content) = &found.content {
             trusted.trust_project(&found.root, content);
@@ -110,6 +116,8 @@ fn project(global: &Global, root: PathBuf, trusted: &Trusted) -> anyhow::Result<
         arguments: Vec::new(),
         current: root.clone(),
         is_held: true,
+        by_client: true,
+        config_text: None,
     };
     let layered = wiring::look(&own, &root)?;
     tell(&layered);
@@ -131,7 +139,8 @@ fn project(global: &Global, root: PathBuf, trusted: &Trusted) -> anyhow::Result<
             Ok(text) => text,
             Err(error) if is_absent(&error) => continue,
             Err(error) => {
-                eprintln!("sinew: {}: {error}; it is passed over", path.display());
+                let told = super::told(&format!("{}: {error}", path.display()));
+                eprintln!("sinew: {told}; it is passed over");
                 continue;
             }
         };
@@ -144,8 +153,8 @@ fn project(global: &Global, root: PathBuf, trusted: &Trusted) -> anyhow::Result<
                 }
             }
             Err(error) => {
-                let error = shown(error.trim_end());
-                eprintln!("sinew: {}: {error}; it is passed over", path.display());
+                let told = super::told(&format!("{}: {}", path.display(), error.trim_end()));
+                eprintln!("sinew: {told}; it is passed over");
             }
         }
     }
@@ -160,6 +169,8 @@ fn arguments(line: &[String], root: PathBuf, trusted: &Trusted) -> anyhow::Resul
         arguments: line.iter().map(Into::into).collect(),
         current: root.clone(),
         is_held: true,
+        by_client: true,
+        config_text: None,
     };
     tell(&wiring::settle(&said, trusted)?);
     let found = started(String::from("these arguments and variables"), said, trusted)?;
@@ -172,7 +183,8 @@ fn started(place: String, said: Said, trusted: &Trusted) -> anyhow::Result<Optio
     let layered = match wiring::settle(&said, &Trusted::default()) {
         Ok(layered) => layered,
         Err(error) => {
-            eprintln!("sinew: {}: {error:#}; it is passed over", shown(&place));
+            let told = super::told(&format!("{place}: {error:#}"));
+            eprintln!("sinew: {told}; it is passed over");
             return Ok(None);
         }
     };
@@ -192,7 +204,7 @@ fn tell(layered: &Layered) {
             .any(|left| warning.starts_with(&format!("{}: `{}` is left", left.origin, left.key)))
     };
     for warning in layered.warnings.iter().filter(|warning| !is_shown(warning)) {
-        eprintln!("sinew: {}", shown(warning));
+        eprintln!("sinew: {}", super::told(warning));
     }
 }
 
@@ -214,6 +226,11 @@ impl Found {
         if let Some(content) = &self.content {
             text.push_str("\nThe project would count like your own configuration:\n");
             self.loosens.iter().for_each(|left| text.push_str(&line(left)));
+            for (path, said) in &content.hooks {
+                text.push_str(&format!("The hook of {} says:\n", shown(&path.to_string_lossy())));
+                let lines = said.lines().filter(|line| !line.trim().is_empty());
+                lines.for_each(|line| text.push_str(&format!("  {}\n", shown(line))));
+            }
             text.push_str("Files that count, as they are now:\n");
             for (path, _) in &content.files {
                 text.push_str(&format!("  {}\n", shown(&path.to_string_lossy())));
@@ -231,9 +248,26 @@ impl Found {
         text
     }
 
+    /// Returns what is trusted in one line, for the record.
+    fn short(&self) -> String {
+        let mut parts = Vec::new();
+        if let Some(content) = &self.content {
+            parts.push(format!("{}: {} files", self.root.display(), content.files.len()));
+        }
+        for server in &self.servers {
+            let loosens: Vec<String> = server.loosens.iter().map(LeftOut::to_string).collect();
+            parts.push(format!("arguments in {}: {}", server.current.display(), loosens.join(" ")));
+        }
+        parts.join("; ")
+    }
+
     fn to_json(&self, is_trusted: bool) -> Value {
         let files = self.content.iter().flat_map(|content| &content.files);
         let files: Vec<_> = files.map(|(path, _)| path.to_string_lossy()).collect();
+        let hooks = self.content.iter().flat_map(|content| &content.hooks);
+        let hooks: Vec<_> = hooks
+            .map(|(path, said)| json!({ "file": path.to_string_lossy(), "says": said }))
+            .collect();
         let servers = self.servers.iter().map(|server| {
             json!({
                 "place": server.place, "in": server.current.to_string_lossy(),
@@ -244,6 +278,7 @@ impl Found {
             "root": self.root.to_string_lossy(),
             "loosens": values(if self.content.is_some() { &self.loosens } else { &[] }),
             "files": files,
+            "hooks": hooks,
             "servers": servers.collect::<Vec<_>>(),
             "trusted": is_trusted,
         })
@@ -276,9 +311,38 @@ fn list(trusted: &Trusted, as_json: bool) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn revoke(state: &Path, dir: Option<&Path>) -> anyhow::Result<ExitCode> {
+/// Records what is trusted from now on, or not any more, before it is.
+fn record(global: &Global, state: &Path, kind: &'static str, text: String) -> anyhow::Result<()> {
+    // What the files here say of the ledger counts; where they cannot be read, what is built in.
+    let own = Said::by_person(global)?;
+    let layered = wiring::settle(&own, &Trusted::default());
+    let settings = layered.ok().and_then(|layered| Settings::resolve(&layered.options).ok());
+    let LedgerSettings { sync, on_failure, retention } = match settings.map(|all| all.ledger) {
+        Some(LedgerMode::Off) => return Ok(()),
+        Some(LedgerMode::Sqlite(settings)) => settings,
+        None => LedgerSettings {
+            sync: LedgerSync::Normal,
+            on_failure: OnFailure::Refuse,
+            retention: Retention::default(),
+        },
+    };
+    let state = StateDir::open(state)?;
+    let redactor = Redactor::knowing(env_vars::all());
+    let recorded = Recorded { surface: "trust", sync, on_failure, retention, redactor };
+    let ledger = SqliteLedger::new(&state, recorded);
+    ledger.event(Event { kind, text, session: None });
+    match ledger.flush() {
+        Err(error) if on_failure == OnFailure::Refuse => {
+            bail!("what is trusted cannot be recorded, so nothing changes: {error}")
+        }
+        _ => Ok(()),
+    }
+}
+
+fn revoke(global: &Global, state: &Path, dir: Option<&Path>) -> anyhow::Result<ExitCode> {
     // What is gone can be revoked too.
     let root = wiring::current_dir()?.join(dir.unwrap_or(Path::new("")));
+    record(global, state, "withdrawn trust", root.to_string_lossy().into_owned())?;
     let n = Trusted::change(state, |trusted| trusted.revoke(&root))?;
     let name = shown(&root.to_string_lossy());
     match n {

@@ -34,7 +34,7 @@ const XDG_STATE_HOME: &str = "XDG_STATE_HOME";
 const HOME: &str = "HOME";
 
 /// Where programs lie.
-const PATH: &str = "PATH";
+pub const PATH: &str = "PATH";
 /// The person's shell.
 const SHELL: &str = "SHELL";
 /// `--require-sandbox`.
@@ -104,12 +104,13 @@ pub fn has_program(name: &str) -> bool {
     !name.contains('/') && std::env::split_paths(&path).any(|dir| dir.join(name).is_file())
 }
 
-/// Returns the variables that say something to sinew, by name.
-pub fn own() -> impl Iterator<Item = (String, OsString)> {
-    let mut own: Vec<(String, OsString)> = all()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
-        .filter(|(name, value)| name.split('_').next() == Some("SINEW") && !value.is_empty())
-        .collect();
-    own.sort();
-    own.into_iter()
+/// The variables that stand for flags.
+const FLAGS: [&str; 10] =
+    [APPROVALS, CONFIG, DIALECT, LOG, READ_ONLY, REQUIRE_SANDBOX, ROOT, SESSION, SET, TOOLS];
+
+/// Returns the variables that say something to sinew, by name. Another name is anybody's, and might be code
+/// where it is shown as a part of a command.
+pub fn own() -> impl Iterator<Item = (&'static str, OsString)> {
+    let set = |name: &&'static str| Some((*name, std::env::var_os(name)?));
+    FLAGS.iter().filter_map(set).filter(|(_, value)| !value.is_empty())
 }

@@ -6,6 +6,7 @@
 
 pub(super) mod arguments;
 mod floor;
+mod tighten;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,7 +20,7 @@ use rustix::io::Errno;
 use serde_json::{Map, Value};
 use sinew_guard::{Layer, Rule, RuleOrigin};
 
-use super::settings::tokens_for_reply;
+use self::tighten::tightened;
 use super::{ConfigError, Options, hooks, rules, serve};
 
 /// Where a value came from.
@@ -67,6 +68,8 @@ impl Origin {
 #[derive(Debug, Clone, Default)]
 pub struct Layers {
     values: BTreeMap<String, (Value, Origin)>,
+    /// What holds where no layer after the system's file says anything.
+    of_system: BTreeMap<String, (Value, Origin)>,
     /// Where each rule came from.
     rules: Vec<Origin>,
     lists: Vec<ToolList>,
@@ -130,6 +133,8 @@ pub struct Layered {
     pub left_out: Vec<LeftOut>,
     /// Whether the system's file keeps people from trusting projects and arguments.
     pub keeps_from_trusting: bool,
+    /// Whether the system's file keeps rules and answers for ever of everybody else from allowing calls.
+    pub keeps_from_allowing: bool,
 }
 
 impl Layered {
@@ -245,7 +250,16 @@ impl Layers {
         required: bool,
     ) -> Result<(), ConfigError> {
         let source = self.source(layer);
-        self.add_read(path, read(path), required, source)
+        self.add_read(path, read(path), required, source)?;
+        if layer == Layer::System {
+            self.of_system.clone_from(&self.values);
+        }
+        Ok(())
+    }
+
+    /// Adds the text of a file that was named.
+    pub(crate) fn add_named(&mut self, path: &Path, text: String) -> Result<(), ConfigError> {
+        self.add_read(path, Ok(text), true, self.source(Layer::Session))
     }
 
     /// From here on arguments and variables can only tighten, because they may come out of a repository,
@@ -309,13 +323,7 @@ impl Layers {
             }
             return;
         }
-        let is_list = value.is_array() && (ADDED.contains(&key) || [RULES, ALLOWED].contains(&key));
-        match value {
-            value if is_list || source.tighten != Tighten::No => {
-                self.add_one(key, value, &|_| origin.clone(), source);
-            }
-            value => drop(self.values.insert(key.to_owned(), (value, origin))),
-        }
+        self.add_one(key, value, &|_| origin.clone(), source);
     }
 
     /// Adds one value after a look at whether there is such a key and whether it takes the value.
@@ -324,7 +332,11 @@ impl Layers {
         insert(&mut tree, key, value.clone());
         check(Value::Object(tree))
             .map_err(|error| ConfigError(format!("{origin}: `{key}`: {error}")))?;
-        self.set(key, value, origin);
+        let mut flat = Vec::new();
+        flatten(key, value, &mut flat);
+        for (key, value) in flat {
+            self.set(&key, value, origin.clone());
+        }
         Ok(())
     }
 
@@ -343,7 +355,7 @@ impl Layers {
 
     /// Returns the merged configuration, checked as a whole.
     pub fn merge(mut self) -> Result<Layered, ConfigError> {
-        floor::hold(&mut self);
+        let keeps_from_allowing = floor::hold(&mut self)?;
         let mut origins = Vec::new();
         if let Some((all, of_all)) = std::mem::take(&mut self.hooks).merged() {
             let first = of_all.first().cloned().unwrap_or(Origin::Default);
@@ -367,6 +379,7 @@ impl Layers {
             warnings,
             left_out,
             keeps_from_trusting,
+            keeps_from_allowing,
         })
     }
 
@@ -410,7 +423,7 @@ impl Layers {
             ConfigError(format!("{}: {}", path.display(), error.to_string().trim_end()))
         };
         let options = toml_edit::de::from_str::<Options>(text).map_err(|error| fail(&error))?;
-        check_rules(&options).map_err(|error| fail(&error))?;
+        check_rules(&options).map_err(|error| placed(path, text, error))?;
         let tree: Value = toml_edit::de::from_str(text).map_err(|error| fail(&error))?;
         let lines = lines_of_keys(text);
         hooks::check(&tree).map_err(|error| {
@@ -569,99 +582,9 @@ enum Tighten {
     Arguments,
 }
 
-/// Returns what a value of a project's file comes to where it tightens, else nothing.
-fn tightened(key: &str, old: Option<&Value>, new: Value) -> Option<Value> {
-    let number = |value: &Value| value.as_u64();
-    match key {
-        "read_only"
-        | "tools.fs.require_approval"
-        | "tools.fs.track_reads"
-        | "tools.fs.checkpoint_before_mutation"
-        | "tools.fs.must_read_before_write" => (new == Value::Bool(true)).then_some(new),
-        "approvals" => {
-            (old.and_then(|old| strength(MODES, old)) <= strength(MODES, &new)).then_some(new)
-        }
-        "profile" => {
-            let is_known = strength(PROFILES, &new).is_some();
-            let old = old.map_or(Some(1), |old| strength(PROFILES, old));
-            (is_known && old <= strength(PROFILES, &new)).then_some(new)
-        }
-        // A list of what is allowed narrows only where there was none.
-        "tools.fs.allow_paths" | "tools.policy.allow" => {
-            let was_empty = old.and_then(Value::as_array).is_none_or(Vec::is_empty);
-            (was_empty || old == Some(&new)).then_some(new)
-        }
-        "files.glob_limit"
-        | "files.grep_limit"
-        | "files.list_limit"
-        | "files.search_timeout_ms"
-        | "tools.fs.max_read_bytes"
-        | "tools.fs.context_window_tokens"
-        | "mcp.max_line_bytes" => {
-            // Where nothing is set the limit is that of the dialect, so a number is only taken where
-            // it is smaller than every dialect's.
-            let old = old.and_then(number).or(smallest_default(key));
-            match (old, number(&new)) {
-                (Some(old), Some(new_number)) if old < new_number => None,
-                _ => Some(new),
-            }
-        }
-        "run.require_sandbox" => {
-            let old = old.map_or(Some(0), |old| strength(floor::RUNGS, old));
-            let stricter = strength(floor::RUNGS, &new);
-            (stricter.is_some() && old <= stricter).then_some(new)
-        }
-        "run.network" => (new == Value::Bool(false)).then_some(new),
-        "ledger.mode" => (new.as_str() == Some("sqlite")).then_some(new),
-        "files.hard_links" | "ledger.on_failure" => (new.as_str() == Some("refuse")).then_some(new),
-        "files.sync" => {
-            let strength = |value: &Value| {
-                ["off", "data", "full"].iter().position(|word| Some(*word) == value.as_str())
-            };
-            (old.and_then(strength) <= strength(&new)).then_some(new)
-        }
-        "serve" => {
-            let old = old.map(words);
-            serve::narrows(old.as_deref(), &words(&new)).then_some(new)
-        }
-        // What is shown of a binary file is more than that it is one.
-        "tools.fs.binary_policy" => (new.as_str() == Some("reject")).then_some(new),
-        // Whatever else there is stays as it is: a dialect brings its own rules and limits.
-        _ => (old == Some(&new)).then_some(new),
-    }
-}
-
-/// The modes of approvals, the loosest first.
-const MODES: &[&str] = &["allow", "trust-client", "auto", "ask", "deny"];
-/// The profiles, the loosest first.
-const PROFILES: &[&str] = &["full", "workspace", "read-only"];
-
-/// Returns how strict a word is among words of which the loosest is the first.
-fn strength(words: &[&str], word: &Value) -> Option<usize> {
-    words.iter().position(|known| Some(*known) == word.as_str())
-}
-
 /// Returns the words of a list.
 fn words(list: &Value) -> Vec<&str> {
     list.as_array().into_iter().flatten().filter_map(Value::as_str).collect()
-}
-
-/// Returns the smallest limit that a dialect gives where nothing is configured.
-fn smallest_default(key: &str) -> Option<u64> {
-    let defaults = sinew_dialects::ALL.iter().map(|dialect| (dialect.settings)());
-    defaults
-        .filter_map(|files| {
-            Some(match key {
-                "files.glob_limit" => files.glob_limit as u64,
-                "files.grep_limit" => files.grep_limit as u64,
-                "files.list_limit" => files.list_limit as u64,
-                "files.search_timeout_ms" => files.search_timeout_ms,
-                "tools.fs.max_read_bytes" => files.max_read_bytes?,
-                "tools.fs.context_window_tokens" => tokens_for_reply(files.read_reply_bytes),
-                _ => return None,
-            })
-        })
-        .min()
 }
 
 /// Returns whether an error says that there is no such file, also where a part of its path is a file.
@@ -670,7 +593,7 @@ pub(super) fn is_absent(error: &io::Error) -> bool {
 }
 
 /// Reads a configuration file: regular, and not larger than it may be.
-pub(super) fn read(path: &Path) -> io::Result<String> {
+pub(crate) fn read(path: &Path) -> io::Result<String> {
     let mut options = fs::OpenOptions::new();
     let nonblocking = OFlags::NONBLOCK.bits();
     text_of(options.read(true).custom_flags(nonblocking.cast_signed()).open(path)?)
@@ -754,6 +677,33 @@ pub(super) fn lines_of_rules(text: &str) -> Vec<usize> {
     (0..).map_while(line).collect()
 }
 
+/// Puts the file before an error about rules, with the line and column of the key that it names.
+pub(super) fn placed(path: &Path, text: &str, error: ConfigError) -> ConfigError {
+    let key = error.0.split('`').find(|part| part.starts_with(RULES));
+    let at = key.and_then(|key| place_of(text, key));
+    let at = at.map(|(line, column)| format!(":{line}:{column}")).unwrap_or_default();
+    ConfigError(format!("{}{at}: {}", path.display(), error.0.trim_end()))
+}
+
+/// Returns the line and column of the value of a key, or of what holds it where it is not written.
+fn place_of(text: &str, key: &str) -> Option<(usize, usize)> {
+    let document = toml_edit::Document::parse(text).ok()?;
+    let mut item = document.as_item();
+    let mut found = None;
+    for part in key.split(['.', '[']) {
+        let next = match part.strip_suffix(']') {
+            Some(at) => at.parse::<usize>().ok().and_then(|at| item.get(at)),
+            None => item.get(part),
+        };
+        let Some(next) = next else { break };
+        item = next;
+        found = item.span().or(found);
+    }
+    let before = text.get(..found?.start)?;
+    let line = before.rsplit('\n').next().unwrap_or_default();
+    Some((before.matches('\n').count() + 1, line.chars().count() + 1))
+}
+
 fn collect_lines(
     prefix: &str,
     table: &dyn toml_edit::TableLike,
@@ -767,7 +717,8 @@ fn collect_lines(
         } else {
             let tables =
                 item.as_array_of_tables().into_iter().flatten().map(toml_edit::Table::span);
-            for (at, span) in tables.enumerate() {
+            let values = item.as_array().into_iter().flatten().map(toml_edit::Value::span);
+            for (at, span) in tables.chain(values).enumerate() {
                 add_line(format!("{key}[{at}]"), span, text, lines);
             }
             let first = item.as_array_of_tables().and_then(|tables| tables.get(0)?.span());
@@ -911,7 +862,25 @@ mod tests {
             .add_file(&own, Layer::User, true)
             .expect_err("no verdict")
             .to_string();
-        assert!(error.contains("own.toml: `rules[1].verdict`"), "{error}");
+        assert!(error.contains("own.toml:5:11: `rules[1].verdict`"), "{error}");
+        for (text, at) in [
+            ("rules = [{ verdict = \"deny\", command = \"a\" },\n  { verdict = \"x\" }]", "2:15"),
+            ("[[rules]]\nverdict = \"deny\"\ntools = []", "3:9"),
+            ("[[rules]]\nverdict = \"deny\"\neffects = [\"x\"]", "3:11"),
+            ("[[rules]]\nverdict = \"deny\"\nhosts = [\"a b\"]", "3:9"),
+            ("[[rules]]\nverdict = \"deny\"\nunless = [\n  { tools = [] },\n]", "4:13"),
+            ("[[rules]]\nverdict = \"allow\"", "1:1"),
+        ] {
+            write(&own, text);
+            let error = Layers::default().add_file(&own, Layer::User, true);
+            let error = error.expect_err("no rule").to_string();
+            assert!(error.contains(&format!("own.toml:{at}: `rules[")), "{text}: {error}");
+        }
+        write(&own, "rules = [\n  { verdict = \"deny\", command = \"a\" },\n]");
+        let mut layers = Layers::default();
+        layers.add_file(&own, Layer::User, true).expect("it reads");
+        let place = layers.merge().expect("it merges").rules.first().map(ToString::to_string);
+        assert!(place.is_some_and(|place| place.ends_with("own.toml:2")), "an inline rule");
     }
 
     /// Adds the file of a project that `lay_out` made.
@@ -1000,6 +969,18 @@ mod tests {
         "dialect = \"native\"",
         "approval_timeout_s = 99999",
         "log = \"error\"",
+        "profile = \"full\"",
+        "run.network = true",
+        "run.sandbox = \"none\"",
+        "run.require_sandbox = \"none\"",
+        "run.env = [\"SECRET\"]",
+        "run.show = [\"/\"]",
+        "run.unprotected = [\".git/hooks/\"]",
+        "rules = [{ verdict = \"allow\", tools = [\"*\"] }]",
+        "checkpoints.max_count = 1",
+        "managed.approvals = \"allow\"",
+        "mcp.trust_arguments = true",
+        "tools.fs.checkpoint_before_mutation = true",
         "tools.fs.context_window_tokens = 9999999",
         "tools.fs.max_read_bytes = 999999999999",
         "tools.fs.binary_policy = \"base64\"",
@@ -1052,6 +1033,8 @@ mod tests {
                 "tools.fs.allow_paths = [\"/a/**\"]", "tools.policy.deny = [\"Write\"]",
                 "tools.fs.track_reads = true", "tools.fs.must_read_before_write = true",
                 "tools.fs.require_approval = true", "tools.policy.allow = [\"Read\"]",
+                "profile = \"workspace\"", "run.require_sandbox = \"landlock\"",
+                "tools.fs.checkpoint_before_mutation = false",
                 "files.resolver = \"walk\"", "ledger.sync = \"full\"", "log = \"warn\"",
             ] {
                 layers.set_written(strict, Origin::Default).expect("a value");
@@ -1068,6 +1051,18 @@ mod tests {
             prop_assert_eq!(at("/read_only"), json!(true));
             prop_assert_ne!(at("/approvals"), json!("allow"));
             prop_assert_ne!(at("/approvals"), json!("trust-client"));
+            prop_assert_eq!(at("/profile"), json!("workspace"));
+            prop_assert_eq!(at("/run/network"), json!(false));
+            prop_assert_eq!(at("/run/sandbox"), json!("auto"));
+            prop_assert_eq!(at("/run/require_sandbox"), json!("landlock"));
+            prop_assert_eq!(at("/run/env"), json!([]));
+            prop_assert_eq!(at("/run/show"), Value::Null);
+            prop_assert_eq!(at("/run/unprotected"), Value::Null);
+            prop_assert_eq!(at("/rules"), Value::Null);
+            prop_assert_eq!(at("/checkpoints/max_count"), json!(10_000));
+            prop_assert_eq!(at("/tools/fs/checkpoint_before_mutation"), json!(false));
+            prop_assert_eq!(at("/managed"), Value::Null);
+            prop_assert_eq!(at("/mcp/trust_arguments"), Value::Null);
             prop_assert_eq!(at("/roots"), json!(["/a"]));
             prop_assert_eq!(at("/files/glob_limit"), json!(7));
             prop_assert_eq!(at("/files/sync"), json!("full"));

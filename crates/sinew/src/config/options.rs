@@ -386,22 +386,25 @@ pub struct CallOptions {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ManagedOptions {
-    /// The loosest mode of `approvals`.
+    /// The loosest mode of `approvals`. Where it is none that asks nobody, rules of other layers allow nothing,
+    /// and no answer counts for ever.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approvals: Option<String>,
-    /// The loosest profile.
+    /// The loosest profile. Where it is stricter than `full`, rules of other layers allow nothing, and no answer
+    /// counts for ever.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
     /// The weakest sandbox of commands.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub require_sandbox: Option<String>,
-    /// Whether commands may be given the network; `false` keeps it closed.
+    /// Whether commands may be given the network; `false` keeps it closed, so none runs without a sandbox.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<bool>,
     /// Directories at or beneath which every root lies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub roots: Option<Vec<PathBuf>>,
-    /// Whether calls may go unrecorded; `true` keeps the ledger on.
+    /// Whether calls may go unrecorded; `true` keeps the ledger on, and what `[ledger]` says at least as
+    /// strict as in the system's file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ledger: Option<bool>,
     /// Whether people may trust projects and arguments; `false` keeps them from it.

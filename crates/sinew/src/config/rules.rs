@@ -1,15 +1,15 @@
 //! Rules, from what was written to what is meant.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
 use sinew_guard::{
-    CommandPattern, Condition, Layer, Object, Paths, Profile, Rule, RuleOrigin, name_matches,
+    CommandPattern, Condition, Layer, Object, Paths, Profile, Rule, RuleOrigin, lies_outside,
+    name_matches,
 };
 use sinew_tool::{Effects, Verdict};
 
 use super::options::{ConditionOptions, RuleOptions};
-use super::{ConfigError, Layered, layers};
+use super::{ConfigError, Layered, Options, ToolList, layers};
 
 /// Reads rules; the first that cannot be meant is named by its key.
 pub(crate) fn read(written: &[RuleOptions]) -> Result<Vec<Rule>, ConfigError> {
@@ -149,12 +149,21 @@ impl Layered {
         let strength = |rule: &RuleOptions| {
             ["allow", "ask", "deny"].iter().position(|verdict| *verdict == rule.verdict)
         };
+        let meant: Vec<_> = rules.iter().map(meant).collect();
         for (at, (rule, origin)) in rules.iter().zip(&self.rules).enumerate() {
-            let mut others = rules.iter().zip(&self.rules);
-            let stronger = others.find(|(other, _)| {
-                let is_same = other.when() == rule.when() && other.unless == rule.unless;
-                is_same && strength(rule) < strength(other)
+            let mut others = rules.iter().zip(&self.rules).zip(&meant);
+            let stronger = others.find(|((other, _), means)| {
+                meant.get(at) == Some(*means) && strength(rule) < strength(other)
             });
+            let stronger = stronger.map(|(other, _)| other);
+            if let Some(list) = self.denying(rule) {
+                self.warnings.push(format!(
+                    "{origin}: `rules[{at}]` changes nothing, because `tools.policy.deny` of {} denies all \
+                     of its tools",
+                    list.origin
+                ));
+                continue;
+            }
             if let Some((other, place)) = stronger {
                 self.warnings.push(format!(
                     "{origin}: `rules[{at}]` changes nothing, because a stronger rule, {} of {place}, means \
@@ -166,13 +175,116 @@ impl Layered {
     }
 }
 
-/// A file with rules, in the form of the configuration.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Written {
-    profile: Option<String>,
-    #[serde(default)]
-    rules: Vec<RuleOptions>,
+impl Layered {
+    /// Adds a warning for each rule that can mean nothing: what it is meant to hold back it does not.
+    pub(crate) fn warn_of_idle_rules(&mut self, roots: &[PathBuf]) {
+        let rules = self.options.rules.as_deref().unwrap_or_default();
+        let mut warnings = Vec::new();
+        for (at, (rule, origin)) in rules.iter().zip(&self.rules).enumerate() {
+            let idle = [idle(&rule.when()), idle_but(rule)].into_iter().flatten();
+            let but = rule.unless.iter().filter_map(idle_exception);
+            warnings.extend(
+                idle.chain(but).map(|why| format!("{origin}: `rules[{at}]` means nothing: {why}")),
+            );
+            let globs = rule.paths.iter().chain(rule.unless.iter().flat_map(|but| &but.paths));
+            let outside = globs.flatten().filter(|glob| lies_outside(glob, roots));
+            warnings.extend(outside.map(|glob| {
+                format!("{origin}: `rules[{at}]`: `{glob}` lies in no root, so no call names it")
+            }));
+        }
+        self.warnings.extend(warnings);
+    }
+}
+
+/// Returns why a condition can mean no call.
+fn idle(when: &ConditionOptions) -> Option<String> {
+    if when.hosts.is_some() {
+        return Some(String::from("no tool names hosts yet; commands have `run.network`"));
+    }
+    let command = when.command.as_ref()?;
+    let runs = |effect: &String| ["execute", "network"].contains(&effect.as_str());
+    if when.effects.as_ref().is_some_and(|effects| !effects.iter().any(runs)) {
+        return Some(String::from("a command has the effects execute and network alone"));
+    }
+    if let Some(sign) = command.split_whitespace().find_map(sign_of_shell) {
+        return Some(format!(
+            "`{sign}` stands between commands, and each of them is looked at alone; write a rule for each"
+        ));
+    }
+    let tools = sinew_dialects::operations(when.tools.as_ref()?);
+    (!tools.iter().any(|pattern| runs_commands(pattern)))
+        .then(|| String::from("none of its tools runs a command"))
+}
+
+/// Returns why nothing is left of a rule.
+fn idle_but(rule: &RuleOptions) -> Option<String> {
+    let is_whole = |but: &&ConditionOptions| {
+        let is_plain = but.effects.is_none()
+            && but.agents.is_none()
+            && but.paths.is_none()
+            && but.command.is_none()
+            && but.hosts.is_none();
+        let names = but.tools.as_deref().unwrap_or_default();
+        is_plain && (names.iter().any(|name| name == "*") || but.tools == rule.tools)
+    };
+    let but = rule.unless.iter().find(|but| **but == rule.when() || is_whole(but));
+    but.map(|_| String::from("an exception takes all of it away"))
+}
+
+/// Returns why an exception can except no call, where that is not what its rule says of itself.
+fn idle_exception(but: &ConditionOptions) -> Option<String> {
+    let why = but.command.is_some().then(|| idle(but)).flatten()?;
+    Some(format!("one of its exceptions cannot hold: {why}"))
+}
+
+/// Returns the sign by which a shell tells commands apart, where a word is one or ends with one.
+fn sign_of_shell(word: &str) -> Option<&str> {
+    let alone = ["&&", "||", "&", ";", "<", ">", ">>", "2>", "|&"];
+    alone.into_iter().find(|sign| *sign == word).or_else(|| word.ends_with(';').then_some(";"))
+}
+
+/// Returns whether a pattern names a tool that runs commands, or one that is not known here.
+fn runs_commands(pattern: &str) -> bool {
+    let tools = sinew_dialects::ALL.iter().flat_map(|dialect| (dialect.tools)());
+    let mut named = tools
+        .filter(|tool| {
+            name_matches(pattern, tool.name()) || name_matches(pattern, tool.operation())
+        })
+        .peekable();
+    named.peek().is_none() || named.any(|tool| tool.facts().effects.contains(Effects::EXECUTE))
+}
+
+impl Layered {
+    /// Returns a list that denies all tools of a rule that denies less.
+    fn denying(&self, rule: &RuleOptions) -> Option<&ToolList> {
+        let tools = sinew_dialects::operations(rule.tools.as_deref()?);
+        if rule.verdict == Verdict::Deny.as_str() {
+            return None;
+        }
+        self.lists.iter().filter(|list| list.denies).find(|list| {
+            let denied = sinew_dialects::forbidden(&list.names, name_matches);
+            tools.iter().all(|tool| denied.iter().any(|pattern| name_matches(pattern, tool)))
+        })
+    }
+}
+
+/// Returns what a rule means, whatever the order of its lists and the names of its tools.
+fn meant(rule: &RuleOptions) -> (ConditionOptions, Vec<ConditionOptions>) {
+    let sorted = |list: &Option<Vec<String>>| {
+        let mut list = list.clone()?;
+        list.sort();
+        list.dedup();
+        Some(list)
+    };
+    let one = |when: &ConditionOptions| ConditionOptions {
+        tools: sorted(&when.tools.as_ref().map(|tools| sinew_dialects::operations(tools))),
+        effects: sorted(&when.effects),
+        agents: sorted(&when.agents),
+        paths: sorted(&when.paths),
+        command: when.command.clone(),
+        hosts: sorted(&when.hosts),
+    };
+    (one(&rule.when()), rule.unless.iter().map(one).collect())
 }
 
 /// What a file with rules means.
@@ -196,21 +308,22 @@ pub(crate) fn profile(word: &str) -> Option<Profile> {
     })
 }
 
-/// Reads a file with `profile` and `[[rules]]`.
+/// Reads `profile` and `[[rules]]` of a file of the configuration.
 pub(crate) fn read_file(path: &Path) -> Result<PolicyFile, ConfigError> {
     let fail = |error: &dyn std::fmt::Display| {
         ConfigError(format!("{}: {}", path.display(), error.to_string().trim_end()))
     };
     let text = layers::read(path).map_err(|error| fail(&error))?;
-    let Written { profile: word, rules: written } =
+    let Options { profile: word, rules, .. } =
         toml_edit::de::from_str(&text).map_err(|error| fail(&error))?;
+    let written = rules.unwrap_or_default();
     let profile = match word.as_deref() {
         None => Profile::default(),
         Some(word) => profile(word).ok_or_else(|| {
             fail(&format!("`profile` must be one of read-only, workspace, full, not `{word}`"))
         })?,
     };
-    let mut rules = read(&written).map_err(|error| fail(&error))?;
+    let mut rules = read(&written).map_err(|error| layers::placed(path, &text, error))?;
     for (rule, line) in rules.iter_mut().zip(layers::lines_of_rules(&text)) {
         let place = format!("{}:{line}", path.display());
         rule.origin = RuleOrigin { layer: Layer::Session, place };

@@ -8,7 +8,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -37,6 +37,8 @@ pub(crate) struct Content {
     pub(crate) config: Option<String>,
     /// Every file by its path beneath the project, with the hash of what is in it.
     pub(crate) files: Vec<(PathBuf, blake3::Hash)>,
+    /// What the files that bring a hook say of it, by their path.
+    pub(crate) hooks: Vec<(PathBuf, String)>,
 }
 
 impl Content {
@@ -107,6 +109,9 @@ impl Content {
                 let n = bytes.len() as u64;
                 *left = left.checked_sub(n).ok_or_else(|| fail("more than 16 MiB altogether"))?;
                 self.files.push((path.to_owned(), blake3::hash(&bytes)));
+                if let Some(said) = said_of_hook(path, &bytes) {
+                    self.hooks.push((path.to_owned(), said));
+                }
                 Ok(())
             }
             _ => Err(fail("this is neither a file nor a directory, so it cannot be trusted")),
@@ -150,6 +155,24 @@ impl Content {
         }
         hasher.finalize().to_hex().to_string()
     }
+}
+
+/// Returns what a file says of a hook, if it is one that brings one: all of it, or what stands between the
+/// first two lines that mark the front matter.
+fn said_of_hook(path: &Path, bytes: &[u8]) -> Option<String> {
+    let name = path.file_name()?.to_str()?;
+    let text = String::from_utf8_lossy(bytes);
+    let mut lines = text.lines();
+    match name {
+        "hook.toml" => {}
+        "HOOK.md" => {
+            let fence = lines.next().unwrap_or_default().trim();
+            let front: Vec<&str> = lines.take_while(|line| line.trim() != fence).collect();
+            return Some(front.join("\n"));
+        }
+        _ => return None,
+    }
+    Some(text.into_owned())
 }
 
 /// What is known of a project.
@@ -210,6 +233,9 @@ impl Trusted {
                 error.to_string().trim_end()
             ))
         };
+        if fs::metadata(&path).is_ok_and(|meta| meta.mode() & 0o022 != 0) {
+            return Err(fail(&"others may write it; take that away (`chmod go-w`)"));
+        }
         match layers::read(&path) {
             Ok(text) => toml_edit::de::from_str(&text).map_err(|error| fail(&error)),
             Err(error) if layers::is_absent(&error) => Ok(Self::default()),
@@ -411,6 +437,19 @@ mod tests {
         ] {
             let confirmed = trusted.confirms(dir, what.iter().copied());
             assert_eq!(confirmed, is_confirmed, "{what:?} in {}", dir.display());
+        }
+    }
+
+    #[test]
+    fn what_others_may_write_is_not_believed() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let place = Place::new();
+        place.trust();
+        let path = place.state.join(FILE);
+        for (mode, is_read) in [(0o600, true), (0o644, true), (0o666, false), (0o660, false)] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("a mode");
+            assert_eq!(Trusted::read(&place.state).is_ok(), is_read, "{mode:o}");
         }
     }
 

@@ -17,7 +17,7 @@ pub(super) fn read(tree: &Value) -> Result<Imported, String> {
             let ms = timeout.as_u64().ok_or_else(|| {
                 format!("`timeoutMs` must be a number of milliseconds, not {timeout}")
             })?;
-            imported.options.approval_timeout_s = Some(ms / 1_000);
+            imported.options.approval_timeout_s = Some((ms / 1_000).max(1));
             if !ms.is_multiple_of(1_000) {
                 imported.note(format!("`timeoutMs` {ms} is cut to whole seconds"));
             }
@@ -98,6 +98,8 @@ mod tests {
         }
         let timeout = read(&json!({"timeoutMs": 60_500})).expect("a policy").options;
         assert_eq!(timeout.approval_timeout_s, Some(60));
+        let short = read(&json!({"timeoutMs": 500})).expect("a policy").options;
+        assert_eq!(short.approval_timeout_s, Some(1));
         for tree in [json!({"tools": 1}), json!({"timeoutMs": "x"}), json!({"tiers": {"x": "y"}})] {
             assert!(read(&tree).is_err(), "{tree}");
         }

@@ -18,7 +18,24 @@ const OWN: &str = "mcp__sinew__";
 /// Reads settings.
 pub(super) fn read(tree: &Value, home: Option<&Path>) -> Result<Imported, String> {
     let mut imported = Imported::default();
+    for key in [
+        "enableAllProjectMcpServers",
+        "enabledMcpjsonServers",
+        "disabledMcpjsonServers",
+        "hooks",
+        "sandbox",
+    ] {
+        if tree.get(key).is_some() {
+            imported.note(format!("`{key}` is not carried over"));
+        }
+    }
     let Some(permissions) = tree.get("permissions") else { return Ok(imported) };
+    if permissions.get("disableBypassPermissionsMode").is_some() {
+        imported.note(
+            "`disableBypassPermissionsMode` is not carried over; `managed.approvals` in the system's file says \
+             such a thing",
+        );
+    }
     for verdict in ["deny", "ask", "allow"] {
         for written in texts(permissions, verdict)?.into_iter().flatten() {
             add(&mut imported, verdict, &written, home)?;
@@ -75,6 +92,9 @@ fn add(
         ("Edit" | "Write" | "MultiEdit", Some(path)) => {
             of_path(imported, verdict, written, path, &EDITING, home);
         }
+        ("WebFetch", Some(_)) if verdict == "allow" => {
+            imported.note(format!("`{written}` is left out: no tool here fetches addresses"));
+        }
         ("WebFetch", Some(what)) => match what.strip_prefix("domain:") {
             Some(host) => {
                 let hosts = Some(vec![host.to_owned()]);
@@ -85,6 +105,13 @@ fn add(
         // A name for reading stands for searching there.
         ("Read", None) if verdict != "allow" => imported.rule(rule(verdict, &READING)),
         ("Edit" | "Write", None) if verdict != "allow" => imported.rule(rule(verdict, &EDITING)),
+        // Every tool, or every tool of this server.
+        ("*" | "mcp__sinew" | "mcp__sinew__*" | "mcp__*", what) if verdict != "allow" => {
+            if what.is_some() {
+                imported.note(format!("`{written}` means every call of every tool here"));
+            }
+            imported.rule(rule(verdict, &["*"]));
+        }
         (name, what) => {
             let own = name.strip_prefix(OWN).unwrap_or(name);
             if own.is_empty() || own.starts_with('*') || !is_known(own) {
@@ -112,7 +139,23 @@ fn left_out(written: &str) -> String {
 /// `npm run test:*` means every command that begins so.
 fn of_command(imported: &mut Imported, verdict: &str, written: &str, command: &str) {
     let begins = command.strip_suffix(":*");
+    let is_variable = |word: &str| {
+        let name = word.split_once('=').map(|(name, _)| name);
+        name.is_some_and(|name| {
+            !name.is_empty() && name.chars().all(|sign| sign.is_ascii_alphanumeric() || sign == '_')
+        })
+    };
+    // Variables before a command are passed over here where it is held back, and never allowed.
+    let bare: Vec<&str> = command.split_whitespace().skip_while(|word| is_variable(word)).collect();
+    let bare = bare.join(" ");
+    let has_variables = command.split_whitespace().next().is_some_and(is_variable);
+    let (command, begins) = match verdict {
+        "allow" => (command, begins),
+        _ if has_variables => (&*bare, bare.strip_suffix(":*")),
+        _ => (command, begins),
+    };
     let command = match verdict {
+        "allow" if has_variables => None,
         "allow" => {
             let narrow = pattern::command(begins.unwrap_or(command));
             match begins {
@@ -149,20 +192,27 @@ fn of_path(
             Some(home) => format!("{home}/{rest}"),
             None => return imported.note(format!("`{written}`: the home directory is not known")),
         },
+        (None, None) if path == "~" => match home.and_then(Path::to_str) {
+            Some(home) => home.to_owned(),
+            None => return imported.note(format!("`{written}`: the home directory is not known")),
+        },
         (None, None) => {
             let beneath = path.trim_start_matches("./").trim_start_matches('/');
             // As in an ignore file, a name alone is meant wherever it lies.
-            let is_name = !path.starts_with(['/', '.']) && !beneath.contains('/') || {
-                path.starts_with('.') && !path.starts_with("./") && !path.contains('/')
-            };
+            let name = path.trim_end_matches('/');
+            let is_name = !name.contains('/') && !name.is_empty() && name != ".";
             match is_name {
                 true => format!("**/{beneath}"),
                 false => beneath.to_owned(),
             }
         }
     };
-    let is_odd =
-        glob.is_empty() || glob.split('/').any(|part| part == "..") || glob.starts_with('!');
+    // Braces are letters there.
+    let glob = glob.replace('{', "[{]").replace('}', "[}]");
+    let is_odd = glob.is_empty()
+        || glob == "."
+        || glob.split('/').any(|part| part == "..")
+        || glob.starts_with('!');
     match (is_odd, verdict) {
         (false, _) => {
             let paths = Some(vec![glob]);
@@ -205,6 +255,8 @@ mod tests {
             ("Bash(git status)", Some("git status"), "git status"),
             ("Bash(git log *)", Some("git log * *"), "git log *"),
             ("Bash(rm -rf $HOME)", None, "rm -rf *"),
+            ("Bash(FOO=1 git push)", None, "git push"),
+            ("Bash(A=1 B=2 git push:*)", None, "git push* *"),
         ] {
             let rule = |verdict: &str, command: &str| json!({"rules": [{"verdict": verdict, "tools": ["Bash"], "command": command}]});
             match narrow {
@@ -225,6 +277,11 @@ mod tests {
             ("Edit(/src/x)", "src/x"),
             ("Edit(//etc/x)", "/etc/x"),
             ("Edit(~/x)", "/home/me/x"),
+            ("Edit(~)", "/home/me"),
+            ("Edit(secrets/)", "**/secrets/"),
+            ("Edit(/secrets/)", "secrets/"),
+            ("Edit(./secrets/)", "secrets/"),
+            ("Edit(a{b,c})", "**/a[{]b,c[}]"),
         ] {
             let rules = json!([{"verdict": "ask", "tools": ["Edit", "Write"], "paths": [glob]}]);
             check(json!({"ask": [written]}), json!({ "rules": rules }), &[]);
@@ -258,6 +315,20 @@ mod tests {
                 {"verdict": "deny", "tools": ["Read", "Grep"]},
             ]}),
             &["`WebFetch(y)`"],
+        );
+        for every in ["*", "mcp__sinew", "mcp__sinew__*"] {
+            check(
+                json!({"deny": [every]}),
+                json!({"rules": [{"verdict": "deny", "tools": ["*"]}]}),
+                &[],
+            );
+            check(json!({"allow": [every]}), json!({}), &["is left out"]);
+        }
+        check(json!({"allow": ["WebFetch(domain:x.org)"]}), json!({}), &["no tool here fetches"]);
+        check(
+            json!({"disableBypassPermissionsMode": "disable"}),
+            json!({}),
+            &["managed.approvals"],
         );
         check(
             json!({"defaultMode": "acceptEdits"}),

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::{Imported, texts};
-use crate::config::{CommandPolicyOptions, ToolsOptions};
+use super::{Imported, is_known, texts};
+use crate::config::{CommandPolicyOptions, PolicyOptions, ToolsOptions};
 
 /// Reads a configuration.
 pub(super) fn read(tree: &Value) -> Result<Imported, String> {
@@ -36,12 +36,22 @@ pub(super) fn read(tree: &Value) -> Result<Imported, String> {
     if tools.get("urlPolicy").or_else(|| tools.get("url_policy")).is_some() {
         imported.note("`tools.urlPolicy`: no tool here fetches addresses");
     }
-    for key in ["denylist", "allowlist", "permissions"] {
-        if tools.get(key).or_else(|| tree.get(key)).is_some() {
-            imported.note(format!(
-                "`{key}`: levels and lists of tools are not carried over; write `[tools.policy]`"
-            ));
+    let list = |key: &str| match texts(tools, key)? {
+        None => texts(tree, key),
+        list => Ok(list),
+    };
+    let policy = PolicyOptions { allow: list("allowlist")?, deny: list("denylist")? };
+    for name in policy.allow.iter().chain(&policy.deny).flatten().filter(|name| !is_known(name)) {
+        imported.note(format!("`{name}` names no tool that is here"));
+    }
+    if policy != PolicyOptions::default() {
+        if policy.allow.as_ref().is_some_and(Vec::is_empty) {
+            imported.note("`allowlist` is empty, which here allows every tool");
         }
+        imported.options.tools.get_or_insert_default().policy = Some(policy);
+    }
+    if tools.get("permissions").or_else(|| tree.get("permissions")).is_some() {
+        imported.note("`permissions`: levels are not carried over; write `[tools.policy]`");
     }
     Ok(imported)
 }
@@ -80,6 +90,12 @@ mod tests {
         ] {
             assert!(read(&tree).is_err(), "{tree}");
         }
+        let lists = json!({"tools": {"allowlist": ["read_file", "x"], "denylist": ["write_file"]}});
+        let imported = read(&lists).expect("a configuration");
+        let policy = imported.options.tools.and_then(|tools| tools.policy).expect("a policy");
+        let policy = serde_json::to_value(policy).expect("JSON");
+        assert_eq!(policy, json!({"allow": ["read_file", "x"], "deny": ["write_file"]}));
+        assert!(imported.notes.iter().any(|note| note.contains("`x` names no tool")));
         let notes = read(&json!({"tools": {"urlPolicy": {}}})).expect("a configuration").notes;
         assert!(notes.iter().any(|note| note.contains("urlPolicy")), "{notes:?}");
     }

@@ -21,6 +21,49 @@ struct Written {
     verdict: &'static str,
 }
 
+impl Written {
+    /// Returns whether the name has signs of a pattern that mean nothing here.
+    fn is_odd(&self) -> bool {
+        self.permission.contains(SIGNS)
+    }
+
+    /// Returns whether a tool is meant; what holds back means every tool that it may mean.
+    fn means(&self, tool: &str) -> bool {
+        match (self.is_odd(), self.verdict) {
+            (false, _) => name_matches(&self.permission, tool),
+            (true, "allow") => false,
+            (true, _) => name_matches(&self.widely(), tool),
+        }
+    }
+
+    /// Returns whether every tool is meant, whatever its name is.
+    fn means_all(&self) -> bool {
+        match (self.is_odd(), self.verdict) {
+            (false, _) => is_all(&self.permission),
+            (true, "allow") => false,
+            (true, _) => is_all(&self.widely()),
+        }
+    }
+
+    /// Returns a name with `*` in the place of all between the first and the last of such signs.
+    fn widely(&self) -> String {
+        let name = &self.permission;
+        let (Some(first), Some(last)) = (name.find(SIGNS), name.rfind(SIGNS)) else {
+            return name.clone();
+        };
+        if name.starts_with('!') {
+            // Whatever is not named.
+            return String::from("*");
+        }
+        let head = name.get(..first).unwrap_or_default();
+        let tail = name.get(last + 1..).unwrap_or_default();
+        format!("{head}*{tail}")
+    }
+}
+
+/// Signs of patterns of names beside `*`.
+const SIGNS: &[char] = &['?', '[', ']', '{', '}', '(', ')', '!', '|', '\\', '+', '@', ','];
+
 /// What of a call a pattern is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Matched {
@@ -48,17 +91,34 @@ pub(super) fn read(tree: &Value, home: Option<&Path>) -> Result<Imported, String
     let written = written(tree)?;
     let mut imported = Imported::default();
     for one in &written {
-        let is_here = TOOLS.iter().any(|(tool, _)| name_matches(&one.permission, tool));
+        let is_here = TOOLS.iter().any(|(tool, _)| one.means(tool));
         if !is_here {
             imported.note(format!("`{}` names no tool that is here", one.permission));
+        }
+        if one.is_odd() {
+            imported.note(match one.verdict {
+                "allow" => format!(
+                    "`{}`: {} is left out: such a name cannot be said as narrowly here",
+                    one.permission, one.verdict
+                ),
+                verdict => {
+                    format!("`{}`: {verdict} may mean more tools here than there", one.permission)
+                }
+            });
         }
     }
     if written.is_empty() {
         return Ok(imported);
     }
     for (tool, value) in TOOLS {
-        let mut rules: Vec<&Written> =
-            written.iter().filter(|one| name_matches(&one.permission, tool)).collect();
+        let mut rules: Vec<&Written> = Vec::new();
+        for one in written.iter().filter(|one| one.means(tool)) {
+            // One that may not mean the tool takes nothing back.
+            let takes_back = |old: &&Written| strength(one.verdict) < strength(old.verdict);
+            if !one.is_odd() || !rules.iter().any(takes_back) {
+                rules.push(one);
+            }
+        }
         // What stands before a rule for everything never wins.
         let everything = rules.iter().rposition(|one| is_all(&one.pattern));
         let base = everything.and_then(|at| rules.get(at)).map_or("ask", |one| one.verdict);
@@ -69,6 +129,19 @@ pub(super) fn read(tree: &Value, home: Option<&Path>) -> Result<Imported, String
             Matched::Command => of_commands(&mut imported, tool, base, &rules),
         }
     }
+    // What holds for every other name holds for every tool that is not here by its name.
+    let mut of_others = None;
+    for one in written.iter().filter(|one| one.means_all() && is_all(&one.pattern)) {
+        if !one.is_odd() || of_others.and_then(strength) < strength(one.verdict) {
+            of_others = Some(one.verdict);
+        }
+    }
+    if let Some(verdict) = of_others.filter(|verdict| *verdict != "allow") {
+        let names = TOOLS.iter().map(|(tool, _)| (*tool).to_owned()).collect();
+        let but = ConditionOptions { tools: Some(names), ..ConditionOptions::default() };
+        imported.rule(RuleOptions { unless: vec![but], ..rule(verdict, &["*"]) });
+    }
+    imported.options.dialect = Some(String::from("molf"));
     imported.note(
         "paths are matched where they really are, not as a model writes them, and what is matched is with all \
          beneath it",
@@ -85,8 +158,9 @@ fn written(tree: &Value) -> Result<Vec<Written>, String> {
         let verdict = verdict.ok_or_else(|| {
             format!("`{permission}`, `{pattern}`: an action is allow, ask or deny, not {action}")
         })?;
-        let (permission, pattern) = (permission.to_owned(), pattern.to_owned());
-        all.push(Written { permission, pattern, verdict });
+        for permission in alternatives(permission) {
+            all.push(Written { permission, pattern: pattern.to_owned(), verdict });
+        }
         Ok::<(), String>(())
     };
     match tree {
@@ -120,6 +194,17 @@ fn written(tree: &Value) -> Result<Vec<Written>, String> {
         other => return Err(format!("permissions are a table or a list, not {other}")),
     }
     Ok(all)
+}
+
+/// Returns each name that a name with braces stands for.
+fn alternatives(name: &str) -> Vec<String> {
+    let parts = name.split_once('{').and_then(|(head, rest)| {
+        let (inner, tail) = rest.split_once('}')?;
+        let is_plain = inner.contains(',') && !inner.contains(['{', '\\']) && !head.ends_with('\\');
+        is_plain.then_some((head, inner, tail))
+    });
+    let Some((head, inner, tail)) = parts else { return vec![name.to_owned()] };
+    inner.split(',').flat_map(|one| alternatives(&format!("{head}{one}{tail}"))).collect()
 }
 
 fn is_all(pattern: &str) -> bool {
@@ -347,6 +432,34 @@ mod tests {
             &["deny read_file", "deny write_file", "deny edit_file", "allow grep"],
         );
         check(json!({"glob": {"*": "allow", "x": "deny"}}), &["deny glob"]);
+        check(
+            json!({"*": "allow", "{write,edit}_file": "deny", "shell_exe?": "deny"}),
+            &[
+                "deny shell_exec *",
+                "allow read_file",
+                "deny write_file",
+                "deny edit_file",
+                "allow glob",
+                "allow grep",
+            ],
+        );
+        check(
+            json!({"*": "allow", "[rw]*_file": "deny", "!grep": "ask"}),
+            &["deny read_file", "deny write_file", "deny edit_file", "ask *  unless"],
+        );
+        check(json!({"grep": "deny", "!grep": "ask"}), &["deny grep", "ask *  unless"]);
+        check(
+            json!({"*": "deny"}),
+            &[
+                "deny shell_exec *",
+                "deny read_file",
+                "deny write_file",
+                "deny edit_file",
+                "deny glob",
+                "deny grep",
+                "deny *  unless",
+            ],
+        );
         check(json!({}), &[]);
     }
 

@@ -4,6 +4,7 @@
 //! what the project holds into the person's own configuration or state.
 #![expect(clippy::disallowed_methods, reason = "the machine's list of users is read here")]
 
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
@@ -29,16 +30,22 @@ fn home_of(user: &str, users: &str) -> Option<PathBuf> {
     })
 }
 
-/// Refuses directories of the person that lie in a project.
+/// Refuses directories of the person that lie in a project: the one around the current directory, or any other
+/// where they are not at their usual place.
 pub(super) fn hold(current: &Path) -> anyhow::Result<()> {
-    let own = own().map(|home| real(&home));
+    let home = own();
+    let (own, current) = (home.as_ref().map(|home| real(home)), real(current));
     let dirs = [
-        ("configuration", "XDG_CONFIG_HOME", env_vars::config_home()),
-        ("state", "XDG_STATE_HOME", env_vars::state_home()),
+        ("configuration", "XDG_CONFIG_HOME", env_vars::config_home(), ".config"),
+        ("state", "XDG_STATE_HOME", env_vars::state_home(), ".local/state"),
     ];
-    for (what, variable, dir) in dirs {
-        let Some(dir) = dir.map(|dir| real(&dir)) else { continue };
-        if let Some(project) = project_around(&real(current), own.as_deref(), &dir) {
+    for (what, variable, dir, usual) in dirs {
+        let Some(dir) = dir else { continue };
+        let is_usual = home.as_ref().is_some_and(|home| home.join(usual) == dir);
+        let dir = real(&dir);
+        let around = project_around(&current, own.as_deref(), &dir);
+        let other = || project_holding(own.as_deref(), &dir).filter(|_| !is_usual);
+        if let Some(project) = around.or_else(other) {
             bail!(
                 "your {what} would lie in {}, inside of the project {}, where others may have written it; \
                  take HOME and {variable} out of what starts the server, or set {variable} to a directory \
@@ -51,13 +58,33 @@ pub(super) fn hold(current: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Returns the directories of a list such as `PATH` that lie in no project.
+pub(super) fn outside_projects(list: &OsStr, current: &Path) -> OsString {
+    let own = own().map(|home| real(&home));
+    let current = real(current);
+    let is_outside = |dir: &PathBuf| {
+        let dir = real(dir);
+        dir.is_absolute()
+            && project_around(&current, own.as_deref(), &dir).is_none()
+            && project_holding(own.as_deref(), &dir).is_none()
+    };
+    std::env::join_paths(std::env::split_paths(list).filter(is_outside)).unwrap_or_default()
+}
+
+fn is_marked(above: &Path) -> bool {
+    let mut marks = clients::FILES.into_iter().chain([GIT]);
+    marks.any(|mark| std::fs::symlink_metadata(above.join(mark)).is_ok())
+}
+
+/// Returns the project that a directory is or lies in, wherever that is.
+fn project_holding<'a>(own: Option<&Path>, dir: &'a Path) -> Option<&'a Path> {
+    let mut projects = dir.ancestors().filter(|above| is_marked(above));
+    projects.find(|project| !own.is_some_and(|own| own.starts_with(project)))
+}
+
 /// Returns the project in which a directory lies, if it is one around the current directory. The person's
 /// home is none, and neither is what lies above it.
 fn project_around<'a>(current: &'a Path, own: Option<&Path>, dir: &Path) -> Option<&'a Path> {
-    let is_marked = |above: &Path| {
-        let mut marks = clients::FILES.into_iter().chain([GIT]);
-        marks.any(|mark| std::fs::symlink_metadata(above.join(mark)).is_ok())
-    };
     let projects = current.ancestors().filter(|above| *above == current || is_marked(above));
     let mut strange = projects.filter(|project| !own.is_some_and(|own| own.starts_with(project)));
     strange.find(|project| dir.starts_with(project))
@@ -108,6 +135,24 @@ mod tests {
             let expected = project.map(|name| top.join(name));
             assert_eq!(found, expected.as_deref(), "{current} {place}");
         }
+        for (place, project) in [
+            ("repo/cfg", Some("repo")),
+            ("repo", Some("repo")),
+            ("z/a/b", Some("z")),
+            ("home/x", None),
+            ("other", None),
+        ] {
+            let place = top.join(place);
+            let found = project_holding(Some(&home), &place);
+            let expected = project.map(|name| top.join(name));
+            assert_eq!(found, expected.as_deref(), "{}", place.display());
+        }
+        let list = ["home/bin", "repo/bin", "z/sub", "other"].map(|name| top.join(name));
+        let list =
+            std::env::join_paths(list.iter().chain([&PathBuf::from("bin")])).expect("a list");
+        let kept = outside_projects(&list, &top.join("home/x"));
+        let expected = std::env::join_paths(["home/bin", "other"].map(|name| top.join(name)));
+        assert_eq!(kept, expected.expect("a list"));
         let alone = project_around(&home, None, &home).map(Path::to_owned);
         assert_eq!(alone, Some(home.clone()), "where the machine does not know the home");
     }

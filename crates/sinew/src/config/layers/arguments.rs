@@ -9,15 +9,21 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use serde_json::Value;
+use sinew_guard::Layer;
 
-use super::{Layers, Origin, tightened, words};
+use super::tighten::tightened;
+use super::{Layers, Origin, words};
 
 impl Layers {
     /// Returns what is taken of a value that was said, and what is not.
     pub(super) fn argued(&self, key: &str, new: Value) -> (Option<Value>, Option<Value>) {
         let old = self.values.get(key);
         let value = match key {
-            "dialect" | "serve" | "session" | "log" => Some(new.clone()),
+            "dialect" | "session" | "log" => Some(new.clone()),
+            // Whoever wrote which tools are served meant it.
+            "serve" if old.is_none_or(|(_, origin)| origin.layer() == Layer::Session) => {
+                Some(new.clone())
+            }
             "roots" => return self.argued_roots(&new),
             // A person who wrote something else meant it.
             "approvals" if new.as_str() == Some("trust-client") => {

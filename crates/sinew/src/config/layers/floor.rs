@@ -1,21 +1,35 @@
 //! The floor of the system's file: what no layer after it loosens, flags included.
 //!
-//! A value that is looser is held at the floor, and a warning says so with where both stand.
+//! A value that is looser is held at the floor, and a warning says so with where both stand. A floor that
+//! cannot be meant is an error: one that silently holds nothing would be worse than none.
 
 use serde_json::Value;
+use sinew_guard::Layer;
 
-use super::{Layers, MANAGED, MODES, PROFILES, strength};
+use super::super::ConfigError;
+use super::tighten::{FAILURES, MODES, PROFILES, RUNGS, SYNCS, strength};
+use super::{Layers, MANAGED, Origin, RULES, TRUST_ARGUMENTS, words};
 
-/// The rungs of containment, the loosest first.
-pub(super) const RUNGS: &[&str] = &["none", "landlock", "bubblewrap", "namespaces"];
+/// Keys of the floor that hold a word, the key that each holds, and its words.
+const WORDS: [(&str, &str, &[&str]); 3] = [
+    ("approvals", "approvals", MODES),
+    ("profile", "profile", PROFILES),
+    ("require_sandbox", "run.require_sandbox", RUNGS),
+];
 
-/// Holds every value at the floor.
-pub(super) fn hold(layers: &mut Layers) {
-    for (name, key, loosest_first) in [
-        ("approvals", "approvals", MODES),
-        ("profile", "profile", PROFILES),
-        ("require_sandbox", "run.require_sandbox", RUNGS),
-    ] {
+/// What a ledger that is kept on keeps as the system's file has it: words, the loosest first, or numbers, of
+/// which none is a limit where it is 0.
+const OF_LEDGER: [(&str, &[&str]); 4] = [
+    ("ledger.on_failure", FAILURES),
+    ("ledger.sync", SYNCS),
+    ("ledger.max_age_days", &[]),
+    ("ledger.max_records", &[]),
+];
+
+/// Holds every value at the floor. Returns whether it keeps everybody else from allowing calls.
+pub(super) fn hold(layers: &mut Layers) -> Result<bool, ConfigError> {
+    check(layers)?;
+    for (name, key, loosest_first) in WORDS {
         hold_one(layers, name, key, |floor, value| {
             // What is no such word is refused later, by its name.
             let floor = strength(loosest_first, floor)?;
@@ -27,13 +41,16 @@ pub(super) fn hold(layers: &mut Layers) {
         let opens = *floor == Value::Bool(false) && value == Some(&Value::Bool(true));
         opens.then_some(Value::Bool(false))
     });
+    // Without any walls a command reaches the network whatever is said of it.
+    hold_one(layers, "network", "run.require_sandbox", |floor, value| {
+        let walls = Value::from("landlock");
+        let is_open = value.is_none_or(|value| strength(RUNGS, value) < strength(RUNGS, &walls));
+        (*floor == Value::Bool(false) && is_open).then_some(walls)
+    });
     // What the system's own file trusts is trusted.
-    let by_system = |layers: &Layers| {
-        let (_, origin) = layers.values.get(super::TRUST_ARGUMENTS)?;
-        (origin.layer() == sinew_guard::Layer::System).then_some(())
-    };
-    if by_system(layers).is_none() {
-        hold_one(layers, "trust", super::TRUST_ARGUMENTS, |floor, value| {
+    let trusted = layers.values.get(TRUST_ARGUMENTS);
+    if trusted.is_none_or(|(_, origin)| origin.layer() != Layer::System) {
+        hold_one(layers, "trust", TRUST_ARGUMENTS, |floor, value| {
             let trusts = *floor == Value::Bool(false) && value == Some(&Value::Bool(true));
             trusts.then_some(Value::Bool(false))
         });
@@ -42,6 +59,73 @@ pub(super) fn hold(layers: &mut Layers) {
         let is_off = *floor == Value::Bool(true) && value != Some(&Value::from("sqlite"));
         is_off.then(|| Value::from("sqlite"))
     });
+    for (key, loosest_first) in OF_LEDGER {
+        let of_system = layers.of_system.get(key).map(|(value, _)| value.clone());
+        hold_one(layers, "ledger", key, |floor, value| {
+            let of_system = of_system.as_ref().filter(|_| *floor == Value::Bool(true))?;
+            keeps_less(loosest_first, value, of_system).then(|| of_system.clone())
+        });
+    }
+    Ok(hold_rules(layers))
+}
+
+/// Refuses a floor that cannot be meant.
+fn check(layers: &Layers) -> Result<(), ConfigError> {
+    let managed = |name: &str| layers.values.get(&format!("{MANAGED}{name}"));
+    for (name, _, known) in WORDS {
+        let Some((value, origin)) = managed(name) else { continue };
+        if strength(known, value).is_none() {
+            return Err(ConfigError(format!(
+                "{origin}: `{MANAGED}{name}` must be one of {}, not {value}",
+                known.join(", ")
+            )));
+        }
+    }
+    let Some((roots, origin)) = managed("roots") else { return Ok(()) };
+    match words(roots).iter().find(|root| !root.starts_with('/')) {
+        None => Ok(()),
+        Some(root) => Err(ConfigError(format!(
+            "{origin}: `{MANAGED}roots` must hold absolute paths, not {root:?}"
+        ))),
+    }
+}
+
+/// Returns whether a value of the ledger keeps less than another one.
+fn keeps_less(loosest_first: &[&str], value: Option<&Value>, than: &Value) -> bool {
+    let days = |value: &Value| value.as_u64().filter(|n| *n != 0).unwrap_or(u64::MAX);
+    match (value, loosest_first) {
+        (None, _) => true,
+        (Some(value), []) => days(value) < days(than),
+        // What is no such word is refused later, by its name.
+        (Some(value), words) => {
+            strength(words, value).is_some_and(|word| Some(word) < strength(words, than))
+        }
+    }
+}
+
+/// Leaves out what others allow where the floor says what is asked: an allowed call asks nobody. Returns
+/// whether it says so.
+fn hold_rules(layers: &mut Layers) -> bool {
+    let asks = WORDS.into_iter().take(2).find_map(|(name, _, loosest_first)| {
+        let (floor, origin) = layers.values.get(&format!("{MANAGED}{name}"))?;
+        (Some(0) < strength(loosest_first, floor)).then(|| origin.clone())
+    });
+    let Some(managed) = asks else { return false };
+    let Some((Value::Array(all), _)) = layers.values.get_mut(RULES) else { return true };
+    let (written, origins) = (std::mem::take(all), std::mem::take(&mut layers.rules));
+    for (rule, origin) in written.into_iter().zip(origins) {
+        let allows = rule.get("verdict").and_then(Value::as_str) == Some("allow");
+        if allows && origin.layer() != Layer::System {
+            layers.warnings.push(format!(
+                "{origin}: a rule that allows is left out, because {managed} says for this machine what is \
+                 asked"
+            ));
+            continue;
+        }
+        all.push(rule);
+        layers.rules.push(origin);
+    }
+    true
 }
 
 /// Puts what the floor gives in the place of a value that is looser.
@@ -56,7 +140,7 @@ fn hold_one(
     };
     let old = layers.values.get(key);
     let Some(value) = held(&floor, old.map(|(value, _)| value)) else { return };
-    if let Some((was, origin)) = old.filter(|(_, origin)| *origin != super::Origin::Default) {
+    if let Some((was, origin)) = old.filter(|(_, origin)| *origin != Origin::Default) {
         layers.warnings.push(format!(
             "{origin}: `{key} = {was}` is held at {value}, because {managed} says so for this machine"
         ));

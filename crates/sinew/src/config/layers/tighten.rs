@@ -1,0 +1,107 @@
+//! What a layer that can only tighten may say.
+//!
+//! A value counts where it is at least as strict as the one before it. What has no order stays as it is.
+
+use serde_json::Value;
+
+use super::super::serve;
+use super::super::settings::tokens_for_reply;
+use super::words;
+
+/// Returns what a value of a project's file comes to where it tightens, else nothing.
+pub(super) fn tightened(key: &str, old: Option<&Value>, new: Value) -> Option<Value> {
+    let number = |value: &Value| value.as_u64();
+    match key {
+        "read_only"
+        | "tools.fs.require_approval"
+        | "tools.fs.track_reads"
+        | "tools.fs.must_read_before_write" => (new == Value::Bool(true)).then_some(new),
+        // Where a person wants none, a change that can be undone would run unasked.
+        "tools.fs.checkpoint_before_mutation" => {
+            (new == Value::Bool(true) && old != Some(&Value::Bool(false))).then_some(new)
+        }
+        "approvals" => {
+            (old.and_then(|old| strength(MODES, old)) <= strength(MODES, &new)).then_some(new)
+        }
+        "profile" => {
+            let is_known = strength(PROFILES, &new).is_some();
+            let old = old.map_or(Some(1), |old| strength(PROFILES, old));
+            (is_known && old <= strength(PROFILES, &new)).then_some(new)
+        }
+        // A list of what is allowed narrows only where there was none.
+        "tools.fs.allow_paths" | "tools.policy.allow" => {
+            let was_empty = old.and_then(Value::as_array).is_none_or(Vec::is_empty);
+            (was_empty || old == Some(&new)).then_some(new)
+        }
+        "files.glob_limit"
+        | "files.grep_limit"
+        | "files.list_limit"
+        | "files.search_timeout_ms"
+        | "tools.fs.max_read_bytes"
+        | "tools.fs.context_window_tokens"
+        | "mcp.max_line_bytes" => {
+            // Where nothing is set the limit is that of the dialect, so a number is only taken where
+            // it is smaller than every dialect's.
+            let old = old.and_then(number).or(smallest_default(key));
+            match (old, number(&new)) {
+                (Some(old), Some(new_number)) if old < new_number => None,
+                _ => Some(new),
+            }
+        }
+        "run.require_sandbox" => {
+            let old = old.map_or(Some(0), |old| strength(RUNGS, old));
+            let stricter = strength(RUNGS, &new);
+            (stricter.is_some() && old <= stricter).then_some(new)
+        }
+        "run.network" => (new == Value::Bool(false)).then_some(new),
+        "ledger.mode" => (new.as_str() == Some("sqlite")).then_some(new),
+        "files.hard_links" | "ledger.on_failure" => (new.as_str() == Some("refuse")).then_some(new),
+        "files.sync" => {
+            let strength = |value: &Value| strength(&["off", "data", "full"], value);
+            (old.and_then(strength) <= strength(&new)).then_some(new)
+        }
+        "serve" => {
+            let old = old.map(words);
+            serve::narrows(old.as_deref(), &words(&new)).then_some(new)
+        }
+        // What is shown of a binary file is more than that it is one.
+        "tools.fs.binary_policy" => (new.as_str() == Some("reject")).then_some(new),
+        // Whatever else there is stays as it is: a dialect brings its own rules and limits.
+        _ => (old == Some(&new)).then_some(new),
+    }
+}
+
+/// The modes of approvals, the loosest first.
+pub(super) const MODES: &[&str] = &["allow", "trust-client", "auto", "ask", "deny"];
+/// The profiles, the loosest first.
+pub(super) const PROFILES: &[&str] = &["full", "workspace", "read-only"];
+
+/// What happens while the ledger cannot be written, the loosest first.
+pub(super) const FAILURES: &[&str] = &["continue", "refuse"];
+/// What the ledger survives, the loosest first.
+pub(super) const SYNCS: &[&str] = &["normal", "full"];
+/// The rungs of containment, the loosest first.
+pub(super) const RUNGS: &[&str] = &["none", "landlock", "bubblewrap", "namespaces"];
+
+/// Returns how strict a word is among words of which the loosest is the first.
+pub(super) fn strength(words: &[&str], word: &Value) -> Option<usize> {
+    words.iter().position(|known| Some(*known) == word.as_str())
+}
+
+/// Returns the smallest limit that a dialect gives where nothing is configured.
+fn smallest_default(key: &str) -> Option<u64> {
+    let defaults = sinew_dialects::ALL.iter().map(|dialect| (dialect.settings)());
+    defaults
+        .filter_map(|files| {
+            Some(match key {
+                "files.glob_limit" => files.glob_limit as u64,
+                "files.grep_limit" => files.grep_limit as u64,
+                "files.list_limit" => files.list_limit as u64,
+                "files.search_timeout_ms" => files.search_timeout_ms,
+                "tools.fs.max_read_bytes" => files.max_read_bytes?,
+                "tools.fs.context_window_tokens" => tokens_for_reply(files.read_reply_bytes),
+                _ => return None,
+            })
+        })
+        .min()
+}
