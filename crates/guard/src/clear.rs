@@ -415,6 +415,11 @@ impl Judged {
             objects.push(Object::Paths(Paths::of(&file.path)?));
         }
         objects.extend(targets.hosts.iter().map(|host| Object::Hosts(vec![host.clone()])));
+        // Whoever answers one agent has not answered the others; a name with `*` would be a pattern.
+        let agents: Vec<String> = self.agent.iter().cloned().collect();
+        if agents.iter().any(|agent| agent.contains('*')) {
+            return None;
+        }
         let mut rules: Vec<Rule> = Vec::new();
         for object in objects {
             let tools = match object {
@@ -425,7 +430,7 @@ impl Judged {
             let origin = RuleOrigin { layer: Layer::Session, place };
             let rule = Rule::new(
                 Verdict::Allow,
-                Condition { tools, object, ..Condition::default() },
+                Condition { tools, object, agents: agents.clone(), ..Condition::default() },
                 origin,
             );
             if !rules.contains(&rule) {

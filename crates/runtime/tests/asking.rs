@@ -232,6 +232,11 @@ async fn an_answer_for_the_session_holds_for_what_it_showed_and_for_no_other() {
     });
     let mut n_asked = 0;
     for (session, command, always, ruling) in [
+        ("s of=a", "mkdir x", Some("agent a mkdir *"), "ask (shell.program)"),
+        ("s of=a", "mkdir y", None, "allow (grant)"),
+        ("s of=b", "mkdir y", Some("agent b mkdir *"), "ask (shell.program)"),
+        ("s of=*", "mkdir z", Some(""), "ask (shell.program)"),
+        ("s", "mkdir y", Some("mkdir *"), "ask (shell.program)"),
         ("s", "git commit -m x", Some("git commit *"), "ask (shell.option)"),
         ("s", "git commit -m y", None, "allow (grant)"),
         ("s", "git commit-tree y", Some("git commit-tree *"), "ask (shell.option)"),
@@ -243,7 +248,11 @@ async fn an_answer_for_the_session_holds_for_what_it_showed_and_for_no_other() {
     ] {
         let args = json!({ "command": command }).as_object().cloned().unwrap_or_default();
         let mut request = Request::new("c", "begin", args);
-        request.session = session.to_owned();
+        let (session, agent) = match session.split_once(" of=") {
+            Some((session, agent)) => (session, Some(agent.to_owned())),
+            None => (session, None),
+        };
+        (request.session, request.agent) = (session.to_owned(), agent);
         let reply = bench.runtime.call(request, CallOptions::default()).await;
         assert_eq!(
             reply.meta.ruling.map(|ruled| ruled.to_string()).as_deref(),
@@ -434,8 +443,8 @@ async fn whoever_is_gone_has_not_said_yes() {
 
 #[tokio::test]
 async fn a_call_that_is_taken_back_does_not_run_whatever_is_answered() {
-    for _ in 0..40 {
-        let wait: fn(&Question) -> Duration = |_| Duration::from_millis(5);
+    for _ in 0..5 {
+        let wait: fn(&Question) -> Duration = |_| Duration::from_millis(300);
         let racer = Arc::new(Racer { wait, ..Racer::new("one", |_| Answer::Yes(Scope::Call)) });
         let bench = Bench::new(|builder| builder.asking(among(std::slice::from_ref(&racer))));
         let options = CallOptions::default();
@@ -443,14 +452,14 @@ async fn a_call_that_is_taken_back_does_not_run_whatever_is_answered() {
         let args = json!({"where": "a", "text": "new"}).as_object().cloned().unwrap_or_default();
         let call = bench.runtime.call(Request::new("c", "put", args), options);
         let taken_back = async {
-            tokio::time::sleep(Duration::from_millis(2)).await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
             cancel.cancel();
             // The answer is there before the call looks again.
             #[expect(
                 clippy::disallowed_methods,
                 reason = "the thread stands still, as a busy one does"
             )]
-            std::thread::sleep(Duration::from_millis(6));
+            std::thread::sleep(Duration::from_millis(320));
         };
         let (reply, ()) = tokio::join!(call, taken_back);
         assert_eq!(reply.error.map(|error| error.kind), Some(Kind::Cancelled));
