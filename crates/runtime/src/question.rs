@@ -188,7 +188,7 @@ mod tests {
     fn nothing_hides_in_a_question() {
         assert_eq!(
             words(&question()),
-            "Write wants to change\n+a\\u{202e}b\\u{1b}[2J\tc\n+d\\r\n\
+            "Write wants to change\n+a\\u{202e}b\\u{1b}[2J\tc\n+d\\u{d}\n\
              Asked because changing files asks (rule change).\n"
         );
         let asked = Question {

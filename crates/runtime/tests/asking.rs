@@ -455,10 +455,6 @@ async fn a_call_that_is_taken_back_does_not_run_whatever_is_answered() {
             tokio::time::sleep(Duration::from_millis(20)).await;
             cancel.cancel();
             // The answer is there before the call looks again.
-            #[expect(
-                clippy::disallowed_methods,
-                reason = "the thread stands still, as a busy one does"
-            )]
             std::thread::sleep(Duration::from_millis(320));
         };
         let (reply, ()) = tokio::join!(call, taken_back);

@@ -464,7 +464,8 @@ fn at_terminal(command: &mut Command, typed: &str) -> String {
     terminal.write_all(typed.as_bytes()).unwrap();
     let mut child = command.spawn().unwrap();
     child.wait().unwrap();
-    // The other end is closed, so what was written is all that comes.
+    // Nobody has the other end any more, so what was written is all that comes.
+    command.stdin(Stdio::null()).stderr(Stdio::null());
     drop(keep);
     let mut shown = Vec::new();
     drop(terminal.read_to_end(&mut shown));
