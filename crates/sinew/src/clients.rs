@@ -127,6 +127,7 @@ fn said_with(
         current,
         is_held: true,
         by_client: true,
+        config_text: None,
     })
 }
 

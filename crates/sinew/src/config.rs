@@ -19,6 +19,7 @@ pub(crate) mod trust;
 
 pub(crate) use grants::Grants;
 pub(crate) use layers::arguments::real;
+pub(crate) use layers::read as read_text;
 pub use layers::{Layered, Layers, LeftOut, Origin, SYSTEM_FILE, ToolList};
 pub use options::{
     CallOptions, CommandPolicyOptions, ConditionOptions, ExampleOptions, FilesOptions, FsOptions,

@@ -50,6 +50,8 @@ pub(crate) struct Said {
     pub(crate) is_held: bool,
     /// Whether a client said it, confirmed or not.
     pub(crate) by_client: bool,
+    /// What the file that was named held when it was first read.
+    pub(crate) config_text: Option<String>,
 }
 
 impl Said {
@@ -62,6 +64,7 @@ impl Said {
             current: current_dir()?,
             is_held: false,
             by_client: false,
+            config_text: None,
         })
     }
 
@@ -71,6 +74,12 @@ impl Said {
         let said = Self::by_person(global)?;
         homes::hold(&said.current)?;
         Ok(Self { is_held: true, by_client: true, ..said })
+    }
+
+    /// Reads the file that was named, once: what is looked at and confirmed is what counts.
+    fn read_config(&mut self) {
+        let path = self.global.config.as_ref();
+        self.config_text = path.and_then(|path| config::read_text(path).ok());
     }
 
     /// Returns the variables of the person's own programs. What a client says of `PATH` leads them into no project.
@@ -122,7 +131,16 @@ pub(crate) fn current_dir() -> anyhow::Result<PathBuf> {
 /// Reads every layer. What may come out of a repository loosens nothing unless a person confirmed it.
 pub(crate) fn load(mut said: Said, helper: Helper, works_in_roots: bool) -> anyhow::Result<Loaded> {
     let trusted = trusted()?;
-    let mut layered = settle(&said, &trusted)?;
+    said.read_config();
+    let mut layered = match settle(&said, &trusted) {
+        // Whoever works in no root does so whatever the project here holds.
+        Err(error) if !works_in_roots => {
+            let mut without = self::layered(&said, None)?;
+            without.warnings.push(format!("{error:#}; it is passed over"));
+            without
+        }
+        layered => layered?,
+    };
     let may_be_confirmed = said.is_held && !layered.keeps_from_trusting;
     if may_be_confirmed && trusted.confirms(&said.current, layered.unconfirmed()) {
         said.is_held = false;
@@ -202,7 +220,10 @@ fn layered(said: &Said, project: Option<(&Path, &Trusted)>) -> anyhow::Result<La
         layers.hold_arguments(&said.current, homes());
     }
     if let Some(path) = &said.global.config {
-        layers.add_file(path, Layer::Session, true)?;
+        match &said.config_text {
+            Some(text) => layers.add_named(path, text.clone())?,
+            None => layers.add_file(path, Layer::Session, true)?,
+        }
     }
     for written in &said.global.set {
         layers.set_written(written, said.origin(env_vars::SET, "--set"))?;

@@ -233,6 +233,24 @@ fn what_a_setting_decides_is_told_with_its_place() {
 }
 
 #[test]
+fn a_command_that_reaches_the_network_has_that_effect() {
+    let rule = |verdict: &str, what: &str| format!("[[rules]]\nverdict = \"{verdict}\"\n{what}\n");
+    let open = "run.network=true";
+    for (own, set, command, said) in [
+        (rule("deny", "effects = [\"network\"]"), open, "curl x", "deny (rules)"),
+        (rule("deny", "effects = [\"network\"]"), "run.network=false", "curl x", "ask ("),
+        (rule("allow", "effects = [\"execute\"]"), open, "curl x", "ask ("),
+        (rule("allow", "effects = [\"execute\", \"network\"]"), open, "curl x", "allow (rules)"),
+        (rule("allow", "command = \"curl *\""), open, "curl x", "allow (rules)"),
+        (String::new(), open, "cat a.txt", "allow (plain)"),
+    ] {
+        let args = ["--config", "own.toml", "--set", set, "policy", "explain", command];
+        let (found, _) = run(&[("own.toml", &own)], &args);
+        assert!(found.starts_with(said), "{own} {set} {command}: {found}");
+    }
+}
+
+#[test]
 fn rules_that_a_stronger_one_covers_are_told() {
     let rule = |verdict: &str, what: &str| format!("[[rules]]\nverdict = \"{verdict}\"\n{what}\n");
     let deny = |what: &str| rule("deny", what);

@@ -397,6 +397,19 @@ fn what_lies_above_a_home_directory_is_no_root_by_itself() {
     assert!(!done.status.success() && said.contains("tools would get all of"), "{said}");
 }
 
+/// A broken file of a repository kept the record from being read there.
+#[test]
+fn whoever_reads_the_record_does_so_whatever_lies_here() {
+    let repository = Repository::new();
+    assert!(repository.run(&["call", "List"]).status.success());
+    repository.write(".sinew/config.toml", "x = \u{1b}[2J = \n");
+    let done = repository.run(&["audit", "verify"]);
+    let said = String::from_utf8([done.stdout, done.stderr].concat()).unwrap();
+    assert!(done.status.success() && said.contains("it is passed over"), "{said}");
+    assert!(!said.contains('\u{1b}'), "{said:?}");
+    assert!(!repository.run(&["call", "List"]).status.success(), "a call works here");
+}
+
 #[test]
 fn a_hook_is_shown_before_it_is_trusted_and_trust_is_recorded() {
     let repository = Repository::new();

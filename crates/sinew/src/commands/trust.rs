@@ -117,6 +117,7 @@ fn project(global: &Global, root: PathBuf, trusted: &Trusted) -> anyhow::Result<
         current: root.clone(),
         is_held: true,
         by_client: true,
+        config_text: None,
     };
     let layered = wiring::look(&own, &root)?;
     tell(&layered);
@@ -169,6 +170,7 @@ fn arguments(line: &[String], root: PathBuf, trusted: &Trusted) -> anyhow::Resul
         current: root.clone(),
         is_held: true,
         by_client: true,
+        config_text: None,
     };
     tell(&wiring::settle(&said, trusted)?);
     let found = started(String::from("these arguments and variables"), said, trusted)?;

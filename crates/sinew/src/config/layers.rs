@@ -257,6 +257,11 @@ impl Layers {
         Ok(())
     }
 
+    /// Adds the text of a file that was named.
+    pub(crate) fn add_named(&mut self, path: &Path, text: String) -> Result<(), ConfigError> {
+        self.add_read(path, Ok(text), true, self.source(Layer::Session))
+    }
+
     /// From here on arguments and variables can only tighten, because they may come out of a repository,
     /// unless the person's or the system's file trusts them.
     /// Neither does a home directory become a root that way, nor what lies above it.
@@ -588,7 +593,7 @@ pub(super) fn is_absent(error: &io::Error) -> bool {
 }
 
 /// Reads a configuration file: regular, and not larger than it may be.
-pub(super) fn read(path: &Path) -> io::Result<String> {
+pub(crate) fn read(path: &Path) -> io::Result<String> {
     let mut options = fs::OpenOptions::new();
     let nonblocking = OFlags::NONBLOCK.bits();
     text_of(options.read(true).custom_flags(nonblocking.cast_signed()).open(path)?)
@@ -964,6 +969,18 @@ mod tests {
         "dialect = \"native\"",
         "approval_timeout_s = 99999",
         "log = \"error\"",
+        "profile = \"full\"",
+        "run.network = true",
+        "run.sandbox = \"none\"",
+        "run.require_sandbox = \"none\"",
+        "run.env = [\"SECRET\"]",
+        "run.show = [\"/\"]",
+        "run.unprotected = [\".git/hooks/\"]",
+        "rules = [{ verdict = \"allow\", tools = [\"*\"] }]",
+        "checkpoints.max_count = 1",
+        "managed.approvals = \"allow\"",
+        "mcp.trust_arguments = true",
+        "tools.fs.checkpoint_before_mutation = true",
         "tools.fs.context_window_tokens = 9999999",
         "tools.fs.max_read_bytes = 999999999999",
         "tools.fs.binary_policy = \"base64\"",
@@ -1016,6 +1033,8 @@ mod tests {
                 "tools.fs.allow_paths = [\"/a/**\"]", "tools.policy.deny = [\"Write\"]",
                 "tools.fs.track_reads = true", "tools.fs.must_read_before_write = true",
                 "tools.fs.require_approval = true", "tools.policy.allow = [\"Read\"]",
+                "profile = \"workspace\"", "run.require_sandbox = \"landlock\"",
+                "tools.fs.checkpoint_before_mutation = false",
                 "files.resolver = \"walk\"", "ledger.sync = \"full\"", "log = \"warn\"",
             ] {
                 layers.set_written(strict, Origin::Default).expect("a value");
@@ -1032,6 +1051,18 @@ mod tests {
             prop_assert_eq!(at("/read_only"), json!(true));
             prop_assert_ne!(at("/approvals"), json!("allow"));
             prop_assert_ne!(at("/approvals"), json!("trust-client"));
+            prop_assert_eq!(at("/profile"), json!("workspace"));
+            prop_assert_eq!(at("/run/network"), json!(false));
+            prop_assert_eq!(at("/run/sandbox"), json!("auto"));
+            prop_assert_eq!(at("/run/require_sandbox"), json!("landlock"));
+            prop_assert_eq!(at("/run/env"), json!([]));
+            prop_assert_eq!(at("/run/show"), Value::Null);
+            prop_assert_eq!(at("/run/unprotected"), Value::Null);
+            prop_assert_eq!(at("/rules"), Value::Null);
+            prop_assert_eq!(at("/checkpoints/max_count"), json!(10_000));
+            prop_assert_eq!(at("/tools/fs/checkpoint_before_mutation"), json!(false));
+            prop_assert_eq!(at("/managed"), Value::Null);
+            prop_assert_eq!(at("/mcp/trust_arguments"), Value::Null);
             prop_assert_eq!(at("/roots"), json!(["/a"]));
             prop_assert_eq!(at("/files/glob_limit"), json!(7));
             prop_assert_eq!(at("/files/sync"), json!("full"));
