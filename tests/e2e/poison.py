@@ -291,10 +291,9 @@ def after(poisoned):
         equal(shown["servers"][0]["place"], ".mcp.json: sinew")
         equal(walked(), denied)
         equal(poisoned.touched(), [], "canaries")
-    with check("trusted, the same repository has its way, and its hooks run"):
+    with check("trusted, the same repository has its way"):
         poisoned.trust("--yes")
         equal(walked(), (None, None, (True, True)))
-        equal(poisoned.touched(), HOOKS, "canaries")
     written = poisoned.repo / ".mcp.json"
     kept = written.read_text()
     with check("other arguments than those that were trusted are left out"):
@@ -310,6 +309,7 @@ def after(poisoned):
         plain = {"command": "sinew", "args": ["mcp", "--tools", "all"], "env": {}}
         written.write_text(json.dumps({"mcpServers": {"sinew": plain}}))
         equal(walked(), (None, None, (True, True)))
+        equal(poisoned.touched(), HOOKS, "canaries of hooks that are trusted")
         checks.write(poisoned.repo / ".sinew/hooks/before", "#!/bin/sh\n")
         equal(walked(), denied)
         contains(poisoned.said(), "has changed since you trusted it")

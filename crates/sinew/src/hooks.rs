@@ -41,7 +41,7 @@ pub(crate) fn of(loaded: &Loaded) -> anyhow::Result<Vec<Arc<CommandHook>>> {
     let programs = OwnPrograms::new(OwnProgramSettings {
         helper: loaded.helper.clone(),
         sessions: state.join("sinew/sessions"),
-        env: environment(loaded.said.variables().into_iter(), &[]),
+        env: environment(loaded.said.variables(), &[]),
         roots: loaded.roots.iter().map(real).collect(),
     });
     let written = loaded.layered.options.hooks.as_ref();

@@ -45,6 +45,22 @@ impl Writer<'_> {
         Ok(run)
     }
 
+    /// Refuses directories that a program would go through past something that rules keep out.
+    fn check_walk(
+        &self,
+        known: &Program,
+        name: &str,
+        parsed: &Parsed,
+        is_here: bool,
+    ) -> Result<(), Unclear> {
+        if !walks(known, name, parsed) {
+            return Ok(());
+        }
+        let here = String::from(".");
+        let mut named = parsed.operands.iter().chain(is_here.then_some(&here));
+        named.try_for_each(|dir| files::check_walk(self.scene, &self.cwd, dir))
+    }
+
     fn check_files(
         &self,
         known: &Program,
@@ -123,11 +139,7 @@ impl Writer<'_> {
             files::check_operand(self.scene, &self.cwd, file)?;
             n_named += 1;
         }
-        if walks(known, name, parsed) {
-            let here = String::from(".");
-            let named = parsed.operands.iter().chain((n_named == 0).then_some(&here));
-            named.into_iter().try_for_each(|dir| files::check_walk(self.scene, &self.cwd, dir))?;
-        }
+        self.check_walk(known, name, parsed, n_named == 0)?;
         if known.check == Check::Diff {
             let is_directory = |name: &String| files::is_directory(&self.cwd.join(name));
             let n_directories = parsed.operands.iter().filter(|name| is_directory(name)).count();

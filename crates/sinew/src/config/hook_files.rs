@@ -150,45 +150,6 @@ fn trusted_files(content: &Content) -> Vec<PathBuf> {
     folders.iter().filter(is_hook).filter_map(of).collect()
 }
 
-/// A hook that comes with a project, for whoever is to trust it.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct BroughtHook {
-    /// The file that has it.
-    pub(crate) file: PathBuf,
-    /// Its events.
-    pub(crate) events: Vec<String>,
-    /// Its program with its arguments, or the text for a shell.
-    pub(crate) command: HookCommandOptions,
-    /// Whether it says that it may lie in a root.
-    pub(crate) in_root: bool,
-}
-
-/// Returns the hooks that a project brings, out of the content that is hashed when it is trusted. One that
-/// cannot be read is an error: nobody could tell what it runs.
-#[cfg_attr(not(test), expect(dead_code, reason = "`sinew trust` is to show it"))]
-pub(crate) fn brought(project: &Path, content: &Content) -> Result<Vec<BroughtHook>, ConfigError> {
-    let brought = |file: &Path, hook: HookOptions| BroughtHook {
-        file: file.to_owned(),
-        events: hook.event.iter().chain(&hook.events).cloned().collect(),
-        command: hook.command,
-        in_root: hook.in_root.unwrap_or(false),
-    };
-    let mut all = Vec::new();
-    if let Some(text) = &content.config {
-        let path = Path::new(layers::PROJECT_DIR).join(layers::PROJECT_FILE);
-        let tree = toml_edit::de::from_str(text).map_err(|error| fault(&path, "", &error))?;
-        let hooks = hooks::written(&tree).map_err(|error| fault(&path, "", &error))?;
-        all.extend(hooks.into_iter().map(|hook| brought(&path, hook)));
-    }
-    for file in trusted_files(content) {
-        let text = content.text(project, &file).map_err(|error| fault(&file, "", &error))?;
-        let path = project.join(&file);
-        let folder = path.parent().map(Path::to_owned).unwrap_or_default();
-        all.push(brought(&file, hook_of(&path, text, folder)?));
-    }
-    Ok(all)
-}
-
 /// Returns the file of each folder of a directory that has one, by name, and the folder. Only what is not
 /// there is no hook: what cannot be looked at may be one that stops calls.
 fn files(dir: &Path) -> Result<Vec<(PathBuf, PathBuf)>, ConfigError> {
@@ -534,45 +495,6 @@ mod tests {
             assert!(fault.why.contains(words), "{text:?}: {fault:?}");
             assert_eq!((fault.line, fault.column), (line, column), "{text:?}: {fault:?}");
         }
-    }
-
-    #[test]
-    fn what_a_project_brings_is_listed_from_what_is_trusted() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let project = fs::canonicalize(dir.path()).expect("a path");
-        let own = project.join(".sinew/hooks/own");
-        fs::create_dir_all(&own).expect("a directory");
-        let config =
-            "[[hooks]]\nevent = \"persist\"\ncommand = [\"/usr/bin/true\"]\nin_root = true\n";
-        fs::write(project.join(".sinew/config.toml"), config).expect("a file");
-        let text = "---\nevents: [BeforeToolCall, SessionEnd]\ncommand: ./x --all\n---\n";
-        fs::write(own.join("HOOK.md"), text).expect("a file");
-        fs::write(own.join("hook.toml"), "what does not count").expect("a file");
-        let content = Content::of(&project).expect("it reads");
-        let hooks = brought(&project, &content).expect("hooks");
-        let words =
-            |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-        assert_eq!(
-            hooks,
-            [
-                BroughtHook {
-                    file: PathBuf::from(".sinew/config.toml"),
-                    events: words(&["persist"]),
-                    command: HookCommandOptions::Words(words(&["/usr/bin/true"])),
-                    in_root: true,
-                },
-                BroughtHook {
-                    file: PathBuf::from(".sinew/hooks/own/HOOK.md"),
-                    events: words(&["BeforeToolCall", "SessionEnd"]),
-                    command: HookCommandOptions::Text(String::from("./x --all")),
-                    in_root: false,
-                },
-            ]
-        );
-        // Another text than the one that is trusted is none.
-        fs::write(own.join("HOOK.md"), format!("{text}more")).expect("a file");
-        let error = brought(&project, &content).expect_err("it changed").to_string();
-        assert!(error.contains("HOOK.md: it changed while it was read"), "{error}");
     }
 
     proptest! {

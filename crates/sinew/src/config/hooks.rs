@@ -397,15 +397,6 @@ pub(super) fn key_in(error: &ConfigError) -> Option<&str> {
     error.0.get(1..key.len() + 2)
 }
 
-/// Returns the hooks that a file wrote.
-pub(super) fn written(tree: &Value) -> Result<Vec<HookOptions>, ConfigError> {
-    let listed = listed(tree.get(KEY).cloned().unwrap_or_default()).into_iter();
-    let read = |(key, hook)| {
-        serde_json::from_value(hook).map_err(|error| ConfigError(format!("`{key}`: {error}")))
-    };
-    listed.map(read).collect()
-}
-
 /// Checks hooks as a file wrote them; one that cannot be meant is named by the key that it has there.
 pub(super) fn check(tree: &Value) -> Result<(), ConfigError> {
     for (key, hook) in listed(tree.get(KEY).cloned().unwrap_or_default()) {
