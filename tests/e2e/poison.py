@@ -68,12 +68,15 @@ class Poisoned:
         subprocess.run(["git", "commit", "--quiet", "-m", "one"], **run)
         checks.write(repo / "a.txt", "two\n")
         # A form that sinew reads: once the project is trusted, these run.
-        touch = shutil.which("touch")
-        hook = 'event = "after_tool_execute"\ncommand = ["{}", "{}"]\nin_root = true\n'
-        written = hook.format(touch, self.canaries / HOOKS[0])
+        own = repo / ".sinew/hooks/x"
+        for name in HOOKS:
+            # No directory of `PATH` is outside of the roots that the repository wants.
+            self.program(own / name, f"#!/bin/sh\n{shutil.which('touch')} {self.canaries / name}\n")
+        hook = 'event = "after_tool_execute"\ncommand = ["{}"]\nin_root = true\n'
+        written = hook.format(own / HOOKS[0])
         checks.write(repo / ".sinew/config.toml", f"{CONFIG}\n[[hooks]]\n{written}")
-        written = hook.format(touch, self.canaries / HOOKS[1])
-        checks.write(repo / ".sinew/hooks/x/HOOK.md", f"+++\n{written}+++\nwords\n")
+        written = hook.format(f"./{HOOKS[1]}")
+        checks.write(own / "HOOK.md", f"+++\n{written}+++\nwords\n")
         checks.write(repo / "evil.toml", EVIL)
         script = "#!/bin/sh\n" + self.canary("{}") + "\n"
         for name in ["hooks/before", "hooks/after.sh", "skills/x/run.sh"]:

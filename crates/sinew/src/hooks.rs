@@ -94,11 +94,11 @@ const NOWHERE: &str = "/";
 /// Returns the programs of the project that the person has read, where it has hooks of its own.
 fn trusted(loaded: &Loaded) -> anyhow::Result<Option<TrustedPrograms>> {
     let is_own = |origin: &Origin| origin.layer() == Layer::Project;
-    let Some(root) = loaded.roots.first().filter(|_| loaded.layered.hooks.iter().any(is_own))
-    else {
+    let has_own = loaded.layered.hooks.iter().any(is_own);
+    let Some(project) = loaded.layered.trusted_project.as_ref().filter(|_| has_own) else {
         return Ok(None);
     };
-    let project = real(root);
+    let project = real(project);
     let read = match wiring::trusted()?.of_project(&project) {
         Known::Now(content) => Some(content.hooks()),
         // It changed just now.

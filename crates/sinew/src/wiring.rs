@@ -235,7 +235,7 @@ fn add_project(layers: &mut Layers, project: &Path, trusted: &Trusted) -> anyhow
     let name = project.display();
     match known {
         Known::Now(content) => {
-            layers.trust_project();
+            layers.trust_project(project);
             if let Some(text) = &content.config {
                 layers.add_trusted_project(project, text.clone())?;
             }

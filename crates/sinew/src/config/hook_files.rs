@@ -46,14 +46,14 @@ impl Layers {
         let files = match files(&dir) {
             Ok(files) => files,
             // A repository does not keep sinew from starting.
-            Err(error) if !self.trusts_project => {
+            Err(error) if self.trusted_project.is_none() => {
                 self.warnings.push(error.to_string());
                 return Ok(());
             }
             Err(error) => return Err(error),
         };
         for (path, folder) in files {
-            if !self.trusts_project {
+            if self.trusted_project.is_none() {
                 let left_out = format!("{}: it is left out, {}", path.display(), hooks::UNTRUSTED);
                 self.warnings.push(left_out);
             } else if is_own(&folder) && is_file(&path) {

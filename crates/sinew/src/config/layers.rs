@@ -74,8 +74,8 @@ pub struct Layers {
     rules: Vec<Origin>,
     lists: Vec<ToolList>,
     pub(super) hooks: hooks::Gathered,
-    /// Whether what comes with the project may bring programs that run.
-    pub(super) trusts_project: bool,
+    /// The project whose files may bring programs that run, where the person trusts one.
+    pub(super) trusted_project: Option<PathBuf>,
     pub(super) warnings: Vec<String>,
     left_out: Vec<LeftOut>,
     /// The current directory, where what this process was told may come out of a repository.
@@ -131,6 +131,8 @@ pub struct Layered {
     pub warnings: Vec<String>,
     /// What layers that can only tighten would have loosened.
     pub left_out: Vec<LeftOut>,
+    /// The project whose files count as the person's own: the first root but for what its own file says.
+    pub trusted_project: Option<PathBuf>,
     /// Whether the system's file keeps people from trusting projects and arguments.
     pub keeps_from_trusting: bool,
     /// Whether the system's file keeps rules and answers for ever of everybody else from allowing calls.
@@ -301,8 +303,8 @@ impl Layers {
     }
 
     /// Lets what comes with the project bring programs that run, since the person has read them.
-    pub fn trust_project(&mut self) {
-        self.trusts_project = true;
+    pub fn trust_project(&mut self, project: &Path) {
+        self.trusted_project = Some(project.to_owned());
     }
 
     /// Adds the text of a project's file that a person trusts as it is: it counts like the person's own.
@@ -369,7 +371,7 @@ impl Layers {
         let options = serde_json::from_value(Value::Object(tree))
             .map_err(|error| ConfigError(error.to_string()))?;
         let keeps_from_trusting = !self.may_trust();
-        let Self { values, rules, lists, warnings, left_out, .. } = self;
+        let Self { values, rules, lists, warnings, left_out, trusted_project, .. } = self;
         Ok(Layered {
             options,
             origins: values,
@@ -378,6 +380,7 @@ impl Layers {
             hooks: origins,
             warnings,
             left_out,
+            trusted_project,
             keeps_from_trusting,
             keeps_from_allowing,
         })
@@ -437,7 +440,7 @@ impl Layers {
 
     fn add_tree(&mut self, mut tree: Value, origin: &dyn Fn(&str) -> Origin, source: Source) {
         let is_trusted = source.tighten == Tighten::No
-            || (source.layer == Layer::Project && self.trusts_project);
+            || (source.layer == Layer::Project && self.trusted_project.is_some());
         if let Some(hooks) = tree.get(hooks::KEY).filter(|_| !is_trusted) {
             let (value, origin) = (hooks.clone(), origin(hooks::KEY));
             self.left_out.push(LeftOut { key: hooks::KEY.to_owned(), value, origin });

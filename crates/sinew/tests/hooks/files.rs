@@ -141,7 +141,7 @@ fn what_a_project_brings_is_left_out_and_told() {
 
     // Once the person has said so they are like any other.
     let mut layers = Layers::with_defaults().unwrap();
-    layers.trust_project();
+    layers.trust_project(project);
     layers.add_project_file(project).unwrap();
     layers.add_project_hooks(project).unwrap();
     let layered = layers.merge().unwrap();
@@ -153,7 +153,7 @@ fn what_a_project_brings_is_left_out_and_told() {
     fs::rename(project.join(".sinew/hooks/own"), place.at("elsewhere")).unwrap();
     std::os::unix::fs::symlink(place.at("elsewhere"), project.join(".sinew/hooks/own")).unwrap();
     let mut layers = Layers::with_defaults().unwrap();
-    layers.trust_project();
+    layers.trust_project(project);
     let error = layers.add_project_hooks(project).unwrap_err();
     has(&error.to_string(), "may not be reached by a link");
     // A repository does not keep sinew from starting by it.
