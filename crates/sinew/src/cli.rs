@@ -416,7 +416,7 @@ pub enum TrustCommand {
 /// The forms of permissions that can be imported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Form {
-    /// molf: `permissions.jsonc`.
+    /// molf: `permissions.jsonc`, or an agent's `NAME.md`.
     Molf,
     /// clawft: its JSON configuration.
     Clawft,

@@ -58,6 +58,9 @@ pub(crate) fn read(
     if form == Form::Aionrs {
         return aionrs::read(text);
     }
+    if form == Form::Molf && file.extension().is_some_and(|extension| extension == "md") {
+        return molf::read_agent(text, home);
+    }
     let tree = jsonc::read(text).map_err(|error| error.to_string())?;
     match form {
         Form::Molf => molf::read(&tree, home),

@@ -18,8 +18,8 @@ use crate::served::{Place, Served};
 /// How many descriptors the command may have.
 const MAX_FILES: u64 = 256;
 
-/// How long a call may take, on a machine that does other things too.
-const SOON: Duration = Duration::from_secs(20);
+/// How long a call may take, on a machine that does other things too: a search gives up after 20 s.
+const SOON: Duration = Duration::from_secs(30);
 
 /// The most memory for any file of any size, in MiB.
 const MAX_MIB: u64 = 128;

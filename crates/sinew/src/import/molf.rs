@@ -3,9 +3,14 @@
 //! Rules here have no order. So a rule that a later and weaker one overrides excepts it with `unless`; a later
 //! and stronger one wins as it is. Where nothing matches molf asks, so each tool has a rule that asks unless
 //! another one matches.
+//!
+//! The file of an agent, `.agents/agents/NAME.md`, has such permissions in its front matter. What they deny is a
+//! veto there and a rule that denies that agent here; what they ask or allow stands before everything else
+//! there and never wins over it, so nothing of it is carried over.
 
 use std::path::Path;
 
+use serde::Deserialize;
 use serde_json::Value;
 use sinew_guard::name_matches;
 
@@ -88,9 +93,67 @@ const VERDICTS: [&str; 3] = ["allow", "ask", "deny"];
 
 /// Reads permissions.
 pub(super) fn read(tree: &Value, home: Option<&Path>) -> Result<Imported, String> {
-    let written = written(tree)?;
+    let mut imported = converted(&written(tree)?, home, "ask");
+    if imported.options.rules.is_some() {
+        imported.note("rules of agents and answers of a session are not in this file");
+    }
+    Ok(imported)
+}
+
+/// The front matter of an agent, as far as it says what the agent may do.
+#[derive(Debug, Deserialize)]
+struct Agent {
+    name: String,
+    #[serde(default)]
+    permission: Option<Value>,
+}
+
+/// Reads what an agent may not do, from its file.
+pub(super) fn read_agent(text: &str, home: Option<&Path>) -> Result<Imported, String> {
+    let front =
+        front_matter(text).ok_or("begin the file with front matter between lines of `---`")?;
+    let Agent { name, permission } =
+        serde_saphyr::from_str(front).map_err(|error| error.to_string())?;
+    if name.is_empty() || name.contains('*') {
+        return Err(format!("`name` must name one agent, not {name:?}"));
+    }
+    let mut imported = match &permission {
+        Some(tree) => converted(&written(tree)?, home, "allow"),
+        None => Imported::default(),
+    };
+    let mut rules = imported.options.rules.take().unwrap_or_default();
+    rules.retain(|rule| rule.verdict == "deny");
+    rules.iter_mut().for_each(|rule| rule.agents = Some(vec![name.clone()]));
+    match rules.is_empty() {
+        true => imported = Imported::default(),
+        false => imported.options.rules = Some(rules),
+    }
+    imported.note(format!(
+        "what the agent {name} asks or allows is left out: it gives way to every other rule there"
+    ));
+    Ok(imported)
+}
+
+/// Returns what stands between the first line of a file, `---`, and the next such line.
+fn front_matter(text: &str) -> Option<&str> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let is_fence = |line: &str| line.trim_end() == "---";
+    let first = text.split_inclusive('\n').next().filter(|line| is_fence(line))?;
+    let rest = text.get(first.len()..)?;
+    let mut end = 0;
+    for line in rest.split_inclusive('\n') {
+        if is_fence(line) {
+            return rest.get(..end);
+        }
+        end += line.len();
+    }
+    None
+}
+
+/// Returns what permissions come to, where a verdict holds for what none of them matches.
+fn converted(written: &[Written], home: Option<&Path>, unmatched: &'static str) -> Imported {
     let mut imported = Imported::default();
-    for one in &written {
+    for one in written {
         let is_here = TOOLS.iter().any(|(tool, _)| one.means(tool));
         if !is_here {
             imported.note(format!("`{}` names no tool that is here", one.permission));
@@ -108,7 +171,7 @@ pub(super) fn read(tree: &Value, home: Option<&Path>) -> Result<Imported, String
         }
     }
     if written.is_empty() {
-        return Ok(imported);
+        return imported;
     }
     for (tool, value) in TOOLS {
         let mut rules: Vec<&Written> = Vec::new();
@@ -121,7 +184,7 @@ pub(super) fn read(tree: &Value, home: Option<&Path>) -> Result<Imported, String
         }
         // What stands before a rule for everything never wins.
         let everything = rules.iter().rposition(|one| is_all(&one.pattern));
-        let base = everything.and_then(|at| rules.get(at)).map_or("ask", |one| one.verdict);
+        let base = everything.and_then(|at| rules.get(at)).map_or(unmatched, |one| one.verdict);
         rules.drain(..everything.map_or(0, |at| at + 1));
         match value {
             Matched::Nothing => whole(&mut imported, tool, base, &rules),
@@ -146,8 +209,7 @@ pub(super) fn read(tree: &Value, home: Option<&Path>) -> Result<Imported, String
         "paths are matched where they really are, not as a model writes them, and what is matched is with all \
          beneath it",
     );
-    imported.note("rules of agents and answers of a session are not in this file");
-    Ok(imported)
+    imported
 }
 
 /// Reads either form: a table by tool, or a list of rules.
@@ -398,6 +460,61 @@ mod tests {
         ];
         let found: Vec<&&str> = found.iter().filter(|rule| !others.contains(rule)).collect();
         assert_eq!(found, expected.iter().collect::<Vec<_>>(), "{tree}");
+    }
+
+    #[test]
+    fn what_an_agent_may_not_do_is_a_veto_for_that_agent() {
+        for (front, expected) in [
+            (
+                "name: explore\ndescription: looks\npermission:\n  write_file: deny\n",
+                &["write_file "] as &[_],
+            ),
+            (
+                "name: explore\npermission:\n  shell_exec:\n    'git push*': deny\n    'git *': allow\n",
+                &["shell_exec */git * *", "shell_exec git push* * unless git * *"],
+            ),
+            (
+                "name: explore\npermission:\n  shell_exec: { 'git *': allow, 'git push*': deny }\n",
+                &["shell_exec git push* *"],
+            ),
+            (
+                "name: explore\npermission:\n  '*': deny\n  read_file: allow\n  grep: allow\n",
+                &["shell_exec *", "write_file ", "edit_file ", "glob ", "* "],
+            ),
+            ("name: explore\npermission:\n  read_file: ask\n  glob: allow\n", &[]),
+            ("name: explore\n", &[]),
+        ] {
+            let text = format!("---\n{front}---\nYou look.\n");
+            let imported = read_agent(&text, None).expect(front);
+            let rules = imported.options.rules.unwrap_or_default();
+            for rule in &rules {
+                assert_eq!(rule.verdict, "deny", "{front}");
+                assert_eq!(rule.agents.as_deref(), Some(&[String::from("explore")] as &[_]));
+            }
+            let said = |rule: &RuleOptions| {
+                let tools = rule.tools.clone().unwrap_or_default().join("+");
+                let but = rule.unless.iter().filter_map(|but| but.command.as_ref());
+                let but: String = but.map(|command| format!(" unless {command}")).collect();
+                format!("{tools} {}{but}", rule.command.clone().unwrap_or_default())
+            };
+            let mut found: Vec<String> = rules.iter().map(said).collect();
+            found.sort();
+            let mut expected: Vec<String> = expected.iter().map(ToString::to_string).collect();
+            expected.sort();
+            assert_eq!(found, expected, "{front}");
+            assert!(imported.notes.iter().any(|note| note.contains("the agent explore")));
+        }
+        for (text, words) in [
+            ("You look.", "front matter"),
+            ("---\nname: x\n", "front matter"),
+            ("---\npermission: {}\n---\n", "name"),
+            ("---\nname: '*'\n---\n", "must name one agent"),
+            ("---\nname: x\npermission: {a: perhaps}\n---\n", "allow, ask or deny"),
+            ("---\nname: [x\n---\n", ""),
+        ] {
+            let error = read_agent(text, None).expect_err(text);
+            assert!(error.contains(words), "{text}: {error}");
+        }
     }
 
     #[test]
