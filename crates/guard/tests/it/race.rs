@@ -15,6 +15,8 @@ use sinew_tool::{Access, Entry, Expect, Flow, Slot, Visitor, Visitors, WalkOptio
 use crate::tree::{OPTIONS, RESOLVERS, Tree, WRITE, rounds, world};
 
 const CALLS: usize = 1_200;
+/// A busy machine may let the swapper win for a long time.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// `ws/swap` is at times a directory and at times a link to `outside`, which holds the same names.
 fn tree() -> Tree {
@@ -73,7 +75,11 @@ fn reads_never_leak() {
         let guard = tree.guard(resolver);
         let mut n_read = 0;
         race(&tree, || {
-            for _ in 0..rounds(CALLS) * 5 {
+            let until = Instant::now() + PATIENCE;
+            for n in 0.. {
+                if rounds(CALLS) * 5 <= n && (0 < n_read || until < Instant::now()) {
+                    break;
+                }
                 let Ok(world) = world(&guard, "swap/deep/1.txt", Access::Read) else { continue };
                 let Ok(opened) = world.files.open(Slot(0)) else { continue };
                 assert_eq!(std::io::read_to_string(opened.file).unwrap(), "inside");
@@ -91,7 +97,11 @@ fn changes_never_leave_the_root() {
         let guard = tree.guard(resolver);
         let mut n_changed = 0;
         race(&tree, || {
-            for n in 0..rounds(CALLS) * 2 {
+            let until = Instant::now() + PATIENCE;
+            for n in 0.. {
+                if rounds(CALLS) * 2 <= n && (0 < n_changed || until < Instant::now()) {
+                    break;
+                }
                 let path = match n % 2 {
                     0 => String::from("swap/deep/1.txt"),
                     _ => format!("swap/new{n}/file.txt"),
@@ -121,9 +131,8 @@ fn listings_never_show_the_outside() {
         let guard = tree.guard(resolver);
         let mut n_listed = 0;
         race(&tree, || {
-            let until = Instant::now() + Duration::from_secs(20);
+            let until = Instant::now() + PATIENCE;
             for n in 0.. {
-                // A busy machine may let the swapper win for a long time.
                 if rounds(CALLS) <= n && (0 < n_listed || until < Instant::now()) {
                     break;
                 }
