@@ -132,35 +132,7 @@ mod tests {
     #[test]
     fn a_span_that_nobody_wants_holds_nothing() {
         let redactor = Arc::new(Redactor::default());
-        let opening = Opening {
-            call_id: String::from("c"),
-            session: String::from("s"),
-            agent: None,
-            parent: None,
-            dialect: "test".into(),
-            tool: String::from("put"),
-            arguments: [0; 32],
-        };
-        let closing = Closing {
-            opening,
-            opened_at_ms: 1,
-            duration_ms: 1.0,
-            found: true,
-            effects: None,
-            path: None,
-            verdict: None,
-            rule: None,
-            origin: None,
-            approver: None,
-            answer: None,
-            waited_ms: None,
-            command: None,
-            rung: None,
-            background: None,
-            error: None,
-            changes: Vec::new(),
-            reply_bytes: 0,
-        };
+        let closing = Closing::new(Opening::new("c", "s", "test", "put"), 1);
         let span = Span::open(&redactor, &closing);
         assert!(span.of_work().is_none());
         assert_eq!(Arc::strong_count(&redactor), 1);

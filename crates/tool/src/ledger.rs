@@ -25,6 +25,26 @@ pub struct Opening {
     pub arguments: [u8; 32],
 }
 
+impl Opening {
+    /// Returns a call of no agent in particular, which no other call caused, with no arguments known.
+    pub fn new(
+        call_id: impl Into<String>,
+        session: impl Into<String>,
+        dialect: impl Into<Cow<'static, str>>,
+        tool: impl Into<String>,
+    ) -> Self {
+        Self {
+            call_id: call_id.into(),
+            session: session.into(),
+            agent: None,
+            parent: None,
+            dialect: dialect.into(),
+            tool: tool.into(),
+            arguments: [0; 32],
+        }
+    }
+}
+
 /// The place of an open call in a ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ticket(pub u64);
@@ -68,6 +88,32 @@ pub struct Closing {
     pub changes: Vec<Change>,
     /// Bytes of the reply's text.
     pub reply_bytes: u64,
+}
+
+impl Closing {
+    /// Returns what is known of a call at its opening. One that goes no further was cancelled.
+    pub fn new(opening: Opening, opened_at_ms: u64) -> Self {
+        Self {
+            opening,
+            opened_at_ms,
+            duration_ms: 0.0,
+            found: false,
+            effects: None,
+            path: None,
+            verdict: None,
+            rule: None,
+            origin: None,
+            approver: None,
+            answer: None,
+            waited_ms: None,
+            command: None,
+            rung: None,
+            background: None,
+            error: Some(Kind::Cancelled),
+            changes: Vec::new(),
+            reply_bytes: 0,
+        }
+    }
 }
 
 /// Something worth a record that is no call.

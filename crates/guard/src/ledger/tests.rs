@@ -9,15 +9,7 @@ use sinew_tool::Change;
 use super::*;
 
 pub(super) fn opening(call_id: &str) -> Opening {
-    Opening {
-        call_id: call_id.to_owned(),
-        session: String::from("s"),
-        agent: None,
-        parent: None,
-        dialect: "native".into(),
-        tool: String::from("Write"),
-        arguments: [7; 32],
-    }
+    Opening { arguments: [7; 32], ..Opening::new(call_id, "s", "native", "Write") }
 }
 
 pub(super) fn closing(call_id: &str, error: Option<Kind>) -> Closing {

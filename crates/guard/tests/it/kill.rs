@@ -298,15 +298,7 @@ fn ledger(root: &Path) -> SqliteLedger {
 
 /// Records the intent of a change.
 fn intend(ledger: &SqliteLedger, temporaries: &[PathBuf]) {
-    let opening = Opening {
-        call_id: String::from("c"),
-        session: String::from("s"),
-        agent: None,
-        parent: None,
-        dialect: "native".into(),
-        tool: String::from("Write"),
-        arguments: [7; 32],
-    };
+    let opening = Opening::new("c", "s", "native", "Write");
     let mut intent = ledger.intend(&opening, Effects::CHANGE, &[], temporaries);
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
     assert!(matches!(intent.as_mut().poll(&mut cx), std::task::Poll::Ready(Ok(_))));

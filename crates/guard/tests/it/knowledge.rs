@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 use sinew_guard::{Caller, Guard, GuardSettings, KnowledgeBase, Recorded, SqliteLedger, StateDir};
-use sinew_tool::{Access, Expect, FileError, FileSettings, Ledger, Sight, Slot, World};
+use sinew_tool::{
+    Access, Closing, Expect, FileError, FileSettings, Ledger, Opening, Sight, Slot, World,
+};
 
 use crate::tree::{Tree, WRITE, allow, contain};
 
@@ -228,35 +230,8 @@ fn rows_of_long_ago_go() {
     for _ in 0..64 {
         let process = Process::beside_others(&tree);
         process.read("t", "b", true);
-        let closing = sinew_tool::Closing {
-            opening: sinew_tool::Opening {
-                call_id: String::from("c"),
-                session: String::from("t"),
-                agent: None,
-                parent: None,
-                dialect: "native".into(),
-                tool: String::from("Read"),
-                arguments: [0; 32],
-            },
-            opened_at_ms: 1,
-            duration_ms: 0.0,
-            found: true,
-            effects: None,
-            path: None,
-            verdict: None,
-            rule: None,
-            origin: None,
-            approver: None,
-            answer: None,
-            waited_ms: None,
-            command: None,
-            rung: None,
-            background: None,
-            error: None,
-            changes: Vec::new(),
-            reply_bytes: 0,
-        };
-        process.ledger.as_ref().unwrap().close(None, closing);
+        let opening = Opening::new("c", "t", "native", "Read");
+        process.ledger.as_ref().unwrap().close(None, Closing::new(opening, 1));
     }
     assert_eq!(n_rows(), 1, "the row of `b` is left alone");
     let left: String =

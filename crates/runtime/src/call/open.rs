@@ -93,26 +93,7 @@ pub(super) fn open(runtime: &Runtime, request: Request) -> Open {
         tool: request.name.clone(),
         arguments: hash(&request.arguments),
     };
-    let closing = Closing {
-        opening,
-        opened_at_ms: runtime.clock.wall_ms(),
-        duration_ms: 0.0,
-        found: false,
-        effects: None,
-        path: None,
-        verdict: None,
-        rule: None,
-        origin: None,
-        approver: None,
-        answer: None,
-        waited_ms: None,
-        command: None,
-        rung: None,
-        background: None,
-        error: Some(Kind::Cancelled),
-        changes: Vec::new(),
-        reply_bytes: 0,
-    };
+    let closing = Closing::new(opening, runtime.clock.wall_ms());
     let entry = Entry {
         ledger: Arc::clone(&runtime.ledger),
         recorder: runtime.recorder.clone(),

@@ -275,34 +275,13 @@ async fn every_end_of_a_call_is_counted_under_its_name() {
 }
 
 fn closing(dialect: &'static str, tool: &str, error: Option<Kind>) -> Closing {
-    let opening = Opening {
-        call_id: String::from("c"),
-        session: String::from("a-session"),
-        agent: None,
-        parent: None,
-        dialect: dialect.into(),
-        tool: tool.to_owned(),
-        arguments: [0; 32],
-    };
     Closing {
-        opening,
-        opened_at_ms: 1,
         duration_ms: 1.5,
         found: true,
-        effects: None,
         path: Some(PathBuf::from("/w/a-path")),
-        verdict: None,
-        rule: None,
-        origin: None,
-        approver: None,
-        answer: None,
-        waited_ms: None,
-        command: None,
-        rung: None,
-        background: None,
         error,
-        changes: Vec::new(),
         reply_bytes: 7,
+        ..Closing::new(Opening::new("c", "a-session", dialect, tool), 1)
     }
 }
 
