@@ -1,19 +1,19 @@
 //! Hooks in folders of their own: `HOOK.md` with front matter and the program beside it, or `hook.toml`.
 //!
-//! Front matter is TOML between lines of `+++`, or between lines of `---` the part of YAML that keys,
-//! texts, numbers, lists and one level of tables need; any other YAML is refused by its line, since a
-//! hook that is read otherwise than it was meant is worse than none. What cannot be read is an error
-//! that names file, line, column and reason.
+//! Front matter is TOML between lines of `+++`, or YAML between lines of `---`. A hook that is read
+//! otherwise than it was meant is worse than none: YAML in which a text looks like a number or like `true`,
+//! and tags and merged keys, are refused. What cannot be read is an error that names file, line, column
+//! and reason.
 #![expect(
     clippy::disallowed_methods,
     reason = "configuration files are read here and nowhere else"
 )]
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde_saphyr::{MergeKeyPolicy, MessageFormatter as _, UserMessageFormatter};
 use sinew_guard::Layer;
 
 use super::layers::Layers;
@@ -105,8 +105,9 @@ fn fault(path: &Path, at: &str, why: &dyn std::fmt::Display) -> ConfigError {
 fn hook_of(path: &Path, text: String, folder: PathBuf) -> Result<HookOptions, ConfigError> {
     let fail = |Fault { line, column, why }| fault(path, &format!(":{line}:{column}"), &why);
     let is_toml = path.extension().is_some_and(|extension| extension == "toml");
-    let toml = if is_toml { Ok(text) } else { front_matter(&text) }.map_err(fail)?;
-    let mut hook = read(&toml).map_err(fail)?;
+    let front = if is_toml { Ok((Form::Toml, text)) } else { front_matter(&text) };
+    let (form, text) = front.map_err(fail)?;
+    let mut hook = read(form, &text).map_err(fail)?;
     let folder = fs::canonicalize(&folder).unwrap_or(folder);
     if hook.name.is_none() {
         hook.name = folder.file_name().map(|name| name.to_string_lossy().into_owned());
@@ -120,18 +121,18 @@ fn hook_of(path: &Path, text: String, folder: PathBuf) -> Result<HookOptions, Co
         real.clone_into(program);
     }
     let meant = hooks::read_one("", &hook);
-    meant.map_err(|error| fail(placed(&toml, error.to_string())))?;
+    meant.map_err(|error| fail(placed(&text, error.to_string())))?;
     Ok(hook)
 }
 
 /// Returns an error about a key with the place of the key; where it is missing, that of the file.
-fn placed(toml: &str, why: String) -> Fault {
+fn placed(text: &str, why: String) -> Fault {
     let key = why.split('`').nth(1).unwrap_or_default();
     let is_of_key = |line: &str| {
         let rest = line.trim_start().strip_prefix(key)?;
-        rest.trim_start().starts_with('=').then(|| line.len() - line.trim_start().len())
+        rest.trim_start().starts_with(['=', ':']).then(|| line.len() - line.trim_start().len())
     };
-    let mut lines = toml.lines().enumerate();
+    let mut lines = text.lines().enumerate();
     match lines.find_map(|(at, line)| Some((at, is_of_key(line)?))) {
         Some((at, indent)) => Fault::at(at + 1, indent + 1, why),
         None => Fault::at(1, 1, why),
@@ -201,34 +202,61 @@ impl Fault {
     }
 }
 
-/// Reads a hook of TOML.
-fn read(toml: &str) -> Result<HookOptions, Fault> {
-    toml_edit::de::from_str(toml).map_err(|error| {
-        let start = error.span().map_or(0, |span| span.start);
-        let before = toml.get(..start).unwrap_or_default();
-        let line = before.matches('\n').count() + 1;
-        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-        Fault::at(line, column, error.message().trim_end())
-    })
+/// What a hook is written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Toml,
+    Yaml,
 }
 
-/// Returns the front matter of a file as TOML, whose lines have the numbers that they have there.
-fn front_matter(text: &str) -> Result<String, Fault> {
+/// Reads a hook.
+fn read(form: Form, text: &str) -> Result<HookOptions, Fault> {
+    match form {
+        Form::Toml => toml_edit::de::from_str(text).map_err(|error| {
+            let start = error.span().map_or(0, |span| span.start);
+            let before = text.get(..start).unwrap_or_default();
+            let line = before.matches('\n').count() + 1;
+            let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+            Fault::at(line, column, error.message().trim_end())
+        }),
+        Form::Yaml => {
+            let options = serde_saphyr::options! {
+                merge_keys: MergeKeyPolicy::Error,
+                no_schema: true,
+                reject_tagged_field_names: true,
+                reject_unsupported_tags: true,
+                strict_booleans: true,
+                with_snippet: false,
+            };
+            serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+                let at = error.location();
+                let number = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+                let line = at.as_ref().map_or(1, |at| number(at.line()));
+                let column = at.as_ref().map_or(1, |at| number(at.column()));
+                Fault::at(line, column, UserMessageFormatter.format_message(&error))
+            })
+        }
+    }
+}
+
+/// Returns the front matter of a file, whose lines have the numbers that they have there.
+fn front_matter(text: &str) -> Result<(Form, String), Fault> {
     let mut lines = text.lines().enumerate();
     let fence = lines.next().map(|(_, line)| line.trim_end()).unwrap_or_default();
     let fence = fence.strip_prefix('\u{feff}').unwrap_or(fence);
-    if fence != "+++" && fence != "---" {
-        let why =
-            "begin the file with front matter between two lines of `+++` (TOML) or `---` (YAML)";
-        return Err(Fault::at(1, 1, why));
-    }
+    let form = match fence {
+        "+++" => Form::Toml,
+        "---" => Form::Yaml,
+        _ => {
+            let why = "begin the file with front matter between two lines of `+++` (TOML) or `---` \
+                       (YAML)";
+            return Err(Fault::at(1, 1, why));
+        }
+    };
     let mut front = Vec::new();
     for (at, line) in lines {
         if line.trim_end() == fence {
-            return match fence {
-                "+++" => Ok(format!("\n{}\n", front.join("\n"))),
-                _ => yaml(&front),
-            };
+            return Ok((form, format!("\n{}\n", front.join("\n"))));
         }
         if front.len() == MAX_LINES {
             return Err(Fault::at(
@@ -245,200 +273,6 @@ fn front_matter(text: &str) -> Result<String, Fault> {
 /// No hook needs more lines.
 const MAX_LINES: usize = 1_000;
 
-/// Turns the part of YAML that is read into TOML: each key stays on its line.
-fn yaml(lines: &[&str]) -> Result<String, Fault> {
-    // The first line of the file is the fence.
-    let mut toml = String::from("\n");
-    let mut at = 0;
-    while let Some(line) = lines.get(at) {
-        let number = at + 2;
-        at += 1;
-        if is_blank(line) {
-            toml.push('\n');
-            continue;
-        }
-        if line.starts_with([' ', '\t', '-']) {
-            return Err(Fault::at(
-                number,
-                1,
-                "a key is expected here, at the beginning of the line",
-            ));
-        }
-        let (key, value) = keyed(line, number, 0)?;
-        if !value.is_empty() {
-            let _ = writeln!(
-                toml,
-                "{key} = {}",
-                scalar_or_flow(value, number, column_of(line, value))?
-            );
-            continue;
-        }
-        let block: Vec<&str> = lines
-            .get(at..)
-            .unwrap_or_default()
-            .iter()
-            .take_while(|line| is_blank(line) || line.starts_with([' ', '\t', '-']))
-            .copied()
-            .collect();
-        let _ = writeln!(toml, "{key} = {}", nested(&block, number)?);
-        toml.push_str(&"\n".repeat(block.len()));
-        at += block.len();
-    }
-    Ok(toml)
-}
-
-fn is_blank(line: &str) -> bool {
-    let line = line.trim_start();
-    line.is_empty() || line.starts_with('#')
-}
-
-/// Returns the column of a part of a line.
-fn column_of(line: &str, part: &str) -> usize {
-    let start = line.len() - line.trim_end().len().min(line.len());
-    let before = line.len() - start - part.len().min(line.len() - start);
-    line.get(..before).unwrap_or_default().chars().count() + 1
-}
-
-/// Splits a line with a key, whose value may be empty.
-fn keyed(line: &str, number: usize, indent: usize) -> Result<(String, &str), Fault> {
-    let no_key = || Fault::at(number, indent + 1, "a key and a colon are expected here");
-    let (key, value) =
-        line.get(indent..).and_then(|line| line.split_once(':')).ok_or_else(no_key)?;
-    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    if key.is_empty() || !key.chars().all(fits) {
-        return Err(no_key());
-    }
-    if !value.is_empty() && !value.starts_with([' ', '\t']) {
-        return Err(Fault::at(
-            number,
-            indent + key.len() + 2,
-            "a space is expected after the colon",
-        ));
-    }
-    Ok((key.to_owned(), without_comment(value).trim()))
-}
-
-/// Takes away a comment at the end of a line, but not what only looks like one in quotes.
-fn without_comment(value: &str) -> &str {
-    let mut quote = None;
-    let mut before = ' ';
-    for (at, c) in value.char_indices() {
-        match (quote, c) {
-            (None, '#') if before.is_whitespace() => return value.get(..at).unwrap_or_default(),
-            // A quote that is doubled goes on.
-            (None, '"' | '\'') if " \t[,:".contains(before) || before == c => quote = Some(c),
-            (Some(open), _) if c == open && before != '\\' => quote = None,
-            _ => {}
-        }
-        before = c;
-    }
-    value
-}
-
-/// Reads the lines beneath a key: a list, or a table of texts.
-fn nested(block: &[&str], above: usize) -> Result<String, Fault> {
-    let mut items = Vec::new();
-    let mut is_list = None;
-    let mut first_indent = None;
-    for (at, line) in block.iter().enumerate().filter(|(_, line)| !is_blank(line)) {
-        let number = above + 1 + at;
-        let indent = line.len() - line.trim_start().len();
-        if line.contains('\t') {
-            return Err(Fault::at(number, 1, "write spaces instead of tabs"));
-        }
-        if *first_indent.get_or_insert(indent) != indent {
-            return Err(Fault::at(number, indent + 1, "only one level beneath a key is read here"));
-        }
-        let item = line.trim_start().strip_prefix("- ");
-        if *is_list.get_or_insert(item.is_some()) != item.is_some() {
-            return Err(Fault::at(number, indent + 1, "a list and a table are mixed here"));
-        }
-        items.push(match item {
-            Some(item) => {
-                let item = without_comment(item).trim();
-                scalar_or_flow(item, number, indent + 3)?
-            }
-            None => {
-                let (key, value) = keyed(line, number, indent)?;
-                format!("{key} = {}", scalar_or_flow(value, number, column_of(line, value))?)
-            }
-        });
-    }
-    match is_list {
-        None => Err(Fault::at(above, 1, "the key has no value")),
-        Some(true) => Ok(format!("[{}]", items.join(", "))),
-        Some(false) => Ok(format!("{{ {} }}", items.join(", "))),
-    }
-}
-
-/// Reads one value: a text, a number, true or false, or a list of them in brackets.
-fn scalar_or_flow(value: &str, line: usize, column: usize) -> Result<String, Fault> {
-    let Some(list) = value.strip_prefix('[') else { return scalar(value, line, column) };
-    let Some(list) = list.strip_suffix(']') else {
-        return Err(Fault::at(
-            line,
-            column,
-            "a list in brackets ends on the line that it begins on",
-        ));
-    };
-    let mut items = Vec::new();
-    let mut rest = list.trim();
-    while !rest.is_empty() {
-        let end = match rest.chars().next() {
-            Some(quote @ ('"' | '\'')) => {
-                let closed = rest.char_indices().skip(1).find(|(at, c)| {
-                    *c == quote && !rest.get(..*at).unwrap_or_default().ends_with('\\')
-                });
-                let (closed, _) =
-                    closed.ok_or_else(|| Fault::at(line, column, "a quote is not closed"))?;
-                closed
-                    + rest
-                        .get(closed..)
-                        .and_then(|rest| rest.find(','))
-                        .unwrap_or(rest.len() - closed)
-            }
-            _ => rest.find(',').unwrap_or(rest.len()),
-        };
-        items.push(scalar(rest.get(..end).unwrap_or_default().trim(), line, column)?);
-        rest = rest.get(end + 1..).unwrap_or_default().trim();
-    }
-    Ok(format!("[{}]", items.join(", ")))
-}
-
-fn scalar(value: &str, line: usize, column: usize) -> Result<String, Fault> {
-    let text = |text: &str| serde_json::Value::from(text).to_string();
-    let unread = || {
-        Fault::at(
-            line,
-            column,
-            "this form of YAML is not read here; put the value in quotes, or write TOML between lines of `+++`",
-        )
-    };
-    let quoted = |quote: char| value.strip_prefix(quote)?.strip_suffix(quote);
-    match value.chars().next() {
-        None => Err(Fault::at(line, column, "a value is expected here")),
-        Some('\'') => match quoted('\'') {
-            Some(inner) if !inner.replace("''", "").contains('\'') => {
-                Ok(text(&inner.replace("''", "'")))
-            }
-            _ => Err(unread()),
-        },
-        Some('"') => {
-            let read = serde_json::from_str::<String>(value);
-            read.map(|inner| text(&inner)).map_err(|_| unread())
-        }
-        Some('|' | '>' | '&' | '*' | '!' | '%' | '@' | '`' | '{' | '[' | '?' | ',') => {
-            Err(unread())
-        }
-        Some(_) if value.contains(": ") => Err(unread()),
-        Some(_) if value == "true" || value == "false" => Ok(value.to_owned()),
-        Some(_) if value.parse::<i64>().is_ok() => {
-            Ok(value.parse::<i64>().unwrap_or(0).to_string())
-        }
-        Some(_) => Ok(text(value)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -446,7 +280,7 @@ mod tests {
     use super::*;
 
     fn of(text: &str) -> Result<HookOptions, Fault> {
-        front_matter(text).and_then(|toml| read(&toml))
+        front_matter(text).and_then(|(form, text)| read(form, &text))
     }
 
     #[test]
@@ -477,19 +311,25 @@ mod tests {
             ("+++\nevent = \"persist\"\ncommand = [\"x\"\n+++\n", 3, 15, "array"),
             ("+++\nevent = \"persist\"\nsurprise = 1\n+++\n", 3, 1, "unknown field `surprise`"),
             ("+++\ncommand = 7\n+++\n", 2, 11, "a list of words, or a text"),
-            ("---\nevent persist\n---\n", 2, 1, "a key and a colon"),
-            ("---\nevent:persist\n---\n", 2, 7, "a space is expected"),
-            ("---\n  event: persist\n---\n", 2, 1, "a key is expected"),
-            ("---\ncommand: |\n  x\n---\n", 2, 10, "this form of YAML"),
-            ("---\ncommand: [a\n---\n", 2, 10, "a list in brackets"),
-            ("---\ncommand: ['a]\n---\n", 2, 10, "a quote is not closed"),
-            ("---\nenv:\n\tA: b\n---\n", 3, 1, "tabs"),
-            ("---\nenv:\n  A:\n    b: c\n---\n", 3, 5, "a value is expected"),
-            ("---\nenv:\n  A: b\n    C: d\n---\n", 4, 5, "only one level"),
-            ("---\nenv:\n  A: b\n  - c\n---\n", 4, 3, "mixed"),
-            ("---\nenv:\n---\n", 2, 1, "the key has no value"),
-            ("---\nname: a: b\n---\n", 2, 7, "this form of YAML"),
+            ("---\nevent persist\n---\n", 2, 1, "expected mapping start"),
+            ("---\nevent:persist\n---\n", 2, 1, "expected mapping start"),
+            ("---\ncommand: [a\n---\n", 2, 10, "unclosed bracket"),
+            ("---\ncommand: ['a]\n---\n", 2, 11, "unclosed quote"),
+            ("---\ncommand: 7\n---\n", 2, 10, "a list of words, or a text"),
+            ("---\nenv:\n\tA: b\n---\n", 3, 2, "tabs"),
+            ("---\nenv:\n  A:\n    b: c\n---\n", 4, 5, "expected string"),
+            ("---\nenv:\n  A: b\n    C: d\n---\n", 4, 6, "mapping values"),
+            ("---\nenv:\n  A: b\n  - c\n---\n", 4, 5, "did not find expected key"),
+            ("---\nenv:\n---\n", 2, 4, "expected mapping start"),
+            ("---\nname: a: b\n---\n", 2, 8, "mapping values"),
+            ("---\nname: 7\n---\n", 2, 7, "requires quoting"),
+            ("---\nname: !x y\n---\n", 2, 10, "unsupported tag"),
+            ("---\nname: x\nname: y\n---\n", 3, 1, "duplicate mapping key `name`"),
             ("---\nname: x\nsurprise: 1\n---\n", 3, 1, "unknown field `surprise`"),
+            ("---\nenv: &a\n  A: b\n<<: *a\n---\n", 4, 1, "merge key"),
+            ("---\nin_root: yes\n---\n", 2, 10, "true or false expected"),
+            ("---\nname: x\n---\n", 2, 1, "missing field `command`"),
+            ("---\n---\n", 3, 1, "unexpected end"),
         ] {
             let fault = of(text).expect_err(text);
             assert!(fault.why.contains(words), "{text:?}: {fault:?}");

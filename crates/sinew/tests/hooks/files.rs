@@ -56,7 +56,7 @@ fn a_file_that_cannot_be_read_is_told_with_its_place() {
         ("HOOK.md", "# no front matter\n", "HOOK.md:1:1: begin the file with front matter"),
         ("HOOK.md", "+++\nevent = \"persist\"\ncommand = [\n+++\n", "HOOK.md:3:12: "),
         ("HOOK.md", "+++\nevent = 7\n+++\n", "HOOK.md:2:9: "),
-        ("HOOK.md", "---\ncommand: |\n  x\n---\n", "HOOK.md:2:10: this form of YAML"),
+        ("HOOK.md", "---\nname: 7\n---\n", "HOOK.md:2:7: value requires quoting"),
         (
             "HOOK.md",
             "+++\nevent = \"never\"\ncommand = [\"x\"]\n+++\n",
