@@ -9,6 +9,7 @@
 mod client;
 mod null;
 mod peers;
+mod processor;
 mod report;
 mod rows;
 mod stats;

@@ -115,7 +115,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         name: "governed",
-        about: "cheapest call with rules, hooks and the ledger, compared with none",
+        about: "cheapest call with rules, hooks and the ledger, compared with none, on one processor",
         run_in: Suite::Every,
         bars: &[Bar::limit(OF_ALLOWANCE, 1.0)],
         run: server::governed_call,

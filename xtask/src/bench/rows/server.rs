@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::super::Bench;
 use super::super::client::{Client, Link, Request};
 use super::super::peers::{Server, cpu_seconds, memory};
+use super::super::processor::OneProcessor;
 use super::super::report::{Sheet, Unit};
 use super::super::stats::{Measured, Series, Side, in_turns};
 use super::{OF_ALLOWANCE, OVER_NULL_US, RESIDENT_MB, TOKENS, TOKENS_OF_SIX, X_NODE_FS, X_RUST_FS};
@@ -274,6 +275,7 @@ fn governed() -> Vec<String> {
 }
 
 pub(in super::super) fn governed_call(bench: &Bench, sheet: &mut Sheet) -> Result<()> {
+    let _here = OneProcessor::hold()?;
     let mut sides = Vec::new();
     let off = vec![String::from("--set"), String::from("ledger.mode=off")];
     for (name, options) in [(GOVERNED, governed()), (FREE, off)] {
