@@ -84,7 +84,7 @@ pub struct Contained {
     /// What rules say of what a directory takes along.
     taken: Option<Arc<Taken>>,
     /// What rules by path keep from the call.
-    kept_out: Option<Beneath>,
+    kept_out: Option<Arc<Beneath>>,
 }
 
 /// A contained call with what the rules say of it.
@@ -226,7 +226,7 @@ impl Contained {
             self.taken = Some(Arc::new(Taken::of(&rules.rules, &case, was_asked)));
         }
         self.beneath = Beneath::of(&rules.rules, &case, &self.targets).map(Arc::new);
-        self.kept_out = Beneath::of_calls(&rules.rules, &[case]);
+        self.kept_out = Beneath::of_calls(&rules.rules, &[case]).map(Arc::new);
         let operation = case.operation.to_owned();
         Judged { contained: self, effects, ruling, operation, agent: case.agent.map(str::to_owned) }
     }
@@ -474,7 +474,7 @@ impl Judged {
             effects: self.effects,
             agent: self.agent.as_deref(),
         };
-        let first = rule::covering(granted, &case, &self.contained.targets)?;
+        let first = rule::covering(granted.iter(), &case, &self.contained.targets)?;
         Some(format!("`{first}` was granted for this session"))
     }
 

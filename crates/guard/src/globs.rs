@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use globset::{Candidate, Glob, GlobBuilder, GlobSet, GlobSetBuilder};
+use memchr::memmem;
 use serde::{Deserialize, Serialize};
 
 use crate::roots::Roots;
@@ -116,6 +117,13 @@ fn plain(glob: &str) -> Result<String, String> {
     }
 }
 
+/// Returns why a glob cannot be read, wherever it is meant.
+pub(crate) fn check(glob: &str) -> Result<(), String> {
+    let plain = plain(glob)?;
+    let absolute = if plain.starts_with('/') { plain } else { format!("/{plain}") };
+    parse("", glob, &absolute).map(drop).map_err(|error| error.problem)
+}
+
 /// Returns whether what an absolute glob means lies in none of these directories.
 pub fn lies_outside(glob: &str, roots: &[PathBuf]) -> bool {
     let Some(glob) = plain(glob).ok().filter(|glob| glob.starts_with('/')) else { return false };
@@ -143,6 +151,34 @@ pub(crate) struct Globs {
     written: Vec<String>,
     /// The directories that the globs begin with, up to the first wildcard.
     starts: Vec<PathBuf>,
+    /// What a path holds that any of the globs matches.
+    signs: Vec<Sign>,
+}
+
+/// What every path holds that a glob matches: most paths that it does not match are told by it, without a
+/// search for the glob.
+#[derive(Debug)]
+struct Sign {
+    start: Vec<u8>,
+    /// The longest name after the start.
+    name: Option<memmem::Finder<'static>>,
+}
+
+impl Sign {
+    fn of(glob: &str) -> Self {
+        let (start, rest) = split(glob);
+        // Anything else may have a `/` in it, or none of what stands in it.
+        let is_simple = !rest.contains(['[', ']', '{', '}', '\\']);
+        let names = rest.split('/').filter(|part| is_simple && !part.contains(['*', '?']));
+        let name = names.max_by_key(|part| part.len()).filter(|part| !part.is_empty());
+        let name = name.map(|name| memmem::Finder::new(name).into_owned());
+        Self { start: start.into_os_string().into_encoded_bytes(), name }
+    }
+
+    fn is_in(&self, path: &[u8]) -> bool {
+        path.strip_prefix(self.start.as_slice())
+            .is_some_and(|rest| self.name.as_ref().is_none_or(|name| name.find(rest).is_some()))
+    }
 }
 
 /// A path glob that cannot be read.
@@ -185,6 +221,7 @@ impl Globs {
         let mut set = GlobSetBuilder::new();
         let mut names = Vec::new();
         let mut starts = Vec::new();
+        let mut signs = Vec::new();
         for Written { glob, meant } in written {
             for meant in meant {
                 for spelling in spellings(meant, deep) {
@@ -192,6 +229,7 @@ impl Globs {
                     names.push(glob.clone());
                 }
                 starts.push(literal_start(meant));
+                signs.push(Sign::of(meant));
             }
         }
         let set = set.build().map_err(|error| RuleError {
@@ -199,10 +237,14 @@ impl Globs {
             glob: names.join(", "),
             problem: error.kind().to_string(),
         })?;
-        Ok(Some(Self { set, written: names, starts }))
+        Ok(Some(Self { set, written: names, starts, signs }))
     }
 
     pub(crate) fn first_match(&self, path: &Path) -> Option<&str> {
+        let bytes = path.as_os_str().as_encoded_bytes();
+        if !self.signs.iter().any(|sign| sign.is_in(bytes)) {
+            return None;
+        }
         let candidate = Candidate::new(path);
         if !self.set.is_match_candidate(&candidate) {
             return None;
@@ -325,6 +367,31 @@ mod tests {
             let globs = Globs::compile("a list", &[meant], true).expect("a glob").expect("one");
             assert!(globs.first_match(Path::new(path)).is_some(), "{glob}");
             assert_eq!(literal_start(&glob), Path::new(path), "{glob}");
+        }
+    }
+
+    #[test]
+    fn what_tells_most_paths_by_a_sign_tells_none_that_a_glob_matches() {
+        for (glob, paths) in [
+            ("/a/b", ["/a/b", "/a/b/c"]),
+            ("/a/b/", ["/a/b/", "/a/b"]),
+            ("/**", ["/", "/a"]),
+            ("**/c", ["/c", "/a/c/d"]),
+            ("/a/**/key/*", ["/a/key/x", "/a/b/key/x/y"]),
+            ("/a/**/k?y/long*", ["/a/key/long", "/a/b/kay/longer"]),
+            ("/a/{b/c,d}/e", ["/a/b/c/e", "/a/d/e"]),
+            ("/a/*/{b,c/dd}", ["/a/x/b", "/a/x/c/dd"]),
+            ("/a/*/[bc]d", ["/a/x/bd", "/a/x/cd/e"]),
+            ("/a/*/b\\*", ["/a/x/b*", "/a/x/b*/c"]),
+            ("/a/*/[[]b", ["/a/x/[b", "/a/x/[b/c"]),
+        ] {
+            let meant = Written::as_it_is(glob.to_owned());
+            let globs = Globs::compile("a list", &[meant], true).expect("a glob").expect("one");
+            for path in paths {
+                let path = Path::new(path);
+                assert!(globs.set.is_match(path), "{glob} {}", path.display());
+                assert!(globs.first_match(path).is_some(), "{glob} {}", path.display());
+            }
         }
     }
 

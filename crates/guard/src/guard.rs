@@ -193,7 +193,7 @@ impl Guard {
     /// Gives rules the meaning that they have beneath these roots.
     pub fn anchored(&self, mut rules: Rules) -> Result<Rules, GuardError> {
         for rule in &mut rules.rules {
-            rule.anchor(&self.roots).map_err(GuardError::Rule)?;
+            Arc::make_mut(rule).anchor(&self.roots).map_err(GuardError::Rule)?;
         }
         Ok(rules)
     }

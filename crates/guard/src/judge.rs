@@ -35,9 +35,26 @@ pub struct Rules {
     /// Whether each change must be approved, whatever the profile says.
     pub require_approval: bool,
     /// What somebody wrote; the order says nothing.
-    pub rules: Vec<Rule>,
+    pub rules: Vec<Arc<Rule>>,
     /// Which programs commands may run at all, where the vocabulary says so.
     pub policy: Option<CommandPolicy>,
+}
+
+impl Rules {
+    /// Returns those rules that can mean a call of one tool.
+    #[must_use]
+    pub fn of_tool(&self, tool: &str, operation: &str) -> Self {
+        let can_mean = |rule: &&Arc<Rule>| rule.can_mean(tool, operation);
+        let rules = self.rules.iter().filter(can_mean).cloned().collect();
+        let Self { profile, profile_origin, require_approval, policy, .. } = self;
+        Self {
+            rules,
+            profile: *profile,
+            profile_origin: profile_origin.clone(),
+            require_approval: *require_approval,
+            policy: policy.clone(),
+        }
+    }
 }
 
 /// What is known of a call when it is judged.

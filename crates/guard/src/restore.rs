@@ -395,7 +395,7 @@ pub(crate) struct OfWorld {
     roots: Arc<Roots>,
     restoring: Option<Arc<Restoring>>,
     /// What rules keep from the call.
-    kept_out: Option<Beneath>,
+    kept_out: Option<Arc<Beneath>>,
 }
 
 impl OfWorld {
@@ -403,7 +403,7 @@ impl OfWorld {
         guard: Arc<Guard>,
         roots: Arc<Roots>,
         restoring: Option<Arc<Restoring>>,
-        kept_out: Option<Beneath>,
+        kept_out: Option<Arc<Beneath>>,
     ) -> Self {
         Self { guard, roots, restoring, kept_out }
     }

@@ -23,7 +23,7 @@ use sinew_tool::{
 };
 
 use crate::command_pattern::{self, CommandPattern, Fit, UNCONTAINED};
-use crate::globs::{Globs, RuleError, Written, escaped};
+use crate::globs::{self, Globs, RuleError, Written, escaped};
 use crate::guard::Guard;
 use crate::judge::{Case, name_matches};
 use crate::roots::Roots;
@@ -86,9 +86,12 @@ impl PartialEq for Paths {
 impl Eq for Paths {}
 
 impl Paths {
-    /// Takes globs as they are written.
-    pub fn new(written: Vec<String>) -> Self {
-        Self { written, globs: None }
+    /// Takes globs as they are written. Of the first that cannot be read the place is told, and why.
+    pub fn parse(written: Vec<String>) -> Result<Self, (usize, String)> {
+        for (at, glob) in written.iter().enumerate() {
+            globs::check(glob).map_err(|problem| (at, problem))?;
+        }
+        Ok(Self { written, globs: None })
     }
 
     /// Returns what means one real path and nothing else; nothing where it cannot be written.
@@ -150,17 +153,21 @@ pub struct Condition {
 impl Condition {
     /// Returns whether the call is one of those whose objects are looked at.
     fn meets(&self, case: &Case<'_>, verdict: Verdict) -> bool {
-        let named = |names: &[String], name: &str| names.iter().any(|one| name_matches(one, name));
-        let by_tool = self.tools.is_empty()
-            || named(&self.tools, case.tool)
-            || named(&self.tools, case.operation);
         let by_effect = self.effects.is_none_or(|effects| match verdict {
             Verdict::Allow => (Effects::OBSERVE | effects).contains(case.effects),
             Verdict::Ask | Verdict::Deny => effects.intersects(case.effects),
         });
-        let by_agent =
-            self.agents.is_empty() || case.agent.is_some_and(|agent| named(&self.agents, agent));
-        by_tool && by_effect && by_agent
+        let by_agent = || {
+            self.agents.is_empty() || case.agent.is_some_and(|agent| is_named(&self.agents, agent))
+        };
+        by_effect && by_agent() && self.names(case.tool, case.operation)
+    }
+
+    /// Returns whether a tool is one of those that are named.
+    fn names(&self, tool: &str, operation: &str) -> bool {
+        self.tools.is_empty()
+            || is_named(&self.tools, tool)
+            || (tool != operation && is_named(&self.tools, operation))
     }
 }
 
@@ -277,6 +284,11 @@ impl Rule {
             && !self.excepted(case).any(|object| object == &Object::Call)
     }
 
+    /// Returns whether the rule can mean a call of a tool.
+    pub(crate) fn can_mean(&self, tool: &str, operation: &str) -> bool {
+        self.when.names(tool, operation)
+    }
+
     /// Returns what is excepted of a call.
     fn excepted<'r>(&'r self, case: &'r Case<'_>) -> impl Iterator<Item = &'r Object> {
         let meets = |condition: &&Condition| condition.meets(case, Verdict::Deny);
@@ -287,16 +299,6 @@ impl Rule {
         let Object::Paths(paths) = &self.when.object else { return false };
         let excepts = |object: &Object| matches!(object, Object::Paths(paths) if paths.mean(path));
         paths.mean(path) && !self.excepted(case).any(excepts)
-    }
-
-    /// Returns the paths that are meant of a call, and those that are excepted.
-    fn paths_of(&self, case: &Case<'_>) -> Option<(Paths, Vec<Paths>)> {
-        let Object::Paths(paths) = &self.when.object else { return None };
-        let excepted = self.excepted(case).filter_map(|object| match object {
-            Object::Paths(paths) => Some(paths.clone()),
-            _ => None,
-        });
-        Some((paths.clone(), excepted.collect()))
     }
 
     fn means_host(&self, case: &Case<'_>, host: &str) -> bool {
@@ -407,6 +409,11 @@ impl fmt::Display for Rule {
     }
 }
 
+/// Returns whether one of some patterns means a name.
+fn is_named(patterns: &[String], name: &str) -> bool {
+    patterns.iter().any(|pattern| name_matches(pattern, name))
+}
+
 /// Returns whether a host is one of a list.
 fn is_among(hosts: &[String], host: &str) -> bool {
     hosts.iter().any(|one| match one.strip_prefix("*.") {
@@ -418,7 +425,7 @@ fn is_among(hosts: &[String], host: &str) -> bool {
 /// Returns what the rules that deny and ask say of a call. `taken` are the real paths of what a directory takes
 /// along, here and there, where that is known.
 pub(crate) fn held(
-    rules: &[Rule],
+    rules: &[Arc<Rule>],
     case: &Case<'_>,
     targets: &Targets,
     taken: Option<&[PathBuf]>,
@@ -470,7 +477,10 @@ pub(crate) fn moves_directory(file: &FileTarget) -> bool {
 }
 
 /// Returns the rules by path that deny and ask of a call.
-fn held_by_path<'r>(rules: &'r [Rule], case: &'r Case<'_>) -> impl Iterator<Item = &'r Rule> {
+fn held_by_path<'r>(
+    rules: &'r [Arc<Rule>],
+    case: &'r Case<'_>,
+) -> impl Iterator<Item = &'r Arc<Rule>> {
     rules.iter().filter(move |rule| {
         rule.verdict != Verdict::Allow
             && matches!(rule.when.object, Object::Paths(_))
@@ -479,7 +489,7 @@ fn held_by_path<'r>(rules: &'r [Rule], case: &'r Case<'_>) -> impl Iterator<Item
 }
 
 /// Returns whether rules by path deny or ask of a call.
-pub(crate) fn judges_paths(rules: &[Rule], case: &Case<'_>) -> bool {
+pub(crate) fn judges_paths(rules: &[Arc<Rule>], case: &Case<'_>) -> bool {
     held_by_path(rules, case).next().is_some()
 }
 
@@ -493,10 +503,10 @@ pub(crate) struct Taken {
 
 impl Taken {
     /// Returns what rules say of a call that asks because of what is taken along, or does not.
-    pub(crate) fn of(rules: &[Rule], case: &Case<'_>, was_asked: bool) -> Self {
+    pub(crate) fn of(rules: &[Arc<Rule>], case: &Case<'_>, was_asked: bool) -> Self {
         let with = |verdict: Verdict| {
             let rules = held_by_path(rules, case).filter(|rule| rule.verdict == verdict);
-            Beneath(rules.filter_map(|rule| rule.paths_of(case)).collect())
+            Beneath(rules.map(|rule| Kept::of(rule, case)).collect())
         };
         let asks = if was_asked { Beneath(Vec::new()) } else { with(Verdict::Ask) };
         Self { denied: with(Verdict::Deny), asks }
@@ -516,18 +526,18 @@ fn fit_of(fits: bool) -> Fit {
 }
 
 /// Returns what the rules that allow say of a call that does more than look.
-pub(crate) fn allowed(rules: &[Rule], case: &Case<'_>, targets: &Targets) -> Option<Ruling> {
-    covering(rules, case, targets).map(|rule| rule.ruling(Fit::Yes, None))
+pub(crate) fn allowed(rules: &[Arc<Rule>], case: &Case<'_>, targets: &Targets) -> Option<Ruling> {
+    covering(rules.iter().map(Arc::as_ref), case, targets).map(|rule| rule.ruling(Fit::Yes, None))
 }
 
 /// Returns the first of the rules that allow and together cover a call.
 pub(crate) fn covering<'r>(
-    rules: &'r [Rule],
+    rules: impl Iterator<Item = &'r Rule>,
     case: &Case<'_>,
     targets: &Targets,
 ) -> Option<&'r Rule> {
     let allowing: Vec<&Rule> =
-        rules.iter().filter(|rule| rule.verdict == Verdict::Allow && rule.meets(case)).collect();
+        rules.filter(|rule| rule.verdict == Verdict::Allow && rule.meets(case)).collect();
     if allowing.is_empty() {
         return None;
     }
@@ -592,29 +602,67 @@ impl Judge<'_> {
     }
 }
 
+/// What a rule by path keeps out of a call.
+#[derive(Debug, Clone)]
+struct Kept {
+    rule: Arc<Rule>,
+    /// The exceptions, by their place in the rule, that hold for the call.
+    excepted: Vec<usize>,
+}
+
+impl Kept {
+    fn of(rule: &Arc<Rule>, case: &Case<'_>) -> Self {
+        let meets = |(_, but): &(usize, &Condition)| but.meets(case, Verdict::Deny);
+        let excepted = rule.unless.iter().enumerate().filter(meets).map(|(at, _)| at);
+        Self { excepted: excepted.collect(), rule: Arc::clone(rule) }
+    }
+
+    fn may_lie_beneath(&self, dir: &Path) -> bool {
+        paths_of(&self.rule.when).is_some_and(|paths| paths.may_lie_beneath(dir))
+    }
+
+    fn hides(&self, path: &Path, is_directory: bool) -> bool {
+        let excepts =
+            |paths: &Paths| paths.mean(path) || (is_directory && paths.may_lie_beneath(path));
+        let excepted = self.excepted.iter().filter_map(|at| self.rule.unless.get(*at));
+        paths_of(&self.rule.when).is_some_and(|paths| paths.mean(path))
+            && !excepted.filter_map(paths_of).any(excepts)
+    }
+}
+
+fn paths_of(condition: &Condition) -> Option<&Paths> {
+    match &condition.object {
+        Object::Paths(paths) => Some(paths),
+        _ => None,
+    }
+}
+
 /// What rules keep out of the searches of one call.
 #[derive(Debug, Clone)]
-pub(crate) struct Beneath(Vec<(Paths, Vec<Paths>)>);
+pub(crate) struct Beneath(Vec<Kept>);
 
 impl Beneath {
     /// Returns what rules say of what lies beneath the directories that a call searches, if anything.
-    pub(crate) fn of(rules: &[Rule], case: &Case<'_>, targets: &Targets) -> Option<Self> {
+    pub(crate) fn of(rules: &[Arc<Rule>], case: &Case<'_>, targets: &Targets) -> Option<Self> {
         let searches = |file: &&FileTarget| file.claim.access == Access::Search;
         let mut searched = targets.files.iter().filter(searches).peekable();
         searched.peek()?;
         let searched: Vec<&Path> = searched.map(|file| file.path.as_path()).collect();
-        let kept_out = held_by_path(rules, case).filter_map(|rule| rule.paths_of(case));
-        let lies_there = |kept: &(Paths, _)| searched.iter().any(|dir| kept.0.may_lie_beneath(dir));
+        let kept_out = held_by_path(rules, case).map(|rule| Kept::of(rule, case));
+        let lies_there = |kept: &Kept| searched.iter().any(|dir| kept.may_lie_beneath(dir));
         let kept_out: Vec<_> = kept_out.filter(lies_there).collect();
         (!kept_out.is_empty()).then_some(Self(kept_out))
     }
 
     /// Returns what rules say of any of these calls by path, if anything.
-    pub(crate) fn of_calls(rules: &[Rule], cases: &[Case<'_>]) -> Option<Self> {
-        let mut kept_out: Vec<(Paths, Vec<Paths>)> = Vec::new();
+    pub(crate) fn of_calls(rules: &[Arc<Rule>], cases: &[Case<'_>]) -> Option<Self> {
+        let mut kept_out: Vec<Kept> = Vec::new();
         for case in cases {
-            for kept in held_by_path(rules, case).filter_map(|rule| rule.paths_of(case)) {
-                if !kept_out.contains(&kept) {
+            for kept in held_by_path(rules, case).map(|rule| Kept::of(rule, case)) {
+                let is_same = |other: &Kept| {
+                    Arc::ptr_eq(&other.rule, &kept.rule) && other.excepted == kept.excepted
+                };
+                if !kept_out.iter().any(is_same) {
                     kept_out.push(kept);
                 }
             }
@@ -624,15 +672,11 @@ impl Beneath {
 
     /// Returns whether something that is kept out may lie in a directory or beneath it.
     pub(crate) fn may_lie_beneath(&self, dir: &Path) -> bool {
-        self.0.iter().any(|(paths, _)| paths.may_lie_beneath(dir))
+        self.0.iter().any(|kept| kept.may_lie_beneath(dir))
     }
 
     /// Returns whether something beneath is kept out. A directory with an exception in it is entered.
     pub(crate) fn hides(&self, path: &Path, is_directory: bool) -> bool {
-        self.0.iter().any(|(paths, excepted)| {
-            let is_excepted =
-                |paths: &Paths| paths.mean(path) || (is_directory && paths.may_lie_beneath(path));
-            paths.mean(path) && !excepted.iter().any(is_excepted)
-        })
+        self.0.iter().any(|kept| kept.hides(path, is_directory))
     }
 }

@@ -27,6 +27,7 @@ use sinew_guard::{Guard, Rules};
 use sinew_tool::{Kind, Reply, Request, Ruling, Targets, Tool, ToolError};
 use tracing::Instrument as _;
 
+use crate::catalog::denies;
 use crate::hooks::{Notes, session};
 use crate::runtime::{CallOptions, Runtime};
 use after::Seen;
@@ -83,7 +84,8 @@ pub(crate) fn judged(
     let rules = rules(&decoded.guard, &decoded.rules)?;
     let dialect = dialect.unwrap_or_default().into();
     let contained = contain::contained(runtime, &decoded, &rules, &request, dialect)?;
-    let judged = judge::ruled(&decoded, decoded.prepared.effects(), contained, &rules, &request);
+    let by = (&rules, denies(&rules, &*decoded.tool));
+    let judged = judge::ruled(&decoded, decoded.prepared.effects(), contained, by, &request);
     Ok((Arc::clone(judged.contained().targets()), judged.ruling().clone()))
 }
 

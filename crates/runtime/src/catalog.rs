@@ -31,10 +31,22 @@ pub struct ToolInfo {
 /// One tool of a catalog, with what is worked out once.
 pub(crate) struct Listed {
     pub(crate) tool: Arc<dyn Tool>,
+    /// The rules that can mean a call of it.
+    pub(crate) rules: Arc<Rules>,
+    /// Whether they deny every call of it.
+    pub(crate) is_denied: bool,
     validator: OnceLock<Result<jsonschema::Validator, String>>,
 }
 
 impl Listed {
+    fn new(tool: Arc<dyn Tool>, all: &Arc<Rules>) -> Self {
+        let rules = all.of_tool(tool.name(), tool.operation());
+        let means_all = rules.rules.len() == all.rules.len();
+        let rules = if means_all { Arc::clone(all) } else { Arc::new(rules) };
+        let is_denied = denies(&rules, &*tool);
+        Self { tool, rules, is_denied, validator: OnceLock::new() }
+    }
+
     /// Checks arguments of a tool that does not decode them itself, and hands them back.
     pub(crate) fn check(&self, args: Arguments) -> Result<Arguments, ToolError> {
         if !self.tool.checked_by_schema() {
@@ -75,6 +87,19 @@ impl Listed {
             }
         }
     }
+}
+
+/// Returns whether rules deny every call of a tool, whatever its arguments are.
+pub(crate) fn denies(rules: &Rules, tool: &dyn Tool) -> bool {
+    let facts = tool.facts();
+    let case = Case {
+        tool: tool.name(),
+        operation: tool.operation(),
+        facts: &facts,
+        effects: facts.effects,
+        agent: None,
+    };
+    sinew_guard::judge(&case, &Targets::default(), rules).verdict == Verdict::Deny
 }
 
 /// A tool that only looks, served or not: what rules keep from it, plain commands do not read either.
@@ -142,7 +167,7 @@ impl Catalog {
     /// Adds a tool; one with a name that is already there takes its place.
     pub(crate) fn add(&mut self, tool: Arc<dyn Tool>) {
         let name = tool.name().to_owned();
-        let listed = Arc::new(Listed { tool, validator: OnceLock::new() });
+        let listed = Arc::new(Listed::new(tool, &self.rules));
         match self.by_name.get(&name).copied().and_then(|at| self.tools.get_mut(at)) {
             Some(place) => *place = listed,
             None => {
@@ -171,7 +196,7 @@ impl Catalog {
     pub fn tools(&self) -> Vec<ToolInfo> {
         self.tools
             .iter()
-            .filter(|listed| !self.denies(&*listed.tool))
+            .filter(|listed| !listed.is_denied)
             .map(|listed| {
                 let tool = &listed.tool;
                 ToolInfo {
@@ -187,18 +212,6 @@ impl Catalog {
             .collect()
     }
 
-    fn denies(&self, tool: &dyn Tool) -> bool {
-        let facts = tool.facts();
-        let case = Case {
-            tool: tool.name(),
-            operation: tool.operation(),
-            facts: &facts,
-            effects: facts.effects,
-            agent: None,
-        };
-        sinew_guard::judge(&case, &Targets::default(), &self.rules).verdict == Verdict::Deny
-    }
-
     /// Finds a tool by its wire name; `::` and `__` are the same, because some protocols carry only
     /// one of them.
     pub(crate) fn find(&self, name: &str) -> Option<&Arc<Listed>> {
@@ -211,10 +224,9 @@ impl Catalog {
 
     /// Returns the name of the tool that does an operation, where one may be used.
     pub(crate) fn does(&self, operation: &str) -> Option<&str> {
-        let tools = self.tools.iter().map(|listed| &listed.tool);
-        let mut found =
-            tools.filter(|tool| tool.operation() == operation && !self.denies(&***tool));
-        found.next().map(|tool| tool.name())
+        let does =
+            |listed: &&Arc<Listed>| listed.tool.operation() == operation && !listed.is_denied;
+        self.tools.iter().find(does).map(|listed| listed.tool.name())
     }
 
     /// Returns the names that are nearest to one that is not there, best first.

@@ -144,7 +144,7 @@ async fn an_answer_holds_for_the_file_that_was_shown() {
 #[tokio::test]
 async fn rules_deny_before_anybody_is_asked() {
     let origin = || RuleOrigin { layer: Layer::Program, place: String::from("a test") };
-    let with = |rule| Rules { rules: vec![rule], ..Rules::default() };
+    let with = |rule| Rules { rules: vec![Arc::new(rule)], ..Rules::default() };
     for (rules, tool, args, error) in [
         (
             Rules { profile: Profile::ReadOnly, ..Rules::default() },

@@ -379,7 +379,7 @@ pub(crate) fn wire(
     let grants = grants(loaded);
     let mut rules = settings.rules.clone();
     if let Some(grants) = &grants {
-        rules.rules.extend(grants.rules()?);
+        rules.rules.extend(grants.rules()?.into_iter().map(Arc::new));
     }
     let mut builder = Runtime::builder(settings.dialect)
         .settings(|into| into.clone_from(&files))

@@ -1,5 +1,7 @@
 //! Rulings as a table.
 
+use std::sync::Arc;
+
 use sinew_guard::{Case, Layer, Profile, Rule, RuleOrigin, Rules, judge};
 use sinew_tool::{
     Access, Answer, Claim, Effects, Facts, FileState, FileTarget, Links, Scope, Slot, Targets,
@@ -37,7 +39,7 @@ fn deny_beats_ask_beats_allow() {
     use Verdict::{Allow, Ask, Deny};
     let profile = |profile| Rules { profile, ..Rules::default() };
     let origin = || RuleOrigin { layer: Layer::Program, place: String::from("a test") };
-    let with = |rule| Rules { rules: vec![rule], ..profile(Profile::Full) };
+    let with = |rule| Rules { rules: vec![Arc::new(rule)], ..profile(Profile::Full) };
     let deny = |name: &str| with(Rule::denying(vec![name.into()], origin()));
     let only = |name: &str| with(Rule::only(vec![name.into()], origin()));
     let approval = Rules { require_approval: true, ..profile(Profile::Full) };

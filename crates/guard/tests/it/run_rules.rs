@@ -1,6 +1,7 @@
 //! Rules for commands: what they find, what they let pass, and in which order they stand.
 
 use std::fs;
+use std::sync::Arc;
 
 use proptest::prelude::*;
 use sinew_guard::{
@@ -29,7 +30,7 @@ fn rule(written: &str) -> Rule {
 fn rules(written: &[&str], profile: Profile) -> Rules {
     Rules {
         profile,
-        rules: written.iter().map(|written| rule(written)).collect(),
+        rules: written.iter().map(|written| Arc::new(rule(written))).collect(),
         ..Rules::default()
     }
 }
@@ -263,7 +264,7 @@ fn a_rule_that_allows_is_weaker_than_what_must_hold() {
 fn the_reason_names_the_rule() {
     let place = place();
     let mut rules = rules(&["deny: git push *"], Profile::Full);
-    rules.rules[0].why = String::from("people push");
+    Arc::make_mut(&mut rules.rules[0]).why = String::from("people push");
     for (text, why) in [
         ("git push", "the rule `git push *` of a test denies it: people push"),
         (

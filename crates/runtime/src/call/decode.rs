@@ -17,6 +17,10 @@ pub(super) struct Decoded {
     pub(super) facts: Facts,
     pub(super) settings: Arc<FileSettings>,
     pub(super) rules: Arc<Rules>,
+    /// Those of the rules that can mean a call of the tool.
+    pub(super) own_rules: Arc<Rules>,
+    /// Whether they deny every call of it.
+    pub(super) is_denied: bool,
     pub(super) guard: Arc<Guard>,
     pub(super) lookers: Arc<[Looker]>,
     pub(super) prepared: Box<dyn Prepared>,
@@ -46,6 +50,8 @@ pub(super) fn decode(found: Found, request: &mut Request) -> Result<Decoded, Too
         facts: tool.facts(),
         settings: found.settings,
         rules: found.rules,
+        own_rules: Arc::clone(&found.listed.rules),
+        is_denied: found.listed.is_denied,
         guard: found.guard,
         lookers: found.lookers,
         claims: prepared.claims(),

@@ -1,7 +1,7 @@
 //! judge: facts, targets and rules give a ruling, and what the session was granted; nothing else is looked at.
 
 use sinew_guard::{Contained, Rules};
-use sinew_tool::{Effects, Request, Targets, Verdict};
+use sinew_tool::{Effects, Request, Verdict};
 
 use super::contain::Held;
 use super::decode::Decoded;
@@ -17,7 +17,8 @@ pub(super) struct Judged {
 /// Judges a call.
 pub(super) fn judge(runtime: &Runtime, held: Held, open: &mut Open) -> Judged {
     let Held { decoded, effects, contained } = held;
-    let mut call = ruled(&decoded, effects, contained, &decoded.rules, &open.request);
+    let by = (decoded.own_rules.as_ref(), decoded.is_denied);
+    let mut call = ruled(&decoded, effects, contained, by, &open.request);
     if call.ruling().verdict == Verdict::Ask {
         let digest = open.digest(&call);
         call = runtime.grants.applied(&open.request.session, call, || digest);
@@ -26,18 +27,15 @@ pub(super) fn judge(runtime: &Runtime, held: Held, open: &mut Open) -> Judged {
     Judged { decoded, call }
 }
 
-/// Returns a call with what rules say of it.
+/// Returns a call with what rules say of it, which are given with whether they deny every call of its tool.
 pub(super) fn ruled(
     decoded: &Decoded,
     effects: Effects,
     contained: Contained,
-    rules: &Rules,
+    (rules, is_denied): (&Rules, bool),
     request: &Request,
 ) -> sinew_guard::Judged {
     // What is not served because rules deny every call of it is denied whatever this one does.
-    let every = decoded.case(decoded.facts.effects, None);
-    let is_denied = every.effects != effects
-        && sinew_guard::judge(&every, &Targets::default(), rules).verdict == Verdict::Deny;
     let effects = if is_denied { effects | decoded.facts.effects } else { effects };
     contained.judge(&decoded.case(effects, request.agent.as_deref()), rules)
 }

@@ -4,6 +4,7 @@
 use std::io::{self, BufRead, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
@@ -86,7 +87,7 @@ impl By {
             }
             Self::File(file) => {
                 rules.profile = file.profile;
-                rules.rules = file.rules;
+                rules.rules = file.rules.into_iter().map(Arc::new).collect();
             }
         }
     }
@@ -137,7 +138,7 @@ fn by(word: Option<&str>) -> anyhow::Result<By> {
 }
 
 /// Rules with their examples.
-type Examples = Vec<(Rule, RuleOptions)>;
+type Examples = Vec<(Arc<Rule>, RuleOptions)>;
 
 /// Tries every example. Exit 1 where one does not hold.
 fn test(
@@ -153,7 +154,7 @@ fn test(
     }
     for file in files {
         let file = rules::read_file(file)?;
-        rules.extend(file.rules.into_iter().zip(file.written));
+        rules.extend(file.rules.into_iter().map(Arc::new).zip(file.written));
     }
     let mut failed = Vec::new();
     let mut n_examples = 0;
@@ -176,7 +177,7 @@ fn test(
         }
     }
     let has_none =
-        |rule: &&(Rule, RuleOptions)| rule.1.matches.is_empty() && rule.1.not_match.is_empty();
+        |rule: &&(Arc<Rule>, RuleOptions)| rule.1.matches.is_empty() && rule.1.not_match.is_empty();
     let n_without = rules.iter().filter(has_none).count();
     let mut out = io::stdout().lock();
     if as_json {
@@ -205,7 +206,7 @@ fn test(
 }
 
 /// Returns whether an example fits a rule, or surely does not. What no call could run is no example.
-fn holds(wired: &Wired, rule: &Rule, example: &ExampleOptions, fits: bool) -> bool {
+fn holds(wired: &Wired, rule: &Arc<Rule>, example: &ExampleOptions, fits: bool) -> bool {
     match example {
         ExampleOptions::Command(text) => {
             let line = CommandLine::Shell(Shell::User, text.clone());
@@ -218,7 +219,7 @@ fn holds(wired: &Wired, rule: &Rule, example: &ExampleOptions, fits: bool) -> bo
         ExampleOptions::Call(call) => {
             // Alone, so that the ruling says whether it is this rule that decides.
             let alone = |rules: &mut Rules| {
-                *rules = Rules { rules: vec![rule.clone()], ..Rules::default() }
+                *rules = Rules { rules: vec![Arc::clone(rule)], ..Rules::default() }
             };
             let judged = wired.runtime.judge_call(request(call.clone()), alone);
             judged.is_ok_and(|(_, ruling)| match fits {

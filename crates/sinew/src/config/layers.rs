@@ -14,6 +14,7 @@ use std::fs;
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -180,8 +181,8 @@ impl Layered {
     }
 
     /// Returns what is meant by the rules of every layer.
-    pub(crate) fn all_rules(&self) -> Result<Vec<Rule>, ConfigError> {
-        rules::of_layers(self)
+    pub(crate) fn all_rules(&self) -> Result<Vec<Arc<Rule>>, ConfigError> {
+        Ok(rules::of_layers(self)?.into_iter().map(Arc::new).collect())
     }
 
     /// Looks for words of `serve` that mean no tool: a warning, or an error where somebody wrote

@@ -83,7 +83,13 @@ fn condition(key: &str, written: &ConditionOptions) -> Result<Condition, ConfigE
     }
     let object = match (paths, command, hosts) {
         (None, None, None) => Object::Call,
-        (Some(paths), None, None) => Object::Paths(Paths::new(paths.clone())),
+        (Some(paths), None, None) => {
+            Object::Paths(Paths::parse(paths.clone()).map_err(|(at, problem)| {
+                let glob = paths.get(at).map(|glob| glob.escape_debug().to_string());
+                let glob = glob.unwrap_or_default();
+                ConfigError(format!("`{key}.paths[{at}]` cannot be used: {problem}: `{glob}`"))
+            })?)
+        }
         (None, Some(command), None) => {
             Object::Command(CommandPattern::parse(command).map_err(|why| {
                 let pattern = command.escape_debug();

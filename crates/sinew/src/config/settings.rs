@@ -1,6 +1,7 @@
 //! What is meant: every value checked and resolved.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sinew_guard::checkpoints::Larger;
@@ -465,9 +466,10 @@ fn profile(options: &Options) -> Result<Profile, ConfigError> {
 
 /// Returns the rules but for those of lists, of which each layer has its own.
 fn rules(options: &Options, dialect: &Dialect) -> Result<Rules, ConfigError> {
+    let written = rules::read(options.rules.as_deref().unwrap_or_default())?;
     Ok(Rules {
         profile: profile(options)?,
-        rules: rules::read(options.rules.as_deref().unwrap_or_default())?,
+        rules: written.into_iter().map(Arc::new).collect(),
         policy: command_policy(options, dialect)?,
         ..Rules::default()
     })
