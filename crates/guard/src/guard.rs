@@ -332,7 +332,19 @@ impl Guard {
         cwd: Option<&Path>,
         narrowed: Option<&[PathBuf]>,
     ) -> Result<Contained, ToolError> {
-        self.contain_past(claims, cwd, narrowed, &[])
+        self.contain_with(claims, cwd, narrowed, InTheWay::Refused)
+    }
+
+    /// Contains paths of a call that [`Guard::contain`] refuses because something in their way is no
+    /// directory, as nothing that can ever be there: for what rules say of them, which must not tell by
+    /// the error what is there.
+    pub fn contain_behind(
+        self: &Arc<Self>,
+        claims: &[Claim],
+        cwd: Option<&Path>,
+        narrowed: Option<&[PathBuf]>,
+    ) -> Result<Contained, ToolError> {
+        self.contain_with(claims, cwd, narrowed, InTheWay::Passed)
     }
 
     /// Contains paths of which some lie where something is now that the call clears away first.
@@ -342,6 +354,16 @@ impl Guard {
         cwd: Option<&Path>,
         narrowed: Option<&[PathBuf]>,
         cleared: &[PathBuf],
+    ) -> Result<Contained, ToolError> {
+        self.contain_with(claims, cwd, narrowed, InTheWay::Cleared(cleared))
+    }
+
+    fn contain_with(
+        self: &Arc<Self>,
+        claims: &[Claim],
+        cwd: Option<&Path>,
+        narrowed: Option<&[PathBuf]>,
+        in_the_way: InTheWay<'_>,
     ) -> Result<Contained, ToolError> {
         let roots = match narrowed {
             Some(paths) => Arc::new(self.narrow(paths)?),
@@ -353,7 +375,7 @@ impl Guard {
         let mut dirs = HashMap::new();
         for (at, claim) in claims.iter().enumerate() {
             let (target, mut place) = self
-                .contain_one(&roots, &cwd, claim, Slot(at), cleared)
+                .contain_one(&roots, &cwd, claim, Slot(at), in_the_way)
                 .map_err(|error| about(claim, &cwd, error))?;
             if 1 < claims.len() {
                 place.share(&mut dirs).map_err(|error| about(claim, &cwd, error))?;
@@ -395,7 +417,7 @@ impl Guard {
         cwd: &Path,
         claim: &Claim,
         slot: Slot,
-        cleared: &[PathBuf],
+        in_the_way: InTheWay<'_>,
     ) -> Result<(FileTarget, Place), FileError> {
         let links = claim.access.links();
         let mut place = match &claim.path {
@@ -403,9 +425,14 @@ impl Guard {
                 resolve::check_spelling(Path::new(written))?;
                 // Joining keeps what the end of the path means: `a/` is a directory.
                 let path = resolve::joined(cwd, Path::new(written));
-                match resolve::resolve(roots, &path, links) {
-                    Err(FileError::NotDirectory) => resolve::past(roots, &path, links, cleared)?,
-                    other => other?,
+                match (resolve::resolve(roots, &path, links), in_the_way) {
+                    (Err(FileError::NotDirectory), InTheWay::Cleared(cleared)) => {
+                        resolve::past(roots, &path, links, cleared)?
+                    }
+                    (Err(FileError::NotDirectory), InTheWay::Passed) => {
+                        resolve::behind(roots, &path, links)?
+                    }
+                    (other, _) => other?,
                 }
             }
             None => resolve::resolve(roots, cwd, links)?,
@@ -467,6 +494,17 @@ impl Guard {
         }
         Ok(Roots::narrowed(roots, self.roots.resolver()))
     }
+}
+
+/// What becomes of a path that leads through something that is no directory.
+#[derive(Debug, Clone, Copy)]
+enum InTheWay<'a> {
+    /// It is an error.
+    Refused,
+    /// Nothing can be there.
+    Passed,
+    /// These are cleared away before the path is used.
+    Cleared(&'a [PathBuf]),
 }
 
 /// Returns in words how a command is contained.

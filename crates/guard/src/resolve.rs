@@ -170,6 +170,24 @@ pub(crate) fn past(
     })
 }
 
+/// Resolves a path that leads through something that is no directory, to what it would be called if that were
+/// one. Nothing can be there.
+pub(crate) fn behind(roots: &Roots, path: &Path, links: Links) -> Result<Place, FileError> {
+    for above in path.ancestors().skip(1) {
+        let found = match resolve(roots, above, Links::Follow) {
+            Err(FileError::NotDirectory) => continue,
+            other => other?,
+        };
+        let rest = path.strip_prefix(above).map_err(|_| FileError::NotDirectory)?;
+        let names = rest.components().filter(|part| matches!(part, Component::Normal(_)));
+        let mut real = found.real;
+        real.extend(names);
+        let itself = links == Links::Itself;
+        return Ok(Place { real, spot: Spot::Gone, orphan: false, itself, ..found });
+    }
+    Err(FileError::NotDirectory)
+}
+
 /// Joins two paths in one piece of memory.
 pub(crate) fn joined(dir: &Path, path: &Path) -> PathBuf {
     let mut whole = PathBuf::with_capacity(dir.as_os_str().len() + path.as_os_str().len() + 1);

@@ -309,6 +309,38 @@ fn rules_that_mean_nothing_are_told() {
     }
 }
 
+/// What cannot lie beneath a file told files from nothing in what rules deny.
+#[test]
+fn what_is_denied_is_not_told_by_what_lies_in_the_way() {
+    let rule = "[[rules]]\nverdict = \"deny\"\npaths = [\"secret/**\"]\n";
+    let globs = "[tools.fs]\ndeny_paths = [\"/**/secret/**\"]\n";
+    let files = [("secret/k", "x"), ("open/k", "x")];
+    for own in [rule, globs] {
+        for (path, is_denied) in [
+            ("secret/k/x", true),
+            ("secret/k/", true),
+            ("secret/k/x/y", true),
+            ("secret/k/..", true),
+            ("secret/none/x", true),
+            ("open/k/x", false),
+            ("open/k/", false),
+        ] {
+            for (tool, key) in [("Read", "file_path"), ("Glob", "path"), ("List", "path")] {
+                let mut args = json!({ key: path });
+                if tool == "Glob" {
+                    args["pattern"] = json!("*");
+                }
+                let files = [&files[..], &[("own.toml", own)]].concat();
+                let args = ["--config", "own.toml", "call", tool, &args.to_string()];
+                let (found, code) = run(&files, &args);
+                let words = if is_denied { "denied" } else { "not a directory" };
+                let told = found.contains(words) && code != Some(0);
+                assert!(told, "{own}: {tool} {path}: {found}");
+            }
+        }
+    }
+}
+
 /// The person that had denied Bash had Terminal left, and a change that was only tried showed what it would
 /// not let be read.
 #[test]

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use sinew_guard::{Caller, Contained, Rules};
-use sinew_tool::{Effects, Kind, Request, ToolError};
+use sinew_tool::{Effects, Kind, Request, ToolError, Verdict};
 
 use super::decode::Decoded;
 use super::open::Open;
@@ -47,6 +47,24 @@ pub(super) fn contain(
     Ok(Held { decoded, effects, contained })
 }
 
+/// Returns a call that rules deny although something in the way of its paths is no directory: to be told so
+/// would tell what is there. Any other has the error.
+fn denied_behind(
+    decoded: &Decoded,
+    rules: &Rules,
+    request: &Request,
+    error: ToolError,
+) -> Result<Contained, ToolError> {
+    if error.kind != Kind::NotRegularFile {
+        return Err(error);
+    }
+    let (cwd, roots) = (request.cwd.as_deref(), request.roots.as_deref());
+    let behind = decoded.guard.contain_behind(&decoded.claims, cwd, roots)?;
+    let case = decoded.case(decoded.prepared.effects(), request.agent.as_deref());
+    let ruling = sinew_guard::judge(&case, behind.targets(), rules);
+    if ruling.verdict == Verdict::Deny { Ok(behind) } else { Err(error) }
+}
+
 /// Resolves what a decoded call names.
 pub(super) fn contained(
     runtime: &Runtime,
@@ -70,7 +88,9 @@ pub(super) fn contained(
         return Ok(decoded.guard.contain_restore(&restore, cwd, roots)?.by(caller));
     }
     let Some(command) = decoded.prepared.command() else {
-        let contained = decoded.guard.contain(&decoded.claims, request.cwd.as_deref(), roots)?;
+        let cwd = request.cwd.as_deref();
+        let contained = decoded.guard.contain(&decoded.claims, cwd, roots);
+        let contained = contained.or_else(|error| denied_behind(decoded, rules, request, error))?;
         return Ok(contained.by(caller).with_hosts(decoded.prepared.hosts()));
     };
     let last = command.keeps_cwd.then(|| decoded.guard.cwd_of(&request.session)).flatten();
