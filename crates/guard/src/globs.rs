@@ -149,18 +149,20 @@ pub(crate) struct Globs {
     set: GlobSet,
     /// The spelling of each glob of the set.
     written: Vec<String>,
-    /// The directories that the globs begin with, up to the first wildcard.
-    starts: Vec<PathBuf>,
     /// What a path holds that any of the globs matches.
     signs: Vec<Sign>,
 }
+
+/// A list that is longer is searched as a whole at once: to look for each sign would take longer.
+const MAX_SIGNS: usize = 64;
 
 /// What every path holds that a glob matches: most paths that it does not match are told by it, without a
 /// search for the glob.
 #[derive(Debug)]
 struct Sign {
-    start: Vec<u8>,
-    /// The longest name after the start.
+    /// The directories that the glob begins with, up to the first wildcard.
+    start: PathBuf,
+    /// The longest name after them.
     name: Option<memmem::Finder<'static>>,
 }
 
@@ -172,11 +174,11 @@ impl Sign {
         let names = rest.split('/').filter(|part| is_simple && !part.contains(['*', '?']));
         let name = names.max_by_key(|part| part.len()).filter(|part| !part.is_empty());
         let name = name.map(|name| memmem::Finder::new(name).into_owned());
-        Self { start: start.into_os_string().into_encoded_bytes(), name }
+        Self { start, name }
     }
 
     fn is_in(&self, path: &[u8]) -> bool {
-        path.strip_prefix(self.start.as_slice())
+        path.strip_prefix(self.start.as_os_str().as_encoded_bytes())
             .is_some_and(|rest| self.name.as_ref().is_none_or(|name| name.find(rest).is_some()))
     }
 }
@@ -220,7 +222,6 @@ impl Globs {
         }
         let mut set = GlobSetBuilder::new();
         let mut names = Vec::new();
-        let mut starts = Vec::new();
         let mut signs = Vec::new();
         for Written { glob, meant } in written {
             for meant in meant {
@@ -228,7 +229,6 @@ impl Globs {
                     set.add(parse(list, glob, &spelling)?);
                     names.push(glob.clone());
                 }
-                starts.push(literal_start(meant));
                 signs.push(Sign::of(meant));
             }
         }
@@ -237,12 +237,12 @@ impl Globs {
             glob: names.join(", "),
             problem: error.kind().to_string(),
         })?;
-        Ok(Some(Self { set, written: names, starts, signs }))
+        Ok(Some(Self { set, written: names, signs }))
     }
 
     pub(crate) fn first_match(&self, path: &Path) -> Option<&str> {
         let bytes = path.as_os_str().as_encoded_bytes();
-        if !self.signs.iter().any(|sign| sign.is_in(bytes)) {
+        if self.signs.len() <= MAX_SIGNS && !self.signs.iter().any(|sign| sign.is_in(bytes)) {
             return None;
         }
         let candidate = Candidate::new(path);
@@ -255,7 +255,7 @@ impl Globs {
 
     /// Returns whether something that matches may lie in a directory or beneath it.
     pub(crate) fn may_lie_beneath(&self, dir: &Path) -> bool {
-        self.starts.iter().any(|start| start.starts_with(dir) || dir.starts_with(start))
+        self.signs.iter().any(|Sign { start, .. }| start.starts_with(dir) || dir.starts_with(start))
     }
 }
 
@@ -290,12 +290,8 @@ fn parse(list: &str, written: &str, spelling: &str) -> Result<Glob, RuleError> {
         .map_err(|problem| error(problem.kind().to_string()))
 }
 
-/// Returns the directories a glob begins with, up to the first component with a wildcard.
-fn literal_start(glob: &str) -> PathBuf {
-    split(glob).0
-}
-
-/// Returns the directories a glob begins with, and the rest of it with the `/` before it.
+/// Returns the directories a glob begins with, up to the first component with a wildcard, and the rest of
+/// it with the `/` before it.
 fn split(glob: &str) -> (PathBuf, String) {
     let mut start = PathBuf::from("/");
     let mut parts = glob.split('/').filter(|part| !part.is_empty());
@@ -366,7 +362,7 @@ mod tests {
             let meant = Written::as_it_is(glob.clone());
             let globs = Globs::compile("a list", &[meant], true).expect("a glob").expect("one");
             assert!(globs.first_match(Path::new(path)).is_some(), "{glob}");
-            assert_eq!(literal_start(&glob), Path::new(path), "{glob}");
+            assert_eq!(split(&glob).0, Path::new(path), "{glob}");
         }
     }
 
@@ -395,6 +391,26 @@ mod tests {
         }
     }
 
+    const PARTS: &str = "a|b|ab|\\*|\\*\\*|\\?|a\\*|\\*b|\\[ab\\]|\\[!a\\]|\\[\\[\\]b|\\[\\]\\]|\\[/\\]|\\[\\\\\\]|\\{a,b\\}|\\{a/b,b\\}|\\{a,\\{b,ab\\}\\}|\\\\\\*|\\*\\*a|";
+
+    proptest::proptest! {
+        #[test]
+        fn a_sign_hides_no_path_that_a_glob_matches(
+            begin in "(/|/a/|\\*\\*/|/\\*\\*/)",
+            glob in proptest::collection::vec(PARTS, 1..5),
+            end in "(/|/\\*\\*)?",
+            path in "(/(a|b|ab|aab|abb|\\[b|\\*|\\\\|\\]|\u{e9})){1,5}",
+        ) {
+            let glob = format!("{begin}{}{end}", glob.join("/"));
+            let meant = Written::as_it_is(glob.clone());
+            if let Ok(Some(globs)) = Globs::compile("a list", &[meant], true) {
+                let path = Path::new(&path);
+                let found = globs.first_match(path).is_some();
+                proptest::prop_assert_eq!(found, globs.set.is_match(path), "{}", glob);
+            }
+        }
+    }
+
     #[test]
     fn a_glob_begins_where_nothing_is_wild() {
         for (glob, start) in [
@@ -410,7 +426,7 @@ mod tests {
             ("/a[\\]b/x", "/a\\b/x"),
             ("/\u{e9}/{b,c}", "/\u{e9}"),
         ] {
-            assert_eq!(literal_start(glob), Path::new(start), "{glob}");
+            assert_eq!(split(glob).0, Path::new(start), "{glob}");
         }
     }
 }

@@ -43,17 +43,20 @@ pub struct Rules {
 impl Rules {
     /// Returns those rules that can mean a call of one tool.
     #[must_use]
-    pub fn of_tool(&self, tool: &str, operation: &str) -> Self {
+    pub fn of_tool(self: &Arc<Self>, tool: &str, operation: &str) -> Arc<Self> {
         let can_mean = |rule: &&Arc<Rule>| rule.can_mean(tool, operation);
+        if self.rules.iter().all(|rule| can_mean(&rule)) {
+            return Arc::clone(self);
+        }
         let rules = self.rules.iter().filter(can_mean).cloned().collect();
-        let Self { profile, profile_origin, require_approval, policy, .. } = self;
-        Self {
+        let Self { profile, profile_origin, require_approval, policy, .. } = &**self;
+        Arc::new(Self {
             rules,
             profile: *profile,
             profile_origin: profile_origin.clone(),
             require_approval: *require_approval,
             policy: policy.clone(),
-        }
+        })
     }
 }
 

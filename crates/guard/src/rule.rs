@@ -289,6 +289,11 @@ impl Rule {
         self.when.names(tool, operation)
     }
 
+    /// Returns whether the rule denies or asks by path.
+    fn holds_by_path(&self) -> bool {
+        self.verdict != Verdict::Allow && matches!(self.when.object, Object::Paths(_))
+    }
+
     /// Returns what is excepted of a call.
     fn excepted<'r>(&'r self, case: &'r Case<'_>) -> impl Iterator<Item = &'r Object> {
         let meets = |condition: &&Condition| condition.meets(case, Verdict::Deny);
@@ -481,11 +486,7 @@ fn held_by_path<'r>(
     rules: &'r [Arc<Rule>],
     case: &'r Case<'_>,
 ) -> impl Iterator<Item = &'r Arc<Rule>> {
-    rules.iter().filter(move |rule| {
-        rule.verdict != Verdict::Allow
-            && matches!(rule.when.object, Object::Paths(_))
-            && rule.meets(case)
-    })
+    rules.iter().filter(move |rule| rule.holds_by_path() && rule.meets(case))
 }
 
 /// Returns whether rules by path deny or ask of a call.
@@ -656,13 +657,14 @@ impl Beneath {
 
     /// Returns what rules say of any of these calls by path, if anything.
     pub(crate) fn of_calls(rules: &[Arc<Rule>], cases: &[Case<'_>]) -> Option<Self> {
-        let mut kept_out: Vec<Kept> = Vec::new();
-        for case in cases {
-            for kept in held_by_path(rules, case).map(|rule| Kept::of(rule, case)) {
-                let is_same = |other: &Kept| {
-                    Arc::ptr_eq(&other.rule, &kept.rule) && other.excepted == kept.excepted
-                };
-                if !kept_out.iter().any(is_same) {
+        let mut kept_out = Vec::new();
+        for rule in rules.iter().filter(|rule| rule.holds_by_path()) {
+            let begin = kept_out.len();
+            for kept in
+                cases.iter().filter(|case| rule.meets(case)).map(|case| Kept::of(rule, case))
+            {
+                let mut others = kept_out.iter().skip(begin);
+                if !others.any(|other: &Kept| other.excepted == kept.excepted) {
                     kept_out.push(kept);
                 }
             }

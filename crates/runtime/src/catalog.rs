@@ -41,8 +41,6 @@ pub(crate) struct Listed {
 impl Listed {
     fn new(tool: Arc<dyn Tool>, all: &Arc<Rules>) -> Self {
         let rules = all.of_tool(tool.name(), tool.operation());
-        let means_all = rules.rules.len() == all.rules.len();
-        let rules = if means_all { Arc::clone(all) } else { Arc::new(rules) };
         let is_denied = denies(&rules, &*tool);
         Self { tool, rules, is_denied, validator: OnceLock::new() }
     }

@@ -75,7 +75,7 @@ pub trait Tool: Send + Sync + 'static {
         None
     }
 
-    /// Returns what may be known of every call.
+    /// Returns what may be known of every call. It is asked when the tool is added, and must not change.
     fn facts(&self) -> Facts {
         Facts::UNKNOWN
     }

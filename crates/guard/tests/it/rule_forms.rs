@@ -116,7 +116,7 @@ fn ruled(place: &Place, call: Call, profile: Profile, written: &[&str]) -> Rulin
     let (tool, agent) = (call.tool, call.agent);
     let case = Case { tool, operation: tool, facts: &facts, effects, agent };
     let ruling = contained().judge(&case, &rules).ruling().clone();
-    let of_tool = rules.of_tool(tool, tool);
+    let of_tool = Arc::new(rules).of_tool(tool, tool);
     let by_fewer = contained().judge(&case, &of_tool).ruling().clone();
     assert_eq!(
         by_fewer, ruling,
@@ -136,7 +136,7 @@ fn check(call: Call, written: &[&str], expected: Verdict) {
 fn a_tool_has_the_rules_that_can_mean_it() {
     let all = ["deny tools=Read", "ask tools=R*d|Write", "allow tools=odd", "deny paths=x", "ask"];
     let rules = all.iter().map(|written| Arc::new(rule(written))).collect();
-    let rules = Rules { rules, ..Rules::default() };
+    let rules = Arc::new(Rules { rules, ..Rules::default() });
     for (tool, operation, expected) in [
         ("Read", "Read", &["deny tools=Read", "ask tools=R*d|Write", "deny paths=x", "ask"][..]),
         ("read_file", "Read", &["deny tools=Read", "ask tools=R*d|Write", "deny paths=x", "ask"]),
@@ -149,8 +149,8 @@ fn a_tool_has_the_rules_that_can_mean_it() {
         ),
         ("Glob", "Glob", &["deny paths=x", "ask"]),
     ] {
-        let found = rules.of_tool(tool, operation).rules;
-        let found: Vec<_> = found.iter().map(|rule| rule.origin.place.clone()).collect();
+        let found = rules.of_tool(tool, operation);
+        let found: Vec<_> = found.rules.iter().map(|rule| rule.origin.place.clone()).collect();
         let expected: Vec<_> = expected.iter().map(|written| format!("<{written}>")).collect();
         assert_eq!(found, expected, "{tool} {operation}");
     }

@@ -82,16 +82,14 @@ pub(super) struct Entry {
 
 /// Opens the entry of a call.
 pub(super) fn open(runtime: &Runtime, request: Request) -> Open {
-    let dialect = super::find::catalog(&runtime.catalogs(), &request)
+    let dialect: Cow<'static, str> = super::find::catalog(&runtime.catalogs(), &request)
         .map_or_else(|| request.dialect.clone().unwrap_or_default().into(), |c| c.name.into());
+    let Request { call_id, session, name, .. } = &request;
     let opening = Opening {
-        call_id: request.call_id.clone(),
-        session: request.session.clone(),
         agent: request.agent.clone(),
         parent: request.parent.clone(),
-        dialect,
-        tool: request.name.clone(),
         arguments: hash(&request.arguments),
+        ..Opening::new(call_id, session, dialect, name)
     };
     let closing = Closing::new(opening, runtime.clock.wall_ms());
     let entry = Entry {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use sinew_guard::{
     CommandPattern, Condition, Layer, Object, Paths, Profile, Rule, RuleOrigin, lies_outside,
-    name_matches,
+    name_matches, shown,
 };
 use sinew_tool::{Effects, Verdict};
 
@@ -85,8 +85,7 @@ fn condition(key: &str, written: &ConditionOptions) -> Result<Condition, ConfigE
         (None, None, None) => Object::Call,
         (Some(paths), None, None) => {
             Object::Paths(Paths::parse(paths.clone()).map_err(|(at, problem)| {
-                let glob = paths.get(at).map(|glob| glob.escape_debug().to_string());
-                let glob = glob.unwrap_or_default();
+                let glob = paths.get(at).map(|glob| shown(glob)).unwrap_or_default();
                 ConfigError(format!("`{key}.paths[{at}]` cannot be used: {problem}: `{glob}`"))
             })?)
         }
