@@ -1,19 +1,19 @@
 //! Hooks in folders of their own: `HOOK.md` with front matter and the program beside it, or `hook.toml`.
 //!
 //! Front matter is TOML between lines of `+++`, or YAML between lines of `---`. A hook that is read
-//! otherwise than it was meant is worse than none: YAML in which a text looks like a number or like `true`,
-//! and tags and merged keys, are refused. What cannot be read is an error that names file, line, column
-//! and reason.
+//! otherwise than it was meant is worse than none. What cannot be read is an error that names file, line,
+//! column and reason.
 #![expect(
     clippy::disallowed_methods,
     reason = "configuration files are read here and nowhere else"
 )]
 
+mod yaml;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use serde_saphyr::{MergeKeyPolicy, MessageFormatter as _, UserMessageFormatter};
 use sinew_guard::Layer;
 
 use super::layers::Layers;
@@ -121,23 +121,34 @@ fn hook_of(path: &Path, text: String, folder: PathBuf) -> Result<HookOptions, Co
         real.clone_into(program);
     }
     let meant = hooks::read_one("", &hook);
-    meant.map_err(|error| fail(placed(&text, error.to_string())))?;
+    meant.map_err(|error| fail(placed(form, &text, error.to_string())))?;
     Ok(hook)
 }
 
 /// Returns an error about a key with the place of the key; where it is missing, that of the file.
-fn placed(text: &str, why: String) -> Fault {
+fn placed(form: Form, text: &str, why: String) -> Fault {
     let key = why.split('`').nth(1).unwrap_or_default();
-    let is_of_key = |line: &str| {
-        let rest = line.trim_start().strip_prefix(key)?;
-        rest.trim_start().starts_with(['=', ':']).then(|| line.len() - line.trim_start().len())
+    let other = ALIASES.iter().find(|(name, _)| *name == key).map_or(key, |(_, alias)| alias);
+    let keys = [key, other];
+    let place = match form {
+        Form::Toml => place_of(text, &keys),
+        Form::Yaml => yaml::place_of(text, &keys),
     };
-    let mut lines = text.lines().enumerate();
-    match lines.find_map(|(at, line)| Some((at, is_of_key(line)?))) {
-        Some((at, indent)) => Fault::at(at + 1, indent + 1, why),
-        None => Fault::at(1, 1, why),
-    }
+    let (line, column) = place.unwrap_or((1, 1));
+    Fault::at(line, column, why)
 }
+
+/// Returns the line and column of one of some keys of TOML.
+fn place_of(text: &str, keys: &[&str]) -> Option<(usize, usize)> {
+    let document = toml_edit::Document::parse(text).ok()?;
+    let mut found = keys.iter().filter_map(|key| document.as_table().key(key)?.span());
+    let before = text.get(..found.next()?.start)?;
+    let line = before.rsplit('\n').next().unwrap_or_default();
+    Some((before.matches('\n').count() + 1, line.chars().count() + 1))
+}
+
+/// Keys of a hook that have another name.
+const ALIASES: [(&str, &str); 2] = [("tools", "tool_match"), ("paths", "file_match")];
 
 /// Returns the files of a trusted content that have hooks, the first of each folder.
 fn trusted_files(content: &Content) -> Vec<PathBuf> {
@@ -219,23 +230,7 @@ fn read(form: Form, text: &str) -> Result<HookOptions, Fault> {
             let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
             Fault::at(line, column, error.message().trim_end())
         }),
-        Form::Yaml => {
-            let options = serde_saphyr::options! {
-                merge_keys: MergeKeyPolicy::Error,
-                no_schema: true,
-                reject_tagged_field_names: true,
-                reject_unsupported_tags: true,
-                strict_booleans: true,
-                with_snippet: false,
-            };
-            serde_saphyr::from_str_with_options(text, options).map_err(|error| {
-                let at = error.location();
-                let number = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
-                let line = at.as_ref().map_or(1, |at| number(at.line()));
-                let column = at.as_ref().map_or(1, |at| number(at.column()));
-                Fault::at(line, column, UserMessageFormatter.format_message(&error))
-            })
-        }
+        Form::Yaml => yaml::read(text),
     }
 }
 
@@ -315,18 +310,30 @@ mod tests {
             ("---\nevent:persist\n---\n", 2, 1, "expected mapping start"),
             ("---\ncommand: [a\n---\n", 2, 10, "unclosed bracket"),
             ("---\ncommand: ['a]\n---\n", 2, 11, "unclosed quote"),
-            ("---\ncommand: 7\n---\n", 2, 10, "a list of words, or a text"),
+            ("---\ncommand: 7\n---\n", 2, 1, "a list of words, or a text"),
             ("---\nenv:\n\tA: b\n---\n", 3, 2, "tabs"),
             ("---\nenv:\n  A:\n    b: c\n---\n", 4, 5, "expected string"),
             ("---\nenv:\n  A: b\n    C: d\n---\n", 4, 6, "mapping values"),
             ("---\nenv:\n  A: b\n  - c\n---\n", 4, 5, "did not find expected key"),
-            ("---\nenv:\n---\n", 2, 4, "expected mapping start"),
+            ("---\nenv:\n---\n", 2, 4, "a value is expected"),
             ("---\nname: a: b\n---\n", 2, 8, "mapping values"),
             ("---\nname: 7\n---\n", 2, 7, "requires quoting"),
-            ("---\nname: !x y\n---\n", 2, 10, "unsupported tag"),
+            ("---\nname: !x y\n---\n", 2, 10, "tags are not read"),
+            ("---\nname: !!str 7\n---\n", 2, 13, "tags are not read"),
+            ("---\ncommand: [x, !!binary aGk=]\n---\n", 2, 23, "tags are not read"),
+            ("---\ncommand: !!seq [x]\n---\n", 2, 16, "tags are not read"),
+            ("---\nname: &a x\n---\n", 2, 10, "anchors and aliases"),
+            ("---\non_error:\n---\n", 2, 9, "a value is expected"),
+            ("---\non_error: ~\n---\n", 2, 11, "a value is expected"),
+            ("---\nevent: persist\non_error: null\n---\n", 3, 11, "a value is expected"),
+            ("---\nenv:\n  A: NULL\n---\n", 3, 6, "a value is expected"),
+            ("---\n# a note\ron_error: continue\n---\n", 2, 9, "a carriage return"),
+            ("+++\n# a note\ron_error = \"continue\"\n+++\n", 2, 10, "carriage return"),
+            ("---\ncommand: [x, 7]\n---\n", 2, 14, "requires quoting"),
+            ("+++\ncommand = [\"x\", 7]\n+++\n", 2, 17, "expected a string"),
             ("---\nname: x\nname: y\n---\n", 3, 1, "duplicate mapping key `name`"),
             ("---\nname: x\nsurprise: 1\n---\n", 3, 1, "unknown field `surprise`"),
-            ("---\nenv: &a\n  A: b\n<<: *a\n---\n", 4, 1, "merge key"),
+            ("---\nenv:\n  A: b\n<<: {A: c}\n---\n", 4, 1, "merge key"),
             ("---\nin_root: yes\n---\n", 2, 10, "true or false expected"),
             ("---\nname: x\n---\n", 2, 1, "missing field `command`"),
             ("---\n---\n", 3, 1, "unexpected end"),
@@ -334,6 +341,25 @@ mod tests {
             let fault = of(text).expect_err(text);
             assert!(fault.why.contains(words), "{text:?}: {fault:?}");
             assert_eq!((fault.line, fault.column), (line, column), "{text:?}: {fault:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_meant_wrongly_is_told_where_its_key_stands() {
+        for (text, line, column) in [
+            ("---\nenv:\n  event: x\nevent: never\ncommand: [x]\n---\n", 4, 1),
+            ("---\ndescription: |\n  event: x\nevent: never\ncommand: [x]\n---\n", 4, 1),
+            ("---\n'event': never\ncommand: [x]\n---\n", 2, 1),
+            ("---\n{command: [x], event: never}\n---\n", 2, 16),
+            ("---\nevent: persist\nfile_match: [\"[\"]\ncommand: [x]\n---\n", 3, 1),
+            ("+++\ncommand = [\"x\"]\nevent = \"never\"\n[env]\nevent = \"x\"\n+++\n", 3, 1),
+            ("+++\ncommand = [\"x\"]\n+++\n", 1, 1),
+        ] {
+            let (form, text) = front_matter(text).expect(text);
+            let hook = read(form, &text).expect(&text);
+            let why = hooks::read_one("", &hook).expect_err(&text).to_string();
+            let fault = placed(form, &text, why);
+            assert_eq!((fault.line, fault.column), (line, column), "{text}: {fault:?}");
         }
     }
 

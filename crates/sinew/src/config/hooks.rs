@@ -484,7 +484,7 @@ mod tests {
                 "has no name for approval in the form `molf`",
             ),
             ("event = \"persist\"", "missing field `command`"),
-            ("event = \"persist\"\ncommand = 7", "must be a list of words, or a text"),
+            ("event = \"persist\"\ncommand = 7", "expected a list of words, or a text"),
             ("event = \"persist\"\ncommand = []", "`command` is empty"),
             ("event = \"persist\"\ncommand = \"x\"", "`command` must be a list of words"),
             ("event = \"persist\"\ncommand = [\"./x\"]", "by an absolute path or by its name"),

@@ -4,10 +4,13 @@
 //! `[tools.policy]`); TOML cannot hold both under one name, so the list is `serve`.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::value::SeqAccessDeserializer;
+use serde::de::{self, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// The configuration as one layer writes it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -157,13 +160,39 @@ pub struct HookOptions {
 }
 
 /// How the program of a hook is written.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "`command` must be a list of words, or a text")]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(untagged)]
 pub enum HookCommandOptions {
     /// The program and its arguments.
     Words(Vec<String>),
     /// A text for the shell.
     Text(String),
+}
+
+impl<'de> Deserialize<'de> for HookCommandOptions {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Either;
+
+        impl<'de> Visitor<'de> for Either {
+            type Value = HookCommandOptions;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of words, or a text")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(HookCommandOptions::Text(text.to_owned()))
+            }
+
+            // What is wrong with a word is told where it stands.
+            fn visit_seq<A: SeqAccess<'de>>(self, words: A) -> Result<Self::Value, A::Error> {
+                let words = Vec::deserialize(SeqAccessDeserializer::new(words))?;
+                Ok(HookCommandOptions::Words(words))
+            }
+        }
+
+        from.deserialize_any(Either)
+    }
 }
 
 impl Default for HookCommandOptions {
