@@ -66,9 +66,10 @@ async fn stops(runtime: &Arc<Runtime>, mut open: Open, options: &CallOptions) ->
         tell::endings(runtime, &open.request, &mut reply);
     }
     std::mem::take(&mut told.notes).tell(&mut reply.meta);
+    let error = answer::error_of(&reply);
     let reply = after::after(runtime, &open, &told.seen, reply, &options.cancel).await;
     let reply = bound::bound(runtime, &open.request, told.tool.as_deref(), reply);
-    answer::answer(open, reply)
+    answer::answer(open, reply, error)
 }
 
 /// Judges a call by changed rules, as the stops would do it, and ends there.

@@ -11,16 +11,13 @@ use std::time::{Duration, Instant};
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use serde_json::{Map, Value, json};
-use sinew_guard::{
-    OwnEnd, OwnProgram, OwnPrograms, OwnRan, TrustedPrograms, Unrunnable, name_matches,
-};
+use sinew_guard::{OwnEnd, OwnProgram, OwnPrograms, OwnRan, TrustedPrograms, Unrunnable};
 use sinew_tool::{
     AgentEvent, Approval, Arguments, Block, BoxFuture, Decision, Executed, Hook, HookAnswer,
     HookEnd, HookEvent, HookForm, HookReply, Kind, Reply, SessionEnd, SessionStart, ToolCall,
-    ToolError, hook::payload,
+    ToolError, hook::payload, name_matches, tool_matches,
 };
 
-use super::blocked;
 use super::breaker::Breaker;
 
 /// How a program is named.
@@ -230,7 +227,7 @@ impl CommandHook {
     ) -> bool {
         let tools = &self.settings.tools;
         let named =
-            |pattern: &String| name_matches(pattern, tool) || name_matches(pattern, operation);
+            |pattern: &String| tool_matches(pattern, tool) || name_matches(pattern, operation);
         if !tools.is_empty() && !tools.iter().any(named) {
             return false;
         }
@@ -362,7 +359,10 @@ impl CommandHook {
             HookAnswer::Continue => return Ok(()),
             // The deed is done, so its reply is all that can be kept back.
             HookAnswer::Block(reason) => {
-                let mut withheld = Reply::failure(&blocked(self, &reason));
+                let ended = if reply.error.is_none() { "ran" } else { "failed" };
+                let words = format!("the call {ended}, and the hook `{name}` withheld its reply");
+                let error = ToolError::new(Kind::BlockedByHook, format!("{words}: {reason}"));
+                let mut withheld = Reply::failure(&error);
                 withheld.meta = std::mem::take(&mut reply.meta);
                 withheld.meta.hook_did(name, event, "blocked, so the reply is withheld");
                 *reply = withheld;

@@ -96,7 +96,7 @@ fn answers_of_other_runtimes_take_effect() {
             ("ToolResultPersist", "moltis"),
             "exit 1",
             (3, Some("one")),
-            "blocked by the hook `h`: it gave no reason",
+            "hook `h` withheld its reply: it gave no reason",
         ),
         row(("AfterToolCall", "moltis"), "exit 1", ONE, " a.txt: "),
         row(

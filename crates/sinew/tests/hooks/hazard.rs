@@ -160,9 +160,15 @@ fn no_caller_can_lay_a_hook_to_rest() {
             "payload = \"moltis\"",
             "echo why >&2; exit 1",
             list,
-            "blocked by the hook `h`: why",
+            "the call ran, and the hook `h` withheld its reply: why",
         ),
-        ("persist", "", "echo why >&2; exit 2", list, "blocked by the hook `h`: why"),
+        (
+            "persist",
+            "",
+            "echo why >&2; exit 2",
+            list,
+            "the call ran, and the hook `h` withheld its reply: why",
+        ),
         ("after_tool_execute", "", "exit 2", list, ""),
     ] {
         let place = Place::new();
@@ -175,6 +181,29 @@ fn no_caller_can_lay_a_hook_to_rest() {
         for result in results {
             has(&said(&result), words);
         }
+    }
+}
+
+/// A change that had happened was told in the words of one that had not, to the model and in the ledger.
+#[test]
+fn what_was_done_is_told_though_its_reply_is_withheld() {
+    for (event, script, words) in [
+        (
+            "persist",
+            "echo why >&2; exit 2",
+            "the call ran, and the hook `h` withheld its reply: why",
+        ),
+        ("persist", "exit 3", "the hook `h` failed after the call ran, so its reply is withheld"),
+    ] {
+        let place = Place::new();
+        place.hook(event, script, "on_error = \"block\"\n");
+        let arguments = json!({ "file_path": "a.txt", "content": "x" }).to_string();
+        let ran = place.run(&["call", "Write", &arguments], "");
+        assert_eq!(ran.code, 3, "{ran:?}");
+        has(&ran.err, words);
+        assert!(place.place.root.join("a.txt").exists());
+        let listed = place.run(&["audit", "list", "--outcome", "ok"], "").out;
+        has(&listed, "Write");
     }
 }
 

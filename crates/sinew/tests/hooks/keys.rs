@@ -71,7 +71,7 @@ fn every_key_of_a_hook_has_an_effect() {
                 let ran = place.run(&["call", "Write", &arguments], "");
                 // At persist the deed is done, and what is blocked is its reply.
                 let code = if *key == "event" { 3 } else { *code };
-                let words = if *key == "event" { "blocked by the hook `hook`" } else { words };
+                let words = if *key == "event" { "hook `hook` withheld its reply" } else { words };
                 assert_eq!(ran.code, code, "{key}: {ran:?}");
                 has(&format!("{}{}", ran.out, ran.err), &place.filled(words));
             }
