@@ -922,6 +922,25 @@ fn nobody_is_trusted_as_a_client_on_the_command_line() {
     assert!(ran.code == 3 && ran.err.contains("needs approval"), "{ran:?}");
 }
 
+/// Rules that a link had led to were gone without a word.
+#[test]
+fn a_configuration_that_a_link_lost_is_an_error() {
+    let place = Place::new();
+    let dir = place.home.join("config/sinew");
+    fs::create_dir_all(place.home.join("config")).unwrap();
+    std::os::unix::fs::symlink(place.home.join("gone"), &dir).unwrap();
+    let ran = place.run(&["call", "List"], "");
+    assert!(ran.code == 2 && ran.err.contains("config.toml: No such file"), "{ran:?}");
+    fs::remove_file(&dir).unwrap();
+    fs::create_dir_all(&dir).unwrap();
+    assert_eq!(place.run(&["call", "List"], "").code, 0);
+    std::os::unix::fs::symlink(place.home.join("gone"), dir.join("config.toml")).unwrap();
+    let ran = place.run(&["call", "List"], "");
+    assert!(ran.code == 2 && ran.err.contains("config.toml: No such file"), "{ran:?}");
+    fs::write(place.home.join("gone"), "profile = \"full\"\n").unwrap();
+    assert_eq!(place.run(&["call", "List"], "").code, 0);
+}
+
 /// A variable that was set to nothing was refused or taken for a value.
 #[test]
 fn an_empty_variable_counts_as_none() {

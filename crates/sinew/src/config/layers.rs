@@ -161,7 +161,7 @@ impl Layered {
     pub fn warn_of_unknown_tools(&mut self) {
         let known = sinew_dialects::names();
         let is_known =
-            |pattern: &str| known.iter().any(|name| sinew_guard::name_matches(pattern, name));
+            |pattern: &str| known.iter().any(|name| sinew_tool::tool_matches(pattern, name));
         let mut warn = |origin: &Origin, key: &str, names: &[String]| {
             for pattern in names.iter().filter(|pattern| !is_known(pattern)) {
                 self.warnings.push(format!("{origin}: {}", unknown(key, pattern)));
@@ -396,7 +396,7 @@ impl Layers {
     ) -> Result<(), ConfigError> {
         let text = match read {
             Ok(text) => text,
-            Err(error) if is_absent(&error) && !required => return Ok(()),
+            Err(error) if is_absent(&error) && !required && !is_lost(path) => return Ok(()),
             Err(error) => return Err(ConfigError(format!("{}: {error}", path.display()))),
         };
         if path.extension().is_some_and(|extension| extension == "json") {
@@ -594,6 +594,16 @@ fn words(list: &Value) -> Vec<&str> {
 /// Returns whether an error says that there is no such file, also where a part of its path is a file.
 pub(super) fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// Returns whether a file, or the directory that holds it, is a link that leads nowhere: rules that somebody
+/// lost are not rules that nobody wrote.
+fn is_lost(path: &Path) -> bool {
+    let leads_nowhere = |path: &Path| {
+        let is_link = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink());
+        is_link && fs::metadata(path).is_err()
+    };
+    leads_nowhere(path) || path.parent().is_some_and(leads_nowhere)
 }
 
 /// Reads a configuration file: regular, and not larger than it may be.

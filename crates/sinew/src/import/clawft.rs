@@ -40,15 +40,19 @@ pub(super) fn read(tree: &Value) -> Result<Imported, String> {
         None => texts(tree, key),
         list => Ok(list),
     };
-    let policy = PolicyOptions { allow: list("allowlist")?, deny: list("denylist")? };
+    let mut policy = PolicyOptions { allow: list("allowlist")?, deny: list("denylist")? };
     for name in policy.allow.iter().chain(&policy.deny).flatten().filter(|name| !is_known(name)) {
         imported.note(format!("`{name}` names no tool that is here"));
     }
     if policy != PolicyOptions::default() {
         if policy.allow.as_ref().is_some_and(Vec::is_empty) {
-            imported.note("`allowlist` is empty, which here allows every tool");
+            imported.note("`allowlist` is empty, so every tool is denied");
+            policy = PolicyOptions { allow: None, deny: Some(vec![String::from("*")]) };
         }
         imported.options.tools.get_or_insert_default().policy = Some(policy);
+    }
+    if tools.get("restrictToWorkspace").or_else(|| tree.get("restrictToWorkspace")).is_some() {
+        imported.note("`restrictToWorkspace`: nothing here leaves the roots, whatever it says");
     }
     if tools.get("permissions").or_else(|| tree.get("permissions")).is_some() {
         imported.note("`permissions`: levels are not carried over; write `[tools.policy]`");
@@ -96,6 +100,10 @@ mod tests {
         let policy = serde_json::to_value(policy).expect("JSON");
         assert_eq!(policy, json!({"allow": ["read_file", "x"], "deny": ["write_file"]}));
         assert!(imported.notes.iter().any(|note| note.contains("`x` names no tool")));
+        let none = read(&json!({"tools": {"allowlist": []}})).expect("a configuration");
+        let policy = none.options.tools.and_then(|tools| tools.policy).expect("a policy");
+        assert_eq!(serde_json::to_value(policy).expect("JSON"), json!({"deny": ["*"]}));
+        assert!(none.notes.iter().any(|note| note.contains("every tool is denied")));
         let notes = read(&json!({"tools": {"urlPolicy": {}}})).expect("a configuration").notes;
         assert!(notes.iter().any(|note| note.contains("urlPolicy")), "{notes:?}");
     }
