@@ -229,7 +229,13 @@ impl Catalog {
 
     /// Returns the names that are nearest to one that is not there, best first.
     pub(crate) fn nearest(&self, name: &str) -> Vec<&str> {
-        crate::nearest(name, self.tools.iter().map(|listed| listed.tool.name()))
+        crate::nearest(name, self.names())
+    }
+
+    /// Returns the names of the tools that may be used.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        let shown = self.tools.iter().filter(|listed| !listed.is_denied);
+        shown.map(|listed| listed.tool.name())
     }
 }
 

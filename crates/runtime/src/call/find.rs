@@ -42,7 +42,7 @@ pub(super) fn find(catalogs: &[Catalog], request: &Request) -> Result<Found, Too
         });
     }
     let nearest = catalog.nearest(&request.name);
-    let known: Vec<&str> = catalog.tools.iter().map(|listed| listed.tool.name()).collect();
+    let known: Vec<&str> = catalog.names().collect();
     Err(ToolError::new(Kind::NotFound, format!("no tool of this name: {}", request.name)).hint(
         if nearest.is_empty() {
             format!("known tools: {}", known.join(", "))
