@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use sinew_tool::{name_matches, tool_matches};
+
 use crate::ALL;
 
 /// Operations that a rule about another one means too: who may not edit may not edit many places
@@ -26,33 +28,32 @@ const STRONGER: &[(&str, &[&str])] = &[
 ];
 
 /// Turns the tool names of a rule that denies into names of operations, as [`operations`] does, and
-/// adds those that can do the same. `fits` says whether a pattern, as rules have them, covers a name: one
-/// that covers any name of an operation means it.
-pub fn forbidden(names: &[String], fits: fn(pattern: &str, name: &str) -> bool) -> Vec<String> {
+/// adds those that can do the same.
+pub fn forbidden(names: &[String]) -> Vec<String> {
     let mut all: BTreeSet<String> = operations(names).into_iter().collect();
-    let tools: Vec<_> = ALL.iter().flat_map(|dialect| (dialect.tools)()).collect();
     for (weaker, stronger) in STRONGER {
-        let of_weaker = tools.iter().filter(|tool| tool.operation() == *weaker);
-        let mut called = of_weaker.flat_map(|tool| [tool.name(), tool.operation()]);
-        if called.any(|name| all.iter().any(|pattern| fits(pattern, name))) {
+        if all.iter().any(|pattern| name_matches(pattern, weaker)) {
             all.extend(stronger.iter().map(ToString::to_string));
         }
     }
     all.into_iter().collect()
 }
 
-/// Turns the tool names of a rule into names of operations, whatever dialect they come from. Globs
-/// and names of tools that no dialect has stay as they are.
+/// Turns the tool names of a rule into names of operations, whatever dialect they come from. A pattern means
+/// every operation of which it fits a name, and stays beside them for tools that no dialect has, as do
+/// names of such tools.
 pub fn operations(names: &[String]) -> Vec<String> {
+    let tools: Vec<_> = ALL.iter().flat_map(|dialect| (dialect.tools)()).collect();
     let mut operations = BTreeSet::new();
     for name in names {
-        let found: Vec<String> = ALL
+        // What means every tool needs no names beside it.
+        let found: BTreeSet<String> = tools
             .iter()
-            .flat_map(|dialect| (dialect.tools)())
-            .filter(|tool| tool.name() == name || tool.operation() == name)
+            .filter(|_| name != "*")
+            .filter(|tool| tool_matches(name, tool.name()) || name_matches(name, tool.operation()))
             .map(|tool| tool.operation().to_owned())
             .collect();
-        if found.is_empty() {
+        if found.is_empty() || name.contains('*') {
             operations.insert(name.clone());
         }
         for operation in found {
@@ -82,6 +83,11 @@ mod tests {
             (vec!["Write"], vec!["Write"]),
             (vec!["Edit", "Glob"], vec!["Edit", "Glob", "MultiEdit"]),
             (vec!["browser", "mem*"], vec!["browser", "mem*"]),
+            (vec!["*"], vec!["*"]),
+            (vec!["Edi*"], vec!["Edi*", "Edit", "MultiEdit"]),
+            (vec!["shell_e*"], vec!["Bash", "shell_e*"]),
+            (vec!["tool__shell_exec"], vec!["Bash"]),
+            (vec!["tool__shell_*"], vec!["Bash", "tool__shell_*"]),
         ] {
             let names: Vec<String> = names.iter().map(ToString::to_string).collect();
             assert_eq!(operations(&names), expected);
@@ -109,10 +115,10 @@ mod tests {
                 ],
             ),
             (vec!["shell_exec"], vec!["Bash", "Terminal"]),
-            (vec!["Bash*"], vec!["Bash*", "Terminal"]),
+            (vec!["Bash*"], vec!["Bash", "Bash*", "BashOutput", "Terminal"]),
             (vec!["List", "ApplyPatch"], vec!["ApplyPatch", "Find", "List"]),
-            (vec!["Edit*"], vec!["ApplyPatch", "Edit*"]),
-            (vec!["write_*"], vec!["ApplyPatch", "MakeDirectory", "Move", "write_*"]),
+            (vec!["Edit*"], vec!["ApplyPatch", "Edit", "Edit*", "MultiEdit"]),
+            (vec!["write_f*"], vec!["ApplyPatch", "MakeDirectory", "Move", "Write", "write_f*"]),
             (
                 vec!["*"],
                 vec![
@@ -129,14 +135,10 @@ mod tests {
                     "Terminal",
                 ],
             ),
-            (vec!["Gre*"], vec!["Gre*"]),
+            (vec!["Gre*"], vec!["Gre*", "Grep"]),
         ] {
             let names: Vec<String> = names.iter().map(ToString::to_string).collect();
-            let fits = |pattern: &str, name: &str| match pattern.strip_suffix('*') {
-                Some(begin) => name.starts_with(begin),
-                None => pattern == name,
-            };
-            assert_eq!(forbidden(&names, fits), expected);
+            assert_eq!(forbidden(&names), expected);
         }
     }
 }

@@ -5,9 +5,8 @@
 
 use std::fmt;
 
-use sinew_tool::Analysis;
+use sinew_tool::{Analysis, name_matches};
 
-use crate::judge::name_matches;
 use crate::shell::Piece;
 
 /// A pattern of words.

@@ -86,6 +86,9 @@ impl Case<'static> {
     };
 }
 
+/// The rule that asks for names that other programs act on.
+const PROTECTED: &str = "protected";
+
 /// Returns what the rules say of a call that names these targets. To run the call, its paths must be
 /// judged where they are held: [`Contained::judge`](crate::Contained::judge).
 pub fn judge(case: &Case<'_>, targets: &Targets, rules: &Rules) -> Ruling {
@@ -100,12 +103,17 @@ pub(crate) fn judge_taken(
     taken: Option<&[PathBuf]>,
 ) -> Ruling {
     let mut strongest = built_in(case, targets, rules);
-    for ruling in [by_profile(case, rules), by_setting(case, rules)] {
-        if let Some(ruling) = ruling
-            && strongest.verdict < ruling.verdict
-        {
-            strongest = ruling;
-        }
+    if let Some(ruling) = by_profile(case, rules)
+        && strongest.verdict < ruling.verdict
+    {
+        strongest = ruling;
+    }
+    // What asks each time is told before what asks until somebody answers for more than one call.
+    if let Some(ruling) = by_setting(case, rules)
+        && strongest.verdict <= ruling.verdict
+        && strongest.rule != PROTECTED
+    {
+        strongest = ruling;
     }
     // Of two that say the same, the rule that somebody wrote tells more.
     for ruling in [rule::held(&rules.rules, case, targets, taken), by_policy(targets, rules)] {
@@ -146,7 +154,7 @@ fn built_in(case: &Case<'_>, targets: &Targets, rules: &Rules) -> Ruling {
         let name = target.protected.unwrap_or_default();
         return ruling(
             Verdict::Ask,
-            "protected",
+            PROTECTED,
             format!("other programs act on `{name}`, so a change of it always asks"),
         );
     }
@@ -210,26 +218,4 @@ fn ruling(verdict: Verdict, rule: &'static str, why: impl Into<Cow<'static, str>
 fn by_whom(rules: &Rules) -> Option<Arc<str>> {
     let RuleOrigin { layer, place } = rules.profile_origin.as_ref()?;
     Some(format!("{}, {place}", layer.as_str()).into())
-}
-
-/// Returns whether a name fits a pattern in which `*` stands for any run of characters.
-pub fn name_matches(pattern: &str, name: &str) -> bool {
-    // Every rule of every call asks, and most names differ at once.
-    let starts = (pattern.as_bytes().first(), name.as_bytes().first());
-    if starts.0 != Some(&b'*') && starts.0 != starts.1 {
-        return false;
-    }
-    let Some((first, rest)) = pattern.split_once('*') else { return pattern == name };
-    let Some(mut left) = name.strip_prefix(first) else { return false };
-    let mut parts = rest.split('*').peekable();
-    while let Some(part) = parts.next() {
-        if parts.peek().is_none() {
-            return left.ends_with(part);
-        }
-        match left.find(part) {
-            Some(at) => left = left.get(at + part.len()..).unwrap_or_default(),
-            None => return false,
-        }
-    }
-    true
 }

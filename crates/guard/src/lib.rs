@@ -60,7 +60,7 @@ pub use globs::{RuleError, lies_outside};
 pub use guard::{GlobalIgnore, Guard, GuardError, GuardSettings};
 #[cfg(feature = "http")]
 pub use http::{HttpAddress, HttpClient, HttpError, HttpReply};
-pub use judge::{Case, Profile, Rules, judge, name_matches};
+pub use judge::{Case, Profile, Rules, judge};
 pub use knowledge::KnowledgeBase;
 pub use ledger::{
     Audit, AuditError, ChainLink, Field, Fields, Finding, Key, LedgerSync, OnFailure, Record,

@@ -19,13 +19,13 @@ use std::sync::Arc;
 
 use sinew_tool::{
     Access, Analysis, CommandLine, Effects, FileError, FileKind, FileTarget, Ruling, Targets,
-    Verdict,
+    Verdict, name_matches, tool_matches,
 };
 
 use crate::command_pattern::{self, CommandPattern, Fit, UNCONTAINED};
 use crate::globs::{self, Globs, RuleError, Written, escaped};
 use crate::guard::Guard;
-use crate::judge::{Case, name_matches};
+use crate::judge::Case;
 use crate::roots::Roots;
 use crate::shell::{self, Piece};
 
@@ -165,9 +165,10 @@ impl Condition {
 
     /// Returns whether a tool is one of those that are named.
     fn names(&self, tool: &str, operation: &str) -> bool {
-        self.tools.is_empty()
-            || is_named(&self.tools, tool)
-            || (tool != operation && is_named(&self.tools, operation))
+        let fits = |pattern: &String| {
+            tool_matches(pattern, tool) || (tool != operation && name_matches(pattern, operation))
+        };
+        self.tools.is_empty() || self.tools.iter().any(fits)
     }
 }
 

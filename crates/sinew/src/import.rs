@@ -91,5 +91,5 @@ fn rule(verdict: &str, tools: &[&str]) -> RuleOptions {
 
 /// Returns whether some tool here has a name, in which `*` may stand.
 fn is_known(name: &str) -> bool {
-    sinew_dialects::names().iter().any(|known| sinew_guard::name_matches(name, known))
+    sinew_dialects::names().iter().any(|known| sinew_tool::tool_matches(name, known))
 }

@@ -372,6 +372,29 @@ fn script(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
+/// One answer for the session went for every later change, although each was to ask.
+#[test]
+fn where_each_change_asks_no_answer_is_for_more_than_its_call() {
+    let each = ["--set", "tools.fs.require_approval=true"];
+    for options in [&each[..], &["--dialect", "moltis"]] {
+        for answer in ["exact", "session", "forever"] {
+            let place = Place::new();
+            let mut pipe = Piped::start(&place, options);
+            for (id, content) in [(1, "one\n"), (2, "two\n"), (3, "three\n")] {
+                let file = place.root.join("new.txt");
+                pipe.call(id, "Write", json!({ "file_path": file, "content": content }));
+                let question = pipe.next("question");
+                assert_eq!(question["rule"], "require_approval", "{options:?}: {question}");
+                let covers = question["covers"].as_array().unwrap();
+                assert_eq!(covers.len(), 1, "{options:?}: {question}");
+                pipe.answer(&question, answer);
+                assert_eq!(pipe.next("reply")["ok"], true, "{options:?} {answer}");
+            }
+            pipe.end();
+        }
+    }
+}
+
 #[test]
 fn what_changed_since_the_question_refuses() {
     for (command, before, change, named) in CHANGES {

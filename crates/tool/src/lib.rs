@@ -20,6 +20,7 @@ mod knowledge;
 mod ledger;
 mod line;
 mod memo;
+mod name;
 mod operation;
 mod param;
 mod process;
@@ -54,6 +55,7 @@ pub use knowledge::{Knowledge, NoKnowledge, Sight, Writer};
 pub use ledger::{Closing, Event, Ledger, Opening, Recorder, Ticket};
 pub use line::line_name;
 pub use memo::Memo;
+pub use name::{name_matches, tool_matches};
 pub use operation::{Context, Operation, Preview, Progress};
 pub use param::{Param, ParamKind, Preset, Scale};
 pub use process::{

@@ -5,10 +5,9 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::FileType;
 use rustix::io::Errno;
-use sinew_tool::Unclear;
+use sinew_tool::{Unclear, name_matches};
 
 use super::Scene;
-use crate::judge::name_matches;
 
 /// Names of files that hold secrets: whoever wants to see one is asked.
 pub(super) const SECRETS: &[&str] = &[

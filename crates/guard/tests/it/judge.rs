@@ -43,6 +43,7 @@ fn deny_beats_ask_beats_allow() {
     let deny = |name: &str| with(Rule::denying(vec![name.into()], origin()));
     let only = |name: &str| with(Rule::only(vec![name.into()], origin()));
     let approval = Rules { require_approval: true, ..profile(Profile::Full) };
+    let each_time = || Rules { require_approval: true, ..profile(Profile::Workspace) };
     let (observe, change) = (Effects::OBSERVE, Effects::CHANGE);
     let unknown = Facts::UNKNOWN.effects;
     for (rules, effects, protected, expected) in [
@@ -59,6 +60,9 @@ fn deny_beats_ask_beats_allow() {
         (profile(Profile::ReadOnly), change, false, (Deny, "profile.read-only")),
         (profile(Profile::ReadOnly), change, true, (Deny, "profile.read-only")),
         (approval.clone(), change, false, (Ask, "require_approval")),
+        (each_time(), change, false, (Ask, "require_approval")),
+        (each_time(), change, true, (Ask, "protected")),
+        (each_time(), Effects::NETWORK, false, (Ask, "network")),
         (approval, observe, false, (Allow, "observe")),
         (deny("Write"), change, false, (Deny, "tools.deny")),
         (deny("write_file"), change, true, (Deny, "tools.deny")),

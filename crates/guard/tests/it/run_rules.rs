@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use sinew_guard::{
-    Case, CommandPattern, Condition, Judged, Layer, Object, Profile, Rule, RuleOrigin, Rules,
-    judge, name_matches,
+    Case, CommandPattern, Condition, Judged, Layer, Object, Profile, Rule, RuleOrigin, Rules, judge,
 };
 use sinew_tool::{
     Access, Analysis, Claim, Command, CommandLine, CommandTarget, Shell, Targets, Unclear, Verdict,
+    name_matches,
 };
 use tempfile::TempDir;
 

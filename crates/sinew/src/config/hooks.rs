@@ -345,7 +345,7 @@ pub(crate) fn warnings(hook: &HookOptions, origin: &str) -> Vec<String> {
     let mut warnings = Vec::new();
     let names = sinew_dialects::names();
     for pattern in &hook.tools {
-        if !names.iter().any(|name| sinew_guard::name_matches(pattern, name)) {
+        if !names.iter().any(|name| sinew_tool::tool_matches(pattern, name)) {
             warnings.push(format!("{origin}: `tools` of a hook names no tool: `{pattern}`"));
         }
     }

@@ -39,8 +39,10 @@ pub struct Options {
     /// Rules for calls, each a table `[[rules]]` with `verdict` (`deny`, `ask` or `allow`), which calls are
     /// meant (`tools`, `effects`, `agents`, and one of `paths`, `command` and `hosts`; what is left out means
     /// all), which of them are not (`unless`, a list of the same), `why`, and examples for `sinew policy
-    /// test` (`match`, `not_match`). Deny beats ask beats allow, whatever their order and layer. What a
-    /// project's own file allows is left out until it is trusted.
+    /// test` (`match`, `not_match`: a text is a command, `{ tool = "Read", arguments = { file_path = "x" } }`
+    /// a call). Deny beats ask beats allow, whatever their order and layer. What a project's own file allows
+    /// is left out until it is trusted. Rules with `paths` bind the tools and what plain commands read; a
+    /// command that was allowed reaches all that `tools.fs.deny_paths` and `run.hide` leave it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rules: Option<Vec<RuleOptions>>,
     /// What happens with calls that ask: `auto` (where nobody can be asked, changes that a checkpoint

@@ -3,10 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use sinew_guard::{
-    CommandPattern, Condition, Layer, Object, Paths, Profile, Rule, RuleOrigin, lies_outside,
-    name_matches, shown,
+    CommandPattern, Condition, Layer, Object, Paths, Profile, Rule, RuleOrigin, lies_outside, shown,
 };
-use sinew_tool::{Effects, Verdict};
+use sinew_tool::{Effects, Verdict, name_matches, tool_matches};
 
 use super::options::{ConditionOptions, RuleOptions};
 use super::{ConfigError, Layered, Options, ToolList, layers};
@@ -53,7 +52,7 @@ fn read_one(key: &str, written: &RuleOptions) -> Result<Rule, ConfigError> {
     let mut rule = Rule::new(verdict, when, origin);
     (rule.unless, rule.why) = (unless, why);
     Ok(rule.meaning(|tools, is_wide| match is_wide {
-        true => sinew_dialects::forbidden(tools, name_matches),
+        true => sinew_dialects::forbidden(tools),
         false => sinew_dialects::operations(tools),
     }))
 }
@@ -138,7 +137,7 @@ pub(super) fn of_layers(layered: &Layered) -> Result<Vec<Rule>, ConfigError> {
         let origin = list.origin.of_rule();
         match list.denies {
             true => Rule::denying(list.names.clone(), origin)
-                .meaning(|tools, _| sinew_dialects::forbidden(tools, name_matches)),
+                .meaning(|tools, _| sinew_dialects::forbidden(tools)),
             false => Rule::only(list.names.clone(), origin)
                 .meaning(|tools, _| sinew_dialects::operations(tools)),
         }
@@ -253,7 +252,7 @@ fn runs_commands(pattern: &str) -> bool {
     let tools = sinew_dialects::ALL.iter().flat_map(|dialect| (dialect.tools)());
     let mut named = tools
         .filter(|tool| {
-            name_matches(pattern, tool.name()) || name_matches(pattern, tool.operation())
+            tool_matches(pattern, tool.name()) || name_matches(pattern, tool.operation())
         })
         .peekable();
     named.peek().is_none() || named.any(|tool| tool.facts().effects.contains(Effects::EXECUTE))
@@ -267,7 +266,7 @@ impl Layered {
             return None;
         }
         self.lists.iter().filter(|list| list.denies).find(|list| {
-            let denied = sinew_dialects::forbidden(&list.names, name_matches);
+            let denied = sinew_dialects::forbidden(&list.names);
             tools.iter().all(|tool| denied.iter().any(|pattern| name_matches(pattern, tool)))
         })
     }

@@ -16,7 +16,7 @@ pub(crate) fn serves(word: &str, tool: &dyn Tool) -> bool {
         "read" => effects.contains(Effects::OBSERVE),
         "edit" => effects.contains(Effects::CHANGE),
         "run" => effects.contains(Effects::EXECUTE) || effects.contains(Effects::SESSION),
-        pattern => sinew_guard::name_matches(pattern, tool.name()),
+        pattern => sinew_tool::tool_matches(pattern, tool.name()),
     }
 }
 

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::Value;
-use sinew_guard::name_matches;
+use sinew_tool::name_matches;
 
 use super::{Imported, pattern, rule};
 use crate::config::{ConditionOptions, RuleOptions};

@@ -1,0 +1,53 @@
+//! Patterns of names, as rules, hooks and lists of tools have them.
+
+/// Returns whether a name fits a pattern in which `*` stands for any run of characters.
+pub fn name_matches(pattern: &str, name: &str) -> bool {
+    // Every rule of every call asks, and most names differ at once.
+    let starts = (pattern.as_bytes().first(), name.as_bytes().first());
+    if starts.0 != Some(&b'*') && starts.0 != starts.1 {
+        return false;
+    }
+    let Some((first, rest)) = pattern.split_once('*') else { return pattern == name };
+    let Some(mut left) = name.strip_prefix(first) else { return false };
+    let mut parts = rest.split('*').peekable();
+    while let Some(part) = parts.next() {
+        if parts.peek().is_none() {
+            return left.ends_with(part);
+        }
+        match left.find(part) {
+            Some(at) => left = left.get(at + part.len()..).unwrap_or_default(),
+            None => return false,
+        }
+    }
+    true
+}
+
+/// Returns whether a pattern fits the name of a tool. `::` and `__` are the same there, because some protocols
+/// carry only one of them.
+pub fn tool_matches(pattern: &str, tool: &str) -> bool {
+    let other = || name_matches(pattern, &tool.replace("::", "__"));
+    name_matches(pattern, tool) || (tool.contains("::") && other())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tool_is_meant_by_either_spelling() {
+        for (pattern, tool, fits) in [
+            ("Read", "Read", true),
+            ("R*d", "Read", true),
+            ("Read", "ReadMany", false),
+            ("tool::file_read", "tool::file_read", true),
+            ("tool__file_read", "tool::file_read", true),
+            ("tool__*", "tool::file_read", true),
+            ("tool::*", "tool::file_read", true),
+            ("*_read", "tool::file_read", true),
+            ("tool:file_read", "tool::file_read", false),
+            ("tool::file_read", "tool__file_read", false),
+        ] {
+            assert_eq!(tool_matches(pattern, tool), fits, "{pattern} {tool}");
+        }
+    }
+}
