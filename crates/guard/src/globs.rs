@@ -109,6 +109,9 @@ fn plain(glob: &str) -> Result<String, String> {
     if parts.first() == Some(&"~") && !glob.starts_with('/') {
         return Err(String::from("`~` is no directory here; write the path of it"));
     }
+    if parts.first().is_some_and(|part| matches!(*part, "$HOME" | "${HOME}")) {
+        return Err(String::from("variables are not filled in here; write the path"));
+    }
     let begin = if glob.starts_with('/') { "/" } else { "" };
     let end = if glob.ends_with('/') && !parts.is_empty() { "/" } else { "" };
     match (parts.is_empty(), begin) {
@@ -350,6 +353,9 @@ mod tests {
             ("..", None),
             ("~", None),
             ("~/x", None),
+            ("$HOME/x", None),
+            ("${HOME}/x", None),
+            ("$x/y", Some("$x/y")),
         ] {
             assert_eq!(plain(glob).ok().as_deref(), expected, "{glob}");
         }

@@ -205,6 +205,9 @@ fn idle(when: &ConditionOptions) -> Option<String> {
     if when.hosts.is_some() {
         return Some(String::from("no tool names hosts yet; commands have `run.network`"));
     }
+    if let Some(why) = idle_effects(when) {
+        return Some(why);
+    }
     let command = when.command.as_ref()?;
     let runs = |effect: &String| ["execute", "network"].contains(&effect.as_str());
     if when.effects.as_ref().is_some_and(|effects| !effects.iter().any(runs)) {
@@ -218,6 +221,30 @@ fn idle(when: &ConditionOptions) -> Option<String> {
     let tools = sinew_dialects::operations(when.tools.as_ref()?);
     (!tools.iter().any(|pattern| runs_commands(pattern)))
         .then(|| String::from("none of its tools runs a command"))
+}
+
+/// Returns why no tool that is meant has an effect that is.
+fn idle_effects(when: &ConditionOptions) -> Option<String> {
+    let effects = when.effects.iter().flatten().filter_map(|name| Effects::of_name(name));
+    let effects = effects.reduce(|all, one| all | one)?;
+    let named = when.tools.as_ref().map(|tools| sinew_dialects::operations(tools));
+    let tools = sinew_dialects::ALL.iter().flat_map(|dialect| (dialect.tools)());
+    let is_meant = |operation: &str| {
+        let fits = |pattern: &String| name_matches(pattern, operation);
+        named.as_ref().is_none_or(|named| named.iter().any(fits))
+    };
+    let mut meant = tools.filter(|tool| is_meant(tool.operation())).peekable();
+    // Of a tool that is not known here nothing is known.
+    meant.peek()?;
+    let has_one = meant.any(|tool| {
+        let runs = tool.facts().effects.contains(Effects::EXECUTE);
+        // What a command reaches is up to the sandbox.
+        tool.facts().effects.intersects(effects) || (runs && effects.intersects(Effects::NETWORK))
+    });
+    (!has_one).then(|| match named {
+        None => String::from("no tool has these effects yet"),
+        Some(_) => String::from("none of its tools has these effects"),
+    })
 }
 
 /// Returns why nothing is left of a rule.

@@ -163,11 +163,16 @@ fn of_command(imported: &mut Imported, verdict: &str, written: &str, command: &s
                 None => narrow,
             }
         }
-        _ => Some(match begins {
+        _ => {
             // `git push:*` may mean `git pushx` there.
-            Some(begins) => pattern::wide_command(&format!("{begins}*")),
-            None => pattern::wide_command(command),
-        }),
+            let meant = begins.map_or_else(|| command.to_owned(), |begins| format!("{begins}*"));
+            let meant = meant.split_whitespace().collect::<Vec<_>>().join(" ");
+            let wide = pattern::wide_command(&meant);
+            if wide != meant && wide != format!("{meant} *") {
+                imported.note(format!("`{written}` means every `{wide}` here, which is more"));
+            }
+            Some(wide)
+        }
     };
     match command {
         Some(command) => {
@@ -257,13 +262,16 @@ mod tests {
             ("Bash(rm -rf $HOME)", None, "rm -rf *"),
             ("Bash(FOO=1 git push)", None, "git push"),
             ("Bash(A=1 B=2 git push:*)", None, "git push* *"),
+            ("Bash(git * --force)", Some("git * --force"), "git *"),
         ] {
             let rule = |verdict: &str, command: &str| json!({"rules": [{"verdict": verdict, "tools": ["Bash"], "command": command}]});
             match narrow {
                 Some(narrow) => check(json!({"allow": [written]}), rule("allow", narrow), &[]),
                 None => check(json!({"allow": [written]}), json!({}), &["is left out"]),
             }
-            check(json!({"deny": [written]}), rule("deny", wide), &[]);
+            let is_more = written.contains("$HOME") || written.contains("--force");
+            let notes = if is_more { &["here, which is more"][..] } else { &[] };
+            check(json!({"deny": [written]}), rule("deny", wide), notes);
         }
     }
 
