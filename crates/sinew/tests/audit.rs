@@ -287,6 +287,55 @@ fn a_kill_loses_at_most_the_last_batch_and_no_change() {
     assert_eq!(ran.code, 1, "{ran:?}");
 }
 
+/// Nothing said which command a process ran when it was killed, and `list` did not show it.
+#[test]
+fn a_killed_command_is_listed_and_says_what_it_was() {
+    let place = Place::new();
+    let mut child = sinew(&place, &["--session", "s", "call", "--batch"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let line = json!({ "command": "PASSWORD=hunter22 sleep 60" });
+    input.write_all(calls(&[("Bash", line)]).as_bytes()).unwrap();
+    let list =
+        |more: &[&str]| run(&place, &[&["audit", "list", "--tool", "Bash"][..], more].concat(), "");
+    let end = Instant::now() + Duration::from_secs(60);
+    while list(&["--json"]).out.is_empty() {
+        assert!(Instant::now() < end && child.try_wait().unwrap().is_none(), "it does not run");
+    }
+    let states = |expected: &str| {
+        let [line] = list(&["--json"]).lines().try_into().unwrap_or_else(|all| panic!("{all:?}"));
+        assert_eq!(line["state"], expected, "{line}");
+        let ran = list(&[]);
+        assert!(ran.out.contains(&format!(" {expected} ")), "{ran:?}");
+        line
+    };
+    states("running");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let line = states("never ended");
+    for (name, expected) in [
+        ("phase", json!("intent")),
+        ("command", json!("PASSWORD=[redacted: secret] sleep 60")),
+        ("verdict", json!("ask")),
+        ("rule", json!("shell.environment")),
+        ("approver", json!("allow")),
+        ("outcome", Value::Null),
+    ] {
+        assert_eq!(line[name], expected, "{name}: {line}");
+    }
+    let shown = run(&place, &["audit", "show", &line["seq"].to_string(), "--json"], "").lines();
+    assert_eq!((shown.len(), &shown[0]["command"]), (1, &line["command"]));
+    assert_eq!(list(&["--outcome", "ok", "--json"]).lines(), [Value::Null; 0]);
+    assert_eq!(verified(&place)["unfinished"][0]["seq"], line["seq"]);
+    let file = place.home.join("export.jsonl");
+    fs::write(&file, run(&place, &["audit", "export"], "").out).unwrap();
+    let ran = run(&place, &["audit", "verify", "--file", file.to_str().unwrap()], "");
+    assert_eq!(ran.code, 0, "{ran:?}");
+}
+
 /// A place with a few records, one of them of a name that plays with the terminal.
 fn recorded() -> Place {
     let place = Place::new();

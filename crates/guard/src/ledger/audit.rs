@@ -76,8 +76,8 @@ pub struct Wanted {
     pub since_ms: Option<i64>,
     /// From this record on.
     pub since_seq: Option<i64>,
-    /// Only ends of calls and events, not intents.
-    pub without_intents: bool,
+    /// Not the intents of calls whose end is recorded too.
+    pub without_ended_intents: bool,
     /// The newest first.
     pub newest_first: bool,
     /// The most.
@@ -174,8 +174,12 @@ impl Audit {
                 add(condition, Value::Integer(value));
             }
         }
-        if wanted.without_intents {
-            conditions.push(String::from("phase <> 'intent'"));
+        if wanted.without_ended_intents {
+            // The end of a call stands a few records after its intent, so the look for it is short.
+            conditions.push(String::from(
+                "(phase <> 'intent' OR NOT EXISTS (SELECT 1 FROM record AS ended
+                    WHERE record.seq < ended.seq AND ended.intent = record.seq))",
+            ));
         }
         let sql = format!(
             "SELECT {} FROM record LEFT JOIN process USING (process) WHERE {} ORDER BY seq {} LIMIT {}",

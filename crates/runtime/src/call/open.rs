@@ -272,12 +272,11 @@ impl Entry {
     /// Commits the intent of a change.
     pub(super) async fn intend(
         &mut self,
-        effects: Effects,
         paths: &[PathBuf],
         temporaries: &[PathBuf],
     ) -> Result<(), ToolError> {
         if let Some(closing) = &self.closing {
-            let intent = self.ledger.intend(&closing.opening, effects, paths, temporaries).await?;
+            let intent = self.ledger.intend(closing, paths, temporaries).await?;
             self.intent = Some(intent);
         }
         Ok(())

@@ -92,7 +92,7 @@ fn wanted(loaded: &Loaded, command: &AuditCommand) -> anyhow::Result<Wanted> {
         path,
         outcome: outcome.clone(),
         since_ms: since.as_deref().map(|since| since_ms(since, now)).transpose()?,
-        without_intents: true,
+        without_ended_intents: true,
         newest_first: true,
         limit: Some(*limit),
         ..Wanted::default()
@@ -147,7 +147,11 @@ fn kept(written: Option<&str>) -> anyhow::Result<Option<ChainLink>> {
 fn list(audit: &Audit, wanted: &Wanted, as_json: bool) -> anyhow::Result<ExitCode> {
     let mut out = BufWriter::new(io::stdout().lock());
     if as_json {
-        let write = |record: Record| form::write_line(&mut out, &form::object(&record, None));
+        let write = |record: Record| {
+            let mut object = form::object(&record, None);
+            object.extend(state(&record).map(|state| (String::from("state"), json!(state))));
+            form::write_line(&mut out, &object)
+        };
         audit.records(wanted, write)?;
         out.flush()?;
         return Ok(ExitCode::SUCCESS);
@@ -161,7 +165,7 @@ fn list(audit: &Audit, wanted: &Wanted, as_json: bool) -> anyhow::Result<ExitCod
         let text = |name| record.text(name).unwrap_or_default();
         let (tool, outcome) = match record.text("event") {
             Some(event) => ("-", event),
-            None => (text("tool"), text("outcome")),
+            None => (text("tool"), state(&record).unwrap_or(text("outcome"))),
         };
         let what = [text("command"), text("file_path"), text("text")];
         let what = what.into_iter().find(|what| !what.is_empty()).unwrap_or_default();
@@ -180,6 +184,17 @@ fn list(audit: &Audit, wanted: &Wanted, as_json: bool) -> anyhow::Result<ExitCod
     })?;
     out.flush()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns how it stands with a call that has an intent and no end.
+fn state(record: &Record) -> Option<&'static str> {
+    let is_intent = record.text("phase") == Some("intent");
+    is_intent.then(|| match record.is_of_dead_process() {
+        Some(false) => "running",
+        Some(true) => "never ended",
+        // It ran on another machine or in another container.
+        None => "not ended",
+    })
 }
 
 /// Returns a text on one line, in which nothing hides.
