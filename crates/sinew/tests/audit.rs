@@ -388,7 +388,9 @@ fn what_is_read_of_the_ledger_shows_everything_and_nothing_raw() {
         (&["--tool", "Wri*"], vec!["Write", "Write"]),
         (&["--path", "b.txt"], vec!["Write"]),
         (&["--tool", "Write", "--path", root], vec!["Write", "Write"]),
-        (&["--tool", "Write", "--path", "."], vec![]),
+        (&["--tool", "Write", "--path", "."], vec!["Write", "Write"]),
+        (&["--tool", "Write", "--path", "./d/../c.txt/"], vec!["Write"]),
+        (&["--path", "d"], vec![]),
         (
             &["--outcome", "not_found", "--limit", "1"],
             vec!["no\n{\"tool\":\"x\"}\u{1b}[2J\u{202e}\u{200b}"],
@@ -413,6 +415,34 @@ fn what_is_read_of_the_ledger_shows_everything_and_nothing_raw() {
     let phases: Vec<_> = by_number.iter().map(|record| record["phase"].clone()).collect();
     assert_eq!(phases, ["intent", "outcome"]);
     assert_eq!(by_number[1]["intent"], by_number[0]["seq"]);
+}
+
+/// `denied`, of which the help spoke, found nothing, and neither did a word that is none.
+#[test]
+fn what_was_refused_is_found_by_one_word() {
+    let place = Place::new();
+    fs::write(place.root.join("a.txt"), "a\n").unwrap();
+    run(&place, &["call", "--batch"], &calls(&[read("a.txt"), read("/etc/shadow"), read("none")]));
+    let line = json!({ "command": "rm a.txt" }).to_string();
+    let mut denied = command(&place.home);
+    denied.arg("--root").arg(&place.root).args(["--approvals", "deny", "call", "Bash", &line]);
+    assert_eq!(denied.output().unwrap().status.code(), Some(3));
+    let list = |outcome: &str| run(&place, &["audit", "list", "--json", "--outcome", outcome], "");
+    for (outcome, expected) in [
+        ("denied", &["approval_denied", "path_denied"][..]),
+        ("path_denied", &["path_denied"]),
+        ("ok", &["ok"]),
+        ("file_not_found", &["file_not_found"]),
+        ("policy_denied", &[]),
+    ] {
+        let ran = list(outcome);
+        let found: Vec<_> = ran.lines().iter().map(|line| line["outcome"].clone()).collect();
+        assert_eq!((ran.code, found), (0, expected.iter().map(|one| json!(one)).collect()));
+    }
+    for unknown in ["nosuch", "Ok", ""] {
+        let ran = list(unknown);
+        assert!(ran.code == 2 && ran.err.contains("ok, denied, not_found, "), "{ran:?}");
+    }
 }
 
 #[test]

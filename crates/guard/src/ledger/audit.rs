@@ -68,8 +68,8 @@ pub struct Wanted {
     pub tool: Option<String>,
     /// The path, or what is beneath it.
     pub path: Option<String>,
-    /// `ok`, or the kind of the error.
-    pub outcome: Option<String>,
+    /// `ok` or kinds of errors, one of which the call ended with.
+    pub outcomes: Vec<String>,
     /// The call.
     pub call_id: Option<String>,
     /// From this point in time on, in milliseconds since 1970.
@@ -140,14 +140,17 @@ impl Audit {
             values.push(value);
             conditions.push(condition.replace('?', &format!("?{}", values.len())));
         };
-        for (condition, value) in [
-            ("session = ?", &wanted.session),
-            ("outcome = ?", &wanted.outcome),
-            ("call_id = ?", &wanted.call_id),
-        ] {
+        for (condition, value) in
+            [("session = ?", &wanted.session), ("call_id = ?", &wanted.call_id)]
+        {
             if let Some(value) = value {
                 add(condition, Value::Text(value.clone()));
             }
+        }
+        if !wanted.outcomes.is_empty() {
+            // As one text, since a condition has one value.
+            let all = wanted.outcomes.iter().map(|outcome| format!(" {outcome} "));
+            add("instr(?, ' ' || outcome || ' ')", Value::Text(all.collect()));
         }
         if let Some(tool) = &wanted.tool {
             match tool.strip_suffix('*') {

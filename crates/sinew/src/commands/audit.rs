@@ -6,7 +6,7 @@
 mod form;
 
 use std::io::{self, BufRead, BufReader, BufWriter, IsTerminal, Read, Write};
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
@@ -15,7 +15,7 @@ use sinew_guard::{
     Audit, AuditError, ChainLink, Finding, Record, SystemClock, Verified, Walk, Wanted, key_of,
     shown, timestamp,
 };
-use sinew_tool::Clock;
+use sinew_tool::{Clock, Kind};
 
 use crate::cli::AuditCommand;
 use crate::wiring::{self, Loaded};
@@ -82,21 +82,54 @@ fn wanted(loaded: &Loaded, command: &AuditCommand) -> anyhow::Result<Wanted> {
         return Ok(Wanted::default());
     };
     let path = path.as_ref().map(|path| match loaded.roots.first() {
-        Some(root) => root.join(path).to_string_lossy().into_owned(),
-        None => path.to_string_lossy().into_owned(),
+        Some(root) => plain(&root.join(path)),
+        None => plain(path),
     });
     let now = SystemClock.wall_ms() as i64;
     Ok(Wanted {
         session: loaded.settings.session.clone(),
         tool: tool.clone(),
         path,
-        outcome: outcome.clone(),
+        outcomes: outcome.as_deref().map(outcomes).transpose()?.unwrap_or_default(),
         since_ms: since.as_deref().map(|since| since_ms(since, now)).transpose()?,
         without_ended_intents: true,
         newest_first: true,
         limit: Some(*limit),
         ..Wanted::default()
     })
+}
+
+/// Returns a path as records have it: without `.`, `..` and a stroke at its end. What `..` comes after is not
+/// looked up, since it may not be there any more.
+fn plain(path: &Path) -> String {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => drop(plain.pop()),
+            part => plain.push(part),
+        }
+    }
+    plain.to_string_lossy().into_owned()
+}
+
+/// Returns the outcomes that a word stands for.
+fn outcomes(word: &str) -> anyhow::Result<Vec<String>> {
+    /// What a call ends with on the command line that was refused.
+    const REFUSED: u8 = 3;
+    let kinds = Kind::ALL.iter().copied();
+    let meant: Vec<String> = match word {
+        "ok" => vec![String::from(word)],
+        "denied" => {
+            kinds.filter(|kind| kind.exit_code() == REFUSED).map(|kind| kind.to_string()).collect()
+        }
+        _ => kinds.map(|kind| kind.to_string()).filter(|kind| kind == word).collect(),
+    };
+    if meant.is_empty() {
+        let known: Vec<&str> = Kind::ALL.iter().map(|kind| kind.as_str()).collect();
+        bail!("`--outcome` must be ok, denied, {}, not `{}`", known.join(", "), in_line(word));
+    }
+    Ok(meant)
 }
 
 /// Reads a point in time: a date with or without a time of day, or how long ago it was.
@@ -387,6 +420,49 @@ fn told(verified: &Verified, as_json: bool) -> anyhow::Result<ExitCode> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_word_for_what_was_refused_stands_for_every_kind_of_it() {
+        let refused = [
+            "path_denied",
+            "policy_denied",
+            "approval_denied",
+            "approval_timeout",
+            "blocked_by_hook",
+        ];
+        for (word, expected) in [
+            ("denied", Some(&refused[..])),
+            ("ok", Some(&["ok"])),
+            ("policy_denied", Some(&["policy_denied"])),
+            ("not_found", Some(&["not_found"])),
+            ("Ok", None),
+            ("nosuch", None),
+            ("", None),
+        ] {
+            match (outcomes(word), expected) {
+                (Ok(meant), Some(expected)) => assert_eq!(meant, expected, "{word}"),
+                (Err(error), None) => {
+                    let said = error.to_string();
+                    let all = Kind::ALL.iter().map(|kind| kind.as_str()).chain(["ok", "denied"]);
+                    all.for_each(|known| assert!(said.contains(known), "no {known} in {said}"));
+                }
+                (meant, _) => panic!("{word}: {meant:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn paths_are_asked_for_as_records_have_them() {
+        for (path, expected) in [
+            ("/w/.", "/w"),
+            ("/w/./docs/", "/w/docs"),
+            ("/w//docs/../src/a", "/w/src/a"),
+            ("/w/../..", "/"),
+            ("/", "/"),
+        ] {
+            assert_eq!(plain(Path::new(path)), expected, "{path}");
+        }
+    }
 
     #[test]
     fn points_in_time_are_read_as_they_are_printed() {
