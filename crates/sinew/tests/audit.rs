@@ -581,12 +581,33 @@ fn nothing_recorded_is_nothing_wrong_and_a_ledger_that_is_gone_is() {
         let ran = run(&place, args, "");
         assert!(ran.code == 0 && ran.err.contains("nothing is recorded"), "{args:?} {ran:?}");
     }
+    // A program that verifies has an answer in every case.
+    let verify = |place: &Place, more: &[&str]| {
+        let ran = run(place, &[&["audit", "verify", "--json"], more].concat(), "");
+        let object = ran.json();
+        let error = object["error"].as_str().map(ToOwned::to_owned);
+        (ran.code, object["ok"].as_bool().unwrap(), error.unwrap_or_default())
+    };
+    let head = format!("7:{}", "ab".repeat(32));
+    assert_eq!(verify(&place, &[]), (0, true, String::new()));
+    let (code, ok, error) = verify(&place, &["--head", &head]);
+    assert!((code, ok) == (1, false) && error.contains("knows of records"), "{error}");
     let place = recorded();
+    let (code, ok, error) = verify(&place, &["--file", "/nonexistent"]);
+    assert!((code, ok) == (2, false) && error.contains("/nonexistent"), "{error}");
+    let (code, ok, error) = verify(&place, &["--head", "x"]);
+    assert!((code, ok) == (2, false) && error.contains("SEQ:HASH"), "{error}");
     for end in ["", "-wal", "-shm"] {
         let _ = fs::remove_file(place.home.join(format!("state/sinew/sinew.db{end}")));
     }
     let ran = run(&place, &["audit", "verify"], "");
     assert!(ran.code == 1 && ran.err.contains("gone"), "{ran:?}");
+    let (code, ok, error) = verify(&place, &[]);
+    assert!((code, ok) == (1, false) && error.contains("gone"), "{error}");
+    fs::write(place.home.join("state/sinew/sinew.db"), "no database").unwrap();
+    let (code, ok, error) = verify(&place, &[]);
+    assert!((code, ok) == (2, false) && error.contains("cannot be read"), "{error}");
+    fs::remove_file(place.home.join("state/sinew/sinew.db")).unwrap();
     run(&place, &["call", "List"], "");
     let ran = run(&place, &["audit", "verify"], "");
     assert!(ran.code == 1 && ran.out.contains("taken away"), "{ran:?}");

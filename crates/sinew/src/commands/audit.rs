@@ -10,7 +10,7 @@ use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use sinew_guard::{
     Audit, AuditError, ChainLink, Finding, Record, SystemClock, Verified, Walk, Wanted, key_of,
     shown, timestamp,
@@ -28,6 +28,14 @@ const MAX_LINE: u64 = 64 * 1024 * 1024;
 /// Lists, shows, verifies or exports.
 pub(crate) fn run(loaded: &Loaded, command: &AuditCommand) -> anyhow::Result<ExitCode> {
     super::warn(loaded);
+    let done = answer(loaded, command);
+    if let (Err(error), AuditCommand::Verify { json: true, .. }) = (&done, command) {
+        not_walked(false, &format!("{error:#}"))?;
+    }
+    done
+}
+
+fn answer(loaded: &Loaded, command: &AuditCommand) -> anyhow::Result<ExitCode> {
     let state = wiring::state_dir()?;
     if let AuditCommand::Verify { head, file: Some(file), json } = command {
         let key = key_of(&state)?;
@@ -36,21 +44,7 @@ pub(crate) fn run(loaded: &Loaded, command: &AuditCommand) -> anyhow::Result<Exi
     }
     let audit = match Audit::open(&state) {
         Ok(audit) => audit,
-        Err(AuditError::Empty) if matches!(command, AuditCommand::Verify { head: Some(_), .. }) => {
-            eprintln!(
-                "sinew: nothing is recorded here, and the head that was kept knows of records"
-            );
-            return Ok(ExitCode::FAILURE);
-        }
-        Err(error @ AuditError::Empty) => {
-            eprintln!("sinew: {error}");
-            return Ok(ExitCode::SUCCESS);
-        }
-        Err(AuditError::Gone(why)) if matches!(command, AuditCommand::Verify { .. }) => {
-            eprintln!("sinew: {why}");
-            return Ok(ExitCode::FAILURE);
-        }
-        Err(error) => return Err(error.into()),
+        Err(error) => return unopened(error, command),
     };
     match command {
         AuditCommand::List { json, .. } => list(&audit, &wanted(loaded, command)?, *json),
@@ -74,6 +68,37 @@ pub(crate) fn run(loaded: &Loaded, command: &AuditCommand) -> anyhow::Result<Exi
         }
         AuditCommand::Export { since } => export(&audit, *since),
     }
+}
+
+/// Says why there is no ledger to be read.
+fn unopened(error: AuditError, command: &AuditCommand) -> anyhow::Result<ExitCode> {
+    let (is_whole, why) = match (error, command) {
+        (AuditError::Empty, AuditCommand::Verify { head: Some(_), .. }) => {
+            let why = "nothing is recorded here, and the head that was kept knows of records";
+            (false, String::from(why))
+        }
+        (error @ AuditError::Empty, _) => (true, error.to_string()),
+        (AuditError::Gone(why), AuditCommand::Verify { .. }) => (false, why),
+        (error, _) => return Err(error.into()),
+    };
+    eprintln!("sinew: {why}");
+    if let AuditCommand::Verify { json: true, .. } = command {
+        not_walked(is_whole, &why)?;
+    }
+    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Writes the answer of a verification that found no records to walk over.
+fn not_walked(is_whole: bool, why: &str) -> anyhow::Result<()> {
+    let mut object = Map::from_iter([
+        (String::from("ok"), json!(is_whole)),
+        (String::from("records"), json!(0)),
+        (String::from("findings"), json!([])),
+    ]);
+    if !is_whole {
+        object.insert(String::from("error"), json!(why));
+    }
+    form::write_line(&mut io::stdout().lock(), &object)
 }
 
 /// Returns which records a list is about.
