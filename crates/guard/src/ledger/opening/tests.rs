@@ -163,7 +163,11 @@ fn no_broken_page_keeps_changes_from_being_recorded() {
         sql(&whole, "PRAGMA wal_checkpoint(TRUNCATE)");
         let n_pages = fs::metadata(whole.join(NAME)).expect("it is there").len() / 4_096;
         assert!(11 < n_pages, "{n_pages}");
-        let garbage = [("words", vec![0x5a; 4_096]), ("nothing", vec![0; 4_096])];
+        let mut other = vec![0; 4_096];
+        let file = fs::File::open(whole.join(NAME)).expect("the database");
+        file.read_exact_at(&mut other, 4_096).expect("its second page");
+        let garbage =
+            [("words", vec![0x5a; 4_096]), ("nothing", vec![0; 4_096]), ("another page", other)];
         let pages = (0..n_pages).flat_map(|page| garbage.iter().map(move |g| (page, g)));
         let n_aside = pages.filter(|(page, (what, garbage))| {
             let name = format!("page {} of {what}, intent: {has_intent}", page + 1);
