@@ -49,7 +49,15 @@ impl From<rusqlite::Error> for Failed {
     fn from(error: rusqlite::Error) -> Self {
         let code = error.sqlite_error_code();
         let busy = matches!(code, Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked));
-        let corrupt = matches!(code, Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt));
+        // The tables are strict, so a value of another type came there by a page of another table.
+        let is_other_type = matches!(
+            error,
+            rusqlite::Error::InvalidColumnType(..)
+                | rusqlite::Error::FromSqlConversionFailure(..)
+                | rusqlite::Error::IntegralValueOutOfRange(..)
+        );
+        let corrupt = is_other_type
+            || matches!(code, Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt));
         Self { busy, corrupt, problem: error.to_string() }
     }
 }

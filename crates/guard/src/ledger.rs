@@ -38,7 +38,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
-use sinew_tool::{BoxFuture, Closing, Effects, Event, Kind, Ledger, Opening, Ticket, ToolError};
+use sinew_tool::{BoxFuture, Closing, Event, Kind, Ledger, Ticket, ToolError};
 
 use crate::database::{self, Failed, PATIENT, at_once, lock};
 use crate::knowledge::KnowledgeBase;
@@ -698,14 +698,13 @@ fn is_entered(connection: &Connection, process: &OfProcess) -> rusqlite::Result<
 impl Ledger for SqliteLedger {
     fn intend<'a>(
         &'a self,
-        opening: &'a Opening,
-        effects: Effects,
+        so_far: &'a Closing,
         paths: &'a [PathBuf],
         temporaries: &'a [PathBuf],
     ) -> BoxFuture<'a, Result<Ticket, ToolError>> {
         Box::pin(async move {
             let ticket = Ticket(self.shared.next_ticket.fetch_add(1, Ordering::Relaxed));
-            let row = Row::intent(ticket, opening, effects, paths, temporaries);
+            let row = Row::intent(ticket, so_far, paths, temporaries);
             match self.shared.write_quickly(&row) {
                 Ok(true) => return Ok(ticket),
                 Ok(false) => {}

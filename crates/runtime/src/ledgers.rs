@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use sinew_tool::{BoxFuture, Closing, Effects, Event, Ledger, Opening, Ticket, ToolError};
+use sinew_tool::{BoxFuture, Closing, Event, Ledger, Ticket, ToolError};
 
 /// Records nothing.
 #[derive(Debug, Default)]
@@ -13,8 +13,7 @@ pub struct NoLedger;
 impl Ledger for NoLedger {
     fn intend<'a>(
         &'a self,
-        _opening: &'a Opening,
-        _effects: Effects,
+        _so_far: &'a Closing,
         _paths: &'a [PathBuf],
         _temporaries: &'a [PathBuf],
     ) -> BoxFuture<'a, Result<Ticket, ToolError>> {
@@ -52,8 +51,7 @@ impl MemoryLedger {
 impl Ledger for MemoryLedger {
     fn intend<'a>(
         &'a self,
-        _opening: &'a Opening,
-        _effects: Effects,
+        _so_far: &'a Closing,
         _paths: &'a [PathBuf],
         _temporaries: &'a [PathBuf],
     ) -> BoxFuture<'a, Result<Ticket, ToolError>> {

@@ -37,6 +37,9 @@ impl Hook for Told {
     fn name(&self) -> &str {
         self.name
     }
+    fn origin(&self) -> Option<&str> {
+        Some("a/hooks.toml:3")
+    }
     fn priority(&self) -> i32 {
         self.priority
     }
@@ -164,6 +167,11 @@ async fn what_a_hook_decides_becomes_of_the_call() {
         assert_eq!(closing.error, error, "{words}");
         let was_blocked = error == Some(Kind::BlockedByHook);
         assert_eq!(closing.rule == Some("hook"), was_blocked, "{words}");
+        // Of ten hooks nobody knew which, nor what the call was about.
+        let told = was_blocked.then_some("h (a/hooks.toml:3)");
+        assert_eq!(closing.origin.as_deref().filter(|_| was_blocked), told, "{words}");
+        let path = closing.path.as_deref().filter(|_| was_blocked);
+        assert_eq!(path.map(|path| path.ends_with("a")), was_blocked.then_some(true), "{words}");
     }
 }
 

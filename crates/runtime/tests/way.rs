@@ -7,10 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::{Value, json};
 use sinew_guard::{Profile, Rules};
 use sinew_runtime::CallOptions;
-use sinew_tool::{
-    BoxFuture, Cancel, Closing, Effects, Kind, Ledger, Opening, Recorder, Request, Ticket,
-    ToolError,
-};
+use sinew_tool::{BoxFuture, Cancel, Closing, Kind, Ledger, Recorder, Request, Ticket, ToolError};
 
 use crate::deeds::{Bench, text};
 
@@ -125,8 +122,7 @@ struct Stuck {
 impl Ledger for Stuck {
     fn intend<'a>(
         &'a self,
-        _opening: &'a Opening,
-        _effects: Effects,
+        _so_far: &'a Closing,
         _paths: &'a [PathBuf],
         _temporaries: &'a [PathBuf],
     ) -> BoxFuture<'a, Result<Ticket, ToolError>> {

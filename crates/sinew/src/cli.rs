@@ -256,7 +256,8 @@ pub enum CheckpointCommand {
 /// `sinew audit`.
 #[derive(Debug, Subcommand)]
 pub enum AuditCommand {
-    /// List how calls ended and what else happened, the newest first; `--session` lists one session.
+    /// List how calls ended, which have not, and what else happened, the newest first; `--session`
+    /// lists one session.
     List {
         /// Only this tool, by the name it was called with; a `*` at the end stands for any rest.
         #[arg(long, value_name = "NAME")]
@@ -264,7 +265,8 @@ pub enum AuditCommand {
         /// Only calls on this path or what is beneath it.
         #[arg(long, value_name = "PATH")]
         path: Option<PathBuf>,
-        /// Only calls that ended so: ok, denied … as the kinds of errors are called.
+        /// Only calls that ended so: ok, the kind of an error, or denied for all that was refused
+        /// (path_denied, policy_denied, approval_denied, approval_timeout and blocked_by_hook).
         #[arg(long, value_name = "KIND")]
         outcome: Option<String>,
         /// Only what came since then: 2026-01-31, 2026-01-31T12:00:00Z, or 90m, 24h, 7d ago.

@@ -287,6 +287,55 @@ fn a_kill_loses_at_most_the_last_batch_and_no_change() {
     assert_eq!(ran.code, 1, "{ran:?}");
 }
 
+/// Nothing said which command a process ran when it was killed, and `list` did not show it.
+#[test]
+fn a_killed_command_is_listed_and_says_what_it_was() {
+    let place = Place::new();
+    let mut child = sinew(&place, &["--session", "s", "call", "--batch"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let line = json!({ "command": "PASSWORD=hunter22 sleep 60" });
+    input.write_all(calls(&[("Bash", line)]).as_bytes()).unwrap();
+    let list =
+        |more: &[&str]| run(&place, &[&["audit", "list", "--tool", "Bash"][..], more].concat(), "");
+    let end = Instant::now() + Duration::from_secs(60);
+    while list(&["--json"]).out.is_empty() {
+        assert!(Instant::now() < end && child.try_wait().unwrap().is_none(), "it does not run");
+    }
+    let states = |expected: &str| {
+        let [line] = list(&["--json"]).lines().try_into().unwrap_or_else(|all| panic!("{all:?}"));
+        assert_eq!(line["state"], expected, "{line}");
+        let ran = list(&[]);
+        assert!(ran.out.contains(&format!(" {expected} ")), "{ran:?}");
+        line
+    };
+    states("running");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let line = states("never ended");
+    for (name, expected) in [
+        ("phase", json!("intent")),
+        ("command", json!("PASSWORD=[redacted: secret] sleep 60")),
+        ("verdict", json!("ask")),
+        ("rule", json!("shell.environment")),
+        ("approver", json!("allow")),
+        ("outcome", Value::Null),
+    ] {
+        assert_eq!(line[name], expected, "{name}: {line}");
+    }
+    let shown = run(&place, &["audit", "show", &line["seq"].to_string(), "--json"], "").lines();
+    assert_eq!((shown.len(), &shown[0]["command"]), (1, &line["command"]));
+    assert_eq!(list(&["--outcome", "ok", "--json"]).lines(), [Value::Null; 0]);
+    assert_eq!(verified(&place)["unfinished"][0]["seq"], line["seq"]);
+    let file = place.home.join("export.jsonl");
+    fs::write(&file, run(&place, &["audit", "export"], "").out).unwrap();
+    let ran = run(&place, &["audit", "verify", "--file", file.to_str().unwrap()], "");
+    assert_eq!(ran.code, 0, "{ran:?}");
+}
+
 /// A place with a few records, one of them of a name that plays with the terminal.
 fn recorded() -> Place {
     let place = Place::new();
@@ -339,7 +388,9 @@ fn what_is_read_of_the_ledger_shows_everything_and_nothing_raw() {
         (&["--tool", "Wri*"], vec!["Write", "Write"]),
         (&["--path", "b.txt"], vec!["Write"]),
         (&["--tool", "Write", "--path", root], vec!["Write", "Write"]),
-        (&["--tool", "Write", "--path", "."], vec![]),
+        (&["--tool", "Write", "--path", "."], vec!["Write", "Write"]),
+        (&["--tool", "Write", "--path", "./d/../c.txt/"], vec!["Write"]),
+        (&["--path", "d"], vec![]),
         (
             &["--outcome", "not_found", "--limit", "1"],
             vec!["no\n{\"tool\":\"x\"}\u{1b}[2J\u{202e}\u{200b}"],
@@ -364,6 +415,34 @@ fn what_is_read_of_the_ledger_shows_everything_and_nothing_raw() {
     let phases: Vec<_> = by_number.iter().map(|record| record["phase"].clone()).collect();
     assert_eq!(phases, ["intent", "outcome"]);
     assert_eq!(by_number[1]["intent"], by_number[0]["seq"]);
+}
+
+/// `denied`, of which the help spoke, found nothing, and neither did a word that is none.
+#[test]
+fn what_was_refused_is_found_by_one_word() {
+    let place = Place::new();
+    fs::write(place.root.join("a.txt"), "a\n").unwrap();
+    run(&place, &["call", "--batch"], &calls(&[read("a.txt"), read("/etc/shadow"), read("none")]));
+    let line = json!({ "command": "rm a.txt" }).to_string();
+    let mut denied = command(&place.home);
+    denied.arg("--root").arg(&place.root).args(["--approvals", "deny", "call", "Bash", &line]);
+    assert_eq!(denied.output().unwrap().status.code(), Some(3));
+    let list = |outcome: &str| run(&place, &["audit", "list", "--json", "--outcome", outcome], "");
+    for (outcome, expected) in [
+        ("denied", &["approval_denied", "path_denied"][..]),
+        ("path_denied", &["path_denied"]),
+        ("ok", &["ok"]),
+        ("file_not_found", &["file_not_found"]),
+        ("policy_denied", &[]),
+    ] {
+        let ran = list(outcome);
+        let found: Vec<_> = ran.lines().iter().map(|line| line["outcome"].clone()).collect();
+        assert_eq!((ran.code, found), (0, expected.iter().map(|one| json!(one)).collect()));
+    }
+    for unknown in ["nosuch", "Ok", ""] {
+        let ran = list(unknown);
+        assert!(ran.code == 2 && ran.err.contains("ok, denied, not_found, "), "{ran:?}");
+    }
 }
 
 #[test]
@@ -502,12 +581,33 @@ fn nothing_recorded_is_nothing_wrong_and_a_ledger_that_is_gone_is() {
         let ran = run(&place, args, "");
         assert!(ran.code == 0 && ran.err.contains("nothing is recorded"), "{args:?} {ran:?}");
     }
+    // A program that verifies has an answer in every case.
+    let verify = |place: &Place, more: &[&str]| {
+        let ran = run(place, &[&["audit", "verify", "--json"], more].concat(), "");
+        let object = ran.json();
+        let error = object["error"].as_str().map(ToOwned::to_owned);
+        (ran.code, object["ok"].as_bool().unwrap(), error.unwrap_or_default())
+    };
+    let head = format!("7:{}", "ab".repeat(32));
+    assert_eq!(verify(&place, &[]), (0, true, String::new()));
+    let (code, ok, error) = verify(&place, &["--head", &head]);
+    assert!((code, ok) == (1, false) && error.contains("knows of records"), "{error}");
     let place = recorded();
+    let (code, ok, error) = verify(&place, &["--file", "/nonexistent"]);
+    assert!((code, ok) == (2, false) && error.contains("/nonexistent"), "{error}");
+    let (code, ok, error) = verify(&place, &["--head", "x"]);
+    assert!((code, ok) == (2, false) && error.contains("SEQ:HASH"), "{error}");
     for end in ["", "-wal", "-shm"] {
         let _ = fs::remove_file(place.home.join(format!("state/sinew/sinew.db{end}")));
     }
     let ran = run(&place, &["audit", "verify"], "");
     assert!(ran.code == 1 && ran.err.contains("gone"), "{ran:?}");
+    let (code, ok, error) = verify(&place, &[]);
+    assert!((code, ok) == (1, false) && error.contains("gone"), "{error}");
+    fs::write(place.home.join("state/sinew/sinew.db"), "no database").unwrap();
+    let (code, ok, error) = verify(&place, &[]);
+    assert!((code, ok) == (2, false) && error.contains("cannot be read"), "{error}");
+    fs::remove_file(place.home.join("state/sinew/sinew.db")).unwrap();
     run(&place, &["call", "List"], "");
     let ran = run(&place, &["audit", "verify"], "");
     assert!(ran.code == 1 && ran.out.contains("taken away"), "{ran:?}");

@@ -209,6 +209,31 @@ fn programs_run_in_order_of_priority_and_see_what_others_changed() {
     assert_eq!(notes[0]["did"], "changed arguments");
 }
 
+/// The record of a call said that a hook had stopped it, but neither which nor what it was about.
+#[test]
+fn the_record_of_what_a_hook_stopped_names_the_hook_and_what_it_was_about() {
+    let place = Place::new();
+    place.hook("before_tool_execute", "echo no >&2; exit 2", "");
+    for (tool, arguments, name, expected) in [
+        (
+            "Bash",
+            json!({ "command": "rm PASSWORD=hunter22" }),
+            "command",
+            "rm PASSWORD=[redacted: secret]",
+        ),
+        ("Read", json!({ "file_path": "a.txt" }), "file_path", "a.txt"),
+        ("Read", json!({ "surprise": 1 }), "file_path", ""),
+    ] {
+        assert_eq!(place.run(&["call", tool, &arguments.to_string()], "").code, 3, "{tool}");
+        let ran = place.run(&["audit", "list", "--json", "--limit", "1"], "");
+        let record: Value = serde_json::from_str(&ran.out).unwrap();
+        assert_eq!((&record["tool"], &record["rule"]), (&json!(tool), &json!("hook")), "{record}");
+        assert_eq!(record[name].as_str().unwrap_or_default(), expected, "{record}");
+        let origin = record["origin"].as_str().unwrap();
+        assert!(origin.starts_with("h (") && origin.contains("config.toml:1"), "{origin}");
+    }
+}
+
 /// Each hook writes its name down as it runs.
 #[test]
 fn every_event_reaches_a_program() {

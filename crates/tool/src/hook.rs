@@ -44,6 +44,11 @@ pub trait Hook: Send + Sync {
     /// Names the hook in messages.
     fn name(&self) -> &str;
 
+    /// Returns where the hook is written, where that can be said.
+    fn origin(&self) -> Option<&str> {
+        None
+    }
+
     /// Orders hooks, high first; among equals the one that was added first comes first.
     fn priority(&self) -> i32 {
         0

@@ -49,7 +49,7 @@ impl Opening {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ticket(pub u64);
 
-/// What is known when a call closes.
+/// What is known when a call closes, and until then what is known of it so far.
 #[derive(Debug, Clone)]
 pub struct Closing {
     /// What the call opened with.
@@ -129,14 +129,14 @@ pub struct Event {
 
 /// Where calls are recorded. One ledger serves every session of a process.
 pub trait Ledger: Send + Sync {
-    /// Commits the intent of a change before the change happens, with the names of the temporary
-    /// files it may leave behind when the process dies. The future ends once the record survives
+    /// Commits the intent of a change before the change happens, with what is known of the call by then,
+    /// the paths that it will change, and the names of the temporary files it may leave behind when the
+    /// process dies. The future ends once the record survives
     /// the death of the process; its error stops the change. It may wait, but not in one poll: the
     /// first poll is on the thread that reads requests. Dropping it withdraws the intent.
     fn intend<'a>(
         &'a self,
-        opening: &'a Opening,
-        effects: Effects,
+        so_far: &'a Closing,
         paths: &'a [PathBuf],
         temporaries: &'a [PathBuf],
     ) -> BoxFuture<'a, Result<Ticket, ToolError>>;

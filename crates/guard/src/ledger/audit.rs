@@ -68,16 +68,16 @@ pub struct Wanted {
     pub tool: Option<String>,
     /// The path, or what is beneath it.
     pub path: Option<String>,
-    /// `ok`, or the kind of the error.
-    pub outcome: Option<String>,
+    /// `ok` or kinds of errors, one of which the call ended with.
+    pub outcomes: Vec<String>,
     /// The call.
     pub call_id: Option<String>,
     /// From this point in time on, in milliseconds since 1970.
     pub since_ms: Option<i64>,
     /// From this record on.
     pub since_seq: Option<i64>,
-    /// Only ends of calls and events, not intents.
-    pub without_intents: bool,
+    /// Not the intents of calls whose end is recorded too.
+    pub without_ended_intents: bool,
     /// The newest first.
     pub newest_first: bool,
     /// The most.
@@ -140,14 +140,17 @@ impl Audit {
             values.push(value);
             conditions.push(condition.replace('?', &format!("?{}", values.len())));
         };
-        for (condition, value) in [
-            ("session = ?", &wanted.session),
-            ("outcome = ?", &wanted.outcome),
-            ("call_id = ?", &wanted.call_id),
-        ] {
+        for (condition, value) in
+            [("session = ?", &wanted.session), ("call_id = ?", &wanted.call_id)]
+        {
             if let Some(value) = value {
                 add(condition, Value::Text(value.clone()));
             }
+        }
+        if !wanted.outcomes.is_empty() {
+            // As one text, since a condition has one value.
+            let all = wanted.outcomes.iter().map(|outcome| format!(" {outcome} "));
+            add("instr(?, ' ' || outcome || ' ')", Value::Text(all.collect()));
         }
         if let Some(tool) = &wanted.tool {
             match tool.strip_suffix('*') {
@@ -174,8 +177,12 @@ impl Audit {
                 add(condition, Value::Integer(value));
             }
         }
-        if wanted.without_intents {
-            conditions.push(String::from("phase <> 'intent'"));
+        if wanted.without_ended_intents {
+            // The end of a call stands a few records after its intent, so the look for it is short.
+            conditions.push(String::from(
+                "(phase <> 'intent' OR NOT EXISTS (SELECT 1 FROM record AS ended
+                    WHERE record.seq < ended.seq AND ended.intent = record.seq))",
+            ));
         }
         let sql = format!(
             "SELECT {} FROM record LEFT JOIN process USING (process) WHERE {} ORDER BY seq {} LIMIT {}",

@@ -69,15 +69,21 @@ impl Opener<'_> {
         told: &mut Option<String>,
     ) -> Result<Open, Failed> {
         let shared = locked(self.state, FlockOperation::NonBlockingLockShared, patience)?;
-        if let Found::Ready(connection, key) = self.find(patience)? {
-            leftovers::remove(&connection, self.state)?;
-            return self.opened(connection, key);
+        let mut damaged = self.damaged.cloned();
+        if let Found::Ready(connection, key) = self.find(patience, damaged.as_ref())? {
+            let open = self.opened(connection, key)?;
+            match leftovers::remove(&open.connection, self.state).map_err(Failed::from) {
+                Ok(()) => return Ok(open),
+                // Nobody else would look at the broken page, so it would be met at every start.
+                Err(failed) if failed.corrupt => damaged = Some((open.file, failed.problem)),
+                Err(failed) => return Err(failed),
+            }
         }
         drop(shared);
         let _alone = locked(self.state, FlockOperation::NonBlockingLockExclusive, patience)?;
         let mut aside = None;
         for _ in 0..2 {
-            match self.find(patience)? {
+            match self.find(patience, damaged.as_ref())? {
                 Found::Ready(connection, key) => return self.opened(connection, key),
                 Found::Empty(connection) => {
                     let (key, is_new) = self.key_of_new()?;
@@ -97,9 +103,13 @@ impl Opener<'_> {
         Err(Failed::new("each new database is damaged at once; check the disk"))
     }
 
-    fn find(&self, patience: Duration) -> Result<Found, Failed> {
+    fn find(
+        &self,
+        patience: Duration,
+        damaged: Option<&(FileId, String)>,
+    ) -> Result<Found, Failed> {
         let path = self.state.join(NAME);
-        if let Some((file, why)) = self.damaged
+        if let Some((file, why)) = damaged
             && file_of(&path) == Some(*file)
         {
             return Ok(Found::Lost("corrupt", format!("the database was damaged ({why})")));

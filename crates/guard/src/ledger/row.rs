@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, params};
-use sinew_tool::{Change, Clock, Closing, Effects, Event, Opening, Ticket};
+use sinew_tool::{Change, Clock, Closing, Event, Ticket};
 
 use super::known::KnownRow;
 use super::record::{Draft, Field, Fields, OfProcess};
@@ -182,8 +182,7 @@ pub(super) enum Row {
 pub(super) struct Intent {
     pub(super) ticket: Ticket,
     at_ms: u64,
-    opening: Box<Opening>,
-    effects: Effects,
+    so_far: Box<Closing>,
     path: Option<PathBuf>,
     temporaries: Vec<PathBuf>,
 }
@@ -202,17 +201,15 @@ pub(super) enum Step<'a> {
 impl Row {
     pub(super) fn intent(
         ticket: Ticket,
-        opening: &Opening,
-        effects: Effects,
+        so_far: &Closing,
         paths: &[PathBuf],
         temporaries: &[PathBuf],
     ) -> Self {
         Self::Intent(Intent {
             ticket,
             at_ms: SystemClock.wall_ms(),
-            opening: Box::new(opening.clone()),
-            effects,
-            path: paths.first().cloned(),
+            so_far: Box::new(so_far.clone()),
+            path: paths.first().or(so_far.path.as_ref()).cloned(),
             temporaries: temporaries.to_vec(),
         })
     }
@@ -251,9 +248,7 @@ impl Row {
 
 impl Intent {
     fn draft(&self, clean: &Cleaner<'_>) -> Draft<'_> {
-        opened(Draft::new("intent", self.at_ms), &self.opening, clean)
-            .with("effects", self.effects.names().join("+"))
-            .with_any("file_path", self.path.as_deref().map(|path| clean.path(path)))
+        known(Draft::new("intent", self.at_ms), &self.so_far, self.path.as_deref(), clean)
     }
 }
 
@@ -265,7 +260,14 @@ pub(super) fn told<'a>(event: &'a Event, at_ms: u64, clean: &Cleaner<'_>) -> Dra
         .with("text", clean.text(&event.text, MAX_TEXT))
 }
 
-fn opened<'a>(draft: Draft<'a>, opening: &'a Opening, clean: &Cleaner<'_>) -> Draft<'a> {
+/// Adds what an intent and an outcome say alike: the call, and how it was judged.
+fn known<'a>(
+    draft: Draft<'a>,
+    closing: &'a Closing,
+    path: Option<&'a Path>,
+    clean: &Cleaner<'_>,
+) -> Draft<'a> {
+    let (opening, command) = (&closing.opening, closing.command.as_deref());
     draft
         .with("call_id", clean.name(&opening.call_id))
         .with("session", clean.name(&opening.session))
@@ -274,14 +276,6 @@ fn opened<'a>(draft: Draft<'a>, opening: &'a Opening, clean: &Cleaner<'_>) -> Dr
         .with("dialect", clean.name(&opening.dialect))
         .with("tool", clean.name(&opening.tool))
         .with("arguments", Field::Bytes(Cow::Borrowed(&opening.arguments)))
-}
-
-fn outcome<'a>(closing: &'a Closing, clean: &Cleaner<'_>) -> Draft<'a> {
-    let change = closing.changes.first();
-    let path = change.map(|change| &change.path).or(closing.path.as_ref());
-    let command = closing.command.as_deref();
-    let draft = Draft::new("outcome", closing.opened_at_ms);
-    let mut draft = opened(draft, &closing.opening, clean)
         .with_any("effects", closing.effects.map(|effects| effects.names().join("+")))
         .with_any("file_path", path.map(|path| clean.path(path)))
         .with_any("verdict", closing.verdict)
@@ -293,6 +287,13 @@ fn outcome<'a>(closing: &'a Closing, clean: &Cleaner<'_>) -> Draft<'a> {
         .with_any("command", command.map(|command| clean.text(command, MAX_COMMAND)))
         .with_any("rung", closing.rung)
         .with_any("background", closing.background.as_deref().map(|id| clean.name(id)))
+}
+
+fn outcome<'a>(closing: &'a Closing, clean: &Cleaner<'_>) -> Draft<'a> {
+    let change = closing.changes.first();
+    let path = change.map(|change| &change.path).or(closing.path.as_ref());
+    let draft = Draft::new("outcome", closing.opened_at_ms);
+    let mut draft = known(draft, closing, path.map(PathBuf::as_path), clean)
         .with("outcome", closing.error.map_or("ok", |kind| kind.as_str()))
         .with("duration_us", micros(closing.duration_ms))
         .with_any("bytes", change.map(|change| change.bytes))

@@ -4,7 +4,7 @@
 use std::process::Command;
 use std::task::Poll;
 
-use sinew_tool::Change;
+use sinew_tool::{Change, Effects, Opening};
 
 use super::*;
 
@@ -46,8 +46,8 @@ pub(super) fn ledger(dir: &std::path::Path) -> SqliteLedger {
 }
 
 pub(super) fn intend(ledger: &SqliteLedger, call_id: &str, temporaries: &[PathBuf]) -> Ticket {
-    let opening = opening(call_id);
-    let intent = ledger.intend(&opening, Effects::CHANGE, &[], temporaries);
+    let so_far = closing(call_id, None);
+    let intent = ledger.intend(&so_far, &[], temporaries);
     wait(intent).expect("the intent is recorded")
 }
 
@@ -112,6 +112,64 @@ fn an_intent_is_on_disk_before_the_change_and_settled_after() {
         ["stale ff terminal"]
     );
     assert!(open(dir.path()).is_empty());
+}
+
+/// Of a call that was killed nothing said what it did, and no list showed it.
+#[test]
+fn an_intent_says_what_is_known_and_is_listed_until_the_call_ends() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let ledger = ledger(dir.path());
+    let so_far = Closing { changes: Vec::new(), ..closing("make", None) };
+    let other = [PathBuf::from("/w/first"), PathBuf::from("/w/second")];
+    let first = wait(ledger.intend(&so_far, &other, &[])).expect("it is recorded");
+    let second = wait(ledger.intend(&so_far, &[], &[])).expect("it is recorded");
+    let says = |column: &str| {
+        let sql = format!("SELECT {column} FROM record WHERE phase = 'intent' ORDER BY seq");
+        rows(dir.path(), &sql)
+    };
+    for (column, expected) in [
+        ("effects", "change"),
+        ("verdict", "ask"),
+        ("rule", "change"),
+        ("origin", "a/config.toml:3"),
+        ("approver", "terminal"),
+        ("answer", "yes"),
+        ("CAST(waited_us AS TEXT)", "7500"),
+        ("command", "make all"),
+        ("rung", "namespaces"),
+        ("background", "b1"),
+    ] {
+        assert_eq!(says(column), [expected; 2], "{column}");
+    }
+    assert_eq!(says("file_path"), ["/w/first", "/w/a"], "what changes, else what is named");
+    let unset =
+        "coalesce(outcome, CAST(duration_us AS TEXT), CAST(reply_bytes AS TEXT), 'nothing')";
+    assert_eq!(says(unset), ["nothing"; 2], "how it ends is not known");
+    let state = StateDir::open(&dir.path().join("state")).expect("it is there");
+    let audit = Audit::open(&state).expect("a ledger");
+    let listed = |path: &str| {
+        let path = Some(String::from(path));
+        let wanted = Wanted { path, without_ended_intents: true, ..Wanted::default() };
+        let mut found = Vec::new();
+        let take = |record: Record| {
+            let phase = record.text("phase").unwrap_or_default().to_owned();
+            found.push((phase, record.is_of_dead_process()));
+            Ok::<_, AuditError>(())
+        };
+        audit.records(&wanted, take).expect("records");
+        found
+    };
+    let (intent, outcome) =
+        ((String::from("intent"), Some(false)), (String::from("outcome"), Some(false)));
+    assert_eq!(listed("/w"), [intent.clone(), intent.clone()]);
+    assert_eq!(listed("/w/first"), listed("/w")[..1]);
+    ledger.close(Some(first), closing("make", None));
+    ledger.flush().expect("it writes");
+    assert_eq!(listed("/w"), [intent, outcome.clone()]);
+    ledger.close(Some(second), closing("make", None));
+    ledger.flush().expect("it writes");
+    assert_eq!(listed("/w"), [outcome.clone(), outcome]);
+    assert!(audit.verify(None, |_| {}).expect("it is read").is_whole());
 }
 
 #[test]
@@ -240,8 +298,8 @@ fn a_ledger_that_cannot_write_refuses_changes_and_says_so() {
     let dir = tempfile::tempdir().expect("a directory");
     let ledger = ledger(dir.path());
     std::fs::create_dir(dir.path().join("state/sinew.db")).expect("a directory in the way");
-    let opening = opening("x");
-    let intent = ledger.intend(&opening, Effects::CHANGE, &[], &[]);
+    let so_far = closing("x", None);
+    let intent = ledger.intend(&so_far, &[], &[]);
     let error = wait(intent).expect_err("the intent cannot be recorded");
     assert_eq!(error.kind, Kind::Unavailable);
     assert!(ledger.broken().is_some());
@@ -278,8 +336,7 @@ fn a_database_of_another_version_is_left_alone() {
     let other = Connection::open(&path).expect("a database");
     other.execute_batch("CREATE TABLE later (x); PRAGMA user_version = 7").expect("a later one");
     let ledger = ledger(dir.path());
-    let opening = opening("x");
-    wait(ledger.intend(&opening, Effects::CHANGE, &[], &[])).expect_err("it cannot be recorded");
+    wait(ledger.intend(&closing("x", None), &[], &[])).expect_err("it cannot be recorded");
     let problem = ledger.broken().expect("a problem");
     assert!(problem.contains("version 7") && problem.contains("move it away"), "{problem}");
     let version: i64 = other.query_row("PRAGMA user_version", [], |row| row.get(0)).expect("one");
@@ -340,11 +397,8 @@ fn an_intent_waits_for_a_busy_database_without_blocking() {
     let ledger = ledger(dir.path());
     intend(&ledger, "first", &[]);
     let other = held(dir.path());
-    let (one, two) = (opening("one"), opening("two"));
-    let mut intents = [
-        ledger.intend(&one, Effects::CHANGE, &[], &[]),
-        ledger.intend(&two, Effects::CHANGE, &[], &[]),
-    ];
+    let (one, two) = (closing("one", None), closing("two", None));
+    let mut intents = [ledger.intend(&one, &[], &[]), ledger.intend(&two, &[], &[])];
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
     let before = Instant::now();
     for intent in &mut intents {
@@ -375,8 +429,8 @@ fn an_intent_that_is_withdrawn_leaves_nothing_open() {
     let ledger = ledger(dir.path());
     intend(&ledger, "first", &[]);
     let other = held(dir.path());
-    let opening = opening("withdrawn");
-    let mut intent = ledger.intend(&opening, Effects::CHANGE, &[], &[]);
+    let so_far = closing("withdrawn", None);
+    let mut intent = ledger.intend(&so_far, &[], &[]);
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
     assert!(intent.as_mut().poll(&mut cx).is_pending());
     drop(intent);
@@ -438,9 +492,7 @@ fn a_secret_in_any_text_of_a_call_reaches_no_file() {
                 "path" => (vec![PathBuf::from("/w").join(CANARY)], vec![temporary]),
                 _ => Default::default(),
             };
-            let opening = closed.opening.clone();
-            let intent = ledger.intend(&opening, Effects::CHANGE, &path, &temporaries);
-            let ticket = wait(intent).expect("it is recorded");
+            let ticket = wait(ledger.intend(&closed, &path, &temporaries)).expect("it is recorded");
             ledger.close(Some(ticket), closed);
             drop(ledger);
             assert_eq!(holds(dir.path(), CANARY), !knows, "{name}");

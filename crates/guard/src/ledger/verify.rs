@@ -233,12 +233,7 @@ impl<'a> Walk<'a> {
         self.place();
         let own = ProcessMark::own();
         let unfinished = self.unfinished.into_iter().map(|(seq, (call_id, tool, mark))| {
-            let is_dead = match mark.map(|mark| mark.life(&own)) {
-                Some(Life::Alive) => Some(false),
-                Some(Life::Dead) => Some(true),
-                Some(Life::Unknown | Life::Elsewhere) | None => None,
-            };
-            Unfinished { seq, call_id, tool, is_dead }
+            Unfinished { seq, call_id, tool, is_dead: is_dead(mark.as_ref(), &own) }
         });
         self.verified.unfinished = unfinished.collect();
         self.verified.findings.sort_by_key(|finding| finding.seq);
@@ -269,6 +264,21 @@ impl<'a> Walk<'a> {
                 };
             }
         }
+    }
+}
+
+impl Record {
+    /// Returns whether the process that made the record is dead, where that can be told.
+    pub fn is_of_dead_process(&self) -> Option<bool> {
+        is_dead(mark(self).as_ref(), &ProcessMark::own())
+    }
+}
+
+fn is_dead(mark: Option<&ProcessMark>, own: &ProcessMark) -> Option<bool> {
+    match mark?.life(own) {
+        Life::Alive => Some(false),
+        Life::Dead => Some(true),
+        Life::Unknown | Life::Elsewhere => None,
     }
 }
 

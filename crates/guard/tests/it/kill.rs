@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use sinew_guard::{Guard, GuardSettings, JournalSettings, Recorded, SqliteLedger, StateDir};
 use sinew_tool::{
-    Access, Becomes, Claim, CommitError, Deed, Effects, Expect, FileError, FileMode, Ledger, Links,
-    Opening, Slot, Written,
+    Access, Becomes, Claim, Closing, CommitError, Deed, Effects, Expect, FileError, FileMode,
+    Ledger, Links, Opening, Slot, Written,
 };
 
 use crate::tree::{Tree, WRITE, allow, contain, rounds};
@@ -298,8 +298,11 @@ fn ledger(root: &Path) -> SqliteLedger {
 
 /// Records the intent of a change.
 fn intend(ledger: &SqliteLedger, temporaries: &[PathBuf]) {
-    let opening = Opening::new("c", "s", "native", "Write");
-    let mut intent = ledger.intend(&opening, Effects::CHANGE, &[], temporaries);
+    let so_far = Closing {
+        effects: Some(Effects::CHANGE),
+        ..Closing::new(Opening::new("c", "s", "native", "Write"), 0)
+    };
+    let mut intent = ledger.intend(&so_far, &[], temporaries);
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
     assert!(matches!(intent.as_mut().poll(&mut cx), std::task::Poll::Ready(Ok(_))));
 }

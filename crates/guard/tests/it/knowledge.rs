@@ -174,21 +174,14 @@ fn a_record_that_is_not_written_yet_is_known_by_its_intent() {
     one.read("one", "a", true);
     one.flush();
     assert_eq!(two.write("two", "a", "2"), "done");
-    let opening = sinew_tool::Opening {
-        call_id: String::from("c"),
-        session: String::from("two"),
-        agent: None,
-        parent: None,
-        dialect: "native".into(),
-        tool: String::from("Edit"),
-        arguments: [0; 32],
-    };
+    let opening = sinew_tool::Opening::new("c", "two", "native", "Edit");
+    let so_far = sinew_tool::Closing::new(opening, 0);
     let paths = [tree.root.join("a")];
     let ledger = two.ledger.as_ref().unwrap();
     // What waits is written with the next intent; until then the intent alone tells.
     let before = one.write("one", "a", "3");
     assert_eq!(before, "another program");
-    let intent = ledger.intend(&opening, sinew_tool::Effects::CHANGE, &paths, &[]);
+    let intent = ledger.intend(&so_far, &paths, &[]);
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(intent).unwrap();
     fs::write(tree.root.join("a"), "not recorded").unwrap();
     let words = "session two began to change it with Edit just now";

@@ -1,6 +1,8 @@
 //! before: hooks may change or stop a call before anything judges it.
 
-use sinew_tool::{Cancel, Decision, HookEvent, NamedPaths, ToolError};
+use std::sync::Arc;
+
+use sinew_tool::{Cancel, Decision, Hook, HookEvent, NamedPaths, Tool, ToolError};
 
 use super::find::Found;
 use super::open::Open;
@@ -44,15 +46,31 @@ pub(super) async fn before(
             Ok(Decision::Failed(why)) => notes.add(name, event, format!("failed: {why}")),
             Ok(Decision::Block(reason)) => {
                 notes.add(name, event, "blocked");
-                open.entry.blocked();
+                stopped(found, open, &**hook);
                 return Err(hooks::blocked(&**hook, &reason));
             }
             Err(error) => {
                 notes.add(name, event, "failed and blocked");
-                open.entry.blocked();
+                stopped(found, open, &**hook);
                 return Err(hooks::failed(&**hook, ", so the call does not run", error));
             }
         }
     }
     Ok(())
+}
+
+/// Notes which hook stopped a call, and what the call was about as far as its arguments tell.
+fn stopped(found: &Found, open: &mut Open, hook: &dyn Hook) {
+    open.entry.blocked(hook);
+    let tool: Arc<dyn Tool> = Arc::clone(&found.listed.tool);
+    let decoded = found.listed.check(open.request.arguments.clone());
+    let Ok(mut prepared) = decoded.and_then(|args| tool.prepare(args, &found.settings)) else {
+        return;
+    };
+    if let Some(path) = prepared.claims().first().and_then(|claim| claim.path.as_deref()) {
+        open.entry.named(path);
+    }
+    if let Some(command) = prepared.command() {
+        open.entry.runs(&command.line);
+    }
 }

@@ -40,7 +40,7 @@ pub(super) async fn keep(
             .collect();
         let kept = async {
             let turns = runtime.order.turns(changed.iter().map(PathBuf::as_path)).await;
-            open.entry.intend(effects, &changed, &temporaries).await?;
+            open.entry.intend(&changed, &temporaries).await?;
             Ok::<_, ToolError>(turns)
         };
         // Whatever need not wait is done before the flag is looked at.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use sinew_guard::{Judged, Seal};
 use sinew_tool::{
-    Answer, Arguments, Change, Clock, Closing, CommandLine, Effects, Kind, Ledger, Opening,
+    Answer, Arguments, Change, Clock, Closing, CommandLine, Effects, Hook, Kind, Ledger, Opening,
     Recorder, Request, Ruling, Scope, Ticket, ToolError, Used, Verdict,
 };
 
@@ -203,11 +203,17 @@ impl Entry {
         });
     }
 
-    /// Notes that a hook stopped the call.
-    pub(super) fn blocked(&mut self) {
+    /// Notes that a hook stopped the call, and which.
+    pub(super) fn blocked(&mut self, hook: &dyn Hook) {
+        let name = hook.name();
+        let origin = match hook.origin() {
+            Some(origin) => format!("{name} ({origin})"),
+            None => name.to_owned(),
+        };
         self.note(|closing| {
             closing.verdict = Some(Verdict::Deny.as_str());
             closing.rule = Some("hook");
+            closing.origin = Some(origin.into());
         });
     }
 
@@ -272,12 +278,11 @@ impl Entry {
     /// Commits the intent of a change.
     pub(super) async fn intend(
         &mut self,
-        effects: Effects,
         paths: &[PathBuf],
         temporaries: &[PathBuf],
     ) -> Result<(), ToolError> {
         if let Some(closing) = &self.closing {
-            let intent = self.ledger.intend(&closing.opening, effects, paths, temporaries).await?;
+            let intent = self.ledger.intend(closing, paths, temporaries).await?;
             self.intent = Some(intent);
         }
         Ok(())

@@ -489,6 +489,10 @@ impl Hook for CommandHook {
         &self.settings.name
     }
 
+    fn origin(&self) -> Option<&str> {
+        Some(&self.settings.origin)
+    }
+
     fn priority(&self) -> i32 {
         self.settings.priority
     }

@@ -6,16 +6,16 @@
 mod form;
 
 use std::io::{self, BufRead, BufReader, BufWriter, IsTerminal, Read, Write};
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use sinew_guard::{
     Audit, AuditError, ChainLink, Finding, Record, SystemClock, Verified, Walk, Wanted, key_of,
     shown, timestamp,
 };
-use sinew_tool::Clock;
+use sinew_tool::{Clock, Kind};
 
 use crate::cli::AuditCommand;
 use crate::wiring::{self, Loaded};
@@ -28,6 +28,14 @@ const MAX_LINE: u64 = 64 * 1024 * 1024;
 /// Lists, shows, verifies or exports.
 pub(crate) fn run(loaded: &Loaded, command: &AuditCommand) -> anyhow::Result<ExitCode> {
     super::warn(loaded);
+    let done = answer(loaded, command);
+    if let (Err(error), AuditCommand::Verify { json: true, .. }) = (&done, command) {
+        not_walked(false, &format!("{error:#}"))?;
+    }
+    done
+}
+
+fn answer(loaded: &Loaded, command: &AuditCommand) -> anyhow::Result<ExitCode> {
     let state = wiring::state_dir()?;
     if let AuditCommand::Verify { head, file: Some(file), json } = command {
         let key = key_of(&state)?;
@@ -36,21 +44,7 @@ pub(crate) fn run(loaded: &Loaded, command: &AuditCommand) -> anyhow::Result<Exi
     }
     let audit = match Audit::open(&state) {
         Ok(audit) => audit,
-        Err(AuditError::Empty) if matches!(command, AuditCommand::Verify { head: Some(_), .. }) => {
-            eprintln!(
-                "sinew: nothing is recorded here, and the head that was kept knows of records"
-            );
-            return Ok(ExitCode::FAILURE);
-        }
-        Err(error @ AuditError::Empty) => {
-            eprintln!("sinew: {error}");
-            return Ok(ExitCode::SUCCESS);
-        }
-        Err(AuditError::Gone(why)) if matches!(command, AuditCommand::Verify { .. }) => {
-            eprintln!("sinew: {why}");
-            return Ok(ExitCode::FAILURE);
-        }
-        Err(error) => return Err(error.into()),
+        Err(error) => return unopened(error, command),
     };
     match command {
         AuditCommand::List { json, .. } => list(&audit, &wanted(loaded, command)?, *json),
@@ -76,27 +70,91 @@ pub(crate) fn run(loaded: &Loaded, command: &AuditCommand) -> anyhow::Result<Exi
     }
 }
 
+/// Says why there is no ledger to be read.
+fn unopened(error: AuditError, command: &AuditCommand) -> anyhow::Result<ExitCode> {
+    let (is_whole, why) = match (error, command) {
+        (AuditError::Empty, AuditCommand::Verify { head: Some(_), .. }) => {
+            let why = "nothing is recorded here, and the head that was kept knows of records";
+            (false, String::from(why))
+        }
+        (error @ AuditError::Empty, _) => (true, error.to_string()),
+        (AuditError::Gone(why), AuditCommand::Verify { .. }) => (false, why),
+        (error, _) => return Err(error.into()),
+    };
+    eprintln!("sinew: {why}");
+    if let AuditCommand::Verify { json: true, .. } = command {
+        not_walked(is_whole, &why)?;
+    }
+    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Writes the answer of a verification that found no records to walk over.
+fn not_walked(is_whole: bool, why: &str) -> anyhow::Result<()> {
+    let mut object = Map::from_iter([
+        (String::from("ok"), json!(is_whole)),
+        (String::from("records"), json!(0)),
+        (String::from("findings"), json!([])),
+    ]);
+    if !is_whole {
+        object.insert(String::from("error"), json!(why));
+    }
+    form::write_line(&mut io::stdout().lock(), &object)
+}
+
 /// Returns which records a list is about.
 fn wanted(loaded: &Loaded, command: &AuditCommand) -> anyhow::Result<Wanted> {
     let AuditCommand::List { tool, path, outcome, since, limit, .. } = command else {
         return Ok(Wanted::default());
     };
     let path = path.as_ref().map(|path| match loaded.roots.first() {
-        Some(root) => root.join(path).to_string_lossy().into_owned(),
-        None => path.to_string_lossy().into_owned(),
+        Some(root) => plain(&root.join(path)),
+        None => plain(path),
     });
     let now = SystemClock.wall_ms() as i64;
     Ok(Wanted {
         session: loaded.settings.session.clone(),
         tool: tool.clone(),
         path,
-        outcome: outcome.clone(),
+        outcomes: outcome.as_deref().map(outcomes).transpose()?.unwrap_or_default(),
         since_ms: since.as_deref().map(|since| since_ms(since, now)).transpose()?,
-        without_intents: true,
+        without_ended_intents: true,
         newest_first: true,
         limit: Some(*limit),
         ..Wanted::default()
     })
+}
+
+/// Returns a path as records have it: without `.`, `..` and a stroke at its end. What `..` comes after is not
+/// looked up, since it may not be there any more.
+fn plain(path: &Path) -> String {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => drop(plain.pop()),
+            part => plain.push(part),
+        }
+    }
+    plain.to_string_lossy().into_owned()
+}
+
+/// Returns the outcomes that a word stands for.
+fn outcomes(word: &str) -> anyhow::Result<Vec<String>> {
+    /// What a call ends with on the command line that was refused.
+    const REFUSED: u8 = 3;
+    let kinds = Kind::ALL.iter().copied();
+    let meant: Vec<String> = match word {
+        "ok" => vec![String::from(word)],
+        "denied" => {
+            kinds.filter(|kind| kind.exit_code() == REFUSED).map(|kind| kind.to_string()).collect()
+        }
+        _ => kinds.map(|kind| kind.to_string()).filter(|kind| kind == word).collect(),
+    };
+    if meant.is_empty() {
+        let known: Vec<&str> = Kind::ALL.iter().map(|kind| kind.as_str()).collect();
+        bail!("`--outcome` must be ok, denied, {}, not `{}`", known.join(", "), in_line(word));
+    }
+    Ok(meant)
 }
 
 /// Reads a point in time: a date with or without a time of day, or how long ago it was.
@@ -147,7 +205,11 @@ fn kept(written: Option<&str>) -> anyhow::Result<Option<ChainLink>> {
 fn list(audit: &Audit, wanted: &Wanted, as_json: bool) -> anyhow::Result<ExitCode> {
     let mut out = BufWriter::new(io::stdout().lock());
     if as_json {
-        let write = |record: Record| form::write_line(&mut out, &form::object(&record, None));
+        let write = |record: Record| {
+            let mut object = form::object(&record, None);
+            object.extend(state(&record).map(|state| (String::from("state"), json!(state))));
+            form::write_line(&mut out, &object)
+        };
         audit.records(wanted, write)?;
         out.flush()?;
         return Ok(ExitCode::SUCCESS);
@@ -161,7 +223,7 @@ fn list(audit: &Audit, wanted: &Wanted, as_json: bool) -> anyhow::Result<ExitCod
         let text = |name| record.text(name).unwrap_or_default();
         let (tool, outcome) = match record.text("event") {
             Some(event) => ("-", event),
-            None => (text("tool"), text("outcome")),
+            None => (text("tool"), state(&record).unwrap_or(text("outcome"))),
         };
         let what = [text("command"), text("file_path"), text("text")];
         let what = what.into_iter().find(|what| !what.is_empty()).unwrap_or_default();
@@ -180,6 +242,17 @@ fn list(audit: &Audit, wanted: &Wanted, as_json: bool) -> anyhow::Result<ExitCod
     })?;
     out.flush()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns how it stands with a call that has an intent and no end.
+fn state(record: &Record) -> Option<&'static str> {
+    let is_intent = record.text("phase") == Some("intent");
+    is_intent.then(|| match record.is_of_dead_process() {
+        Some(false) => "running",
+        Some(true) => "never ended",
+        // It ran on another machine or in another container.
+        None => "not ended",
+    })
 }
 
 /// Returns a text on one line, in which nothing hides.
@@ -372,6 +445,49 @@ fn told(verified: &Verified, as_json: bool) -> anyhow::Result<ExitCode> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_word_for_what_was_refused_stands_for_every_kind_of_it() {
+        let refused = [
+            "path_denied",
+            "policy_denied",
+            "approval_denied",
+            "approval_timeout",
+            "blocked_by_hook",
+        ];
+        for (word, expected) in [
+            ("denied", Some(&refused[..])),
+            ("ok", Some(&["ok"])),
+            ("policy_denied", Some(&["policy_denied"])),
+            ("not_found", Some(&["not_found"])),
+            ("Ok", None),
+            ("nosuch", None),
+            ("", None),
+        ] {
+            match (outcomes(word), expected) {
+                (Ok(meant), Some(expected)) => assert_eq!(meant, expected, "{word}"),
+                (Err(error), None) => {
+                    let said = error.to_string();
+                    let all = Kind::ALL.iter().map(|kind| kind.as_str()).chain(["ok", "denied"]);
+                    all.for_each(|known| assert!(said.contains(known), "no {known} in {said}"));
+                }
+                (meant, _) => panic!("{word}: {meant:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn paths_are_asked_for_as_records_have_them() {
+        for (path, expected) in [
+            ("/w/.", "/w"),
+            ("/w/./docs/", "/w/docs"),
+            ("/w//docs/../src/a", "/w/src/a"),
+            ("/w/../..", "/"),
+            ("/", "/"),
+        ] {
+            assert_eq!(plain(Path::new(path)), expected, "{path}");
+        }
+    }
 
     #[test]
     fn points_in_time_are_read_as_they_are_printed() {

@@ -144,6 +144,77 @@ fn damage_that_is_met_while_writing_loses_no_record() {
     assert_eq!(verified.findings.iter().map(|one| one.what).collect::<Vec<_>>(), ["gone"]);
 }
 
+/// Damage that was met when what dead processes left was looked for refused every change for ever.
+#[test]
+fn no_broken_page_keeps_changes_from_being_recorded() {
+    const N_CALLS: usize = 100;
+    for has_intent in [false, true] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let whole = dir.path().join("state");
+        let first = ledger(dir.path());
+        for n in 0..N_CALLS {
+            first.close(None, closing(&n.to_string(), None));
+        }
+        let ticket = intend(&first, "first", &[]);
+        if !has_intent {
+            first.close(Some(ticket), closing("first", None));
+        }
+        drop(first);
+        sql(&whole, "PRAGMA wal_checkpoint(TRUNCATE)");
+        let n_pages = fs::metadata(whole.join(NAME)).expect("it is there").len() / 4_096;
+        assert!(11 < n_pages, "{n_pages}");
+        let mut other = vec![0; 4_096];
+        let file = fs::File::open(whole.join(NAME)).expect("the database");
+        file.read_exact_at(&mut other, 4_096).expect("its second page");
+        let garbage =
+            [("words", vec![0x5a; 4_096]), ("nothing", vec![0; 4_096]), ("another page", other)];
+        let pages = (0..n_pages).flat_map(|page| garbage.iter().map(move |g| (page, g)));
+        let n_aside = pages.filter(|(page, (what, garbage))| {
+            let name = format!("page {} of {what}, intent: {has_intent}", page + 1);
+            let dir = tempfile::tempdir().expect("a directory");
+            drop(StateDir::open(&dir.path().join("state")).expect("a state directory"));
+            for name in ["ledger.key", "ledger.head", NAME] {
+                fs::copy(whole.join(name), dir.path().join("state").join(name)).expect("a copy");
+            }
+            let file = fs::File::options().write(true).open(dir.path().join("state").join(NAME));
+            file.and_then(|file| file.write_all_at(garbage, page * 4_096)).expect("it is written");
+            is_gone_on_with(dir.path(), &name, N_CALLS)
+        });
+        assert!(5 < n_aside.count(), "pages matter");
+    }
+}
+
+/// Checks that changes are recorded after so many calls; returns whether that needed a new database.
+fn is_gone_on_with(dir: &Path, name: &str, n_calls: usize) -> bool {
+    let next = ledger(dir);
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let into = Arc::clone(&told);
+    next.on_notice(move |text| lock(&into).push(text.to_owned()));
+    let ticket = intend(&next, "change", &[]);
+    next.close(Some(ticket), closing("change", None));
+    next.flush().unwrap_or_else(|error| panic!("{name}: {error:?}"));
+    let (told, kept) = (lock(&told).clone(), next.kept_aside());
+    drop(next);
+    let last = "SELECT phase || ' ' || call_id FROM record ORDER BY seq DESC LIMIT 1";
+    assert_eq!(rows(dir, last), ["outcome change"], "{name}");
+    assert_eq!(told.len(), kept.len(), "{name}: {told:?}");
+    assert!(told.iter().zip(&kept).all(|(text, aside)| text.contains(aside)), "{name}: {told:?}");
+    let state = StateDir::open(&dir.join("state")).expect("it is there");
+    let verified = Audit::open(&state).and_then(|audit| audit.verify(None, |_| {}));
+    match verified {
+        Ok(verified) if !kept.is_empty() => {
+            let found: Vec<_> = verified.findings.iter().map(|one| one.what).collect();
+            assert_eq!(found, ["gone"], "{name}");
+        }
+        Ok(verified) => {
+            let is_all = n_calls < usize::try_from(verified.n_records).expect("a count");
+            assert!(is_all || !verified.is_whole(), "{name}: {verified:?}");
+        }
+        Err(error) => assert!(kept.is_empty(), "{name}: {error}"),
+    }
+    !kept.is_empty()
+}
+
 #[test]
 fn several_that_find_the_damage_at_once_begin_one_database() {
     for _ in 0..10 {

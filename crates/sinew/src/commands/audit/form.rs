@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use sinew_guard::{ChainLink, Field, Fields, Record, timestamp};
 
 /// Values that stand for what is told otherwise too.
-const DERIVED: [&str; 4] = ["seq", "hash", "previous", "at"];
+const DERIVED: [&str; 5] = ["seq", "hash", "previous", "at", "state"];
 
 /// Returns a link as it is kept elsewhere.
 pub(super) fn link(link: &ChainLink) -> String {
