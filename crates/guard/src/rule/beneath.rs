@@ -1,0 +1,153 @@
+//! What rules by path say of what a call does not name: what lies beneath a directory that it searches or lists,
+//! and what a directory takes along that it moves.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use sinew_tool::{Access, FileError, FileTarget, Targets, Verdict};
+
+use super::{Condition, Object, Paths, Rule};
+use crate::guard::Guard;
+use crate::judge::Case;
+
+/// Returns the rules by path that deny and ask of a call.
+fn held_by_path<'r>(
+    rules: &'r [Arc<Rule>],
+    case: &'r Case<'_>,
+) -> impl Iterator<Item = &'r Arc<Rule>> {
+    rules.iter().filter(move |rule| rule.holds_by_path() && rule.meets(case))
+}
+
+/// Returns whether rules by path deny or ask of a call.
+pub(crate) fn judges_paths(rules: &[Arc<Rule>], case: &Case<'_>) -> bool {
+    held_by_path(rules, case).next().is_some()
+}
+
+/// What rules say of what a directory takes along, for the look just before it moves.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    denied: Beneath,
+    /// What asks, unless that was asked.
+    asks: Beneath,
+}
+
+impl Taken {
+    /// Returns what rules say of a call that asks because of what is taken along, or does not.
+    pub(crate) fn of(rules: &[Arc<Rule>], case: &Case<'_>, was_asked: bool) -> Self {
+        let with = |verdict: Verdict| {
+            let rules = held_by_path(rules, case).filter(|rule| rule.verdict == verdict);
+            Beneath(rules.map(|rule| Kept::of(rule, case)).collect())
+        };
+        let asks = if was_asked { Beneath(Vec::new()) } else { with(Verdict::Ask) };
+        Self { denied: with(Verdict::Deny), asks }
+    }
+
+    /// Refuses a real path that was not there when the call was judged.
+    pub(crate) fn check(&self, real: &Path) -> Result<(), FileError> {
+        if self.denied.hides(real, false) {
+            return Err(FileError::Denied(String::from("a rule denies what it takes along")));
+        }
+        if self.asks.hides(real, false) { Err(FileError::Changed) } else { Ok(()) }
+    }
+}
+
+/// Judges what lies beneath a directory that one call searches or lists.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Judge<'a> {
+    pub(crate) guard: &'a Guard,
+    pub(crate) beneath: Option<&'a Beneath>,
+}
+
+impl Judge<'_> {
+    /// Returns whether something beneath a directory may be out of sight.
+    pub(crate) fn judges_beneath(&self, dir: &Path) -> bool {
+        self.beneath.is_some() || self.guard.rules.judge_beneath(dir)
+    }
+
+    /// Returns whether the rules about paths let something be seen.
+    pub(crate) fn may_see(&self, path: &Path, is_directory: bool) -> bool {
+        let rules = &self.guard.rules;
+        let rule = if is_directory { rules.check_search(path) } else { rules.check(path) };
+        rule.is_ok() && !self.beneath.is_some_and(|beneath| beneath.hides(path, is_directory))
+    }
+}
+
+/// What a rule by path keeps out of a call.
+#[derive(Debug, Clone)]
+struct Kept {
+    rule: Arc<Rule>,
+    /// The exceptions, by their place in the rule, that hold for the call.
+    excepted: Vec<usize>,
+}
+
+impl Kept {
+    fn of(rule: &Arc<Rule>, case: &Case<'_>) -> Self {
+        let meets = |(_, but): &(usize, &Condition)| but.meets(case, Verdict::Deny);
+        let excepted = rule.unless.iter().enumerate().filter(meets).map(|(at, _)| at);
+        Self { excepted: excepted.collect(), rule: Arc::clone(rule) }
+    }
+
+    fn may_lie_beneath(&self, dir: &Path) -> bool {
+        paths_of(&self.rule.when).is_some_and(|paths| paths.may_lie_beneath(dir))
+    }
+
+    fn hides(&self, path: &Path, is_directory: bool) -> bool {
+        let excepts =
+            |paths: &Paths| paths.mean(path) || (is_directory && paths.may_lie_beneath(path));
+        let excepted = self.excepted.iter().filter_map(|at| self.rule.unless.get(*at));
+        paths_of(&self.rule.when).is_some_and(|paths| paths.mean(path))
+            && !excepted.filter_map(paths_of).any(excepts)
+    }
+}
+
+fn paths_of(condition: &Condition) -> Option<&Paths> {
+    match &condition.object {
+        Object::Paths(paths) => Some(paths),
+        _ => None,
+    }
+}
+
+/// What rules keep out of the searches of one call.
+#[derive(Debug, Clone)]
+pub(crate) struct Beneath(Vec<Kept>);
+
+impl Beneath {
+    /// Returns what rules say of what lies beneath the directories that a call searches, if anything.
+    pub(crate) fn of(rules: &[Arc<Rule>], case: &Case<'_>, targets: &Targets) -> Option<Self> {
+        let searches = |file: &&FileTarget| file.claim.access == Access::Search;
+        let mut searched = targets.files.iter().filter(searches).peekable();
+        searched.peek()?;
+        let searched: Vec<&Path> = searched.map(|file| file.path.as_path()).collect();
+        let kept_out = held_by_path(rules, case).map(|rule| Kept::of(rule, case));
+        let lies_there = |kept: &Kept| searched.iter().any(|dir| kept.may_lie_beneath(dir));
+        let kept_out: Vec<_> = kept_out.filter(lies_there).collect();
+        (!kept_out.is_empty()).then_some(Self(kept_out))
+    }
+
+    /// Returns what rules say of any of these calls by path, if anything.
+    pub(crate) fn of_calls(rules: &[Arc<Rule>], cases: &[Case<'_>]) -> Option<Self> {
+        let mut kept_out = Vec::new();
+        for rule in rules.iter().filter(|rule| rule.holds_by_path()) {
+            let begin = kept_out.len();
+            for kept in
+                cases.iter().filter(|case| rule.meets(case)).map(|case| Kept::of(rule, case))
+            {
+                let mut others = kept_out.iter().skip(begin);
+                if !others.any(|other: &Kept| other.excepted == kept.excepted) {
+                    kept_out.push(kept);
+                }
+            }
+        }
+        (!kept_out.is_empty()).then_some(Self(kept_out))
+    }
+
+    /// Returns whether something that is kept out may lie in a directory or beneath it.
+    pub(crate) fn may_lie_beneath(&self, dir: &Path) -> bool {
+        self.0.iter().any(|kept| kept.may_lie_beneath(dir))
+    }
+
+    /// Returns whether something beneath is kept out. A directory with an exception in it is entered.
+    pub(crate) fn hides(&self, path: &Path, is_directory: bool) -> bool {
+        self.0.iter().any(|kept| kept.hides(path, is_directory))
+    }
+}
