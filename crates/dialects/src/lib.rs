@@ -16,7 +16,9 @@ mod native;
 mod rules;
 mod words;
 
-use sinew_tool::Dialect;
+use std::sync::Arc;
+
+use sinew_tool::{Dialect, Tool};
 
 pub use agentos::AGENTOS;
 pub use aionrs::AIONRS;
@@ -31,6 +33,11 @@ pub use rules::{forbidden, names, operations};
 
 /// Every dialect, in the order of the help.
 pub const ALL: &[Dialect] = &[NATIVE, MOLTIS, MOLF, AGENTOS, AIONRS, CLAWFT, CODEX, MCP_FILESYSTEM];
+
+/// Returns the tools of every dialect.
+pub fn tools() -> impl Iterator<Item = Arc<dyn Tool>> {
+    ALL.iter().flat_map(|dialect| (dialect.tools)())
+}
 
 /// Returns the dialect of a name.
 pub fn dialect(name: &str) -> Option<&'static Dialect> {

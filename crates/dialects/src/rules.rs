@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use sinew_tool::{name_matches, tool_matches};
 
-use crate::ALL;
+use crate::tools;
 
 /// Operations that a rule about another one means too: who may not edit may not edit many places
 /// either.
@@ -43,7 +43,7 @@ pub fn forbidden(names: &[String]) -> Vec<String> {
 /// every operation of which it fits a name, and stays beside them for tools that no dialect has, as do
 /// names of such tools.
 pub fn operations(names: &[String]) -> Vec<String> {
-    let tools: Vec<_> = ALL.iter().flat_map(|dialect| (dialect.tools)()).collect();
+    let tools: Vec<_> = tools().collect();
     let mut operations = BTreeSet::new();
     for name in names {
         // What means every tool needs no names beside it.
@@ -69,8 +69,7 @@ pub fn operations(names: &[String]) -> Vec<String> {
 
 /// Returns every name that a rule may use for a tool: those of the dialects and of the operations.
 pub fn names() -> BTreeSet<String> {
-    let tools = ALL.iter().flat_map(|dialect| (dialect.tools)());
-    tools.flat_map(|tool| [tool.name().to_owned(), tool.operation().to_owned()]).collect()
+    tools().flat_map(|tool| [tool.name().to_owned(), tool.operation().to_owned()]).collect()
 }
 
 #[cfg(test)]

@@ -228,7 +228,7 @@ fn idle_effects(when: &ConditionOptions) -> Option<String> {
     let effects = when.effects.iter().flatten().filter_map(|name| Effects::of_name(name));
     let effects = effects.reduce(|all, one| all | one)?;
     let named = when.tools.as_ref().map(|tools| sinew_dialects::operations(tools));
-    let tools = sinew_dialects::ALL.iter().flat_map(|dialect| (dialect.tools)());
+    let tools = sinew_dialects::tools();
     let is_meant = |operation: &str| {
         let fits = |pattern: &String| name_matches(pattern, operation);
         named.as_ref().is_none_or(|named| named.iter().any(fits))
@@ -276,7 +276,7 @@ fn sign_of_shell(word: &str) -> Option<&str> {
 
 /// Returns whether a pattern names a tool that runs commands, or one that is not known here.
 fn runs_commands(pattern: &str) -> bool {
-    let tools = sinew_dialects::ALL.iter().flat_map(|dialect| (dialect.tools)());
+    let tools = sinew_dialects::tools();
     let mut named = tools
         .filter(|tool| {
             tool_matches(pattern, tool.name()) || name_matches(pattern, tool.operation())

@@ -1,7 +1,5 @@
 //! Which tools the words of `serve` mean.
 
-use std::sync::Arc;
-
 use sinew_tool::{Effects, Tool};
 
 /// The words that stand for several tools.
@@ -22,7 +20,7 @@ pub(crate) fn serves(word: &str, tool: &dyn Tool) -> bool {
 
 /// Returns whether a word can mean a tool of any dialect.
 pub(super) fn is_known(word: &str) -> bool {
-    WORDS.contains(&word) || tools().iter().any(|tool| serves(word, &**tool))
+    WORDS.contains(&word) || sinew_dialects::tools().any(|tool| serves(word, &*tool))
 }
 
 /// Returns whether every tool that `new` means is one that `old` means, or where nothing is written
@@ -30,12 +28,7 @@ pub(super) fn is_known(word: &str) -> bool {
 pub(super) fn narrows(old: Option<&[&str]>, new: &[&str]) -> bool {
     let old = old.unwrap_or(&["core", "read"]);
     let means = |words: &[&str], tool: &dyn Tool| words.iter().any(|word| serves(word, tool));
-    tools().iter().all(|tool| means(old, &**tool) || !means(new, &**tool))
-}
-
-/// Returns the tools of every dialect.
-fn tools() -> Vec<Arc<dyn Tool>> {
-    sinew_dialects::ALL.iter().flat_map(|dialect| (dialect.tools)()).collect()
+    sinew_dialects::tools().all(|tool| means(old, &*tool) || !means(new, &*tool))
 }
 
 #[cfg(test)]
