@@ -14,14 +14,16 @@ mod activate;
 mod background;
 mod bubblewrap;
 mod capture;
+mod cgroup;
 mod environment;
-mod group;
 mod keeper;
 mod kept;
+mod kill_scope;
 mod launcher;
 mod ongoing;
 mod own;
 mod porter;
+mod process_tree;
 mod programs;
 pub(crate) mod run;
 mod rung;
@@ -31,7 +33,6 @@ mod settings;
 mod spool;
 mod starter;
 mod terminal;
-mod tree;
 mod typist;
 mod wire;
 
@@ -217,6 +218,7 @@ impl Commands {
             cwd_identity: job.cwd_identity,
             keeps_cwd: job.keeps_cwd,
             has_terminal: job.terminal.is_some(),
+            timeout_ms: job.timeout.map(in_ms),
             grace_ms: GRACE_MS,
         };
         let stdin = job.stdin.as_deref().map(wire::in_memory).transpose().map_err(broken)?;
@@ -393,6 +395,7 @@ impl Commands {
             network: settings.network,
             limits: settings.limits.of_system(),
             max_processes: settings.max_processes,
+            trusted: false,
         }
     }
 }
@@ -446,6 +449,11 @@ fn quoted(text: &str) -> String {
 const MAX_HIDDEN_TOLD: usize = 3;
 /// How long processes have between the request to end and their end.
 const GRACE_MS: u64 = 200;
+
+/// Returns a length of time in whole milliseconds; one that is too long for them has no end.
+fn in_ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

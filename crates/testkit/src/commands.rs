@@ -167,6 +167,7 @@ pub fn finished(exit: Exit, stdout: impl AsRef<[u8]>, stderr: impl AsRef<[u8]>) 
         stderr: whole(stderr),
         stored: None,
         n_left: 0,
+        may_run_on: false,
         moved: None,
         contained: Contained { rung: "namespaces", missing: Vec::new(), network: false },
         refused: Vec::new(),

@@ -118,7 +118,7 @@ pub enum Exit {
         /// Why, in words.
         why: String,
     },
-    /// The process that watched it was ended, and it with that.
+    /// Its supervisor ended or did not answer, so nothing is known of its end.
     Lost,
 }
 
@@ -130,7 +130,7 @@ impl fmt::Display for Exit {
             Self::TimedOut => f.write_str("timed out"),
             Self::Cancelled => f.write_str("cancelled"),
             Self::NotStarted { why, .. } => write!(f, "could not be started: {why}"),
-            Self::Lost => f.write_str("lost with the process that watched it"),
+            Self::Lost => f.write_str("unknown: its supervisor ended or did not answer"),
         }
     }
 }
@@ -217,6 +217,8 @@ pub struct Finished {
     pub stored: Option<String>,
     /// How many other processes were still running at its end, and were ended.
     pub n_left: u32,
+    /// Whether processes of the command may still run, because they could not be ended in time.
+    pub may_run_on: bool,
     /// Where the next command of the session starts, if this one went elsewhere.
     pub moved: Option<Moved>,
     /// How it was contained.

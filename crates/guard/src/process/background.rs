@@ -290,6 +290,7 @@ fn go_on(
         ongoing.kill();
     }
     let exit = followed.map_or(Exit::Lost, |captured| match captured.became {
+        Became::Ended { is_left: true, .. } => Exit::Lost,
         Became::Ended { end: End::Code(code), .. } => Exit::Code(code),
         Became::Ended { end: End::Signal(signal), .. } => Exit::Signal(signal),
         Became::NotStarted(_, number) => not_started(number),

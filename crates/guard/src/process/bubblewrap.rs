@@ -27,7 +27,8 @@ pub(super) fn command(bubblewrap: &Path, helper: &Path, policy: &Policy) -> io::
     };
     let mut view = View::default();
     // It must not die with its parent: the system means the thread that started it.
-    view.words(&["--unshare-all", "--cap-drop", "ALL"]);
+    // The one right lets the helper make a PID namespace for each command, which gets none.
+    view.words(&["--unshare-all", "--cap-drop", "ALL", "--cap-add", "CAP_SYS_ADMIN"]);
     if policy.network {
         view.words(&["--share-net"]);
     }

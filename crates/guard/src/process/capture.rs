@@ -36,6 +36,8 @@ const SMALL_CHUNK_BYTES: usize = 16 * 1024;
 const PIPE_BYTES: usize = 1024 * 1024;
 /// How often somebody is told how far the command is.
 const TELL: Duration = Duration::from_secs(1);
+/// How long after the end of its time a command is told to stop, which its keeper should have done.
+const LATE: Duration = Duration::from_secs(1);
 /// How long after the order to end the keeper may take before it counts as lost.
 const LOST: Duration = Duration::from_secs(5);
 
@@ -78,11 +80,12 @@ pub(super) enum Became {
     Ended {
         end: End,
         n_left: u32,
+        is_left: bool,
         cwd: Option<PathBuf>,
         out_of_time: bool,
     },
     NotStarted(Refusal, i32),
-    /// The process that knew is gone, and every process of the command with it as far as can be told.
+    /// The supervisor is gone or does not answer. Processes of the command may still run.
     Lost,
 }
 
@@ -135,7 +138,7 @@ impl Following {
             ordered,
             capture,
             clock: Clock {
-                stop_at: timeout.and_then(|timeout| began.checked_add(timeout)),
+                stop_at: timeout.and_then(|timeout| began.checked_add(timeout + LATE)),
                 lost_at: None,
                 tell_at: began + TELL,
             },
@@ -242,10 +245,11 @@ impl Following {
     fn hear(&mut self, told: Told) -> Became {
         match told {
             Ok(Some((Report::Failed(refusal, number), _))) => Became::NotStarted(refusal, number),
-            Ok(Some((Report::Ended { end, n_left, cwd, refused }, _))) => {
+            Ok(Some((Report::Ended { end, out_of_time, n_left, is_left, cwd, refused }, _))) => {
                 self.refused = refused;
-                let out_of_time = self.timeout.is_some() && self.clock.stop_at.is_none();
-                Became::Ended { end, n_left, cwd, out_of_time }
+                let was_late = self.timeout.is_some() && self.clock.stop_at.is_none();
+                let out_of_time = out_of_time || was_late;
+                Became::Ended { end, n_left, is_left, cwd, out_of_time }
             }
             Ok(None) | Err(_) => Became::Lost,
         }

@@ -17,16 +17,16 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::Mode;
 use rustix::process::{
-    Pid, Signal, WaitOptions, chdir, getpriority_process, kill_process_group, umask, wait,
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, chdir, getpriority_process, umask, wait,
+    waitid,
 };
 use rustix::thread::{CpuSet, sched_getaffinity};
 
-use super::group::CommandGroup;
+use super::kill_scope::Killer;
 use super::launcher::Teller;
 use super::porter::Porting;
 use super::sandbox::Sandbox;
-use super::starter::{self, Started};
-use super::tree;
+use super::starter::{self, Ordered, Started};
 use super::wire::{self, Command, End, Order, Refusal, Report};
 use crate::spawn;
 
@@ -38,6 +38,10 @@ const HEARD: Duration = Duration::from_millis(50);
 const THREADS: Duration = Duration::from_millis(5);
 /// How long processes that were killed may take to be gone.
 const GONE: Duration = Duration::from_secs(2);
+/// How often a kill is repeated until they are.
+const AGAIN: Duration = Duration::from_millis(100);
+/// The most processes that are waited for before something else is looked at.
+const MAX_REAPED: usize = 256;
 
 /// Serves the next order of a session, and those after it where it lasts.
 /// Fails where something may be left that its parent must end.
@@ -47,19 +51,25 @@ pub(super) fn keep(
     lasts: bool,
     sandbox: &Sandbox,
 ) -> io::Result<()> {
-    let group = sandbox.command_group();
-    let prepared = sandbox.prepare_keeper().and_then(|()| sandbox.restrict_keeper());
-    if let Err(error) = prepared {
-        refuse_next(session, teller, &error);
-        return Ok(());
-    }
+    let prepared = sandbox.command_cgroup().and_then(|cgroup| {
+        sandbox.prepare_keeper()?;
+        sandbox.restrict_keeper()?;
+        Ok(Killer::new(sandbox.kill_scope(), cgroup))
+    });
+    let mut killer = match prepared {
+        Ok(killer) => killer,
+        Err(error) => {
+            refuse_next(session, teller, &error);
+            return Ok(());
+        }
+    };
     let mask = umask(Mode::empty());
     let standing = Standing::own();
     loop {
         // The command before shared both.
         umask(mask);
         let _ = chdir("/");
-        match serve_next(session, teller, group.as_ref(), sandbox) {
+        match serve_next(session, teller, &mut killer, sandbox) {
             Ok(Served::Alone) if lasts && is_alone() && Standing::own() == standing => {
                 teller.free();
             }
@@ -100,17 +110,17 @@ enum Served {
 fn serve_next(
     session: &OwnedFd,
     teller: &Teller,
-    group: Option<&CommandGroup>,
+    killer: &mut Killer,
     sandbox: &Sandbox,
 ) -> io::Result<Served> {
-    let started = starter::start_next(session, teller, sandbox).or_else(|_| {
+    let started = starter::start_next(session, teller, killer, sandbox).or_else(|_| {
         // What was short may be there again when it is needed.
         poll(&mut [PollFd::new(session, PollFlags::IN)], None)?;
-        starter::start_next(session, teller, sandbox)
+        starter::start_next(session, teller, killer, sandbox)
     })?;
     let Started { pid, handle, calls, ordered, terminal, failure } = started;
-    let Some((line, grace)) = ordered else {
-        let rest = end_the_rest(group);
+    let Some(Ordered { line, timeout, grace }) = ordered else {
+        let rest = end_the_rest(killer, None);
         return Ok(if rest.is_left { Served::Left } else { Served::Done });
     };
     let calls = calls.zip(sandbox.means());
@@ -119,14 +129,16 @@ fn serve_next(
     let mut porting =
         calls.map(|(calls, means)| Porting::begin(calls, Arc::clone(means), terminal));
     // Where nobody listens any more the first look at the line says so.
-    let watch = Watch { line: &line, pid, handle: &handle, grace, group };
-    let (end, was_told) = watch.until_the_end();
-    let rest = end_the_rest(group);
+    let mut watch = Watch { line: &line, pid, handle: &handle, timeout, grace, killer };
+    let Watched { end, was_told, out_of_time } = watch.until_the_end();
+    let rest = end_the_rest(killer, Some(pid));
     let report = match failure {
         Some((refusal, number)) => Report::Failed(refusal, number),
         None => {
             let refused = porting.as_ref().map(Porting::refused).unwrap_or_default();
-            Report::Ended { end, n_left: rest.n_killed, cwd: where_it_was(), refused }
+            let cwd = where_it_was();
+            let Rest { n_killed: n_left, is_left, .. } = rest;
+            Report::Ended { end, out_of_time, n_left, is_left, cwd, refused }
         }
     };
     let _ = wire::send(&line, &report, &[]);
@@ -136,7 +148,7 @@ fn serve_next(
     let has_ended = porting.as_mut().is_none_or(Porting::has_ended);
     Ok(match rest {
         Rest { is_left: true, .. } => Served::Left,
-        Rest { had_to_kill: false, .. } if has_ended && !was_told => Served::Alone,
+        Rest { had_to_kill: false, .. } if has_ended && !was_told && !out_of_time => Served::Alone,
         _ => Served::Done,
     })
 }
@@ -170,28 +182,59 @@ struct Watch<'a> {
     pid: Pid,
     /// Becomes readable when it ends.
     handle: &'a OwnedFd,
+    timeout: Option<Duration>,
     grace: Duration,
-    group: Option<&'a CommandGroup>,
+    killer: &'a mut Killer,
+}
+
+/// How a command ended that was watched.
+struct Watched {
+    end: End,
+    /// Whether sinew told it to.
+    was_told: bool,
+    /// Whether its time ran out.
+    out_of_time: bool,
 }
 
 impl Watch<'_> {
-    /// Waits for the command to end, and ends it when it is told to; returns how it ended, and whether it
-    /// was told.
-    fn until_the_end(&self) -> (End, bool) {
+    /// Waits for the command to end, and ends it when its time is over or it is told to. A command that the
+    /// kernel holds longer than processes may take to be gone counts as killed.
+    fn until_the_end(&mut self) -> Watched {
+        let mut stop_at = self.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut kill_at: Option<Instant> = None;
+        let mut give_up_at: Option<Instant> = None;
+        let mut out_of_time = false;
         let mut listening = true;
         let mut was_told = false;
+        let mut wait = REAP;
         loop {
-            let wait = kill_at.map_or(REAP, |at| at.saturating_duration_since(Instant::now()));
-            let told = self.sleep(wait, listening);
-            if let Some(end) = self.reap() {
-                return (end, was_told);
+            let next = [stop_at, kill_at, give_up_at].into_iter().flatten().min();
+            let until_next = next.map(|at| at.saturating_duration_since(Instant::now()));
+            let told = self.sleep(until_next.map_or(wait, |time| time.min(wait)), listening);
+            if stop_at.is_some_and(|at| at <= Instant::now()) {
+                (stop_at, out_of_time) = (None, true);
+                self.killer.terminate();
+                kill_at.get_or_insert(Instant::now() + self.grace);
+            }
+            if kill_at.is_some_and(|at| at <= Instant::now()) {
+                self.killer.kill(Some(self.pid));
+                kill_at = Some(Instant::now() + AGAIN);
+                give_up_at.get_or_insert(Instant::now() + GONE);
+            }
+            match self.reap() {
+                Reaped::Command(end) => return Watched { end, was_told, out_of_time },
+                Reaped::All => wait = REAP,
+                Reaped::Some => wait = Duration::ZERO,
+            }
+            if give_up_at.is_some_and(|at| at <= Instant::now()) {
+                let end = End::Signal(Signal::KILL.as_raw());
+                return Watched { end, was_told, out_of_time };
             }
             was_told |= told;
             if told {
                 match wire::receive::<Command>(self.line) {
                     Ok(Some((Command::Stop, _))) => {
-                        ask_all_to_end();
+                        self.killer.terminate();
                         kill_at.get_or_insert(Instant::now() + self.grace);
                     }
                     Ok(Some((Command::Kill, _)) | None) | Err(_) => {
@@ -199,10 +242,6 @@ impl Watch<'_> {
                         kill_at = Some(Instant::now());
                     }
                 }
-            }
-            if kill_at.is_some_and(|at| at <= Instant::now()) {
-                kill_all(self.group);
-                kill_at = Some(Instant::now() + REAP);
             }
         }
     }
@@ -219,45 +258,40 @@ impl Watch<'_> {
         listening && !line.revents().is_empty()
     }
 
-    /// Waits for all that ended, also orphans that fell to this process; returns how the command
-    /// ended, if it did.
-    fn reap(&self) -> Option<End> {
-        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
-            if pid == self.pid {
-                return Some(match status.terminating_signal() {
-                    Some(signal) => End::Signal(signal),
-                    None => End::Code(status.exit_status().unwrap_or(0)),
-                });
+    /// Waits for processes that ended, also orphans that fell to this one, and no more of them than leave
+    /// time for other work.
+    fn reap(&self) -> Reaped {
+        let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        if let Ok(Some(status)) = waitid(WaitId::Pid(self.pid), ended) {
+            return Reaped::Command(match status.terminating_signal() {
+                Some(signal) => End::Signal(signal),
+                None => End::Code(status.exit_status().unwrap_or(0)),
+            });
+        }
+        for _ in 0..MAX_REAPED {
+            match wait(WaitOptions::NOHANG) {
+                Ok(Some((pid, status))) if pid == self.pid => {
+                    return Reaped::Command(match status.terminating_signal() {
+                        Some(signal) => End::Signal(signal),
+                        None => End::Code(status.exit_status().unwrap_or(0)),
+                    });
+                }
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => return Reaped::All,
             }
         }
-        None
+        Reaped::Some
     }
 }
 
-/// Returns whether this is the first process of its namespace.
-fn is_first() -> bool {
-    std::process::id() == 1
-}
-
-fn ask_all_to_end() {
-    for signal in [Signal::TERM, Signal::CONT] {
-        if is_first() {
-            // Every process of the namespace but this one.
-            let _ = kill_process_group(Pid::INIT, signal);
-        } else {
-            tree::signal_all_below(signal);
-        }
-    }
-}
-
-/// Kills everything but this process. A process that cannot be in the group is reached as a child.
-fn kill_all(group: Option<&CommandGroup>) {
-    let _ = group.map(CommandGroup::kill);
-    if is_first() {
-        let _ = kill_process_group(Pid::INIT, Signal::KILL);
-    } else {
-        tree::kill_children(|_| false);
-    }
+/// Which processes were waited for.
+enum Reaped {
+    /// The command among them, which ended like this.
+    Command(End),
+    /// Every one that has ended.
+    All,
+    /// As many as are waited for at once.
+    Some,
 }
 
 /// What a command left behind.
@@ -265,31 +299,43 @@ fn kill_all(group: Option<&CommandGroup>) {
 struct Rest {
     /// How many processes were killed.
     n_killed: u32,
-    /// Whether this process had to kill, for which it leaves the group of its command.
+    /// Whether this process had to kill.
     had_to_kill: bool,
-    /// Whether somebody cannot be killed because the kernel holds him.
+    /// Whether a process may still run: the kernel holds it, or it could not be reached.
     is_left: bool,
 }
 
-/// Ends what the command left behind.
-fn end_the_rest(group: Option<&CommandGroup>) -> Rest {
+/// Kills what the command left behind, until nothing is left or the time is over.
+fn end_the_rest(killer: &mut Killer, command: Option<Pid>) -> Rest {
     let until = Instant::now() + GONE;
     let mut rest = Rest::default();
     let mut pause = Duration::from_micros(100);
+    let mut kill_at = None;
+    // A command that has ended holds its number for what is left of its process group.
+    let mut unwaited = command;
     loop {
-        match wait(WaitOptions::NOHANG) {
-            Ok(Some((_, status))) => {
-                let killed = status.terminating_signal() == Some(Signal::KILL.as_raw());
-                rest.n_killed += u32::from(killed);
+        for _ in 0..MAX_REAPED {
+            match wait(WaitOptions::NOHANG) {
+                Ok(Some((pid, _))) if Some(pid) == command => unwaited = None,
+                Ok(Some((_, status))) => {
+                    let killed = status.terminating_signal() == Some(Signal::KILL.as_raw());
+                    rest.n_killed += u32::from(killed);
+                }
+                Ok(None) => break,
+                Err(_) => return rest,
             }
-            Ok(None) if Instant::now() < until => {
-                rest.had_to_kill = true;
-                kill_all(group);
-                std::thread::sleep(pause);
-                pause = (pause * 2).min(Duration::from_millis(10));
-            }
-            Ok(None) => return Rest { is_left: true, ..rest },
-            Err(_) => return rest,
+        }
+        let now = Instant::now();
+        if until <= now {
+            return Rest { is_left: true, ..rest };
+        }
+        if kill_at.is_none_or(|at| at <= now) {
+            rest.had_to_kill = true;
+            killer.kill(unwaited);
+            kill_at = Some(now + AGAIN);
+        } else {
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(10));
         }
     }
 }

@@ -18,8 +18,8 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, wait};
 
 use super::keeper;
+use super::process_tree::ProcessTree;
 use super::sandbox::Sandbox;
-use super::tree;
 use super::wire::{self, Order, Policy, Ready, Refusal, Report};
 use crate::spawn::{self, Side};
 
@@ -30,7 +30,13 @@ const REAP: Duration = Duration::from_secs(1);
 /// How long this process keeps out of the way of commands while there is a keeper for the next one.
 const PAUSE: Duration = Duration::from_millis(2);
 /// How long orphans that were killed get before the next look.
-const ORPHANS: Duration = Duration::from_millis(2);
+const ORPHANS: Duration = Duration::from_millis(5);
+/// How long orphans may hold up the next keeper at once.
+const MAX_ORPHANS: Duration = Duration::from_secs(1);
+/// How long one attempt to kill processes may take.
+const ONE_ATTEMPT: Duration = Duration::from_millis(300);
+/// The most processes that are waited for before something else is looked at.
+const MAX_REAPED: usize = 256;
 /// How long keepers get to end their commands once sinew is gone.
 const LAST: Duration = Duration::from_secs(3);
 
@@ -132,13 +138,23 @@ struct Keepers<'a> {
     sandbox: &'a Sandbox,
     alive: HashMap<Pid, Keeper>,
     n_made: u32,
+    /// Whether processes of a keeper that is gone may be left.
+    has_orphans: bool,
+    tree: ProcessTree,
     /// Both ends of the pipe by which they tell what they do.
     told: (OwnedFd, OwnedFd),
 }
 
 impl<'a> Keepers<'a> {
     fn new(sandbox: &'a Sandbox) -> io::Result<Self> {
-        Ok(Self { sandbox, alive: HashMap::new(), n_made: 0, told: pipe_with(PipeFlags::CLOEXEC)? })
+        Ok(Self {
+            sandbox,
+            alive: HashMap::new(),
+            n_made: 0,
+            has_orphans: false,
+            tree: ProcessTree::new(),
+            told: pipe_with(PipeFlags::CLOEXEC)?,
+        })
     }
 
     fn make_unless_free(&mut self) -> io::Result<Made> {
@@ -198,18 +214,23 @@ impl<'a> Keepers<'a> {
     }
 
     /// Waits for all that ended. A keeper that was ended by a signal, or could not end everything, leaves
-    /// the processes of its command to this one, which ends them.
+    /// the processes of its command to this one, which kills them. What a second cannot end is tried again
+    /// at the next look.
     fn reap(&mut self) {
+        let until = Instant::now() + MAX_ORPHANS;
         loop {
-            let mut has_orphans = false;
-            while let Ok(Some((child, status))) = wait(WaitOptions::NOHANG) {
+            for _ in 0..MAX_REAPED {
+                let Ok(Some((child, status))) = wait(WaitOptions::NOHANG) else { break };
                 let was_keeper = self.ended(child);
-                has_orphans |= !was_keeper || status.exit_status() != Some(0);
+                self.has_orphans |= !was_keeper || status.exit_status() != Some(0);
             }
-            if !has_orphans {
+            if !self.has_orphans || until <= Instant::now() {
                 return;
             }
-            tree::kill_children(|pid| self.alive.contains_key(&pid));
+            let alive = &self.alive;
+            let is_left =
+                self.tree.kill(&|pid| alive.contains_key(&pid), Instant::now() + ONE_ATTEMPT);
+            self.has_orphans = is_left;
             std::thread::sleep(ORPHANS);
         }
     }
@@ -223,7 +244,8 @@ impl<'a> Keepers<'a> {
         was_keeper
     }
 
-    /// Waits for the keepers, whose own lines were closed too, and ends whatever is left.
+    /// Waits for the keepers, whose own lines were closed too, and kills whatever is left. It stays as long
+    /// as a child remains: it is the last process that knows which they are.
     fn end_all(mut self) {
         let until = Instant::now() + LAST;
         loop {
@@ -232,10 +254,11 @@ impl<'a> Keepers<'a> {
                     self.ended(child);
                 }
                 Ok(None) => {
-                    if until <= Instant::now() {
-                        tree::kill_children(|_| false);
+                    let now = Instant::now();
+                    if until <= now {
+                        self.tree.kill(&|_| false, now + ONE_ATTEMPT);
                     }
-                    std::thread::sleep(Duration::from_millis(5));
+                    std::thread::sleep(ORPHANS);
                 }
                 Err(_) => return,
             }

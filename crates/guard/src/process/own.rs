@@ -25,7 +25,7 @@ use super::run::{KillOnDrop, on_thread, words};
 use super::rung::Rung;
 use super::session::{NoSession, Session};
 use super::wire::{self, Command, End, Order, Policy};
-use super::{GRACE_MS, Helper, lock, real_or_same};
+use super::{GRACE_MS, Helper, in_ms, lock, real_or_same};
 use crate::command_rules::CommandRules;
 use crate::rules::PathGlobs;
 use crate::stat::identity_of;
@@ -348,6 +348,7 @@ impl OwnPrograms {
             cwd_identity: identity_of(&identity).of_file(),
             keeps_cwd: false,
             has_terminal: false,
+            timeout_ms: Some(in_ms(program.timeout)),
             grace_ms: GRACE_MS,
         })
     }
@@ -414,6 +415,7 @@ fn uncontained(rung: Rung, scratch: &Path) -> Policy {
         network: true,
         limits: vec![(libc::RLIMIT_CORE, 0)],
         max_processes: MAX_PROCESSES,
+        trusted: true,
     }
 }
 
@@ -447,6 +449,7 @@ fn ended(captured: Captured, is_over: bool) -> OwnRan {
     let most = MAX_OWN_OUTPUT as u64;
     let end = match became {
         _ if is_over || most < n_out || most < n_err => OwnEnd::TooMuch,
+        Became::Ended { is_left: true, .. } => OwnEnd::Lost,
         Became::Ended { out_of_time: true, .. } => OwnEnd::TimedOut,
         Became::Ended { end: End::Code(code), .. } => OwnEnd::Code(code),
         Became::Ended { end: End::Signal(signal), .. } => OwnEnd::Signal(signal),

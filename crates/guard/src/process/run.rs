@@ -432,6 +432,7 @@ fn finished(
     let refused = std::mem::take(&mut captured.refused).into_iter();
     let mut refused: Vec<_> = refused.map(|refused| told(refused, home)).collect();
     refused.extend(commands.hidden_in(&captured.merged));
+    let may_run_on = matches!(captured.became, Became::Lost | Became::Ended { is_left: true, .. });
     let (exit, n_left, cwd) = match captured.became {
         Became::Ended { out_of_time: true, n_left, cwd, .. } => (Exit::TimedOut, n_left, cwd),
         Became::Ended { end: End::Code(code), n_left, cwd, .. } => (Exit::Code(code), n_left, cwd),
@@ -465,6 +466,7 @@ fn finished(
         n_lines: whole.n_lines,
         stored: whole.stored,
         n_left,
+        may_run_on,
         moved: cwd.and_then(|cwd| commands.moved(&caller.session, cwd)),
         contained,
         refused,

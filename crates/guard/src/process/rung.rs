@@ -52,6 +52,8 @@ impl fmt::Display for Rung {
     }
 }
 
+/// What is missing where the number of a command's processes has no limit.
+pub(super) const UNBOUNDED: &str = "bound of processes";
 /// What is missing where calls of commands cannot be handed over.
 pub(super) const WATCHED_NAMES: &str = "watched names";
 
@@ -90,16 +92,17 @@ impl Shortfall {
                 "give the container an unmasked /proc (`--security-opt systempaths=unconfined`); until \
                  then commands see the processes of the machine"
             }
-            "control group" => {
-                "nothing needs to be done: processes are ended one by one; in one stroke where sinew may \
-                 make control groups, as in a session of systemd (`systemd-run --user --scope`)"
+            "cgroup" => {
+                "run sinew where it can make cgroups (`systemd-run --user --scope`), or on Linux 6.12 or \
+                 later with Landlock: until then the processes of a command are found in /proc and killed one by one"
             }
             WATCHED_NAMES => {
                 "use a kernel of 5.19 or later with CONFIG_SECCOMP_FILTER, outside of another sandbox \
                  that watches calls, with `kernel.yama.ptrace_scope` below 2"
             }
-            "bound of processes" => {
-                "run sinew as another user than root, or on Linux 6.14 or later with namespaces"
+            UNBOUNDED => {
+                "run sinew as another user than root, on Linux 6.14 or later where it can make PID \
+                 namespaces, or where it can make pids cgroups; until then a fork bomb is not bounded"
             }
             _ => "see `sinew doctor`",
         }

@@ -24,31 +24,39 @@ use rustix::thread::{
     CapabilitySet, CapabilitySets, clear_ambient_capability_set, set_capabilities,
 };
 
-use super::group::{CommandGroup, Group};
+use super::cgroup::{CommandCgroup, Hierarchy, SessionCgroup};
+use super::kill_scope::KillScope;
 use super::porter::{Means, StandIn};
-use super::rung::{Rung, Shortfall, WATCHED_NAMES};
-use super::tree;
+use super::process_tree;
+use super::rung::{Rung, Shortfall, UNBOUNDED, WATCHED_NAMES};
 use super::wire::Policy;
 use crate::command_rules::CommandJudge;
 use crate::spawn::{self, Confinement, Limit, Own};
 use filter::Watched;
+use ruleset::SystemRules;
 
 pub(super) use mounts::{KEPT_OF_SERVICES, SERVICES, sockets};
+
+/// The most processes of a command where they can only be looked up in `/proc`: those are killed one by one,
+/// by a supervisor that gets no larger share of the processors than each of them.
+const MAX_IN_TREE: u64 = 512;
 
 /// The containment of one session.
 pub(super) struct Sandbox {
     rung: Rung,
     missing: Vec<Shortfall>,
     ruleset: Option<OwnedFd>,
+    /// The same rules where they are the only wall.
+    system_rules: Option<SystemRules>,
     /// What sets a command apart from a keeper that is bound to the rules already.
     apart: Option<OwnedFd>,
     filter: Option<Vec<sock_filter>>,
     watched: Option<(Vec<sock_filter>, Arc<Means>)>,
     limits: Vec<Limit>,
-    /// The control group of the session, where commands have no namespaces of processes.
-    group: Option<Group>,
-    /// Whether commands get a namespace of processes each.
-    own_processes: bool,
+    /// How the processes of a command are reached by a kill.
+    kill_scope: KillScope,
+    /// The cgroup of the session, where commands need one to be bounded or killed.
+    cgroup: Option<SessionCgroup>,
     max_processes: u64,
 }
 
@@ -59,6 +67,7 @@ impl Sandbox {
             rung: policy.rung,
             missing: Vec::new(),
             ruleset: None,
+            system_rules: None,
             apart: None,
             filter: None,
             watched: None,
@@ -67,53 +76,92 @@ impl Sandbox {
                 .iter()
                 .map(|&(resource, at_most)| Limit { resource, at_most })
                 .collect(),
-            group: None,
-            own_processes: false,
+            kill_scope: KillScope::ProcessTree,
+            cgroup: None,
             max_processes: policy.max_processes,
         };
+        // The namespaces of a session have no cgroup file system that can be written.
+        let hierarchy = (!policy.trusted).then(Hierarchy::find);
         match policy.rung {
-            Rung::None => {
-                sandbox.bound_by_user();
-                sandbox.group = sandbox.or_missing(Group::of_session());
-            }
+            Rung::None => {}
             Rung::Landlock => {
-                sandbox.bound_by_user();
-                sandbox.group = sandbox.or_missing(Group::of_session());
-                sandbox.ruleset = Some(ruleset::beneath_the_system(policy)?);
+                let rules = ruleset::beneath_the_system(policy)?;
+                sandbox.ruleset = Some(rules.handle()?);
+                sandbox.system_rules = Some(rules);
                 sandbox.filter = Some(filter::closed(policy.network, filter::Sockets::Closed)?);
                 // Without a network there are no sockets but pairs.
                 sandbox.watch(policy, policy.network);
             }
-            Rung::Bubblewrap => {
-                sandbox.bound_by_user();
-                sandbox.wall_within(policy);
-            }
+            Rung::Bubblewrap => sandbox.wall_within(policy),
             Rung::Namespaces => {
                 namespaces::enter(policy)?;
-                let own_processes = namespaces::has_own_processes();
-                sandbox.own_processes = sandbox.or_missing(own_processes).is_some();
-                if !sandbox.own_processes || !namespaces::has_bound() {
-                    sandbox.bound_by_user();
-                }
                 sandbox.wall_within(policy);
             }
         }
-        if sandbox.watched.is_some() && sandbox.ruleset.is_some() {
+        if sandbox.ruleset.is_some() {
             // Without it commands are bound to the rules once more, which takes longer.
             sandbox.apart = ruleset::apart().ok();
         }
+        sandbox.find_kill_scope();
+        sandbox.bound_processes(policy.trusted, hierarchy);
         Ok(sandbox)
     }
 
-    /// Bounds the processes of commands together with all others of this user, which are not many more
-    /// later than now. Root has no such limit.
-    fn bound_by_user(&mut self) {
-        if getuid().is_root() {
-            let why = "the limit of processes does not hold for root";
-            self.missing.push(Shortfall::new("bound of processes", why));
+    /// Finds the surest way to kill a command that works here. Without any containment a command sees and
+    /// reaches what sinew does, so it gets neither a PID namespace nor a Landlock domain.
+    fn find_kill_scope(&mut self) {
+        if self.rung == Rung::None {
             return;
         }
-        let at_most = tree::n_threads_of(getuid().as_raw()) + self.max_processes;
+        match namespaces::has_own_processes() {
+            Ok(()) => self.kill_scope = KillScope::PidNamespace,
+            Err(shortfall) => {
+                if self.rung == Rung::Namespaces {
+                    self.missing.push(shortfall);
+                }
+                let domain = self.apart.as_ref();
+                if domain.is_some_and(|domain| namespaces::scopes_signals(domain.as_fd())) {
+                    self.kill_scope = KillScope::LandlockDomain;
+                }
+            }
+        }
+    }
+
+    /// Bounds the processes of a command: by its PID namespace, by a cgroup, or together with all others of
+    /// this user, which are not many more later than now. Root is exempt from that limit.
+    fn bound_processes(&mut self, trusted: bool, hierarchy: Option<Result<Hierarchy, Shortfall>>) {
+        if self.kill_scope == KillScope::PidNamespace && namespaces::has_bound() {
+            return;
+        }
+        let is_root = getuid().is_root();
+        let must_kill = self.kill_scope == KillScope::ProcessTree;
+        if let Some(hierarchy) = hierarchy.filter(|_| is_root || must_kill) {
+            let made = hierarchy.and_then(|hierarchy| hierarchy.make_session(self.max_processes));
+            match made {
+                Ok(cgroup) => self.cgroup = Some(cgroup),
+                Err(shortfall) if must_kill => self.missing.push(shortfall),
+                Err(_) => {}
+            }
+        }
+        let bounds = self.cgroup.as_ref().map(SessionCgroup::has_bound);
+        if must_kill && bounds.is_some() {
+            self.kill_scope = KillScope::Cgroup;
+        }
+        match (bounds, is_root) {
+            (Some(true), _) => {}
+            (_, false) if self.kill_scope == KillScope::ProcessTree && !trusted => {
+                self.bound_by_user(self.max_processes.min(MAX_IN_TREE));
+            }
+            (_, false) => self.bound_by_user(self.max_processes),
+            (_, true) => {
+                let why = "root is exempt from RLIMIT_NPROC, and there is no pids cgroup";
+                self.missing.push(Shortfall::new(UNBOUNDED, why));
+            }
+        }
+    }
+
+    fn bound_by_user(&mut self, max_processes: u64) {
+        let at_most = process_tree::n_threads_of(getuid().as_raw()) + max_processes;
         self.limits.push(Limit { resource: libc::RLIMIT_NPROC, at_most });
     }
 
@@ -155,25 +203,32 @@ impl Sandbox {
 
     /// Returns what a keeper gets of its own.
     pub(super) fn own(&self) -> Own {
-        if self.own_processes { Own::Processes } else { Own::Nothing }
+        match self.kill_scope {
+            KillScope::PidNamespace => Own::Processes,
+            KillScope::LandlockDomain | KillScope::Cgroup | KillScope::ProcessTree => Own::Nothing,
+        }
     }
 
-    /// Makes the group of a command whose keeper this process is, which enters it. Without one its processes are ended one
-    /// by one.
-    pub(super) fn command_group(&self) -> Option<CommandGroup> {
-        self.group.as_ref()?.of_command().ok()
+    /// Returns how the processes of a command are reached by a kill.
+    pub(super) fn kill_scope(&self) -> KillScope {
+        self.kill_scope
+    }
+
+    /// Makes the cgroup for the commands of the keeper that this process is, where they need one.
+    pub(super) fn command_cgroup(&self) -> io::Result<Option<CommandCgroup>> {
+        self.cgroup.as_ref().map(SessionCgroup::make_command).transpose()
     }
 
     /// Does what is left to do for a keeper that ended.
     pub(super) fn keeper_ended(&self, keeper: Pid) {
-        if let Some(group) = &self.group {
-            group.remove_command(keeper.as_raw_nonzero().get().cast_unsigned());
+        if let Some(cgroup) = &self.cgroup {
+            cgroup.end_command(keeper.as_raw_nonzero().get().cast_unsigned());
         }
     }
 
     /// Does what is left to do at the end of the session.
     pub(super) fn leave(&self) {
-        self.group.iter().for_each(Group::remove);
+        self.cgroup.iter().for_each(SessionCgroup::remove);
     }
 
     /// Returns what commands may use.
@@ -183,8 +238,9 @@ impl Sandbox {
 
     /// Returns what commands are bound to, beside what their keeper is bound to.
     pub(super) fn confinement(&self) -> Confinement<'_> {
+        let apart = self.apart.as_ref().filter(|_| self.watched.is_some());
         Confinement {
-            ruleset: self.apart.as_ref().or(self.ruleset.as_ref()).map(AsFd::as_fd),
+            ruleset: apart.or(self.ruleset.as_ref()).map(AsFd::as_fd),
             filter: self.filter.as_deref(),
             watched: self.watched.as_ref().map(|(filter, _)| filter.as_slice()),
             may_gain_rights: self.rung == Rung::None,
@@ -196,26 +252,33 @@ impl Sandbox {
         self.watched.as_ref().map(|(_, means)| means)
     }
 
-    /// Binds a keeper that carries out calls to what its command is bound to, and closes it to its
-    /// command.
+    /// Closes a keeper to its command, and gives it a Landlock domain: one that carries out calls is bound
+    /// to what its command is bound to, another only where the domain is what a kill reaches.
     pub(super) fn restrict_keeper(&self) -> io::Result<()> {
         set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
-        if self.watched.is_none() {
-            return Ok(());
-        }
-        self.ruleset.as_ref().map_or(Ok(()), |ruleset| spawn::restrict(ruleset.as_fd()))
+        let domain = match (&self.watched, self.kill_scope) {
+            (Some(_), _) => self.ruleset.as_ref(),
+            (None, KillScope::LandlockDomain) => self.apart.as_ref(),
+            (None, KillScope::PidNamespace | KillScope::Cgroup | KillScope::ProcessTree) => None,
+        };
+        domain.map_or(Ok(()), |ruleset| spawn::restrict(ruleset.as_fd()))
     }
 
     /// Makes a keeper of a fresh copy of this process: what falls to it stays with it, it ends with
     /// its parent, and it has no rights that its command could gain.
     pub(super) fn prepare_keeper(&self) -> io::Result<()> {
-        if self.own_processes {
+        if self.kill_scope == KillScope::PidNamespace {
             set_parent_process_death_signal(Some(Signal::KILL))?;
             namespaces::mount_proc()?;
+            if let Some(rules) = &self.system_rules {
+                rules.open_proc().map_err(|shortfall| io::Error::other(shortfall.why))?;
+            }
             namespaces::bound_processes(self.max_processes);
         } else {
             set_child_subreaper(Some(getpid()))?;
         }
+        // A command that uses up the processors must not keep its supervisor from killing it.
+        spawn::run_first();
         if self.rung != Rung::None {
             drop_rights()?;
         }

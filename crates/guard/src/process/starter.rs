@@ -19,11 +19,26 @@ use rustix::process::{
 };
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 
+use super::kill_scope::Killer;
 use super::launcher::Teller;
 use super::sandbox::Sandbox;
 use super::wire::{self, Notice, Order, Refusal};
 use crate::spawn::{self, Calls, Program};
 use crate::stat::identity_of;
+
+/// What the kernel adds to a command's share of memory, in thousandths, when it looks for a process to kill:
+/// proc_pid_oom_score_adj(5).
+const OOM_SCORE_ADJ: &str = "500";
+
+/// What a keeper has to know of an order.
+pub(super) struct Ordered {
+    /// The line to sinew.
+    pub(super) line: OwnedFd,
+    /// How long the command may run.
+    pub(super) timeout: Option<Duration>,
+    /// How long its processes have to end.
+    pub(super) grace: Duration,
+}
 
 /// A process that took an order, seen from its keeper.
 pub(super) struct Started {
@@ -32,9 +47,8 @@ pub(super) struct Started {
     pub(super) handle: OwnedFd,
     /// The system calls that it hands over, if it does.
     pub(super) calls: Option<Calls>,
-    /// The line to whoever ordered it, and the time that its processes have to end. There is none where
-    /// there is no more order.
-    pub(super) ordered: Option<(OwnedFd, Duration)>,
+    /// What was ordered. There is none where there is no more order.
+    pub(super) ordered: Option<Ordered>,
     /// The terminal that its command got.
     pub(super) terminal: Option<OwnedFd>,
     /// Why it did not become the command.
@@ -45,13 +59,15 @@ pub(super) struct Started {
 pub(super) fn start_next(
     session: &OwnedFd,
     teller: &Teller,
+    killer: &Killer,
     sandbox: &Sandbox,
 ) -> io::Result<Started> {
     let (line, theirs) = wire::line()?;
     let mut memory = Memory::default();
     let work = || {
         // What was told until then has been told.
-        let _ = become_command(session, &theirs, teller, sandbox, &mut memory);
+        let lines = Lines { session, keeper: &theirs, teller };
+        let _ = become_command(&lines, killer, sandbox, &mut memory);
     };
     let (pid, handle) = spawn::beside(work)?;
     drop((theirs, memory));
@@ -71,8 +87,12 @@ pub(super) fn start_next(
         let handle = handles.next();
         match notice {
             Notice::Confined => started.calls = handle.map(Calls::from),
-            Notice::Ordered { grace_ms } => {
-                started.ordered = handle.map(|line| (line, Duration::from_millis(grace_ms)));
+            Notice::Ordered { timeout_ms, grace_ms } => {
+                started.ordered = handle.map(|line| Ordered {
+                    line,
+                    timeout: timeout_ms.map(Duration::from_millis),
+                    grace: Duration::from_millis(grace_ms),
+                });
                 started.terminal = handles.next();
             }
             Notice::Failed(refusal, number) => started.failure = Some((refusal, number)),
@@ -88,16 +108,24 @@ struct Memory {
     program: Option<Program>,
 }
 
+/// Where a process that becomes a command gets its order, and tells what it does.
+struct Lines<'a> {
+    session: &'a OwnedFd,
+    keeper: &'a OwnedFd,
+    teller: &'a Teller,
+}
+
 /// Takes the next order and becomes its program. Returns where it cannot.
 fn become_command(
-    session: &OwnedFd,
-    keeper: &OwnedFd,
-    teller: &Teller,
+    lines: &Lines<'_>,
+    killer: &Killer,
     sandbox: &Sandbox,
     memory: &mut Memory,
 ) -> io::Result<()> {
+    let Lines { session, keeper, teller } = lines;
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    let confined = spawn::confine(&sandbox.confinement());
+    prefer_for_oom_kill();
+    let confined = killer.enter_cgroup().and_then(|()| spawn::confine(&sandbox.confinement()));
     let calls = confined.as_ref().ok().and_then(Option::as_ref);
     let handles: Vec<_> = calls.into_iter().map(AsFd::as_fd).collect();
     wire::send(keeper, &Notice::Confined, &handles)?;
@@ -110,7 +138,8 @@ fn become_command(
         .map_err(|_| io::Error::other("an order without its streams"))?;
     let terminal = order.has_terminal.then_some(input.as_fd());
     let handles: Vec<_> = [line.as_fd()].into_iter().chain(terminal).collect();
-    wire::send(keeper, &Notice::Ordered { grace_ms: order.grace_ms }, &handles)?;
+    let Order { timeout_ms, grace_ms, .. } = order;
+    wire::send(keeper, &Notice::Ordered { timeout_ms, grace_ms }, &handles)?;
     drop(handles);
     if is_closed(&line) {
         // Whoever ordered it has given it up.
@@ -127,6 +156,12 @@ fn become_command(
         Err(error) => (Refusal::Containment, error),
     };
     wire::send(keeper, &Notice::Failed(refusal, error.raw_os_error().unwrap_or(0)), &[])
+}
+
+/// Has the kernel kill commands before sinew when memory runs out.
+#[expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
+fn prefer_for_oom_kill() {
+    let _ = std::fs::write("/proc/self/oom_score_adj", OOM_SCORE_ADJ);
 }
 
 fn is_closed(line: &OwnedFd) -> bool {

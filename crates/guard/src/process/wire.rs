@@ -53,6 +53,8 @@ pub(super) struct Policy {
     pub(super) limits: Vec<(u32, u64)>,
     /// The most processes of one command, where that can be held.
     pub(super) max_processes: u64,
+    /// Whether commands are trusted not to multiply: programs of the user's own get no cgroup.
+    pub(super) trusted: bool,
 }
 
 /// What the helper answers: what is missing although its rung works, or why it does not.
@@ -75,6 +77,8 @@ pub(super) struct Order {
     pub(super) keeps_cwd: bool,
     /// Whether its streams are a terminal, which becomes that of its session of processes.
     pub(super) has_terminal: bool,
+    /// How long it may run. Its supervisor keeps the time: it needs less of a busy processor than sinew.
+    pub(super) timeout_ms: Option<u64>,
     /// How long processes have between the request to end and their end.
     pub(super) grace_ms: u64,
 }
@@ -84,11 +88,15 @@ pub(super) struct Order {
 pub(super) enum Report {
     /// It could not be started.
     Failed(Refusal, i32),
-    /// It ended, and all that it started with it.
+    /// It ended.
     Ended {
         end: End,
+        /// Whether its time ran out.
+        out_of_time: bool,
         /// How many other processes still ran and were ended.
         n_left: u32,
+        /// Whether processes may still run that could not be ended.
+        is_left: bool,
         /// Where it was at its end.
         cwd: Option<PathBuf>,
         /// What it was refused.
@@ -138,6 +146,8 @@ pub(super) enum Notice {
     Confined,
     /// It has its order. The line to sinew comes with this, and its terminal where it has one.
     Ordered {
+        /// How long it may run.
+        timeout_ms: Option<u64>,
         /// How long processes have between the request to end and their end.
         grace_ms: u64,
     },

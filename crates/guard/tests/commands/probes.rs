@@ -26,10 +26,12 @@ struct Probe {
     text: &'static str,
     /// The weakest rung that stops it.
     stopped_by: Rung,
+    /// A weaker rung that stops it where it can make PID namespaces.
+    stopped_by_pid_namespace: Option<Rung>,
 }
 
 const fn probe(name: &'static str, stopped_by: Rung, text: &'static str) -> Probe {
-    Probe { name, text, stopped_by }
+    Probe { name, text, stopped_by, stopped_by_pid_namespace: None }
 }
 
 use Rung::{Bubblewrap, Landlock};
@@ -245,11 +247,14 @@ const PROBES: &[Probe] = &[
         Landlock,
         "tr '\\0' ' ' </proc/{pid}/environ | grep -q PATH= && echo REACHED",
     ),
-    probe(
-        "see other processes",
-        Bubblewrap,
-        "test -e /proc/{pid}/status && grep -q Name /proc/{pid}/status && echo REACHED",
-    ),
+    Probe {
+        stopped_by_pid_namespace: Some(Landlock),
+        ..probe(
+            "see other processes",
+            Bubblewrap,
+            "test -e /proc/{pid}/status && grep -q Name /proc/{pid}/status && echo REACHED",
+        )
+    },
     probe(
         "trace a process",
         Landlock,
@@ -322,7 +327,23 @@ A command runs on the strongest rung that works on the machine, and every reply 
 - **none**: commands can do what sinew can do. They are still ended with all that they started, get the
   same environment, no terminal and no descriptors.
 
-On both, system calls that change something by its name are carried out by a process beside the command,
+Everything that a command starts ends with it: at the end of the command, of its time, or of the session.
+One system call kills all of it where the level has one of these, tried in this order:
+
+1. A PID namespace for each command: on namespaces and bubblewrap, and on landlock where sinew runs as root.
+2. A Landlock domain that keeps signals inside (Linux 6.12 or later).
+3. A cgroup for each command that sinew may make: version 2 (Linux 5.14 or later), or the `pids` controller of
+   version 1. Level none always needs it, since its commands are in neither of the first two.
+
+Without all of them the supervisor finds the processes in `/proc` and kills them one by one, and
+bounds them at 512 of an ordinary user. What it could not kill in 2 seconds is reported as perhaps still running.
+
+`run.max_processes` bounds the processes of a command: by its PID namespace (Linux 6.14 or later), by a
+pids cgroup, or by `RLIMIT_NPROC`, which counts all processes of the user. Root is exempt from `RLIMIT_NPROC`:
+as root, without such a namespace and without a pids cgroup, **nothing bounds them**. `sinew doctor` then says
+`bound of processes`.
+
+On the levels above none, system calls that change something by its name are carried out by a process beside the command,
 which judges where the name really is: protected names, such as `.git/hooks` and `.mcp.json`, can be
 read and not changed, wherever beneath a root they are, also where they do not exist yet. Names in
 directories that tools fill with other people's files (`node_modules`, `target`, `vendor` and the like)
@@ -397,16 +418,22 @@ fn check(helper: &Helper) -> Result<(), Failed> {
         let mut row = format!("| {} |", probe.name);
         for (&rung, reached) in Rung::ALL.iter().zip(&reached) {
             let stops = probe.stopped_by <= rung;
+            let may_stop = probe.stopped_by_pid_namespace == Some(rung);
             if stops && *reached == Some(true) {
                 problems.push(format!("on {rung} a command can {}", probe.name));
             }
-            if !stops && *reached == Some(false) && counts {
+            if !stops && !may_stop && *reached == Some(false) && counts {
                 problems.push(format!(
                     "on {rung} a command cannot {}, and the table says it can",
                     probe.name
                 ));
             }
-            let _ = write!(row, " {} |", if stops { "yes" } else { "no" });
+            let cell = match (stops, may_stop) {
+                (true, _) => "yes",
+                (false, true) => "as root",
+                (false, false) => "no",
+            };
+            let _ = write!(row, " {cell} |");
         }
         page.push_str(&row);
         page.push('\n');

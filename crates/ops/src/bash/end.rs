@@ -149,6 +149,7 @@ pub fn told(mut reply: Reply, args: &Args, finished: &Finished, left_out: Vec<St
     let mut notes: Vec<String> = left_out.into_iter().chain(whole).collect();
     notes.extend(refusals(finished));
     notes.extend(left_running(finished));
+    notes.extend(running_on(finished));
     if !notes.is_empty() {
         let text: Vec<String> = notes.iter().map(|note| format!("[{note}]")).collect();
         reply.content.push(Block::Text { text: text.join("\n") });
@@ -216,12 +217,25 @@ pub(super) fn left_running(finished: &Finished) -> Option<String> {
     Some(format!("{n_left} {processes} that the command left running {were} ended"))
 }
 
+/// Returns that processes of a command may still run.
+pub(super) fn running_on(finished: &Finished) -> Option<String> {
+    finished.may_run_on.then(|| {
+        String::from(
+            "some processes of the command could not be ended and may still run; end them by hand, and \
+             see `sinew doctor` for what would let sinew end them",
+        )
+    })
+}
+
 /// Returns why a command did not do what it was to do.
 pub fn failure(args: &Args, finished: &Finished) -> Option<(Kind, String)> {
     match &finished.exit {
         Exit::Code(0) => None,
         Exit::Code(code) => Some((Kind::ExecutionFailed, format!("exit code {code}"))),
         Exit::Signal(signal) => Some((Kind::ExecutionFailed, Exit::Signal(*signal).to_string())),
+        Exit::TimedOut if finished.may_run_on => {
+            Some((Kind::Timeout, format!("timed out after {} ms", args.timeout_ms)))
+        }
         Exit::TimedOut => Some((
             Kind::Timeout,
             format!("timed out after {} ms, and everything it started was ended", args.timeout_ms),
@@ -232,7 +246,8 @@ pub fn failure(args: &Args, finished: &Finished) -> Option<(Kind, String)> {
             Some((Kind::ExecutionFailed, format!("the {what} could not be started: {why}")))
         }
         Exit::Lost => {
-            let words = "the process that watched the command was ended, and the command with it";
+            let words =
+                "the supervisor of the command ended or did not answer, so its exit is unknown";
             Some((Kind::ExecutionFailed, String::from(words)))
         }
     }

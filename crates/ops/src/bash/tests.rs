@@ -102,7 +102,7 @@ fn a_reply_says_what_was_written_and_how_it_ended() {
         ),
         (
             more(|finished| finished.exit = Exit::Lost),
-            "out\n[the process that watched the command was ended, and the command with it]",
+            "out\n[the supervisor of the command ended or did not answer, so its exit is unknown]",
             Some(Kind::ExecutionFailed),
         ),
     ] {

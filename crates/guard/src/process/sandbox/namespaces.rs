@@ -4,10 +4,11 @@
 //! server that another started over the loopback device, and nothing else.
 
 use std::io;
+use std::os::fd::BorrowedFd;
 
 use libc::sock_filter;
 use rustix::fs::{CWD, Mode, OFlags, openat};
-use rustix::mount::{MountFlags, mount};
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, recv, sendto, socket};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -15,6 +16,7 @@ use rustix::process::{Pid, WaitOptions, getegid, geteuid, waitpid};
 
 use super::mounts;
 use crate::kernel;
+use crate::process::kill_scope;
 use crate::process::rung::{Shortfall, WATCHED_NAMES};
 use crate::process::wire::Policy;
 use crate::spawn::{self, Own, Side};
@@ -44,8 +46,8 @@ pub(super) fn enter(policy: &Policy) -> Result<(), Shortfall> {
     Ok(())
 }
 
-/// Returns whether commands can have a namespace of processes each: it needs a `/proc` of its own,
-/// which containers that mask parts of theirs do not allow.
+/// Returns whether commands can have a PID namespace each: it needs the right to make one, and a `/proc` of
+/// its own, which containers that mask parts of theirs do not allow.
 pub(super) fn has_own_processes() -> Result<(), Shortfall> {
     let missing = |error: String| Shortfall::new("own /proc", error);
     match spawn::fork(Own::Processes).map_err(|error| missing(error.to_string()))? {
@@ -91,13 +93,27 @@ pub(super) fn can_watch(filter: &[sock_filter]) -> Result<(), Shortfall> {
     }
 }
 
+/// Returns whether the kernel keeps the signals of a process that is bound to these rules of Landlock in its
+/// domain, as kernels since 6.12 do.
+pub(super) fn scopes_signals(ruleset: BorrowedFd<'_>) -> bool {
+    match spawn::fork(Own::Nothing) {
+        Ok(Side::Child) => {
+            let is_scoped = spawn::restrict(ruleset).is_ok() && kill_scope::is_scoped();
+            std::process::exit(i32::from(!is_scoped));
+        }
+        Ok(Side::Parent(pid)) => exit_code(pid) == Some(0),
+        Err(_) => false,
+    }
+}
+
 fn exit_code(pid: Pid) -> Option<i32> {
     let ended = waitpid(Some(pid), WaitOptions::empty());
     ended.ok().flatten().and_then(|(_, status)| status.exit_status())
 }
 
-/// Mounts the `/proc` of this process' namespace.
+/// Mounts the `/proc` of this process' namespace, unseen by the mount namespace that it was copied from.
 pub(super) fn mount_proc() -> io::Result<()> {
+    mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     Ok(mount("proc", "/proc", "proc", flags, None)?)
 }

@@ -35,8 +35,24 @@ pub(super) fn within_namespaces(policy: &Policy) -> Result<OwnedFd, Shortfall> {
     handle(ruleset)
 }
 
+/// The rules that are the wall by themselves.
+pub(super) struct SystemRules(RulesetCreated);
+
+impl SystemRules {
+    /// Returns these rules as what a process is bound to.
+    pub(super) fn handle(&self) -> Result<OwnedFd, Shortfall> {
+        handle(self.0.try_clone().map_err(missing)?)
+    }
+
+    /// Opens the `/proc` that this process has mounted. It hides the one that the rules were made with, and
+    /// Landlock looks at no file system that is hidden.
+    pub(super) fn open_proc(&self) -> Result<(), Shortfall> {
+        allow(&mut self.0.try_clone().map_err(missing)?, Path::new("/proc"), read())
+    }
+}
+
 /// Returns the rules that are the wall by themselves.
-pub(super) fn beneath_the_system(policy: &Policy) -> Result<OwnedFd, Shortfall> {
+pub(super) fn beneath_the_system(policy: &Policy) -> Result<SystemRules, Shortfall> {
     let mut ruleset = empty()?;
     let hidden: Vec<PathBuf> =
         policy.hidden.iter().filter_map(|path| fs::canonicalize(path).ok()).collect();
@@ -52,7 +68,7 @@ pub(super) fn beneath_the_system(policy: &Policy) -> Result<OwnedFd, Shortfall> 
     for device in ["null", "zero", "full", "random", "urandom", "tty"] {
         allow(&mut ruleset, &Path::new("/dev").join(device), writes)?;
     }
-    handle(ruleset)
+    Ok(SystemRules(ruleset))
 }
 
 /// Returns rules for a process whose parent is bound to those above, and which inherits them: they
