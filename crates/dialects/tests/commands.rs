@@ -11,8 +11,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use sinew_testkit::{COMMAND_ROWS as ROWS, MemoryWorld, Scripted, call, finished};
 use sinew_tool::{
-    Arguments, Block, Command, CommandLine, Exit, Finished, Kind, Output, Processes, Refused,
-    Reply, RunOptions, Shell, Tool,
+    Arguments, Block, Command, CommandLine, Exit, Finished, Kind, Output, Processes, Refusals,
+    Refused, Reply, RunOptions, Shell, Tool,
 };
 
 fn tool(dialect: &str, name: &str) -> Arc<dyn Tool> {
@@ -397,29 +397,38 @@ fn both_ends_of_long_streams_are_shown() {
     }
 }
 
+/// Whatever the exit code is: before a text, and at the end of the standard error of an object.
 #[test]
-fn what_was_refused_or_left_running_is_told_beside_the_result() {
+fn refusals_and_left_processes_are_reported() {
+    const REFUSED: &str = "[the sandbox refused to reach 192.0.2.1:443, 2 times: the network is closed; \
+                           to allow it: run.network = true]";
     let told = |exit| {
-        let mut told = finished(exit, "", "");
+        let mut told = finished(exit, "out", "err");
         told.n_left = 2;
-        told.refused = vec![Refused {
+        let refused = Refused {
             deed: "reach",
             what: String::from("192.0.2.1:443"),
             why: String::from("the network is closed"),
             grant: String::from("run.network = true"),
-        }];
+            times: 2,
+        };
+        told.refusals = Refusals { listed: vec![refused], n_more: 0 };
         told
     };
     for (dialect, name) in ROWS {
-        let (reply, _) = run(&tool(dialect, name), told(Exit::Code(1)), &json!({}));
-        assert_eq!(
-            texts(&reply)[1],
-            "[the sandbox refused to reach 192.0.2.1:443: the network is closed; to allow it: \
-             run.network = true]\n[2 processes that the command left running were ended]",
-            "{name}"
-        );
-        let (reply, _) = run(&tool(dialect, name), told(Exit::Code(0)), &json!({}));
-        assert_eq!(texts(&reply)[1], "[2 processes that the command left running were ended]");
+        for code in [0, 1] {
+            let (reply, _) = run(&tool(dialect, name), told(Exit::Code(code)), &json!({}));
+            let texts = texts(&reply);
+            let left = texts.last().copied();
+            assert_eq!(left, Some("[2 processes that the command left running were ended]"));
+            match &reply.structured {
+                Some(object) => {
+                    assert_eq!(object["stderr"], format!("err\n{REFUSED}\n"), "{name}");
+                    assert_eq!(texts.len(), 2, "{name}");
+                }
+                None => assert_eq!(texts[0], REFUSED, "{name}"),
+            }
+        }
     }
 }
 

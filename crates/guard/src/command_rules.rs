@@ -64,8 +64,13 @@ impl CommandJudge {
         self.is_beneath_a_root(real) || self.rules.own.iter().any(|own| real.starts_with(own))
     }
 
-    /// Returns whether a command may change the mode of a file. Where it has no view of its own, the
-    /// kernel would let it change those of every file of its user.
+    /// Returns whether changes of attributes need a judgement that no mount makes.
+    pub(crate) fn judges_attributes(&self) -> bool {
+        self.rules.in_view_of_machine
+    }
+
+    /// Returns whether a command may change mode, owner, times or extended attributes of a file. Where it
+    /// sees the files of the machine as they are, the kernel lets it change those of every file of its user.
     pub(crate) fn may_set_attributes(&self, real: &Path) -> bool {
         !self.rules.in_view_of_machine || self.is_its_own(real)
     }

@@ -263,9 +263,10 @@ impl Guard {
     }
 
     /// Returns where the next command of a session starts, if one ended elsewhere than at the first
-    /// root.
+    /// root. A directory that was removed gives way to the nearest one above it.
     pub fn cwd_of(&self, session: &str) -> Option<PathBuf> {
-        self.commands.as_ref()?.cwd(session)
+        let can_enter = |dir: &Path| working_directory(&self.roots, Some(dir)).is_ok();
+        self.commands.as_ref()?.session_cwds.of(session, can_enter)
     }
 
     /// Returns the commands of a session that ended in the background since somebody was told, who is

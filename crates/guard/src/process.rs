@@ -29,6 +29,7 @@ pub(crate) mod run;
 mod rung;
 mod sandbox;
 mod session;
+mod session_cwd;
 mod settings;
 mod spool;
 mod starter;
@@ -46,15 +47,16 @@ use std::time::Duration;
 
 use memchr::memmem;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
-use sinew_tool::{Contained, Kind, Moved, Refused, Size, ToolError};
+use sinew_tool::{Contained, Kind, Refusals, Refused, Size, ToolError};
 
 use crate::command_rules::CommandRules;
 use crate::rules::{PathGlobs, protected_at};
 use crate::spawn;
 use background::InBackground;
-use capture::Ordered;
+use capture::{Captured, Ordered};
 use kept::Kept;
 use session::{NoSession, Session};
+use session_cwd::SessionCwds;
 use terminal::{Pty, Tty};
 use wire::{Order, Policy};
 
@@ -127,8 +129,7 @@ pub struct Commands {
     writable: Vec<PathBuf>,
     /// By name and path globs: vocabularies with other globs than each other share no session.
     sessions: Mutex<Sessions>,
-    /// Where the last command of each session ended.
-    cwds: Mutex<HashMap<String, PathBuf>>,
+    pub(crate) session_cwds: SessionCwds,
     background: Mutex<HashMap<String, InBackground>>,
     counted: Counted,
     warned: AtomicBool,
@@ -159,7 +160,7 @@ impl Commands {
             settings,
             writable,
             sessions: Mutex::default(),
-            cwds: Mutex::default(),
+            session_cwds: SessionCwds::default(),
             background: Mutex::default(),
             counted: Counted::default(),
             warned: AtomicBool::new(false),
@@ -242,17 +243,31 @@ impl Commands {
         }
     }
 
-    /// Returns the hidden places that an output complains of. Nobody sees what a command reads, so what
-    /// programs say of it has to do.
+    /// Returns what a command was refused, in words, and takes it out of what was captured.
+    fn refusals(&self, captured: &mut Captured) -> Refusals {
+        let home = self.settings.env.iter().find(|(name, _)| name == "HOME");
+        let home = home.map(|(_, home)| Path::new(home));
+        let wire::Refusals { listed, n_more } = std::mem::take(&mut captured.refused);
+        let mut listed: Vec<_> =
+            listed.into_iter().map(|refused| run::told(refused, home)).collect();
+        listed.extend(self.hidden_in(&captured.merged));
+        Refusals { listed, n_more }
+    }
+
+    /// Returns the hidden places that lines of an output say they could not read. No call of the supervisor
+    /// sees these reads, so the words of programs are all there is.
     fn hidden_in(&self, output: &Kept) -> Vec<Refused> {
-        let complains = |text: &[u8]| memmem::find(text, b"ermission denied").is_some();
         let (head, tail) = output.kept();
-        if !complains(head) && !complains(&tail) {
-            return Vec::new();
-        }
-        let named = |path: &&PathBuf| {
+        let complains = |line: &[u8]| memmem::find(line, b"ermission denied").is_some();
+        let lines = |text: &[u8]| -> Vec<Vec<u8>> {
+            let lines = text.split(|byte| *byte == b'\n').filter(|line| complains(line));
+            lines.map(<[u8]>::to_vec).collect()
+        };
+        let mut complaints = lines(head);
+        complaints.extend(lines(&tail));
+        let n_naming = |path: &PathBuf| {
             let path = path.as_os_str().as_bytes();
-            memmem::find(head, path).is_some() || memmem::find(&tail, path).is_some()
+            complaints.iter().filter(|line| memmem::find(line, path).is_some()).count()
         };
         let own = &self.settings.sessions;
         let others = self.settings.hidden.iter().filter(|path| !own.starts_with(path));
@@ -261,25 +276,10 @@ impl Commands {
             what: path.display().to_string(),
             why: String::from("it holds secrets"),
             grant: format!("run.show = [{}]", quoted(&path.to_string_lossy())),
+            times: u32::try_from(n_naming(path)).unwrap_or(u32::MAX),
         };
-        others.filter(named).take(MAX_HIDDEN_TOLD).map(refused).collect()
-    }
-
-    /// Remembers where a session's last command ended, if that is in a root.
-    fn moved(&self, session: &str, cwd: PathBuf) -> Option<Moved> {
-        let mut all = lock(&self.cwds);
-        let first = self.writable.first();
-        if !self.writable.iter().any(|root| cwd.starts_with(root)) {
-            let stays = all.get(session).or(first)?.clone();
-            return Some(Moved::Not { outside: cwd, stays });
-        }
-        let before = all.insert(session.to_owned(), cwd.clone());
-        (before.as_ref().or(first) != Some(&cwd)).then_some(Moved::To(cwd))
-    }
-
-    /// Returns where the next command of a session starts.
-    pub(crate) fn cwd(&self, session: &str) -> Option<PathBuf> {
-        lock(&self.cwds).get(session).cloned()
+        let refused = others.map(refused).filter(|refused| 0 < refused.times);
+        refused.take(MAX_HIDDEN_TOLD).collect()
     }
 
     /// Ends every command of every session.

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use sinew_tool::{
     Access, Background, Bound, Claim, Command, CommandLine, Context, Cost, Effects, ErrorBody,
     Exit, Facts, FileSettings, Finished, Kind, Moved, News, Operation, Output, Param, ParamKind,
-    Preset, Reply, Row, RunOptions, Shaping, Shell, Targets, ToolError, line_name,
+    Preset, Reply, Row, RunOptions, Shaping, Shell, Targets, ToolError, WentBack, line_name,
 };
 
 use crate::{screen, waits};
@@ -230,7 +230,12 @@ fn finished_reply(
     shaping: &Shaping<'_>,
 ) -> Reply {
     let shown = screen::show(&finished.merged, args.raw, SHOWN);
-    let mut text = shown.text;
+    // First, where they are seen: models read the end of a long output alone.
+    let mut text: String = end::refusals(&finished.refusals).join("\n");
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    text.push_str(&shown.text);
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }
@@ -247,9 +252,13 @@ fn finished_reply(
     if let Some((_, words)) = &failure {
         note(words.clone());
     }
-    end::refusals(finished).into_iter().for_each(&mut note);
+    end::running_on(finished).into_iter().for_each(&mut note);
     if let Some(left) = end::left_running(finished) {
         note(format!("{left}; `run_in_background` keeps a command running"));
+    }
+    if let Some(WentBack { removed, to }) = &finished.went_back {
+        let (removed, to) = (line_name(removed), line_name(to));
+        note(format!("working directory: {removed} was removed; commands start in {to}"));
     }
     match &finished.moved {
         None => {}

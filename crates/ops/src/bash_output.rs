@@ -12,6 +12,7 @@ use sinew_tool::{
     Param, ParamKind, Reply, Row, Shaping, Targets, ToolError,
 };
 
+use crate::bash::end;
 use crate::screen;
 use crate::waits::{self, MAX_WAIT_MS, Until};
 
@@ -165,6 +166,9 @@ fn news_reply(args: &Args, news: News, filtered: Option<(usize, usize)>) -> Repl
     }
     note(format!("{}: {}", background.id, background.state()));
     args.until().words(waited).into_iter().for_each(note);
+    for line in end::refusals(&background.refusals) {
+        let _ = writeln!(text, "{line}");
+    }
     text.pop();
     let mut reply = Reply::text(text);
     reply.meta.truncated = shown.is_cut || 0 < n_lost;

@@ -39,15 +39,20 @@ impl Until<'_> {
     pub(crate) fn words(&self, waited: Waited) -> Option<String> {
         let asked = self.idle_ms.is_some() || self.timeout_ms.is_some();
         match (self.until, waited) {
-            (_, Waited::Matched) | (None, Waited::Idle | Waited::Ended) => None,
+            (_, Waited::Matched) | (None, Waited::MatchedBefore | Waited::Idle | Waited::Ended) => {
+                None
+            }
+            (Some(pattern), Waited::MatchedBefore) => {
+                Some(format!("`{pattern}` matches output that an earlier reply showed"))
+            }
             (Some(pattern), Waited::OutOfTime) => {
-                Some(format!("nothing that fits `{pattern}` was written in time"))
+                Some(format!("timed out: no output matched `{pattern}`"))
             }
             (Some(pattern), Waited::Idle) => {
-                Some(format!("nothing that fits `{pattern}` was written before it fell silent"))
+                Some(format!("no output matched `{pattern}` before it fell silent"))
             }
             (Some(pattern), Waited::Ended) => {
-                Some(format!("it ended, and wrote nothing that fits `{pattern}`"))
+                Some(format!("it ended, and no output matched `{pattern}`"))
             }
             (None, Waited::OutOfTime) => {
                 asked.then(|| String::from("still going when the time to wait was over"))

@@ -149,6 +149,64 @@ fn a_session_goes_on_from_call_to_call() {
     assert!(text(&read).contains("15000→15000"), "{read}");
 }
 
+/// A removed working directory once kept every later command of the session from starting.
+#[test]
+fn removed_working_directory_gives_way_to_the_one_above() {
+    let home = Home::new();
+    let sub = home.project.join("sub");
+    let went_back = |dir: &str, to: &std::path::Path| {
+        let (dir, to) = (home.project.join(dir), to.display());
+        format!("[working directory: {} was removed; commands start in {to}]", dir.display())
+    };
+    for removes_itself in [true, false] {
+        fs::create_dir_all(sub.join("build/deep")).unwrap();
+        let mut served = home.serve(&[]);
+        let mut bash = |command: &str| served.call("Bash", &json!({ "command": command }));
+        let (told, expected) = if removes_itself {
+            (bash("cd sub/build && rm -rf ../build"), went_back("sub/build", &sub))
+        } else {
+            bash("cd sub/build/deep");
+            fs::remove_dir_all(sub.join("build")).unwrap();
+            let expected = format!("sub\n{}", went_back("sub/build/deep", &sub));
+            (bash("basename $PWD"), expected)
+        };
+        assert_eq!(text(&told), expected);
+        assert_eq!(text(&bash("basename $PWD")), "sub");
+        fs::remove_dir_all(&sub).unwrap();
+        let above = bash("ls");
+        assert!(text(&above).ends_with(&went_back("sub", &home.project)), "{above}");
+        assert_eq!(text(&bash("basename $PWD")), "project");
+    }
+}
+
+/// A wait for a line that the first reply had shown already once took its whole time.
+#[test]
+fn wait_for_a_line_that_was_shown_ends_at_once() {
+    const SERVER: &str = "echo starting; echo listening on 80; read x; echo request";
+    let home = Home::new();
+    let mut served = home.serve(&[]);
+    let fifo =
+        json!({ "command": format!("mkfifo in; ({SERVER}) <>in"), "run_in_background": true });
+    let begun = served.call("Bash", &fifo);
+    let mut look = |until: &str, timeout: u64| {
+        let arguments = json!({ "bash_id": "b1", "until": until, "timeout": timeout });
+        let began = std::time::Instant::now();
+        let reply = served.call("BashOutput", &arguments);
+        (text(&reply).to_owned(), began.elapsed())
+    };
+    if !text(&begun).contains("listening") {
+        look("listening", 20_000);
+    }
+    let (words, took) = look("listening on \\d+$", 20_000);
+    assert!(took < std::time::Duration::from_secs(10), "{took:?}: {words}");
+    assert!(words.contains("matches output that an earlier reply showed"), "{words}");
+    let (words, _) = look("request", 300);
+    assert!(words.contains("timed out: no output matched `request`"), "{words}");
+    fs::write(home.project.join("in"), "go\n").unwrap();
+    let (words, _) = look("request", 20_000);
+    assert!(words.starts_with("request\n") && !words.contains("matched"), "{words}");
+}
+
 /// One command serves a page, another fetches it, and nothing of the machine is reached.
 #[test]
 fn commands_of_a_session_reach_one_another() {
@@ -210,6 +268,12 @@ fn a_refusal_names_what_would_allow_it() {
         let (words, grant) = (filled(words), filled(grant));
         assert!(done.2.contains(&words) && done.2.contains(&grant), "{command}: {done:?}");
         assert!(!done.2.contains("canary") && !done.1.contains("canary"), "{command}: {done:?}");
+        // Once a command that ended with 0 kept this to itself.
+        let piped = json!({ "command": format!("({command}) 2>&1 | tail -n 1; true") }).to_string();
+        let done = home.run(&["--approvals", "allow", "--set", &deny, "call", "Bash", &piped]);
+        assert_eq!(done.0, 0, "{command}: {done:?}");
+        assert!(done.1.starts_with("[the sandbox refused to "), "{command}: {done:?}");
+        assert!(done.1.contains(&words) && done.1.contains(&grant), "{command}: {done:?}");
     }
     let shown = format!("run.show=[\"{}/.netrc\"]", home.dir.path().display());
     let netrc = ["--set", &shown, "call", "Bash", r#"{"command": "cat ~/.netrc"}"#];

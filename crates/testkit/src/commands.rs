@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sinew_tool::{
-    Background, BoxFuture, Contained, Exit, Finished, News, Output, Processes, RunOptions, Screen,
-    Size, ToolError, Typed, Wait, Waited,
+    Background, BoxFuture, Contained, Exit, Finished, News, Output, Processes, Refusals,
+    RunOptions, Screen, Size, ToolError, Typed, Wait, Waited,
 };
 
 /// The rows of other vocabularies that run commands, each with its dialect.
@@ -169,8 +169,9 @@ pub fn finished(exit: Exit, stdout: impl AsRef<[u8]>, stderr: impl AsRef<[u8]>) 
         n_left: 0,
         may_run_on: false,
         moved: None,
+        went_back: None,
         contained: Contained { rung: "namespaces", missing: Vec::new(), network: false },
-        refused: Vec::new(),
+        refusals: Refusals::default(),
     }
 }
 

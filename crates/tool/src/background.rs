@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Cancel, Exit};
+use crate::{Cancel, Exit, Refusals};
 
 /// A command that goes on after the call that began it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +27,8 @@ pub struct Background {
     pub n_unread: u64,
     /// How it ended, if it did.
     pub exit: Option<Exit>,
+    /// What the sandbox refused to it; known at its end.
+    pub refusals: Refusals,
 }
 
 impl Background {
@@ -94,6 +96,8 @@ impl fmt::Debug for Wait {
 pub enum Waited {
     /// What was waited for was written.
     Matched,
+    /// What was waited for stands in the last lines that were looked at before.
+    MatchedBefore,
     /// Nothing was written for as long as was asked.
     Idle,
     /// The command has ended.

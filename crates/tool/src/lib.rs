@@ -60,7 +60,7 @@ pub use operation::{Context, Operation, Preview, Progress};
 pub use param::{Param, ParamKind, Preset, Scale};
 pub use process::{
     Command, CommandLine, CommandTarget, Contained, Exit, Finished, MAX_STORED_OUTPUT, Moved,
-    NoProcesses, Output, Processes, Refused, RunOptions, Shell, Used,
+    NoProcesses, Output, Processes, Refusals, Refused, RunOptions, Shell, Used, WentBack,
 };
 pub use reply::{Block, ErrorBody, Meta, More, Reply, Resource, Skipped};
 pub use request::{Arguments, Request, call_id};

@@ -171,6 +171,15 @@ pub enum Moved {
     },
 }
 
+/// A working directory of a session that was removed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WentBack {
+    /// The directory that is not there any more.
+    pub removed: PathBuf,
+    /// The nearest one above it that is: commands start there from now on.
+    pub to: PathBuf,
+}
+
 /// How strongly a command was contained.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Contained {
@@ -188,7 +197,7 @@ pub const MAX_STORED_OUTPUT: u64 = 1 << 30;
 /// Something that a command tried and its sandbox did not allow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
-    /// What it tried: `change`, `open`, `read` or `reach`.
+    /// What it tried: `change`, `open`, `read`, `reach` or `make`.
     pub deed: &'static str,
     /// The path or address.
     pub what: String,
@@ -196,6 +205,17 @@ pub struct Refused {
     pub why: String,
     /// What a person would write to allow it: a line of configuration, or an option.
     pub grant: String,
+    /// How often it tried.
+    pub times: u32,
+}
+
+/// What the sandbox refused to a command, as far as that is known.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Refusals {
+    /// The first of them, each once.
+    pub listed: Vec<Refused>,
+    /// How many others there were.
+    pub n_more: u32,
 }
 
 /// What became of a command.
@@ -221,10 +241,12 @@ pub struct Finished {
     pub may_run_on: bool,
     /// Where the next command of the session starts, if this one went elsewhere.
     pub moved: Option<Moved>,
+    /// Where the session went because its working directory was removed, before this command or by it.
+    pub went_back: Option<WentBack>,
     /// How it was contained.
     pub contained: Contained,
-    /// What the sandbox did not allow it, as far as that is known.
-    pub refused: Vec<Refused>,
+    /// What the sandbox refused to it.
+    pub refusals: Refusals,
 }
 
 /// What a call used of commands so far, for its record.

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use futures_channel::oneshot;
 use sinew_tool::{
-    Background, BoxFuture, Cancel, Exit, Kind, News, Screen, Size, ToolError, Typed, Wait,
-    line_name,
+    Background, BoxFuture, Cancel, Exit, Kind, News, Refusals, Screen, Size, ToolError, Typed,
+    Wait, line_name,
 };
 
 use super::capture::{Became, Following};
@@ -289,14 +289,20 @@ fn go_on(
     if followed.is_err() {
         ongoing.kill();
     }
-    let exit = followed.map_or(Exit::Lost, |captured| match captured.became {
-        Became::Ended { is_left: true, .. } => Exit::Lost,
-        Became::Ended { end: End::Code(code), .. } => Exit::Code(code),
-        Became::Ended { end: End::Signal(signal), .. } => Exit::Signal(signal),
-        Became::NotStarted(_, number) => not_started(number),
-        Became::Lost => Exit::Lost,
-    });
+    let (exit, refusals) = match followed {
+        Ok(mut captured) => {
+            let refusals = commands.refusals(&mut captured);
+            let exit = match captured.became {
+                Became::Ended { is_left: true, .. } | Became::Lost => Exit::Lost,
+                Became::Ended { end: End::Code(code), .. } => Exit::Code(code),
+                Became::Ended { end: End::Signal(signal), .. } => Exit::Signal(signal),
+                Became::NotStarted(_, number) => not_started(number),
+            };
+            (exit, refusals)
+        }
+        Err(_) => (Exit::Lost, Refusals::default()),
+    };
     // Whoever hears of the end may begin the next one.
     drop(seat);
-    ongoing.end(exit);
+    ongoing.end(exit, refusals);
 }

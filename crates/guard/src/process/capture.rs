@@ -24,7 +24,7 @@ use tokio::task::yield_now;
 use tokio::time::sleep_until;
 
 use super::kept::Kept;
-use super::wire::{self, Command, End, Refusal, Refused, Report};
+use super::wire::{self, Command, End, Refusal, Refusals, Report};
 
 /// What is read at once on a thread.
 const CHUNK_BYTES: usize = 256 * 1024;
@@ -71,7 +71,7 @@ pub(super) struct Captured {
     pub(super) stdout: Kept,
     pub(super) stderr: Kept,
     pub(super) duration: Duration,
-    pub(super) refused: Vec<Refused>,
+    pub(super) refused: Refusals,
 }
 
 /// How a command came to its end.
@@ -102,7 +102,7 @@ pub(super) struct Following {
     clock: Clock,
     began: Instant,
     timeout: Option<Duration>,
-    refused: Vec<Refused>,
+    refused: Refusals,
 }
 
 /// What comes from the line to the keeper.
@@ -144,7 +144,7 @@ impl Following {
             },
             began,
             timeout,
-            refused: Vec::new(),
+            refused: Refusals::default(),
         })
     }
 

@@ -6,7 +6,7 @@
 //! children become its children. It ends with the line to sinew. Where a command ended by itself and left
 //! nothing behind, it can serve the next one.
 
-use std::ffi::OsString;
+use std::ffi::{CString, OsString};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::Mode;
+use rustix::io::Errno;
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitOptions, chdir, getpriority_process, umask, wait,
     waitid,
@@ -340,9 +341,13 @@ fn end_the_rest(killer: &mut Killer, command: Option<Pid>) -> Rest {
     }
 }
 
-/// Returns the working directory, which this process shared with the command.
+/// Returns the working directory, which this process shared with the command, also one that was removed.
 fn where_it_was() -> Option<PathBuf> {
-    let path = rustix::process::getcwd(Vec::new()).ok()?;
-    let path = PathBuf::from(OsString::from_vec(path.into_bytes()));
+    let path = rustix::process::getcwd(Vec::new()).map(CString::into_bytes).or_else(|_| {
+        let link = rustix::fs::readlink("/proc/self/cwd", Vec::new())?.into_bytes();
+        let removed = link.strip_suffix(b" (deleted)").ok_or(Errno::NOENT)?;
+        Ok::<_, Errno>(removed.to_owned())
+    });
+    let path = PathBuf::from(OsString::from_vec(path.ok()?));
     path.is_absolute().then_some(path)
 }

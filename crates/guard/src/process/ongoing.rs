@@ -10,7 +10,9 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use sinew_tool::{Background, Exit, MAX_STORED_OUTPUT, Matcher, News, Screen, Size, Wait, Waited};
+use sinew_tool::{
+    Background, Exit, MAX_STORED_OUTPUT, Matcher, News, Refusals, Screen, Size, Wait, Waited,
+};
 use tokio::sync::watch;
 use tokio::time::sleep_until;
 
@@ -24,6 +26,9 @@ use super::wire::{self, Command};
 const MAX_UNREAD: usize = 1 << 20;
 /// How long a text may be that is waited for, in bytes: so much is looked at again with what comes next.
 const MAX_MATCH: usize = 16 << 10;
+/// In how many lines that were looked at before a text is looked for: it may have been written before somebody
+/// waits for it.
+const SEEN_LINES: usize = 20;
 /// How much is looked at without a thread of its own, in bytes.
 const LITTLE: usize = 16 << 10;
 /// How long an output that grows is left alone between two looks for a text.
@@ -69,8 +74,27 @@ struct State {
     stored: Option<String>,
     /// How it ended and how long it ran, once it did.
     ended: Option<(Exit, Duration)>,
+    /// What the sandbox refused to it; known at its end.
+    refusals: Refusals,
     /// Whether somebody was told that it ended.
     is_told: bool,
+}
+
+impl State {
+    /// Returns the last lines that somebody has looked at, as far as they are kept, and where in the output
+    /// the last of them begins that has no end yet.
+    fn seen_lines(&self) -> (Vec<u8>, u64) {
+        let kept_from = self.recent.total - self.recent.bytes.len() as u64;
+        let from = self.seen.saturating_sub(MAX_MATCH as u64).max(kept_from);
+        let n_seen = usize::try_from(self.seen.saturating_sub(from)).unwrap_or(0);
+        let (mut bytes, _) = self.recent.from(from);
+        bytes.truncate(n_seen);
+        let last_line = memchr::memrchr(b'\n', &bytes).map_or(0, |at| at + 1);
+        let first_line = memchr::memrchr_iter(b'\n', &bytes).nth(SEEN_LINES).map_or(0, |at| at + 1);
+        let line_from = self.seen - (bytes.len() - last_line) as u64;
+        bytes.drain(..first_line);
+        (bytes, line_from)
+    }
 }
 
 /// The end of an output.
@@ -116,6 +140,7 @@ impl Ongoing {
             seen: 0,
             stored,
             ended: None,
+            refusals: Refusals::default(),
             is_told: false,
         };
         Self {
@@ -188,10 +213,13 @@ impl Ongoing {
     }
 
     /// Remembers how it ended.
-    pub(super) fn end(&self, exit: Exit) {
+    pub(super) fn end(&self, exit: Exit, refusals: Refusals) {
         *self.handles() = None;
         self.typist.rest();
-        self.state().ended = Some((exit, self.since.elapsed()));
+        let mut state = self.state();
+        state.ended = Some((exit, self.since.elapsed()));
+        state.refusals = refusals;
+        drop(state);
         self.changed.send_replace(());
     }
 
@@ -225,15 +253,22 @@ impl Ongoing {
             n_written: state.recent.total,
             n_unread: state.recent.total - state.seen,
             exit: state.ended.as_ref().map(|(exit, _)| exit.clone()),
+            refusals: state.refusals.clone(),
         }
     }
 
     /// Waits for what is asked, or the end of the command; returns nothing where the wait was taken back.
     pub(super) async fn wait(&self, wait: &Wait) -> Option<Waited> {
+        let from = self.state().seen;
+        self.wait_from(wait, from).await
+    }
+
+    /// Waits as [`Self::wait`] does, where a text is looked for from a place of the output on.
+    async fn wait_from(&self, wait: &Wait, from: u64) -> Option<Waited> {
         let mut changes = self.changed.subscribe();
         let began = Instant::now();
         let until = began + wait.at_most;
-        let mut search = wait.until.as_ref().map(|matches| Search::new(matches, self.state().seen));
+        let mut search = wait.until.as_ref().map(|matches| Search::new(matches, from));
         loop {
             changes.borrow_and_update();
             if wait.cancel.is_cancelled() {
@@ -279,7 +314,20 @@ impl Ongoing {
 
     /// Waits, and returns what was written since the last look; nothing where the wait was taken back.
     pub(super) async fn news(&self, wait: &Wait, whole_lines: bool) -> Option<News> {
-        let waited = self.wait(wait).await?;
+        let waited = match &wait.until {
+            None => self.wait(wait).await?,
+            Some(matches) => {
+                let (before, from) = self.state().seen_lines();
+                let is_before = is_found(matches, before).await;
+                // What is new counts first.
+                let at_once = Wait { at_most: Duration::ZERO, ..wait.clone() };
+                match self.wait_from(if is_before { &at_once } else { wait }, from).await? {
+                    Waited::Matched => Waited::Matched,
+                    _ if is_before => Waited::MatchedBefore,
+                    other => other,
+                }
+            }
+        };
         let mut state = self.state();
         let (mut bytes, n_lost) = state.recent.from(state.seen);
         if state.ended.is_none() {
@@ -349,6 +397,17 @@ impl Ongoing {
     }
 }
 
+/// Looks for a text. Where that may take long, it keeps nobody else waiting.
+async fn is_found(matches: &Matcher, text: Vec<u8>) -> bool {
+    match text.len() <= LITTLE {
+        true => matches(&text),
+        false => {
+            let matches = Arc::clone(matches);
+            tokio::task::spawn_blocking(move || matches(&text)).await.unwrap_or(false)
+        }
+    }
+}
+
 /// The look for a text in what is written.
 struct Search {
     matches: Matcher,
@@ -393,12 +452,7 @@ impl Search {
                 bytes
             }
         };
-        let matches = Arc::clone(&self.matches);
-        let found = match text.len() <= LITTLE {
-            true => matches(&text),
-            // Whoever waits here keeps nobody else waiting.
-            false => tokio::task::spawn_blocking(move || matches(&text)).await.unwrap_or(false),
-        };
+        let found = is_found(&self.matches, text).await;
         self.rests_until = Instant::now() + PAUSE;
         found
     }

@@ -11,9 +11,11 @@
 //! bound to the same rules of Landlock. The one thing that it could reach and its command could not is
 //! the keeper itself, so paths into its own part of `/proc` are refused.
 
+mod attributes;
 mod caller;
 mod deeds;
 mod path;
+mod sockets;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -26,28 +28,35 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, fcntl_lock, fstat, openat};
 use rustix::io::Errno;
 
-use super::wire::Refused;
+use super::wire::{Refusals, Refused};
 use crate::command_rules::{CommandJudge, Forbidden};
 use crate::spawn::{self, Answer, Call, Calls};
 use crate::stat::identity_of;
+use attributes::Times;
 use caller::Caller;
 use deeds::Make;
 use path::Place;
 
-/// The most refusals that are remembered of one command.
+pub(super) use sockets::BoundSockets;
+
+/// The most refusals of one command that are told one by one; the others are counted.
 const MAX_REFUSED: usize = 8;
 /// The most links that one path may follow, as the kernel has it.
 const MAX_LINKS: usize = 40;
 
 /// What was refused to a command so far.
 #[derive(Debug, Clone, Default)]
-struct AllRefused(Arc<Mutex<Vec<Refused>>>);
+struct AllRefused(Arc<Mutex<Refusals>>);
 
 impl AllRefused {
     fn add(&self, refused: Refused) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() < MAX_REFUSED && !all.contains(&refused) {
-            all.push(refused);
+        if let Some((_, times)) = all.listed.iter_mut().find(|(listed, _)| *listed == refused) {
+            *times = times.saturating_add(1);
+        } else if all.listed.len() < MAX_REFUSED {
+            all.listed.push((refused, 1));
+        } else {
+            all.n_more = all.n_more.saturating_add(1);
         }
     }
 }
@@ -60,6 +69,8 @@ pub(super) struct Means {
     /// By the lock of this file the keepers take turns. It belongs to the process that takes it, so that
     /// all of them can hold the same file.
     pub(super) turn: OwnedFd,
+    /// The sockets that processes of the session bound.
+    pub(super) sockets: BoundSockets,
     /// The session's own directory for memory that is shared by name, where its commands see the machine's.
     pub(super) shared_memory: Option<StandIn>,
     /// The largest file that a command may make.
@@ -122,7 +133,7 @@ impl Porting {
     }
 
     /// Returns what was refused so far.
-    pub(super) fn refused(&self) -> Vec<Refused> {
+    pub(super) fn refused(&self) -> Refusals {
         self.refused.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -207,13 +218,14 @@ impl Porter {
             libc::SYS_unlinkat => self.unlink(&caller, (a, b), at_flags(c)),
             libc::SYS_renameat2 => self.rename(&caller, (a, b), (c, d), e),
             libc::SYS_truncate => self.truncate(&caller, a, b),
-            libc::SYS_fchmod => self.set_mode(caller.handle(a)?, mode_of(b)),
+            libc::SYS_fchmod => self.set_mode(&caller.handle(a)?, mode_of(b)),
             libc::SYS_fchmodat => self.set_mode_at(&caller, (a, b), c, AtFlags::empty()),
             libc::SYS_fchmodat2 => self.set_mode_at(&caller, (a, b), c, at_flags(d)),
             #[cfg(target_arch = "x86_64")]
             libc::SYS_chmod => self.set_mode_at(&caller, (here, a), b, AtFlags::empty()),
-            libc::SYS_bind => self.bind(&caller, b, c),
+            libc::SYS_bind => self.bind(&caller, a, b, c),
             libc::SYS_connect => self.connect(&caller, a, b, c),
+            libc::SYS_socket | libc::SYS_socketpair => Err(self.refuse_datagrams()),
             libc::SYS_renameat => self.rename(&caller, (a, b), (c, d), 0),
             #[cfg(target_arch = "x86_64")]
             libc::SYS_open => self.open(&caller, here, a, flags_of(b), c),
@@ -239,6 +251,45 @@ impl Porter {
             libc::SYS_rmdir => self.unlink(&caller, (here, a), AtFlags::REMOVEDIR),
             #[cfg(target_arch = "x86_64")]
             libc::SYS_rename => self.rename(&caller, (here, a), (here, b), 0),
+            _ => self.set_attributes(&caller),
+        }
+    }
+
+    /// Does what a call asks that sets owner, times or extended attributes.
+    fn set_attributes(&self, caller: &Caller<'_>) -> Result<Option<Answer>, Errno> {
+        let [a, b, c, d, e, _] = caller.call.args;
+        let at = |path| (here(), path);
+        let (follow, itself) = (AtFlags::empty(), AtFlags::SYMLINK_NOFOLLOW);
+        match caller.call.number {
+            libc::SYS_fchownat => self.set_owner_at(caller, (a, b), (c, d), at_flags(e)),
+            libc::SYS_fchown => self.set_owner(&caller.handle(a)?, (b, c)),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_chown => self.set_owner_at(caller, at(a), (b, c), follow),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_lchown => self.set_owner_at(caller, at(a), (b, c), itself),
+            libc::SYS_utimensat => {
+                self.set_times(caller, (a, b), Times::Nanoseconds(c), at_flags(d))
+            }
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_futimesat => self.set_times(caller, (a, b), Times::Microseconds(c), follow),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_utimes => self.set_times(caller, at(a), Times::Microseconds(b), follow),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_utime => self.set_times(caller, at(a), Times::Seconds(b), follow),
+            libc::SYS_setxattr => {
+                self.set_xattr(caller, &self.target(caller, at(a), follow)?, (b, c, d, e))
+            }
+            libc::SYS_lsetxattr => {
+                self.set_xattr(caller, &self.target(caller, at(a), itself)?, (b, c, d, e))
+            }
+            libc::SYS_fsetxattr => self.set_xattr(caller, &caller.handle(a)?, (b, c, d, e)),
+            libc::SYS_removexattr => {
+                self.remove_xattr(caller, &self.target(caller, at(a), follow)?, b)
+            }
+            libc::SYS_lremovexattr => {
+                self.remove_xattr(caller, &self.target(caller, at(a), itself)?, b)
+            }
+            libc::SYS_fremovexattr => self.remove_xattr(caller, &caller.handle(a)?, b),
             _ => Err(Errno::NOSYS),
         }
     }

@@ -427,11 +427,7 @@ fn finished(
     keeps_cwd: bool,
     whole: Whole,
 ) -> Result<Finished, ToolError> {
-    let home = commands.settings.env.iter().find(|(name, _)| name == "HOME");
-    let home = home.map(|(_, home)| Path::new(home));
-    let refused = std::mem::take(&mut captured.refused).into_iter();
-    let mut refused: Vec<_> = refused.map(|refused| told(refused, home)).collect();
-    refused.extend(commands.hidden_in(&captured.merged));
+    let refusals = commands.refusals(&mut captured);
     let may_run_on = matches!(captured.became, Became::Lost | Became::Ended { is_left: true, .. });
     let (exit, n_left, cwd) = match captured.became {
         Became::Ended { out_of_time: true, n_left, cwd, .. } => (Exit::TimedOut, n_left, cwd),
@@ -456,7 +452,9 @@ fn finished(
         }
         Became::Lost => (Exit::Lost, 0, None),
     };
-    let cwd = cwd.filter(|_| keeps_cwd);
+    let moved = cwd
+        .filter(|_| keeps_cwd)
+        .and_then(|cwd| commands.session_cwds.ended_in(&caller.session, cwd, &commands.writable));
     Ok(Finished {
         exit,
         duration: captured.duration,
@@ -467,44 +465,59 @@ fn finished(
         stored: whole.stored,
         n_left,
         may_run_on,
-        moved: cwd.and_then(|cwd| commands.moved(&caller.session, cwd)),
+        moved,
+        went_back: commands.session_cwds.take_went_back(&caller.session).filter(|_| keeps_cwd),
         contained,
-        refused,
+        refusals,
     })
 }
 
 /// Returns a refusal in words, with what would have allowed it.
-fn told(refused: wire::Refused, home: Option<&Path>) -> Refused {
+pub(super) fn told((refused, times): (wire::Refused, u32), home: Option<&Path>) -> Refused {
     let root_for = |path: &Path| match path.parent() {
         Some(dir) if dir != "/" && Some(dir) != home => format!("--root {}", dir.display()),
         _ => String::from("a root with a directory of its own for it"),
     };
     match refused {
         wire::Refused::Protected { path, name } => Refused {
+            times,
             deed: "change",
             what: path.display().to_string(),
             grant: format!("run.unprotected = [{}]", quoted(&name)),
             why: format!("`{name}` is a protected name"),
         },
         wire::Refused::Denied { path, why } => Refused {
+            times,
             deed: "open",
             what: path.display().to_string(),
             why,
             grant: String::from("tools.fs.deny_paths and tools.fs.allow_paths without it"),
         },
         wire::Refused::Outside { path } => Refused {
+            times,
             deed: "change",
             grant: root_for(&path),
             what: path.display().to_string(),
             why: String::from("it lies outside the roots"),
         },
         wire::Refused::Socket { path } => Refused {
+            times,
             deed: "reach",
-            grant: root_for(&path),
             what: path.display().to_string(),
-            why: String::from("behind this socket is a program outside the sandbox"),
+            why: String::from("a program outside the sandbox listens there"),
+            grant: String::from(
+                "start that program in this session, by a command in the background",
+            ),
+        },
+        wire::Refused::Datagrams => Refused {
+            times,
+            deed: "make",
+            what: String::from("a Unix datagram socket"),
+            why: String::from("it could send to programs outside the sandbox"),
+            grant: String::from("a stream socket, or run.sandbox = \"none\""),
         },
         wire::Refused::Network { address } => Refused {
+            times,
             deed: "reach",
             what: address,
             why: String::from("the network is closed"),

@@ -26,13 +26,13 @@ use rustix::thread::{
 
 use super::cgroup::{CommandCgroup, Hierarchy, SessionCgroup};
 use super::kill_scope::KillScope;
-use super::porter::{Means, StandIn};
+use super::porter::{BoundSockets, Means, StandIn};
 use super::process_tree;
 use super::rung::{Rung, Shortfall, UNBOUNDED, WATCHED_NAMES};
 use super::wire::Policy;
 use crate::command_rules::CommandJudge;
 use crate::spawn::{self, Confinement, Limit, Own};
-use filter::Watched;
+use filter::{Closed, Sockets, Watched};
 use ruleset::SystemRules;
 
 pub(super) use mounts::{KEPT_OF_SERVICES, SERVICES, sockets};
@@ -88,7 +88,11 @@ impl Sandbox {
                 let rules = ruleset::beneath_the_system(policy)?;
                 sandbox.ruleset = Some(rules.handle()?);
                 sandbox.system_rules = Some(rules);
-                sandbox.filter = Some(filter::closed(policy.network, filter::Sockets::Closed)?);
+                sandbox.filter = Some(filter::closed(Closed {
+                    network: policy.network,
+                    sockets: Sockets::Closed,
+                    in_view_of_machine: true,
+                })?);
                 // Without a network there are no sockets but pairs.
                 sandbox.watch(policy, policy.network);
             }
@@ -168,7 +172,11 @@ impl Sandbox {
     /// Takes what stands beside namespaces.
     fn wall_within(&mut self, policy: &Policy) {
         self.ruleset = self.or_missing(ruleset::within_namespaces(policy));
-        let filter = filter::closed(policy.network, filter::Sockets::Open);
+        let filter = filter::closed(Closed {
+            network: policy.network,
+            sockets: Sockets::Open,
+            in_view_of_machine: false,
+        });
         self.filter = self.or_missing(filter);
         self.watch(policy, true);
     }
@@ -178,16 +186,22 @@ impl Sandbox {
         let judge = CommandJudge::new(policy.rules.clone())
             .map_err(|error| Shortfall::new(WATCHED_NAMES, error));
         let Some(judge) = self.or_missing(judge) else { return };
-        let filter = filter::watching(Watched { reads: judge.judges_reads(), connections });
+        let filter = filter::watching(Watched {
+            reads: judge.judges_reads(),
+            connections,
+            attributes: judge.judges_attributes(),
+        });
         let means = namespaces::can_watch(&filter).and_then(|()| {
             let turn = memfd_create(c"turn", MemfdFlags::CLOEXEC)
                 .map_err(|errno| Shortfall::new(WATCHED_NAMES, errno))?;
+            let sockets =
+                BoundSockets::new().map_err(|errno| Shortfall::new(WATCHED_NAMES, errno))?;
             let own = policy.shared_memory.as_deref();
             let shared_memory = own.and_then(|own| StandIn::new(own, Path::new("/dev/shm")).ok());
             let of_files = |limit: &&(u32, u64)| limit.0 == libc::RLIMIT_FSIZE;
             let max_file_bytes =
                 policy.limits.iter().find(of_files).map_or(u64::MAX, |limit| limit.1);
-            Ok(Means { judge, turn, shared_memory, max_file_bytes })
+            Ok(Means { judge, turn, sockets, shared_memory, max_file_bytes })
         });
         self.watched = self.or_missing(means).map(|means| (filter, Arc::new(means)));
     }

@@ -100,8 +100,15 @@ pub(super) enum Report {
         /// Where it was at its end.
         cwd: Option<PathBuf>,
         /// What it was refused.
-        refused: Vec<Refused>,
+        refused: Refusals,
     },
+}
+
+/// What a command was refused: the first of them with how often, and how many others.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Refusals {
+    pub(super) listed: Vec<(Refused, u32)>,
+    pub(super) n_more: u32,
 }
 
 /// Something that a command tried and may not do.
@@ -115,6 +122,8 @@ pub(super) enum Refused {
     Outside { path: PathBuf },
     /// To reach a program of the machine by its socket.
     Socket { path: PathBuf },
+    /// To make a Unix datagram socket.
+    Datagrams,
     /// To reach another machine.
     Network { address: String },
 }

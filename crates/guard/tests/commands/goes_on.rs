@@ -37,6 +37,7 @@ const CASES: &[(&str, Case)] = &[
     ("what is given up is not typed", given_up),
     ("a terminal within a terminal is another one", nested),
     ("whoever keeps its screen busy keeps nobody else waiting", flooding),
+    ("a server of the session is reached by its socket", served),
 ];
 
 pub(crate) fn trials(helper: &Helper) -> Vec<Trial> {
@@ -110,6 +111,28 @@ fn enter(world: &World, id: &str, text: &str) -> Result<(), Failed> {
 fn one(world: &World, id: &str) -> Result<Background, Failed> {
     let all = world.processes.background();
     all.into_iter().find(|one| one.id == id).ok_or_else(|| format!("no {id}").into())
+}
+
+/// A server that one command starts in the background answers another, at a path that it knows itself.
+fn served(place: &Place) -> Result<(), Failed> {
+    const SERVER: &str = r#"mkdir -p s; cd s; exec perl -MSocket -e '$| = 1; socket(S, PF_UNIX, SOCK_STREAM, 0) or print("none") && exit;
+        umask 0077; bind(S, sockaddr_un("./own")) or die "bind: $!"; listen(S, 5) or die;
+        print "at ", unpack_sockaddr_un(getsockname(S)), "\n";
+        while (accept(C, S)) { print C "hello\n"; close C }'"#;
+    let (world, id) = begin(place, SERVER)?;
+    let (said, _) = look(&world, &id, until("\n"))?;
+    if said == "none" {
+        // There are no sockets on this level.
+        return Ok(());
+    }
+    that(said == "at ./own\n", || said.clone())?;
+    let client = r#"stat -c %a s/own; perl -MSocket -e 'for $path ("s/own", "s/moved") {
+        socket(S, PF_UNIX, SOCK_STREAM, 0); connect(S, sockaddr_un($path)) or print "$path: $!\n"; print <S>;
+        rename "s/own", "s/moved" }
+        socket(T, PF_UNIX, SOCK_STREAM, 0); bind(T, sockaddr_un("s/moved")) or print "$!\n"'"#;
+    let done = place.sh(client);
+    let told = String::from_utf8_lossy(&done.merged.head).into_owned();
+    that(told == "700\nhello\nhello\nAddress already in use\n", || told.clone())
 }
 
 fn looked_at_once(place: &Place) -> Result<(), Failed> {

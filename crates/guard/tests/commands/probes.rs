@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use libtest_mimic::{Failed, Trial};
+use rustix::fs::XattrFlags;
 use sinew_guard::{Helper, Rung};
 
 use crate::world::{Place, beside_others, works};
@@ -177,13 +178,39 @@ const PROBES: &[Probe] = &[
     probe("change the mode of a file outside", Landlock, "chmod 600 {out}/file && echo REACHED"),
     probe(
         "change the times of a file outside",
-        Bubblewrap,
+        Landlock,
         "touch -d 2001-01-01 {out}/file && echo REACHED",
     ),
     probe(
         "set an attribute of a file outside",
-        Bubblewrap,
+        Landlock,
         r#"perl -e '($p, $n, $v) = ("{out}/file", "user.x", "y"); syscall({setxattr}, $p, $n, $v, 1, 0) == 0 and print "REACHED"'"#,
+    ),
+    probe(
+        "remove an attribute of a file outside",
+        Landlock,
+        r#"perl -e '($p, $n) = ("{out}/file2", "user.x"); syscall({removexattr}, $p, $n) == 0 and print "REACHED"'"#,
+    ),
+    probe(
+        "change the owner of a file outside",
+        Landlock,
+        r#"perl -e 'chown $<, int $(, "{out}/file" and print "REACHED";
+           open(F, "<", "{out}/file"); chown $<, int $(, *F and print "REACHED"'"#,
+    ),
+    probe(
+        "change the times of a file outside by its number",
+        Landlock,
+        r#"perl -e 'open(F, "<", "{out}/file"); utime 1, 1, *F and print "REACHED"'"#,
+    ),
+    probe(
+        "change the owner of a link outside",
+        Landlock,
+        "chown -h $(id -u) {out}/link && echo REACHED",
+    ),
+    probe(
+        "change the flags of a file outside",
+        Landlock,
+        r#"perl -e 'open(F, "<", "{out}/file"); $f = pack "Q", 0; ioctl(F, 0x80086601, $f) or exit; $f = pack "Q", unpack("Q", $f) | 0x40; ioctl(F, 0x40086602, $f) and print "REACHED"'"#,
     ),
     probe(
         "write through a hard link made inside",
@@ -219,6 +246,18 @@ const PROBES: &[Probe] = &[
         "send to a socket with a path",
         Landlock,
         r#"perl -MSocket -e 'socketpair(A, B, PF_UNIX, SOCK_DGRAM, 0) or exit; send(A, "x", 0, sockaddr_un("{top}/datagrams")) and print "REACHED"'"#,
+    ),
+    probe(
+        "reach a program outside by its socket in a root",
+        Landlock,
+        r#"perl -MSocket -e 'for $path ("served", "served2") { socket(S, PF_UNIX, SOCK_STREAM, 0) or exit; connect(S, sockaddr_un($path)) and print "REACHED"; rename "served", "served2" }'"#,
+    ),
+    probe(
+        "send to a program outside by its socket in a root",
+        Landlock,
+        r#"perl -MSocket -e 'for $type (SOCK_DGRAM, SOCK_RAW) {
+           socket(S, PF_UNIX, $type, 0) and send(S, "x", 0, sockaddr_un("heard")) and print "REACHED";
+           socketpair(A, B, PF_UNIX, $type, 0) and send(A, "x", 0, sockaddr_un("heard")) and print "REACHED" }'"#,
     ),
     probe(
         "limit what watches it",
@@ -465,9 +504,9 @@ struct Outside {
     tcp: TcpListener,
     udp: UdpSocket,
     name: String,
-    _datagrams: UnixDatagram,
+    _datagrams: [UnixDatagram; 2],
     shm: tempfile::NamedTempFile,
-    _sockets: [UnixListener; 2],
+    _sockets: [UnixListener; 3],
 }
 
 impl Outside {
@@ -487,6 +526,9 @@ impl Outside {
         for name in ["file", "file2"] {
             fs::write(dir.join(name), "old")?;
         }
+        // Not every file system has attributes that its user may name.
+        let _ = rustix::fs::setxattr(dir.join("file2"), "user.x", b"y", XattrFlags::empty());
+        std::os::unix::fs::symlink("file", dir.join("link"))?;
         let top = place.top();
         fs::write(top.join("beside"), "")?;
         let name = format!("sinew-test-{}-{}", std::process::id(), crate::hazards::number());
@@ -498,10 +540,14 @@ impl Outside {
             dir,
             tcp: TcpListener::bind("127.0.0.1:0")?,
             udp,
-            _datagrams: UnixDatagram::bind(top.join("datagrams"))?,
+            _datagrams: [
+                UnixDatagram::bind(top.join("datagrams"))?,
+                UnixDatagram::bind(place.root.join("heard"))?,
+            ],
             shm,
             _sockets: [
                 UnixListener::bind(top.join("socket"))?,
+                UnixListener::bind(place.root.join("served"))?,
                 UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?,
             ],
             name,
@@ -529,6 +575,7 @@ impl Outside {
             ("{shm}", shown(self.shm.path())),
             ("{pid}", std::process::id().to_string()),
             ("{setxattr}", libc::SYS_setxattr.to_string()),
+            ("{removexattr}", libc::SYS_removexattr.to_string()),
             ("{ptrace}", libc::SYS_ptrace.to_string()),
             ("{io_uring_setup}", libc::SYS_io_uring_setup.to_string()),
             ("{bpf}", libc::SYS_bpf.to_string()),

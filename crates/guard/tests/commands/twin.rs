@@ -39,6 +39,25 @@ fn done(result: Result<(), Errno>) -> Result<String, Errno> {
     result.map(|()| String::new())
 }
 
+fn timestamps(accessed: i64, modified: i64) -> rustix::fs::Timestamps {
+    let at = |tv_sec| rustix::fs::Timespec { tv_sec, tv_nsec: 0 };
+    rustix::fs::Timestamps { last_access: at(accessed), last_modification: at(modified) }
+}
+
+fn times(path: &str, accessed: i64, modified: i64, flags: AtFlags) -> Result<(), Errno> {
+    rustix::fs::utimensat(CWD, path, &timestamps(accessed, modified), flags)
+}
+
+/// Returns the extended attributes of a file that its user has named.
+fn attributes(path: &str) -> Result<String, Errno> {
+    let mut names = [0_u8; 1_024];
+    let n = rustix::fs::listxattr(path, &mut names)?;
+    let names = String::from_utf8_lossy(&names[..n]).into_owned();
+    let mut names: Vec<_> = names.split('\0').filter(|name| name.starts_with("user.")).collect();
+    names.sort_unstable();
+    Ok(names.join(" "))
+}
+
 const NEW: OFlags = OFlags::CREATE.union(OFlags::WRONLY);
 
 const DEEDS: &[Deed] = &[
@@ -130,6 +149,69 @@ const DEEDS: &[Deed] = &[
     }),
     ("set the mode of what is missing", || {
         done(rustix::fs::chmod("none", Mode::from_raw_mode(0o600)))
+    }),
+    ("set times", || done(times("a", 5, 6, AtFlags::empty()))),
+    ("set times through a link", || done(times("l", 7, 8, AtFlags::empty()))),
+    ("set the times of a link", || {
+        times("l", 9, 10, AtFlags::SYMLINK_NOFOLLOW)?;
+        let stat = rustix::fs::lstat("l")?;
+        let target = rustix::fs::stat("l")?;
+        Ok(format!("{} {} {}", stat.st_mtime, target.st_atime, target.st_mtime))
+    }),
+    ("set times by number", || {
+        let file = open("a", OFlags::RDONLY, 0)?;
+        rustix::fs::futimens(&file, &timestamps(11, 12))?;
+        Ok(rustix::fs::fstat(&file)?.st_mtime.to_string())
+    }),
+    ("set times that cannot be", || {
+        let mut none = timestamps(1, 1);
+        none.last_access.tv_nsec = 1_000_000_000;
+        done(rustix::fs::utimensat(CWD, "a", &none, AtFlags::empty()))
+    }),
+    ("set the times of what is missing", || done(times("none", 1, 1, AtFlags::empty()))),
+    ("set times to now", || {
+        let mut now = timestamps(1, 1);
+        now.last_modification.tv_nsec = rustix::fs::UTIME_NOW;
+        now.last_access.tv_nsec = rustix::fs::UTIME_OMIT;
+        rustix::fs::utimensat(CWD, "a", &now, AtFlags::empty())?;
+        Ok((1_000 < rustix::fs::stat("a")?.st_mtime).to_string())
+    }),
+    ("set an owner", || {
+        let (user, group) = (rustix::process::getuid(), rustix::process::getgid());
+        done(rustix::fs::chown("a", Some(user), Some(group)))
+    }),
+    ("set the owner of a link", || {
+        let user = Some(rustix::process::getuid());
+        done(rustix::fs::chownat(CWD, "l", user, None, AtFlags::SYMLINK_NOFOLLOW))
+    }),
+    ("set an owner by number", || {
+        let file = open("a", OFlags::RDONLY, 0)?;
+        done(rustix::fs::fchown(&file, Some(rustix::process::getuid()), None))
+    }),
+    ("set no owner", || done(rustix::fs::chown("none", None, None))),
+    ("set an attribute", || {
+        let new = rustix::fs::XattrFlags::CREATE;
+        done(rustix::fs::setxattr("a", "user.one", b"1", new))?;
+        let again = rustix::fs::setxattr("a", "user.one", b"2", new).err();
+        rustix::fs::setxattr("l", "user.two", b"", rustix::fs::XattrFlags::empty())?;
+        let file = open("a", OFlags::RDONLY, 0)?;
+        rustix::fs::fsetxattr(&file, "user.three", b"3", rustix::fs::XattrFlags::empty())?;
+        rustix::fs::fremovexattr(&file, "user.three")?;
+        let gone = rustix::fs::removexattr("a", "user.three").err();
+        Ok(format!("{again:?} {gone:?} {}", attributes("a")?))
+    }),
+    ("set the attribute of a link", || {
+        done(rustix::fs::lsetxattr("l", "user.one", b"1", rustix::fs::XattrFlags::empty()))
+    }),
+    ("set an attribute of another kind", || {
+        done(rustix::fs::setxattr("a", "strange.one", b"1", rustix::fs::XattrFlags::empty()))
+    }),
+    ("set an attribute without a name", || {
+        done(rustix::fs::setxattr("a", "", b"1", rustix::fs::XattrFlags::empty()))
+    }),
+    ("set the attribute of a pipe", || {
+        let (reader, _writer) = rustix::pipe::pipe()?;
+        done(rustix::fs::fchmod(&reader, Mode::from_raw_mode(0o600)))
     }),
     ("hard link of a link", || done(rustix::fs::linkat(CWD, "l", CWD, "hl", AtFlags::empty()))),
     ("hard link through a link", || {
@@ -244,7 +326,13 @@ pub(crate) fn play() -> Option<ExitCode> {
             false => String::new(),
         };
         let (mode, links) = (meta.mode(), meta.nlink());
-        let _ = writeln!(text, "{} {mode:o} {links} {content}", entry.path().display());
+        let attributes = attributes(&entry.path().to_string_lossy()).unwrap_or_default();
+        let owner = meta.uid();
+        let _ = writeln!(
+            text,
+            "{} {mode:o} {links} {owner} {content} {attributes}",
+            entry.path().display()
+        );
     }
     print!("{text}");
     Some(ExitCode::SUCCESS)

@@ -6,7 +6,7 @@
 
 use serde_json::json;
 use sinew_tool::{
-    Block, ErrorBody, Exit, Finished, Kind, MAX_STORED_OUTPUT, Output, Refused, Reply,
+    Block, ErrorBody, Exit, Finished, Kind, MAX_STORED_OUTPUT, Output, Refusals, Refused, Reply,
 };
 
 use super::Args;
@@ -33,8 +33,14 @@ pub struct Stream {
 }
 
 /// Returns the beginnings of standard output and standard error. What one of them leaves of the room
-/// that both share is there for the other.
+/// that both share is there for the other. What the sandbox refused stands at the end of standard error.
 pub fn streams(finished: &Finished, room: Room) -> (Stream, Stream) {
+    let refusals = refusals(&finished.refusals).join("\n");
+    let room = Room {
+        stderr: room.stderr.saturating_sub(refusals.len()),
+        json: room.json.saturating_sub(json_bytes(&refusals)),
+        ..room
+    };
     let (stdout, stderr) = (screen::written(&finished.stdout), screen::written(&finished.stderr));
     let stdout_within = screen::first_bytes(&stdout, room.stdout);
     let stderr_within = screen::first_bytes(&stderr, room.stderr);
@@ -46,10 +52,15 @@ pub fn streams(finished: &Finished, room: Room) -> (Stream, Stream) {
         let words = || format!("{name} was cut after {} of {} bytes", shown.len(), output.total);
         Stream { text: shown.to_owned(), left_out: is_cut.then(words) }
     };
-    (
-        stream("stdout", shown, &stdout, &finished.stdout),
-        stream("stderr", rest, &stderr, &finished.stderr),
-    )
+    let mut err = stream("stderr", rest, &stderr, &finished.stderr);
+    if !refusals.is_empty() {
+        if !err.text.is_empty() && !err.text.ends_with('\n') {
+            err.text.push('\n');
+        }
+        err.text.push_str(&refusals);
+        err.text.push('\n');
+    }
+    (stream("stdout", shown, &stdout, &finished.stdout), err)
 }
 
 /// Returns how many bytes a text takes in JSON, without its quotes.
@@ -140,19 +151,23 @@ pub fn stored(finished: &Finished) -> Option<String> {
     })
 }
 
-/// Returns the reply of a command that ran to its end: what a dialect says of it, and beside that what
-/// was left out, what the sandbox refused and what was ended with it. The ledger learns how the command
+/// Returns the reply of a command that ran to its end: what a dialect says of it, before that what the
+/// sandbox refused, and after it what was left out and what was ended with it. The ledger learns how the command
 /// ended also where the dialect shows that as a result.
 pub fn told(mut reply: Reply, args: &Args, finished: &Finished, left_out: Vec<String>) -> Reply {
     reply.meta.truncated |= !left_out.is_empty();
     let whole = stored(finished).filter(|_| !left_out.is_empty());
     let mut notes: Vec<String> = left_out.into_iter().chain(whole).collect();
-    notes.extend(refusals(finished));
     notes.extend(left_running(finished));
     notes.extend(running_on(finished));
     if !notes.is_empty() {
         let text: Vec<String> = notes.iter().map(|note| format!("[{note}]")).collect();
         reply.content.push(Block::Text { text: text.join("\n") });
+    }
+    // An object has them in its standard error.
+    let refusals = refusals(&finished.refusals);
+    if reply.structured.is_none() && !refusals.is_empty() {
+        reply.content.insert(0, Block::Text { text: refusals.join("\n") });
     }
     if reply.error.is_none() {
         reply.outcome = failure(args, finished).map(|(kind, _)| kind);
@@ -195,15 +210,35 @@ pub(super) fn describe(reply: &mut Reply, finished: &Finished) {
     );
 }
 
-/// Returns what the sandbox refused to a command that failed, with what would allow it.
-pub(super) fn refusals(finished: &Finished) -> Vec<String> {
-    if finished.exit == Exit::Code(0) {
-        return Vec::new();
-    }
-    let words = |Refused { deed, what, why, grant }: &Refused| {
-        format!("the sandbox refused to {deed} {what}: {why}; to allow it: {grant}")
+/// How much a reply says of what the sandbox refused, in bytes.
+const MAX_REFUSALS: usize = 4 * 1024;
+
+/// Returns what the sandbox refused to a command, with what would allow it: a line each, in brackets, and
+/// one that counts the others.
+pub(crate) fn refusals(refusals: &Refusals) -> Vec<String> {
+    let words = |Refused { deed, what, why, grant, times }: &Refused| {
+        let times = if *times == 1 { String::new() } else { format!(", {times} times") };
+        format!("[the sandbox refused to {deed} {what}{times}: {why}; to allow it: {grant}]")
     };
-    finished.refused.iter().map(words).collect()
+    let mut left = MAX_REFUSALS;
+    let mut lines: Vec<String> = Vec::new();
+    for refused in &refusals.listed {
+        let line = words(refused);
+        match left.checked_sub(line.len()) {
+            Some(rest) => left = rest,
+            None => break,
+        }
+        lines.push(line);
+    }
+    let n_unlisted = refusals.listed.len() - lines.len();
+    let unlisted = refusals.listed.iter().skip(lines.len()).map(|refused| refused.times);
+    let n_more = unlisted.fold(refusals.n_more, u32::saturating_add);
+    if 0 < n_more {
+        let others = if lines.is_empty() && n_unlisted != 0 { "" } else { " more" };
+        let calls = if n_more == 1 { "call" } else { "calls" };
+        lines.push(format!("[the sandbox refused {n_more}{others} {calls} of the command]"));
+    }
+    lines
 }
 
 /// Returns how many processes were ended with the command that had started them.

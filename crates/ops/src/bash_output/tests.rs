@@ -17,6 +17,7 @@ fn one(id: &str, exit: Option<Exit>) -> Background {
         n_stored: 4,
         n_written: 4,
         n_unread: 4,
+        refusals: sinew_tool::Refusals::default(),
         exit,
     }
 }
@@ -68,7 +69,7 @@ fn what_is_new_is_shown_with_how_the_command_is() {
         runs(),
         "starting\n",
         id(json!({ "until": "ready", "timeout": 10 })),
-        "starting\n[b1: running for 3.0 s]\n[nothing that fits `ready` was written in time]",
+        "starting\n[b1: running for 3.0 s]\n[timed out: no output matched `ready`]",
     );
     check(
         runs(),

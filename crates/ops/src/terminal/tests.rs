@@ -16,6 +16,7 @@ fn terminal(exit: Option<Exit>) -> Background {
         n_stored: 0,
         n_written: 0,
         n_unread: 0,
+        refusals: sinew_tool::Refusals::default(),
         exit,
     }
 }
@@ -68,7 +69,7 @@ fn the_screen_is_shown_with_the_cursor() {
         None,
         "one\n",
         json!({ "id": "t1", "until": "two", "timeout": 5 }),
-        &format!("one\n{cursor}\n[nothing that fits `two` was written in time]"),
+        &format!("one\n{cursor}\n[timed out: no output matched `two`]"),
     );
 }
 

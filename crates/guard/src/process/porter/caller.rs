@@ -136,13 +136,28 @@ impl<'a> Caller<'a> {
         pidfd_getfd(process, number, PidfdGetfdFlags::empty())
     }
 
-    /// Reads whom a socket is to be connected to.
+    /// Reads whom a socket is to be connected to, or where it is to be bound.
     pub(super) fn peer(&self, at: u64, length: u64) -> Result<Peer, Errno> {
-        let mut bytes = [0_u8; MAX_ADDRESS];
         let n = usize::try_from(length).ok().filter(|n| *n <= MAX_ADDRESS).ok_or(Errno::INVAL)?;
-        let read = bytes.get_mut(..n).unwrap_or_default();
-        self.memory()?.read_exact_at(read, at).map_err(|_| Errno::FAULT)?;
-        Ok(Peer::of(bytes.get(..n).unwrap_or_default()))
+        Ok(Peer::of(&self.bytes(at, n)?))
+    }
+
+    /// Reads bytes of its memory.
+    pub(super) fn bytes(&self, at: u64, n: usize) -> Result<Vec<u8>, Errno> {
+        let mut bytes = vec![0; n];
+        self.memory()?.read_exact_at(&mut bytes, at).map_err(|_| Errno::FAULT)?;
+        Ok(bytes)
+    }
+
+    /// Reads numbers of 64 bits of its memory, as it orders their bytes.
+    pub(super) fn numbers<const N: usize>(&self, at: u64) -> Result<[i64; N], Errno> {
+        let bytes = self.bytes(at, N * size_of::<i64>())?;
+        let (words, _) = bytes.as_chunks();
+        let mut numbers = [0; N];
+        for (number, word) in numbers.iter_mut().zip(words) {
+            *number = i64::from_ne_bytes(*word);
+        }
+        Ok(numbers)
     }
 }
 
@@ -158,6 +173,8 @@ pub(super) enum Peer {
     Path(PathBuf),
     /// One without a path.
     Name(Vec<u8>),
+    /// A Unix address that names nothing.
+    Unnamed,
     Other,
 }
 
@@ -178,7 +195,8 @@ impl Peer {
                 })
             }
             (libc::AF_UNIX, [0, name @ ..]) => Self::Name(name.to_vec()),
-            (libc::AF_UNIX, path) if !path.is_empty() => {
+            (libc::AF_UNIX, []) => Self::Unnamed,
+            (libc::AF_UNIX, path) => {
                 let path = path.split(|byte| *byte == 0).next().unwrap_or_default();
                 Self::Path(PathBuf::from(OsString::from_vec(path.to_vec())))
             }
@@ -191,7 +209,7 @@ impl Peer {
         match self {
             Self::Machine(address) => Some(*address)
                 .filter(|at| !at.ip().to_canonical().is_loopback() && !at.ip().is_unspecified()),
-            Self::Path(_) | Self::Name(_) | Self::Other => None,
+            Self::Path(_) | Self::Name(_) | Self::Unnamed | Self::Other => None,
         }
     }
 }

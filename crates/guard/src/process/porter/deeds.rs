@@ -9,18 +9,15 @@ use std::sync::atomic::Ordering;
 use std::thread;
 
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, chmod, fstat, ftruncate, linkat,
-    mkdirat, mknodat, openat, renameat_with, symlinkat, unlinkat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, fstat, ftruncate, linkat, mkdirat,
+    mknodat, openat, renameat_with, symlinkat, unlinkat,
 };
 use rustix::io::Errno;
-use rustix::net::sockopt::socket_domain;
-use rustix::net::{AddressFamily, SocketAddrUnix, connect};
 use rustix::process::umask;
 
-use super::caller::{Caller, Peer};
+use super::caller::Caller;
 use super::path::{self, Place, kind_of, look, real_path};
 use super::{MAX_LINKS, Porter, here, mode_of};
-use crate::process::wire::Refused;
 use crate::spawn::Answer;
 
 /// The most names that are looked at in a directory that moves.
@@ -160,7 +157,7 @@ impl Porter {
     }
 
     /// Does on a thread of its own what may wait for somebody else.
-    fn later(
+    pub(super) fn later(
         &self,
         caller: &Caller<'_>,
         work: impl FnOnce(&dyn Fn() -> bool) -> Result<Answer, Errno> + Send + 'static,
@@ -216,7 +213,7 @@ impl Porter {
     }
 
     /// Judges the name of what is no directory.
-    fn may_be_named(&self, real: &Path, is_link: bool) -> Result<(), Errno> {
+    pub(super) fn may_be_named(&self, real: &Path, is_link: bool) -> Result<(), Errno> {
         self.means.judge.name(real, is_link).map_err(|forbidden| self.refuse(real, forbidden))
     }
 
@@ -362,100 +359,6 @@ impl Porter {
             _ => Err(Errno::INVAL),
         }
     }
-
-    pub(super) fn set_mode_at(
-        &self,
-        caller: &Caller<'_>,
-        (dir, path): (u64, u64),
-        mode: u64,
-        flags: AtFlags,
-    ) -> Result<Option<Answer>, Errno> {
-        let path = caller.text_or_empty(path)?;
-        if path.as_os_str().is_empty() {
-            let by_number = flags.contains(AtFlags::EMPTY_PATH);
-            let target = if by_number { caller.handle(dir) } else { Err(Errno::NOENT) };
-            return self.set_mode(target?, mode_of(mode));
-        }
-        let start = caller.start(dir, &path)?;
-        let follow = !flags.contains(AtFlags::SYMLINK_NOFOLLOW);
-        let target = path::handle_of(caller, start.as_fd(), &path, follow)?;
-        self.check_waits(caller)?;
-        self.set_mode(target, mode_of(mode))
-    }
-
-    /// Sets the mode of a file: one that may be executed now may be run by others.
-    pub(super) fn set_mode(&self, target: OwnedFd, mode: Mode) -> Result<Option<Answer>, Errno> {
-        if kind_of(&target)? == FileType::Symlink {
-            return Err(Errno::OPNOTSUPP);
-        }
-        let real = real_path(target.as_fd())?;
-        self.may_change(&real)?;
-        if !self.means.judge.may_set_attributes(&real) {
-            self.refused.add(Refused::Outside { path: real });
-            return Err(Errno::PERM);
-        }
-        let set = chmod(path::by_number(&target), mode);
-        done(set.map_err(|errno| self.refused_by_the_system(&real, errno)))
-    }
-
-    /// Judges the name of a socket, which the kernel then makes: what else it could be a moment later is
-    /// a socket too.
-    pub(super) fn bind(
-        &self,
-        caller: &Caller<'_>,
-        at: u64,
-        length: u64,
-    ) -> Result<Option<Answer>, Errno> {
-        if let Peer::Path(path) = caller.peer(at, length)? {
-            let place = Place::find(caller, caller.start(here(), &path)?.as_fd(), &path)?;
-            let real = place.real()?;
-            self.may_change(&real)?;
-            self.may_be_named(&real, false)?;
-        }
-        Ok(Some(Answer::Proceed))
-    }
-
-    /// Makes a connection to a socket of this machine, and lets others be made unless they lead to another
-    /// machine: there is none.
-    pub(super) fn connect(
-        &self,
-        caller: &Caller<'_>,
-        socket: u64,
-        at: u64,
-        length: u64,
-    ) -> Result<Option<Answer>, Errno> {
-        let socket = caller.socket(socket)?;
-        let peer = caller.peer(at, length)?;
-        if socket_domain(&socket)? != AddressFamily::UNIX {
-            if let Some(address) = peer.machine().filter(|_| !self.means.judge.may_reach_machines())
-            {
-                self.refused.add(Refused::Network { address: address.to_string() });
-                return Err(Errno::NETUNREACH);
-            }
-            // Where the network is closed nobody else is in it, whatever the kernel reads again.
-            return Ok(Some(Answer::Proceed));
-        }
-        let (address, target) = match peer {
-            Peer::Path(path) => {
-                let start = caller.start(here(), &path)?;
-                let target = path::handle_of(caller, start.as_fd(), &path, true)?;
-                let real = real_path(target.as_fd())?;
-                if !self.means.judge.is_its_own(&real) {
-                    self.refused.add(Refused::Socket { path: real });
-                    return Err(Errno::ACCESS);
-                }
-                (SocketAddrUnix::new(path::by_number(&target))?, Some(target))
-            }
-            Peer::Name(name) => (SocketAddrUnix::new_abstract_name(&name)?, None),
-            Peer::Machine(_) | Peer::Other => return Err(Errno::INVAL),
-        };
-        self.check_waits(caller)?;
-        self.later(caller, move |_| {
-            let connected = connect(&socket, &address);
-            drop((socket, target));
-            connected.map(|()| Answer::Value(0))
-        })
-    }
 }
 
 /// What is made at a new name.
@@ -465,7 +368,7 @@ pub(super) enum Make {
     Link(PathBuf),
 }
 
-fn done(result: Result<(), Errno>) -> Result<Option<Answer>, Errno> {
+pub(super) fn done(result: Result<(), Errno>) -> Result<Option<Answer>, Errno> {
     result.map(|()| Some(Answer::Value(0)))
 }
 

@@ -14,6 +14,23 @@ use seccompiler::{
 
 use crate::process::rung::Shortfall;
 
+/// Calls that set attributes of files and are newer than the handler knows: programs go on with older ones.
+/// Their numbers are the same on every architecture.
+const NEW_ATTRIBUTES: &[c_long] = &[463, 466, 469];
+
+/// `ioctl` requests that set attributes of a file through a descriptor that is open for reading:
+/// `FS_IOC_SETFLAGS`, `FS_IOC32_SETFLAGS`, `FS_IOC_SETVERSION`, `FS_IOC_FSSETXATTR`, `FS_IOC_ENABLE_VERITY`,
+/// `FS_IOC_SET_ENCRYPTION_POLICY`.
+const SETS_FLAGS: &[u64] =
+    &[0x4008_6602, 0x4004_6602, 0x4008_7602, 0x401c_5820, 0x4080_6685, 0x800c_6613];
+
+/// Requests of btrfs have this type (bits 8 to 15). Some make and remove subvolumes in a directory that is
+/// open for reading, which Landlock does not judge.
+const BTRFS: u64 = 0x9400;
+/// Those that every file system may answer, and that write only to a descriptor open for writing: `FICLONE`,
+/// `FICLONERANGE`, `FIDEDUPERANGE`.
+const CLONES: &[u64] = &[0x4004_9409, 0x4020_940d, 0xc018_9436];
+
 /// Which sockets commands may make, where they may not reach the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sockets {
@@ -101,11 +118,23 @@ const NAMESPACES: &[i32] = &[
     libc::CLONE_NEWCGROUP,
 ];
 
+/// What the filter of commands closes beside what it always does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Closed {
+    /// Whether commands may reach the network.
+    pub(super) network: bool,
+    pub(super) sockets: Sockets,
+    /// Whether no mount keeps commands from files outside the roots: their attributes could be set there
+    /// by calls that the handler does not judge.
+    pub(super) in_view_of_machine: bool,
+}
+
 /// Returns the filter of commands.
-pub(super) fn closed(network: bool, sockets: Sockets) -> Result<Vec<sock_filter>, Shortfall> {
+pub(super) fn closed(closed: Closed) -> Result<Vec<sock_filter>, Shortfall> {
     let missing = |error: String| Shortfall::new("seccomp", error);
-    let unknown = UNKNOWN.iter().map(|&call| (call, Vec::new())).collect();
-    let refused = refused(network, sockets).map_err(|error| missing(error.to_string()))?;
+    let new = if closed.in_view_of_machine { NEW_ATTRIBUTES } else { &[] };
+    let unknown = UNKNOWN.iter().chain(new).map(|&call| (call, Vec::new())).collect();
+    let refused = refused(closed).map_err(|error| missing(error.to_string()))?;
     let filters = [(unknown, libc::ENOSYS), (refused, libc::EPERM)];
     let mut programs: Vec<_> = filters
         .into_iter()
@@ -138,8 +167,10 @@ fn joined(programs: Vec<Vec<sock_filter>>) -> Vec<sock_filter> {
 pub(super) struct Watched {
     /// Whether files are judged that are only read.
     pub(super) reads: bool,
-    /// Whether connections are told.
+    /// Whether sockets of this machine are judged, and connections told.
     pub(super) connections: bool,
+    /// Whether owners, times and extended attributes are judged.
+    pub(super) attributes: bool,
 }
 
 /// Calls that change something by its name.
@@ -175,6 +206,29 @@ const CHANGES: &[c_long] = &[
     libc::SYS_rename,
 ];
 
+/// Calls that change owner, times or extended attributes of a file.
+const ATTRIBUTES: &[c_long] = &[
+    libc::SYS_fchownat,
+    libc::SYS_fchown,
+    libc::SYS_utimensat,
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_fsetxattr,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_fremovexattr,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chown,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_lchown,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_utime,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_utimes,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_futimesat,
+];
+
 /// Calls that open a file, with the place of their flags among the arguments.
 const OPENS: &[(c_long, u32)] = &[
     (libc::SYS_openat, 2),
@@ -195,9 +249,15 @@ pub(super) fn watching(watched: Watched) -> Vec<sock_filter> {
     let mut steps = vec![load(NUMBER)];
     let sockets: &[c_long] =
         if watched.connections { &[libc::SYS_connect, libc::SYS_bind] } else { &[] };
-    for &call in CHANGES.iter().chain(sockets) {
+    let attributes = if watched.attributes { ATTRIBUTES } else { &[] };
+    for &call in CHANGES.iter().chain(sockets).chain(attributes) {
         steps.push(unless(libc::BPF_JEQ, number(call), 1));
         steps.push(end(libc::SECCOMP_RET_USER_NOTIF));
+    }
+    if watched.connections {
+        for call in [libc::SYS_socket, libc::SYS_socketpair] {
+            steps.extend(datagrams(call));
+        }
     }
     for &(call, flags) in OPENS {
         steps.push(unless(libc::BPF_JEQ, number(call), 6));
@@ -213,6 +273,22 @@ pub(super) fn watching(watched: Watched) -> Vec<sock_filter> {
     }
     steps.push(end(libc::SECCOMP_RET_ALLOW));
     steps
+}
+
+/// Returns the steps that hand over a call which makes a Unix datagram socket. Such a socket can send to any
+/// path by `sendmsg`, whose address lies in memory, where no filter sees it.
+fn datagrams(call: c_long) -> [sock_filter; 7] {
+    // `SOCK_DGRAM` and `SOCK_RAW`, which makes the same; no other type of a Unix socket has this bit.
+    const DATAGRAMS: u32 = 2;
+    [
+        unless(libc::BPF_JEQ, number(call), 6),
+        load(argument(0)),
+        unless(libc::BPF_JEQ, libc::AF_UNIX.cast_unsigned(), 3),
+        load(argument(1)),
+        unless(libc::BPF_JSET, DATAGRAMS, 1),
+        end(libc::SECCOMP_RET_USER_NOTIF),
+        end(libc::SECCOMP_RET_ALLOW),
+    ]
 }
 
 /// Returns the filter of the second numbering that some kernels have for the same architecture.
@@ -268,11 +344,9 @@ fn step(code: u32, jf: u8, k: u32) -> sock_filter {
 }
 
 /// Returns the calls that are refused by their arguments.
-fn refused(
-    network: bool,
-    sockets: Sockets,
-) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendError> {
+fn refused(closed: Closed) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendError> {
     use SeccompCmpArgLen::Dword;
+    let Closed { network, sockets, in_view_of_machine } = closed;
     let mut rules = BTreeMap::new();
     let clone = NAMESPACES
         .iter()
@@ -307,7 +381,9 @@ fn refused(
                 kind,
             )?])
         };
-        rules.insert(libc::SYS_socketpair, vec![kind(libc::SOCK_DGRAM)?]);
+        // The kernel makes the same of both.
+        let datagrams = vec![kind(libc::SOCK_DGRAM)?, kind(libc::SOCK_RAW)?];
+        rules.insert(libc::SYS_socketpair, datagrams);
     }
     // The limits of another process, which may be the one that watches this one.
     let of_others = SeccompRule::new(vec![
@@ -322,13 +398,21 @@ fn refused(
     });
     rules.insert(libc::SYS_setpriority, wide.collect::<Result<_, _>>()?);
     // Typing into the terminal of somebody else.
-    let ioctl = [libc::TIOCSTI, libc::TIOCLINUX]
-        .into_iter()
+    let requests = [libc::TIOCSTI, libc::TIOCLINUX].into_iter();
+    let flags = if in_view_of_machine { SETS_FLAGS } else { &[] };
+    let mut ioctl = requests
+        .chain(flags.iter().copied())
         .map(|request| {
             let is = SeccompCondition::new(1, Dword, SeccompCmpOp::Eq, request)?;
             SeccompRule::new(vec![is])
         })
-        .collect::<Result<_, _>>()?;
+        .collect::<Result<Vec<_>, _>>()?;
+    if in_view_of_machine {
+        let clones = CLONES.iter().map(|&request| (SeccompCmpOp::Ne, request));
+        let of_btrfs = [(SeccompCmpOp::MaskedEq(0xff00), BTRFS)].into_iter().chain(clones);
+        let conditions = of_btrfs.map(|(is, value)| SeccompCondition::new(1, Dword, is, value));
+        ioctl.push(SeccompRule::new(conditions.collect::<Result<_, _>>()?)?);
+    }
     rules.insert(libc::SYS_ioctl, ioctl);
     let families: &[i32] = match (network, sockets) {
         (true, _) | (false, Sockets::Open) => &[libc::AF_UNIX, libc::AF_INET, libc::AF_INET6],

@@ -1,0 +1,187 @@
+//! Unix sockets: which a command may bind and connect to.
+//!
+//! A program outside the sandbox may listen at a path in a root, and would carry out what a command asks of
+//! it: a database, an editor, a language server. So only sockets that a process of the session bound can be
+//! reached. The handler binds them itself and remembers their identity. Commands change no name meanwhile,
+//! because every such call waits for the same lock.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, MemfdFlags, StatxFlags, memfd_create, statx};
+use rustix::io::Errno;
+use rustix::net::sockopt::socket_domain;
+use rustix::net::{AddressFamily, SocketAddrUnix, bind, connect};
+use rustix::process::{chdir, fchdir, umask};
+
+use super::caller::{Caller, Peer};
+use super::path::{self, Place, look, real_path};
+use super::{Porter, here};
+use crate::process::wire::Refused;
+use crate::spawn::Answer;
+
+/// The most sockets of a session that are remembered; a new one takes the place of the oldest.
+const MAX_BOUND: u64 = 4_096;
+/// How many bytes the identity of a socket takes.
+const IDENTITY_BYTES: usize = 40;
+
+/// The identities of the sockets that processes of a session bound to a path. All supervisors share the
+/// memory; whoever adds one holds the lock of the session.
+#[derive(Debug)]
+pub(in crate::process) struct BoundSockets(File);
+
+/// A file that is told from every other one, also from one that gets its inode later.
+type Identity = [u8; IDENTITY_BYTES];
+
+impl BoundSockets {
+    pub(in crate::process) fn new() -> Result<Self, Errno> {
+        Ok(Self(memfd_create(c"sockets", MemfdFlags::CLOEXEC)?.into()))
+    }
+
+    fn add(&self, identity: &Identity) -> io::Result<()> {
+        let n = self.n_added()?;
+        self.0.write_all_at(identity, 8 + (n % MAX_BOUND) * IDENTITY_BYTES as u64)?;
+        self.0.write_all_at(&(n + 1).to_ne_bytes(), 0)
+    }
+
+    fn contains(&self, identity: &Identity) -> io::Result<bool> {
+        let n = self.n_added()?.min(MAX_BOUND);
+        let mut known = vec![0; usize::try_from(n).unwrap_or(0) * IDENTITY_BYTES];
+        self.0.read_exact_at(&mut known, 8)?;
+        Ok(known.chunks_exact(IDENTITY_BYTES).any(|known| known == identity))
+    }
+
+    fn n_added(&self) -> io::Result<u64> {
+        let mut n = [0; 8];
+        match self.0.read_at(&mut n, 0)? {
+            8 => Ok(u64::from_ne_bytes(n)),
+            _ => Ok(0),
+        }
+    }
+}
+
+/// Returns the identity of what is held: its file system, inode and time of birth.
+fn identity(handle: &OwnedFd) -> Result<Identity, Errno> {
+    let stat = statx(handle, c"", AtFlags::EMPTY_PATH, StatxFlags::INO | StatxFlags::BTIME)?;
+    // A file system that keeps no time of birth says zero.
+    let numbers = [
+        (u64::from(stat.stx_dev_major) << 32) | u64::from(stat.stx_dev_minor),
+        stat.stx_ino,
+        stat.stx_btime.tv_sec.cast_unsigned(),
+        u64::from(stat.stx_btime.tv_nsec),
+        u64::from(stat.stx_mode),
+    ];
+    let mut identity = [0; IDENTITY_BYTES];
+    for (bytes, number) in identity.chunks_exact_mut(8).zip(numbers) {
+        bytes.copy_from_slice(&number.to_ne_bytes());
+    }
+    Ok(identity)
+}
+
+impl Porter {
+    /// Binds a Unix socket in the place of its process, at a name that commands may make. Other sockets are
+    /// bound by their process.
+    pub(super) fn bind(
+        &self,
+        caller: &Caller<'_>,
+        socket: u64,
+        at: u64,
+        length: u64,
+    ) -> Result<Option<Answer>, Errno> {
+        let socket = caller.socket(socket)?;
+        if socket_domain(&socket)? != AddressFamily::UNIX {
+            return Ok(Some(Answer::Proceed));
+        }
+        match caller.peer(at, length)? {
+            Peer::Path(path) => self.bind_at(caller, &socket, &path)?,
+            Peer::Name(name) => bind(&socket, &SocketAddrUnix::new_abstract_name(&name)?)?,
+            Peer::Unnamed => bind(&socket, &SocketAddrUnix::new_unnamed())?,
+            Peer::Machine(_) | Peer::Other => return Err(Errno::INVAL),
+        }
+        Ok(Some(Answer::Value(0)))
+    }
+
+    /// Binds a socket to a path. The kernel gets the path as the process wrote it, from the directory where
+    /// that process is, so that the socket has the same name for everyone.
+    fn bind_at(&self, caller: &Caller<'_>, socket: &OwnedFd, path: &Path) -> Result<(), Errno> {
+        let place = Place::find(caller, caller.start(here(), path)?.as_fd(), path)?;
+        let real = place.real()?;
+        self.may_change(&real)?;
+        self.may_be_named(&real, false)?;
+        if look(place.dir.as_fd(), &place.name).is_ok() {
+            return Err(Errno::ADDRINUSE);
+        }
+        self.check_waits(caller)?;
+        let is_of_process = path.starts_with("/proc");
+        let (start, name) = if is_of_process {
+            // What the process means by it is not what this one would.
+            (None, Path::new(&place.name))
+        } else {
+            (Some(caller.handle(here())?), path)
+        };
+        umask(caller.umask()?);
+        fchdir(start.as_ref().unwrap_or(&place.dir))?;
+        let bound = SocketAddrUnix::new(name).and_then(|address| bind(socket, &address));
+        let _ = chdir("/");
+        bound.map_err(|errno| self.refused_by_the_system(&real, errno))?;
+        let made = look(place.dir.as_fd(), &place.name)?;
+        self.means.sockets.add(&identity(&made)?).map_err(|_| Errno::NOMEM)
+    }
+
+    /// Connects a Unix socket in the place of its process, and lets others be connected unless they lead to
+    /// another machine: there is none.
+    pub(super) fn connect(
+        &self,
+        caller: &Caller<'_>,
+        socket: u64,
+        at: u64,
+        length: u64,
+    ) -> Result<Option<Answer>, Errno> {
+        let socket = caller.socket(socket)?;
+        let peer = caller.peer(at, length)?;
+        if socket_domain(&socket)? != AddressFamily::UNIX {
+            if let Some(address) = peer.machine().filter(|_| !self.means.judge.may_reach_machines())
+            {
+                self.refused.add(Refused::Network { address: address.to_string() });
+                return Err(Errno::NETUNREACH);
+            }
+            // Where the network is closed nobody else is in it, whatever the kernel reads again.
+            return Ok(Some(Answer::Proceed));
+        }
+        let (address, target) = match peer {
+            Peer::Path(path) => {
+                let start = caller.start(here(), &path)?;
+                let target = path::handle_of(caller, start.as_fd(), &path, true)?;
+                self.may_connect(&target)?;
+                (SocketAddrUnix::new(path::by_number(&target))?, Some(target))
+            }
+            Peer::Name(name) => (SocketAddrUnix::new_abstract_name(&name)?, None),
+            Peer::Unnamed | Peer::Machine(_) | Peer::Other => return Err(Errno::INVAL),
+        };
+        self.check_waits(caller)?;
+        self.later(caller, move |_| {
+            let connected = connect(&socket, &address);
+            drop((socket, target));
+            connected.map(|()| Answer::Value(0))
+        })
+    }
+
+    /// Judges a connection to a socket that has a path.
+    fn may_connect(&self, target: &OwnedFd) -> Result<(), Errno> {
+        if self.means.sockets.contains(&identity(target)?).map_err(|_| Errno::IO)? {
+            return Ok(());
+        }
+        self.refused.add(Refused::Socket { path: real_path(target.as_fd())? });
+        Err(Errno::ACCESS)
+    }
+
+    /// Refuses to make a Unix datagram socket: it could send to the socket of any program, in one call
+    /// whose address nobody could judge.
+    pub(super) fn refuse_datagrams(&self) -> Errno {
+        self.refused.add(Refused::Datagrams);
+        Errno::ACCESS
+    }
+}

@@ -1,0 +1,72 @@
+//! The working directory of each session, which its commands move as those of a shell do.
+//!
+//! A directory may be removed, by a command of the session or by anyone else. The session then goes back to
+//! the nearest directory above that is still there, and the next reply says so: otherwise no command could
+//! start in it, `cd` neither.
+#![expect(clippy::disallowed_methods, reason = "the guard may look at the system")]
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use sinew_tool::{Moved, WentBack};
+
+/// The working directories of sessions.
+#[derive(Debug, Default)]
+pub(crate) struct SessionCwds(Mutex<HashMap<String, SessionCwd>>);
+
+#[derive(Debug)]
+struct SessionCwd {
+    path: PathBuf,
+    /// What no reply has said yet.
+    went_back: Option<WentBack>,
+}
+
+impl SessionCwds {
+    /// Remembers where the last command of a session ended, if that is in a root; returns where the next one
+    /// starts, if that is elsewhere than before.
+    pub(super) fn ended_in(&self, session: &str, cwd: PathBuf, roots: &[PathBuf]) -> Option<Moved> {
+        let mut all = self.lock();
+        let before = all.get(session).map(|cwd| &cwd.path).or(roots.first())?;
+        if !roots.iter().any(|root| cwd.starts_with(root)) {
+            return Some(Moved::Not { outside: cwd, stays: before.clone() });
+        }
+        let to = cwd.ancestors().find(|dir| fs::metadata(dir).is_ok_and(|meta| meta.is_dir()))?;
+        if to != cwd {
+            let to = if roots.iter().any(|root| to.starts_with(root)) { to } else { before };
+            let went_back = WentBack { removed: cwd.clone(), to: to.to_owned() };
+            let path = to.to_owned();
+            all.insert(session.to_owned(), SessionCwd { path, went_back: Some(went_back) });
+            return None;
+        }
+        let moved = (*before != cwd).then(|| Moved::To(cwd.clone()));
+        let went_back = all.remove(session).and_then(|cwd| cwd.went_back);
+        all.insert(session.to_owned(), SessionCwd { path: cwd, went_back });
+        moved
+    }
+
+    /// Returns where the next command of a session starts: where its last one ended, or the nearest directory
+    /// above that can be entered.
+    pub(crate) fn of(&self, session: &str, can_enter: impl Fn(&Path) -> bool) -> Option<PathBuf> {
+        let mut all = self.lock();
+        let cwd = all.get_mut(session)?;
+        if can_enter(&cwd.path) {
+            return Some(cwd.path.clone());
+        }
+        let to = cwd.path.ancestors().find(|dir| can_enter(dir))?.to_owned();
+        let removed = std::mem::replace(&mut cwd.path, to.clone());
+        let removed = cwd.went_back.take().map_or(removed, |earlier| earlier.removed);
+        cwd.went_back = Some(WentBack { removed, to: to.clone() });
+        Some(to)
+    }
+
+    /// Returns where a session went back to, unless a reply has said so already.
+    pub(super) fn take_went_back(&self, session: &str) -> Option<WentBack> {
+        self.lock().get_mut(session)?.went_back.take()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, SessionCwd>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
