@@ -1,5 +1,7 @@
 """Fork bombs and survivors on every sandbox level: the process count is bounded, and all of them are killed in time.
 
+Set SINEW_BOMB_ROUNDS to run each case more often, and SINEW_BOMB_SHOW to print what the calls answered.
+
 Each case runs inside a pids cgroup of its own, which holds more processes than `run.max_processes`
 allows, so that limit must hold by itself. Without such a cgroup the whole suite is skipped. A plain
 spawn that kills only the shell is the control: it must leave processes behind.
@@ -16,6 +18,7 @@ import time
 from pathlib import Path
 
 import checks
+import kernel
 from checks import Skip, check, true
 
 MAX_IN_CGROUP = 6_500
@@ -39,6 +42,10 @@ chmod +x b; ./b""",
     "every signal ignored": """perl -e '$SIG{$_} = "IGNORE" for qw(TERM INT HUP QUIT USR1 USR2 TSTP TTIN TTOU ALRM); fork while 1'""",
     "parents that exit at once": """perl -MPOSIX -e 'fork for 1..7; for (;;) { my $c = fork; if (defined $c) { if ($c) { POSIX::_exit(0) } else { setsid } } }' & sleep 60""",
 }
+HIDES = "processes that hide from each other"
+PRCTL = "157" if os.uname().machine == "x86_64" else "167"
+# With `PR_SET_DUMPABLE` off, `hidepid` hides a process from others of its user as well.
+HIDDEN_BOMB = {HIDES: """perl -MPOSIX -e 'syscall(PRCTL, 4, 0, 0, 0, 0); for (;;) { my $c = fork; if (defined $c && !$c) { syscall(PRCTL, 4, 0, 0, 0, 0); setsid; fork and exit } }'""".replace("PRCTL", PRCTL)}
 KILLS_ALL = "a command that kills all it can reach"
 SURVIVORS = {
     "setsid": "setsid sleep 99 & sleep 60",
@@ -135,8 +142,9 @@ def environment(home):
 class Place:
     """A root and a home of one user, and what the command line of sinew is there."""
 
-    def __init__(self, directory, level, user):
+    def __init__(self, directory, level, user, missing=()):
         self.user = user
+        self.missing = missing
         self.root, self.home = directory / "root", directory / "home"
         for made in (self.root, self.home):
             made.mkdir(parents=True)
@@ -145,7 +153,6 @@ class Place:
         (self.home / ".config/sinew/config.toml").write_text("")
         for at in [self.home / ".config", self.home / ".config/sinew"]:
             os.chown(at, user, user)
-        self.options = ["--sandbox", level]
         self.level = level
 
     started = []
@@ -156,6 +163,7 @@ class Place:
         config.write_text(f'[run]\nsandbox = "{self.level}"\nmax_processes = {MAX_PROCESSES}\n')
         def prepare():
             cgroup.join()
+            kernel.take_away(self.missing)
             demote(self.user)
         process = subprocess.Popen(
             [os.environ["SINEW_BOMB_BIN"], "--root", self.root, "--approvals", "allow",
@@ -269,6 +277,76 @@ def control(directory):
             true(0 < left, "it left none, so this case shows nothing")
 
 
+# What a kernel or a container may lack, on which level and for whom. Without a bound no bomb is tried.
+WITHOUT = [
+    ("landlock", 0, ["PID namespaces"], BOMBS),
+    ("namespaces", 0, ["PID namespaces"], BOMBS),
+    ("landlock", 0, ["PID namespaces", "cgroups"], {}),
+    ("none", 0, ["Landlock"], BOMBS),
+    ("none", 0, ["cgroups"], {}),
+    ("landlock", NOBODY, ["processes of others in /proc"], HIDDEN_BOMB),
+    ("none", NOBODY, ["processes of others in /proc"], HIDDEN_BOMB),
+]
+
+
+def doctor(place):
+    """Returns what `sinew doctor` says of commands."""
+    def prepare():
+        kernel.take_away(place.missing)
+        demote(place.user)
+    done = subprocess.run(
+        [os.environ["SINEW_BOMB_BIN"], "--root", place.root, "doctor"],
+        cwd=place.root, env=environment(place.home), preexec_fn=prepare,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60,
+    )
+    return done.stdout.decode(errors="replace")
+
+
+def without(directory, only):
+    """The same where parts of the kernel are missing."""
+    for number, (level, user, missing, bombs) in enumerate(WITHOUT):
+        if only and level not in only:
+            continue
+        who = "root" if user == 0 else "nobody"
+        name = f"{level}, {who}, without {' and '.join(missing)}"
+        place = Place(directory / f"without-{number}", level, user, missing)
+        usable = False
+        with check(f"{name}: the level works"):
+            works(place)
+            usable = True
+        if not usable:
+            continue
+        with check(f"{name}: doctor says whether processes are bounded"):
+            told = doctor(place)
+            true(f"sandbox: {level}" in told or level in told, told)
+            true(("bound of processes" in told) == (not bombs), told)
+        quick = {key: text for key, text in SURVIVORS.items() if key != KILLS_ALL}
+        for key, text in {**bombs, **quick}.items():
+            run_and_judge(name, place, key, text)
+
+
+def run_and_judge(name, place, key, text):
+    """Judges ROUNDS runs of a case. A run that only took too long is repeated twice: two of three decide."""
+    for _ in range(ROUNDS):
+        seen = observe(name, place, key, text)
+        late = seen["over"] is not None and MAX_OVER < seen["over"]
+        if late:
+            again = [seen, *(observe(name, place, key, text) for _ in range(2))]
+            seen = sorted(again, key=lambda one: one["over"] or 99.0)[1]
+        with check(f"{name}: {key}"):
+            judge(seen)
+
+
+def observe(name, place, key, text):
+    seen = run_case(place, key, text)
+    over = "never" if seen["over"] is None else f"{seen['over']:.2f} s"
+    print(f"     {name}: {key}: peak {seen['peak']}, over {over}, "
+          f"slowest look {seen['slowest'] * 1000:.0f} ms, exit {seen['code']}", flush=True)
+    if os.environ.get("SINEW_BOMB_SHOW"):
+        print(seen["out"][:600], seen["errors"][:600])
+    return seen
+
+
 def body(directory):
     pids_directory()
     if os.geteuid() != 0:
@@ -300,14 +378,8 @@ def body(directory):
                     with check(f"{level}, {who}: {name}"):
                         raise Skip("commands reach the processes of their user on this level")
                     continue
-                for round in range(ROUNDS):
-                    seen = run_case(place, name, text)
-                    over = "never" if seen["over"] is None else f"{seen['over']:.2f} s"
-                    print(f"     {level}, {who}: {name}: peak {seen['peak']}, over {over}, "
-                          f"slowest look {seen['slowest']*1000:.0f} ms, exit {seen['code']}", flush=True)
-                    if os.environ.get("SINEW_BOMB_SHOW"): print(seen["out"][:600], seen["errors"][:600])
-                    with check(f"{level}, {who}: {name}"):
-                        judge(seen)
+                run_and_judge(f"{level}, {who}", place, name, text)
+    without(directory, only)
 
 
 if __name__ == "__main__":

@@ -209,6 +209,7 @@ impl Watch<'_> {
         let mut was_told = false;
         let mut wait = REAP;
         loop {
+            let mut max_reaped = MAX_REAPED;
             let next = [stop_at, kill_at, give_up_at].into_iter().flatten().min();
             let until_next = next.map(|at| at.saturating_duration_since(Instant::now()));
             let told = self.sleep(until_next.map_or(wait, |time| time.min(wait)), listening);
@@ -218,11 +219,14 @@ impl Watch<'_> {
                 kill_at.get_or_insert(Instant::now() + self.grace);
             }
             if kill_at.is_some_and(|at| at <= Instant::now()) {
-                self.killer.kill(Some(self.pid));
-                kill_at = Some(Instant::now() + AGAIN);
+                let are_left = self.killer.kill(Some(self.pid));
+                kill_at = Some(Instant::now() + if are_left { Duration::ZERO } else { AGAIN });
                 give_up_at.get_or_insert(Instant::now() + GONE);
+                if are_left {
+                    max_reaped = 0;
+                }
             }
-            match self.reap() {
+            match self.reap(max_reaped) {
                 Reaped::Command(end) => return Watched { end, was_told, out_of_time },
                 Reaped::All => wait = REAP,
                 Reaped::Some => wait = Duration::ZERO,
@@ -261,7 +265,7 @@ impl Watch<'_> {
 
     /// Waits for processes that ended, also orphans that fell to this one, and no more of them than leave
     /// time for other work.
-    fn reap(&self) -> Reaped {
+    fn reap(&self, at_most: usize) -> Reaped {
         let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         if let Ok(Some(status)) = waitid(WaitId::Pid(self.pid), ended) {
             return Reaped::Command(match status.terminating_signal() {
@@ -269,7 +273,7 @@ impl Watch<'_> {
                 None => End::Code(status.exit_status().unwrap_or(0)),
             });
         }
-        for _ in 0..MAX_REAPED {
+        for _ in 0..at_most {
             match wait(WaitOptions::NOHANG) {
                 Ok(Some((pid, status))) if pid == self.pid => {
                     return Reaped::Command(match status.terminating_signal() {
@@ -314,8 +318,9 @@ fn end_the_rest(killer: &mut Killer, command: Option<Pid>) -> Rest {
     let mut kill_at = None;
     // A command that has ended holds its number for what is left of its process group.
     let mut unwaited = command;
+    let mut max_reaped = MAX_REAPED;
     loop {
-        for _ in 0..MAX_REAPED {
+        for _ in 0..max_reaped {
             match wait(WaitOptions::NOHANG) {
                 Ok(Some((pid, _))) if Some(pid) == command => unwaited = None,
                 Ok(Some((_, status))) => {
@@ -332,8 +337,9 @@ fn end_the_rest(killer: &mut Killer, command: Option<Pid>) -> Rest {
         }
         if kill_at.is_none_or(|at| at <= now) {
             rest.had_to_kill = true;
-            killer.kill(unwaited);
-            kill_at = Some(now + AGAIN);
+            let are_left = killer.kill(unwaited);
+            max_reaped = if are_left { 0 } else { MAX_REAPED };
+            kill_at = Some(now + if are_left { Duration::ZERO } else { AGAIN });
         } else {
             std::thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(10));

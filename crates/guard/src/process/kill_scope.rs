@@ -71,11 +71,12 @@ impl Killer {
     }
 
     /// Kills every process but this one. The command leads a process group, which one call reaches as long
-    /// as it is not waited for.
-    pub(super) fn kill(&mut self, command: Option<Pid>) {
+    /// as it is not waited for. Returns whether others may be left that fork: then none should be waited
+    /// for, since a killed process holds its share of the limit.
+    pub(super) fn kill(&mut self, command: Option<Pid>) -> bool {
         let Some(tree) = &mut self.tree else {
             signal_all(Signal::KILL);
-            return;
+            return false;
         };
         if let Some(command) = command {
             let _ = kill_process_group(command, Signal::KILL);
@@ -83,9 +84,9 @@ impl Killer {
         if let Some(cgroup) = &mut self.cgroup
             && cgroup.kill().is_ok()
         {
-            return;
+            return false;
         }
-        tree.kill(&|_| false, Instant::now() + ONE_ATTEMPT);
+        tree.kill(&|_| false, Instant::now() + ONE_ATTEMPT)
     }
 }
 

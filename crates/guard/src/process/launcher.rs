@@ -219,18 +219,22 @@ impl<'a> Keepers<'a> {
     fn reap(&mut self) {
         let until = Instant::now() + MAX_ORPHANS;
         loop {
-            for _ in 0..MAX_REAPED {
+            // As long as some live, no killed one is waited for: it holds its share of the limit.
+            let mut are_left = false;
+            if self.has_orphans {
+                let alive = &self.alive;
+                let at_most = Instant::now() + ONE_ATTEMPT;
+                are_left = self.tree.kill(&|pid| alive.contains_key(&pid), at_most);
+                self.has_orphans = are_left;
+            }
+            for _ in 0..if are_left { 0 } else { MAX_REAPED } {
                 let Ok(Some((child, status))) = wait(WaitOptions::NOHANG) else { break };
                 let was_keeper = self.ended(child);
-                self.has_orphans |= !was_keeper || status.exit_status() != Some(0);
+                self.has_orphans |= was_keeper && status.exit_status() != Some(0);
             }
             if !self.has_orphans || until <= Instant::now() {
                 return;
             }
-            let alive = &self.alive;
-            let is_left =
-                self.tree.kill(&|pid| alive.contains_key(&pid), Instant::now() + ONE_ATTEMPT);
-            self.has_orphans = is_left;
             std::thread::sleep(ORPHANS);
         }
     }

@@ -13,12 +13,17 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, Dir, Mode, OFlags, openat};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, pidfd_open, pidfd_send_signal,
+    waitid,
+};
 
 /// How many processes there is memory for before the first is killed.
 const N_PREPARED: usize = 8_192;
 /// How long a line of `/proc/PID/stat` may be.
 const MAX_STAT_BYTES: usize = 1_024;
+/// How many passes look at the children alone before one reads all of `/proc`, where there are any.
+const CHILDREN_ALONE: u32 = 64;
 /// How long the processes that were killed get until the next pass.
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -27,6 +32,8 @@ const PAUSE: Duration = Duration::from_millis(1);
 pub(super) struct ProcessTree {
     /// `/proc`, opened while there are descriptors.
     proc: Option<OwnedFd>,
+    /// The threads of this process, whose children `hidepid` does not hide.
+    threads: Option<OwnedFd>,
     /// The processes that a pass has found.
     below: HashSet<i32>,
 }
@@ -34,35 +41,48 @@ pub(super) struct ProcessTree {
 impl ProcessTree {
     pub(super) fn new() -> Self {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let open = |path| openat(CWD, path, flags, Mode::empty()).ok();
         Self {
-            proc: openat(CWD, "/proc", flags, Mode::empty()).ok(),
+            proc: open("/proc"),
+            threads: open("/proc/self/task"),
             below: HashSet::with_capacity(N_PREPARED),
         }
     }
 
     /// Sends a signal to every process below this one, as far as the time lasts.
     pub(super) fn signal(&mut self, signal: Signal, until: Instant) {
-        self.pass(signal, &|_| false, until);
+        self.below.clear();
+        self.signal_children(signal, &|_| false);
+        self.signal_shown(signal, &|_| false, until);
     }
 
     /// Kills every process below this one but the trees of those children that are spared, until a pass finds
-    /// none or the time is over; returns whether there was one.
+    /// none or the time is over; returns whether the last pass found one.
     pub(super) fn kill(&mut self, is_spared: &dyn Fn(Pid) -> bool, until: Instant) -> bool {
-        let mut was_any = false;
-        while self.pass(Signal::KILL, is_spared, until) {
-            was_any = true;
-            if until <= Instant::now() {
-                break;
+        for n in 1_u32.. {
+            self.below.clear();
+            // To list the children takes little of a processor that a bomb uses up, and what they leave become
+            // children in their turn. To read all of `/proc` takes much, and reaches the whole tree.
+            let mut is_any = self.signal_children(Signal::KILL, is_spared);
+            if !is_any || n.is_multiple_of(CHILDREN_ALONE) {
+                is_any |= self.signal_shown(Signal::KILL, is_spared, until);
+            }
+            if !is_any || until <= Instant::now() {
+                return is_any;
             }
             std::thread::sleep(PAUSE);
         }
-        was_any
+        true
     }
 
     /// Sends a signal to each process below this one that `/proc` shows after its parent, as those that are
     /// older; returns whether there was one.
-    fn pass(&mut self, signal: Signal, is_spared: &dyn Fn(Pid) -> bool, until: Instant) -> bool {
-        self.below.clear();
+    fn signal_shown(
+        &mut self,
+        signal: Signal,
+        is_spared: &dyn Fn(Pid) -> bool,
+        until: Instant,
+    ) -> bool {
         let own = std::process::id().cast_signed();
         let Some(proc) = &self.proc else { return false };
         let Ok(dir) = Dir::read_from(proc) else { return false };
@@ -83,6 +103,40 @@ impl ProcessTree {
         }
         !self.below.is_empty()
     }
+}
+
+impl ProcessTree {
+    /// Sends a signal to each child of this process, from lists that hold those too that `/proc` hides: with
+    /// `hidepid` a process that may not be traced. What a killed one leaves becomes a child of this process.
+    /// Returns whether there was one.
+    fn signal_children(&mut self, signal: Signal, is_spared: &dyn Fn(Pid) -> bool) -> bool {
+        let Some(threads) = &self.threads else { return false };
+        let Ok(dir) = Dir::read_from(threads) else { return false };
+        let mut list = String::new();
+        for entry in dir.filter_map(Result::ok) {
+            let Ok(thread) = entry.file_name().to_str() else { continue };
+            let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+            let file = openat(threads, format!("{thread}/children"), flags, Mode::empty());
+            list.clear();
+            let Ok(_) = file.map(|file| File::from(file).read_to_string(&mut list)) else {
+                continue;
+            };
+            let children = list.split_whitespace().filter_map(|number| number.parse().ok());
+            for child in children.filter_map(Pid::from_raw).filter(|child| !is_spared(*child)) {
+                // This process waits for its children: until then their PIDs are theirs.
+                if has_not_ended(child) && kill_process(child, signal).is_ok() {
+                    self.below.insert(child.as_raw_nonzero().get());
+                }
+            }
+        }
+        !self.below.is_empty()
+    }
+}
+
+/// Returns whether a child still runs, without waiting for it.
+fn has_not_ended(child: Pid) -> bool {
+    let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    matches!(waitid(WaitId::Pid(child), ended), Ok(None))
 }
 
 /// Returns the parent of a process that has not ended.
