@@ -333,9 +333,17 @@ impl Checkpoints {
         self.shared.collector().collect()
     }
 
-    /// Returns how much is kept, for `doctor`.
+    /// Reads the whole index and returns how much is kept, for `doctor`.
     pub fn usage(&self) -> Result<Usage, CheckpointError> {
-        let n_checkpoints = self.shared.read(|connection| Ok(index::total(connection)?))?;
+        let n_checkpoints = self.shared.read(|connection| {
+            match database::broken_pages(connection)? {
+                None => Ok(index::total(connection)?),
+                Some(problem) => Err(CheckpointError::Unusable(format!(
+                    "pages of `checkpoints.db` are broken: {problem}; to undo nothing earlier and begin \
+                     anew, move it away with `contents` beside it"
+                ))),
+            }
+        })?;
         let n_bytes = self.shared.contents.list()?.iter().map(|found| found.n_bytes).sum();
         Ok(Usage { n_checkpoints, n_bytes })
     }

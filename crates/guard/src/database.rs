@@ -45,8 +45,8 @@ impl Failed {
     }
 }
 
-impl From<rusqlite::Error> for Failed {
-    fn from(error: rusqlite::Error) -> Self {
+impl Failed {
+    pub(crate) fn from_sqlite(error: &rusqlite::Error) -> Self {
         let code = error.sqlite_error_code();
         let busy = matches!(code, Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked));
         // The tables are strict, so a value of another type came there by a page of another table.
@@ -59,6 +59,12 @@ impl From<rusqlite::Error> for Failed {
         let corrupt = is_other_type
             || matches!(code, Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt));
         Self { busy, corrupt, problem: error.to_string() }
+    }
+}
+
+impl From<rusqlite::Error> for Failed {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::from_sqlite(&error)
     }
 }
 
@@ -116,6 +122,18 @@ pub(crate) fn version(connection: &Connection) -> rusqlite::Result<i64> {
 /// Returns whether nothing was ever written to a database.
 pub(crate) fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
     connection.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| row.get(0))
+}
+
+/// The most problems that are told of one database.
+const MAX_TOLD: usize = 3;
+
+/// Reads every page of a database, and returns what is wrong with their structure.
+pub(crate) fn broken_pages(connection: &Connection) -> rusqlite::Result<Option<String>> {
+    let mut check = connection.prepare(&format!("PRAGMA integrity_check({MAX_TOLD})"))?;
+    let told: Vec<String> = check.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    let lines = told.iter().flat_map(|told| told.lines()).filter(|line| !line.starts_with("***"));
+    let problems: Vec<&str> = lines.take(MAX_TOLD).collect();
+    Ok((problems != ["ok"]).then(|| problems.join("; ")))
 }
 
 /// Creates the file of a new database for its owner alone; the files beside it get the same mode. A

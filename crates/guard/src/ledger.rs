@@ -15,15 +15,20 @@
 //! the last one then; so the records of all processes are one chain. Whoever writes looks first whether the
 //! head beside the database knows of records that are not there any more, and records that.
 //!
+//! A server that idles has the helper thread read the whole database now and then (`check`): a damaged one is
+//! kept aside, and what was found is told on the next reply too.
+//!
 //! The next opener of the database removes the temporary files that changes of dead processes left
 //! behind: their intents are kept as not settled.
 
 mod audit;
+mod check;
 mod head;
 mod key;
 mod known;
 mod leftovers;
 mod opening;
+mod reading;
 mod record;
 mod retention;
 mod row;
@@ -33,7 +38,7 @@ mod waiting;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, TryLockError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -44,7 +49,6 @@ use crate::database::{self, Failed, PATIENT, at_once, lock};
 use crate::knowledge::KnowledgeBase;
 use crate::mark::{ProcessMark, os_user};
 use crate::{Redactor, StateDir};
-use head::Noted;
 use opening::{FileId, Open, Opener};
 use record::{Link, OfProcess};
 use row::{Cleaner, Row, Step, Who};
@@ -69,6 +73,10 @@ const QUICK: Duration = Duration::from_millis(20);
 const RETRY: Duration = Duration::from_millis(500);
 /// How often the helper thread looks whether records should go.
 const TENDED_EVERY: Duration = Duration::from_secs(10 * 60);
+/// How long nothing must have been recorded before the whole database is read.
+const IDLE: Duration = Duration::from_secs(2);
+/// How long the next read of the whole database waits, as a multiple of how long the last one took.
+const REST_FACTOR: u32 = 200;
 
 /// How much a committed intent survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,6 +166,21 @@ struct Shared {
     n_openings: AtomicU64,
     on_failure: OnceLock<Tell>,
     on_notice: OnceLock<Tell>,
+    /// What was told and stands in no reply yet.
+    news: Mutex<Vec<String>>,
+    /// The last record that was told of because it is not what its hash covers.
+    misfit: Mutex<Option<Finding>>,
+}
+
+/// What ended a wait of the helper thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Woke {
+    /// Records are to be written.
+    Due,
+    /// Nothing happened for long, and the whole database should be read.
+    Idle,
+    /// The ledger closes.
+    Closed,
 }
 
 /// Told what happened with the ledger.
@@ -223,14 +246,18 @@ impl SqliteLedger {
                 n_openings: AtomicU64::new(0),
                 on_failure: OnceLock::new(),
                 on_notice: OnceLock::new(),
+                news: Mutex::default(),
+                misfit: Mutex::default(),
             }),
             helper: Mutex::new(None),
         }
     }
 
-    /// Names the client in the records that follow, as the client names itself.
+    /// Names the client in the records that follow, as the client names itself. A process with a client is a
+    /// server: it reads the whole database once it idles, whether calls come or not.
     pub fn set_client(&self, client: String) {
         *lock(&self.shared.client) = Some(client);
+        self.start_helper();
     }
 
     /// Names who is told when records cannot be written any more: once, until they can again.
@@ -327,10 +354,18 @@ impl Shared {
         let mut told = None;
         let opened = opener.open(patience, &mut told);
         self.n_openings.fetch_add(1, Ordering::Relaxed);
-        if let (Some(text), Some(tell)) = (told, self.on_notice.get()) {
-            tell(&text);
+        if let Some(text) = told {
+            self.tell(text);
         }
         opened
+    }
+
+    /// Tells at once, and on the next reply, what a person should know.
+    fn tell(&self, text: String) {
+        lock(&self.news).push(text.clone());
+        if let Some(tell) = self.on_notice.get() {
+            tell(&text);
+        }
     }
 
     fn who(&self) -> &Who {
@@ -424,7 +459,7 @@ impl Shared {
         let Open { connection, key, head, file, process } = open;
         at_once(connection, |connection| {
             let mut tail = record::tail(connection, Link::START)?;
-            let wrong = wrong_head(connection, head.noted(key), tail)?;
+            let wrong = head::wrong(connection, head.noted(key), tail)?;
             let process = match process {
                 Some((known, of)) if of.as_deref() == client && is_entered(connection, known)? => {
                     known.clone()
@@ -571,11 +606,21 @@ impl Shared {
         std::mem::take(&mut queue.idle) || MAX_WAITING <= queue.rows.len()
     }
 
-    /// The helper thread: waits for records, writes them in batches, keeps the log short.
-    fn write_batches(&self) {
+    /// The helper thread: waits for records, writes them in batches, keeps the log short, and reads the whole
+    /// database when nothing else is to be done.
+    fn write_batches(self: &Arc<Self>) {
         let mut tended: Option<Instant> = None;
+        let mut check_at = Instant::now();
         loop {
-            let closed = self.wait_for_batch();
+            let woke = self.wait_for_batch(check_at.max(Instant::now() + IDLE));
+            if woke == Woke::Idle {
+                let began = Instant::now();
+                if self.check() {
+                    check_at = Instant::now() + TENDED_EVERY.max(began.elapsed() * REST_FACTOR);
+                }
+                continue;
+            }
+            let closed = woke == Woke::Closed;
             // What could not be written waits for the next batch; changes are refused meanwhile.
             if self.write_patiently().is_err() && !closed {
                 std::thread::sleep(RETRY);
@@ -591,23 +636,29 @@ impl Shared {
         }
     }
 
-    /// Waits until a batch is due; returns whether the ledger is closing.
-    fn wait_for_batch(&self) -> bool {
+    /// Waits until a batch is due, or until nothing happened by a point in time.
+    fn wait_for_batch(&self, idle_at: Instant) -> Woke {
         let mut queue = lock(&self.queue);
         while queue.rows.is_empty() && queue.intents.is_empty() && !queue.closed {
+            let Some(left) = idle_at.checked_duration_since(Instant::now()) else {
+                queue.idle = false;
+                return Woke::Idle;
+            };
             queue.idle = true;
-            queue = self.wake.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            queue = self.wait(queue, left);
         }
         queue.idle = false;
         let due = Instant::now() + MAX_WAIT;
         while queue.rows.len() < MAX_WAITING && queue.intents.is_empty() && !queue.closed {
             let Some(left) = due.checked_duration_since(Instant::now()) else { break };
-            queue = self
-                .wake
-                .wait_timeout(queue, left)
-                .map_or_else(|error| error.into_inner().0, |(queue, _)| queue);
+            queue = self.wait(queue, left);
         }
-        queue.closed
+        if queue.closed { Woke::Closed } else { Woke::Due }
+    }
+
+    fn wait<'a>(&self, queue: MutexGuard<'a, Queue>, at_most: Duration) -> MutexGuard<'a, Queue> {
+        let waited = self.wake.wait_timeout(queue, at_most);
+        waited.map_or_else(|error| error.into_inner().0, |(queue, _)| queue)
     }
 
     /// Forgets what callers knew long ago, and removes records that are too old or too many.
@@ -646,45 +697,6 @@ impl Loss {
     fn forget(&mut self, recorded: Self) {
         self.n_lost -= recorded.n_lost.min(self.n_lost);
         self.n_late -= recorded.n_late.min(self.n_late);
-    }
-}
-
-/// Returns what is wrong where the head does not fit the chain, whose end this is.
-fn wrong_head(
-    connection: &Connection,
-    noted: Noted,
-    tail: Link,
-) -> rusqlite::Result<Option<Event>> {
-    let event = |kind, text: String| Ok(Some(Event { kind, text, session: None }));
-    let noted = match noted {
-        Noted::At(noted) if noted == tail || noted.seq == 0 => return Ok(None),
-        Noted::At(noted) => noted,
-        Noted::Nothing => {
-            let text = "the head beside the database was gone here: records before may be too";
-            return event("head", String::from(text));
-        }
-        Noted::Damaged => {
-            let text =
-                "the head beside the database was damaged here: records before may be cut off";
-            return event("head", String::from(text));
-        }
-    };
-    if tail.seq < noted.seq {
-        let n_cut = noted.seq.saturating_sub(tail.seq);
-        let text =
-            format!("{n_cut} records were cut off here: the head knew of record {}", noted.seq);
-        return event("cut", text);
-    }
-    match record::hash_of(connection, noted.seq)? {
-        Some(hash) if hash != noted.hash => {
-            let text = format!(
-                "records were replaced before here: the head knew another record {}",
-                noted.seq
-            );
-            event("cut", text)
-        }
-        // Who noted it was slow, or died, and the records went by retention.
-        Some(_) | None => Ok(None),
     }
 }
 
@@ -752,6 +764,14 @@ impl Ledger for SqliteLedger {
 
     fn broken(&self) -> Option<String> {
         lock(&self.shared.problem).clone()
+    }
+
+    fn news(&self) -> Vec<String> {
+        // Where no client is served, standard error reaches whoever made the call.
+        match lock(&self.shared.client).is_some() {
+            true => std::mem::take(&mut *lock(&self.shared.news)),
+            false => Vec::new(),
+        }
     }
 }
 

@@ -16,6 +16,11 @@ impl StateDir {
     /// the ledger can forge it.
     #[expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
     pub fn open(path: &Path) -> io::Result<Self> {
+        let is_other = |above: &&Path| fs::metadata(above).is_ok_and(|meta| !meta.is_dir());
+        if let Some(file) = path.ancestors().find(is_other) {
+            let why = format!("{} is not a directory; move it away", file.display());
+            return Err(io::Error::new(io::ErrorKind::NotADirectory, why));
+        }
         DirBuilder::new().recursive(true).mode(0o700).create(path)?;
         let meta = fs::metadata(path)?;
         if meta.uid() != rustix::process::geteuid().as_raw() {

@@ -64,6 +64,7 @@ async fn stops(runtime: &Arc<Runtime>, mut open: Open, options: &CallOptions) ->
     // A reply to a call that was taken back reaches nobody.
     if !options.cancel.is_cancelled() {
         tell::endings(runtime, &open.request, &mut reply);
+        tell::news(runtime, &mut reply);
     }
     std::mem::take(&mut told.notes).tell(&mut reply.meta);
     let error = answer::error_of(&reply);

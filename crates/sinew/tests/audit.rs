@@ -606,7 +606,7 @@ fn nothing_recorded_is_nothing_wrong_and_a_ledger_that_is_gone_is() {
     assert!((code, ok) == (1, false) && error.contains("gone"), "{error}");
     fs::write(place.home.join("state/sinew/sinew.db"), "no database").unwrap();
     let (code, ok, error) = verify(&place, &[]);
-    assert!((code, ok) == (2, false) && error.contains("cannot be read"), "{error}");
+    assert!((code, ok) == (1, false) && error.contains("is damaged"), "{error}");
     fs::remove_file(place.home.join("state/sinew/sinew.db")).unwrap();
     run(&place, &["call", "List"], "");
     let ran = run(&place, &["audit", "verify"], "");
@@ -623,7 +623,9 @@ fn a_damaged_database_is_kept_aside_and_told_by_everybody() {
     assert!(ran.err.contains("damaged") && ran.err.contains("sinew.db.corrupt-"), "{ran:?}");
     let ran = run(&place, &["doctor"], "");
     assert!(
-        ran.out.contains("note     ledger") && ran.out.contains("sinew.db.corrupt-"),
+        ran.code == 1
+            && ran.out.contains("MISSING  ledger")
+            && ran.out.contains("sinew.db.corrupt-"),
         "{ran:?}"
     );
     let verified = run(&place, &["audit", "verify", "--json"], "").json();

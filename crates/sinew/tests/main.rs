@@ -13,6 +13,7 @@ mod audit;
 mod busy;
 mod caller;
 mod cli;
+mod damage;
 mod differential;
 mod fidelity;
 mod hooks;

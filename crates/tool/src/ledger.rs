@@ -162,6 +162,11 @@ pub trait Ledger: Send + Sync {
     fn broken(&self) -> Option<String> {
         None
     }
+
+    /// Returns what happened to the ledger and should stand on the next reply, each of it once.
+    fn news(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// Where calls are counted and timed: one recorder feeds every metric.

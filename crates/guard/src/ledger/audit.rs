@@ -1,18 +1,19 @@
 //! Reading the ledger: records by what they say, and whether the chain is whole.
 //!
-//! The database is opened to be read alone, so this works beside processes that write, and changes nothing
-//! of what it looks at.
+//! The database is opened to be read alone, so this works beside processes that write and on a read-only
+//! file system, and changes nothing of what it looks at.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::types::Value;
-use rusqlite::{Connection, OpenFlags, params_from_iter};
-use rustix::fs::FlockOperation;
+use rusqlite::{Connection, params_from_iter};
 
+use super::check;
 use super::head::{self, Noted};
 use super::key::{self, Key};
 use super::opening::{self, NAME};
+use super::reading::{self, Reading};
 use super::record::{self, Fields, Link, Record};
 use super::row;
 use super::verify::{Finding, Verified, Walk};
@@ -31,6 +32,8 @@ pub enum AuditError {
     Empty,
     /// Something was recorded, and the database is not there any more.
     Gone(String),
+    /// It is no database, or pages of it are broken.
+    Damaged(String),
     /// It is there, and cannot be read.
     Unreadable(String),
 }
@@ -40,6 +43,11 @@ impl std::fmt::Display for AuditError {
         match self {
             Self::Empty => f.write_str("nothing is recorded yet"),
             Self::Gone(why) => f.write_str(why),
+            Self::Damaged(why) => write!(
+                f,
+                "the database of the ledger is damaged: {why}; the next call that is recorded keeps it \
+                 aside and begins a new one"
+            ),
             Self::Unreadable(why) => write!(f, "the ledger cannot be read: {why}"),
         }
     }
@@ -49,13 +57,16 @@ impl std::error::Error for AuditError {}
 
 impl From<Failed> for AuditError {
     fn from(failed: Failed) -> Self {
-        Self::Unreadable(failed.problem)
+        match failed.corrupt {
+            true => Self::Damaged(failed.problem),
+            false => Self::Unreadable(failed.problem),
+        }
     }
 }
 
 impl From<rusqlite::Error> for AuditError {
     fn from(error: rusqlite::Error) -> Self {
-        Self::Unreadable(error.to_string())
+        Self::from(Failed::from(error))
     }
 }
 
@@ -88,37 +99,30 @@ pub struct Wanted {
 #[derive(Debug)]
 pub struct Audit {
     state: PathBuf,
-    connection: Connection,
+    reading: Reading,
 }
 
 impl Audit {
     /// Opens the database of a state directory to read it.
     pub fn open(state: &StateDir) -> Result<Self, AuditError> {
-        let state = state.path().to_owned();
+        Self::at(state.path())
+    }
+
+    pub(super) fn at(state: &Path) -> Result<Self, AuditError> {
+        let state = state.to_owned();
         let path = state.join(NAME);
-        let is_there = |name: &str| opening::file_of(&state.join(name)).is_some();
-        let missing = |what: &str| {
-            let beside = [(head::NAME, "head"), (key::NAME, "key")];
-            match beside.iter().find(|(name, _)| is_there(name)) {
-                Some((_, known)) => {
-                    AuditError::Gone(format!("{what}, and the {known} beside it knows of one"))
-                }
-                None => AuditError::Empty,
-            }
+        let missing = |what: &str| match traces(&state) {
+            Some(known) => AuditError::Gone(format!("{what}, and {known}")),
+            None => AuditError::Empty,
         };
-        if !is_there(NAME) {
+        if opening::file_of(&path).is_none() {
             return Err(missing("the database of the ledger is gone"));
         }
-        // Nobody takes the database away between its parts.
-        let _lock = opening::locked(&state, FlockOperation::NonBlockingLockShared, PATIENCE)?;
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
-            | OpenFlags::SQLITE_OPEN_NO_MUTEX
-            | OpenFlags::SQLITE_OPEN_NOFOLLOW;
-        let connection = Connection::open_with_flags(&path, flags)?;
-        connection.busy_timeout(PATIENCE)?;
-        match database::version(&connection)? {
-            row::VERSION => Ok(Self { state, connection }),
-            0 if database::is_empty(&connection)? => {
+        let reading = reading::open(&state, PATIENCE)?;
+        let connection = &reading.connection;
+        match database::version(connection)? {
+            row::VERSION => Ok(Self { state, reading }),
+            0 if database::is_empty(connection)? => {
                 Err(missing("there is nothing in the database of the ledger"))
             }
             0 => Err(AuditError::Gone(String::from(
@@ -126,6 +130,10 @@ impl Audit {
             ))),
             version => Err(database::foreign(&path, version, row::VERSION).into()),
         }
+    }
+
+    fn connection(&self) -> &Connection {
+        &self.reading.connection
     }
 
     /// Hands out the records that are wanted, until that fails.
@@ -192,7 +200,7 @@ impl Audit {
             wanted.limit.map_or(-1, |limit| i64::try_from(limit).unwrap_or(i64::MAX)),
         );
         let failed = |error: rusqlite::Error| AuditError::from(error);
-        let mut statement = self.connection.prepare(&sql).map_err(failed)?;
+        let mut statement = self.connection().prepare(&sql).map_err(failed)?;
         let mut rows = statement.query(params_from_iter(values)).map_err(failed)?;
         while let Some(row) = rows.next().map_err(failed)? {
             let mut record = record::of_row(row).map_err(failed)?;
@@ -209,17 +217,17 @@ impl Audit {
         }
         // What stood before the first record that retention left is known, and sealed.
         if let Some(key) = Key::read(&self.state)? {
-            let (anchor, is_ours) = opening::anchor(&self.connection, &key)?;
+            let (anchor, is_ours) = opening::anchor(self.connection(), &key)?;
             if is_ours && anchor.seq == seq - 1 {
                 return Ok(Some(anchor));
             }
         }
-        let hash = record::hash_of(&self.connection, seq - 1)?;
+        let hash = record::hash_of(self.connection(), seq - 1)?;
         Ok(hash.map(|hash| Link { seq: seq - 1, hash }))
     }
 
     fn changes(&self, seq: i64) -> rusqlite::Result<Vec<Fields<'static>>> {
-        self.connection
+        self.connection()
             .prepare_cached(
                 "SELECT seq, file_path, bytes, before_hash, after_hash FROM further_change
                  WHERE seq = ?1 ORDER BY rowid",
@@ -230,35 +238,62 @@ impl Audit {
 
     /// Returns the end of the chain.
     pub fn head(&self) -> Result<Link, AuditError> {
-        Ok(record::tail(&self.connection, Link::START)?)
+        Ok(record::tail(self.connection(), Link::START)?)
     }
 
-    /// Walks the chain. A head that was kept elsewhere is compared too. How many records were looked at is
-    /// told now and then.
+    /// Reads every page and walks the chain. A head that was kept elsewhere is compared too. How many
+    /// records were looked at is told now and then.
     pub fn verify(
+        &self,
+        kept: Option<Link>,
+        progress: impl FnMut(u64),
+    ) -> Result<Verified, AuditError> {
+        let damage = match check::structure(self.connection()) {
+            Err(error) if Failed::from_sqlite(&error).corrupt => Some(error.to_string()),
+            damage => damage?,
+        };
+        let Some(why) = damage else { return self.walk(kept, progress) };
+        let damaged =
+            Finding::new(0, "damaged", format!("pages of the database are broken: {why}"));
+        let mut verified = match self.walk(kept, progress) {
+            Ok(verified) => verified,
+            Err(error) => {
+                let text = format!("the records cannot be read: {error}");
+                unwalked(Link::START, "unreadable", text)
+            }
+        };
+        verified.findings.insert(0, damaged);
+        Ok(verified)
+    }
+
+    fn walk(
         &self,
         kept: Option<Link>,
         mut progress: impl FnMut(u64),
     ) -> Result<Verified, AuditError> {
         let Some(key) = Key::read(&self.state)? else {
-            let last = record::tail(&self.connection, Link::START)?;
-            return Ok(without_key(last, "`ledger.key` is missing, so nothing can be verified"));
+            let last = record::tail(self.connection(), Link::START)?;
+            return Ok(unwalked(
+                last,
+                "key",
+                "`ledger.key` is missing, so nothing can be verified",
+            ));
         };
         // Read before the records: who writes meanwhile notes a head only after its records.
         let noted = head::noted(&self.state, &key);
-        let snapshot = self.connection.unchecked_transaction()?;
-        if opening::key_id(&self.connection)? != Some(*key.id()) {
-            let last = record::tail(&self.connection, Link::START)?;
+        let snapshot = self.connection().unchecked_transaction()?;
+        if opening::key_id(self.connection())? != Some(*key.id()) {
+            let last = record::tail(self.connection(), Link::START)?;
             let text = "`ledger.key` is not the key of this chain, so nothing can be verified";
-            return Ok(without_key(last, text));
+            return Ok(unwalked(last, "key", text));
         }
-        let (anchor, is_ours) = opening::anchor(&self.connection, &key)?;
+        let (anchor, is_ours) = opening::anchor(self.connection(), &key)?;
         let mut walk = Walk::after(&key, Some(anchor));
         if !is_ours {
             let text = "where the chain begins was changed: records before may have been removed";
             walk.find(Finding::new(anchor.seq, "anchor", text));
         }
-        if let Err(error) = all(&self.connection, i64::MAX, &mut walk, &mut progress) {
+        if let Err(error) = all(self.connection(), i64::MAX, &mut walk, &mut progress) {
             let seq = walk.last().seq.saturating_add(1);
             walk.find(Finding::new(
                 seq,
@@ -292,7 +327,7 @@ impl Audit {
                 walk.find(Finding::new(last.seq.saturating_add(1), "cut", cut(last, noted, "the head")));
             }
             Noted::At(noted) => {
-                let hash = record::hash_of(&self.connection, noted.seq)?;
+                let hash = record::hash_of(self.connection(), noted.seq)?;
                 if anchor.seq < noted.seq && hash.is_some_and(|hash| hash != noted.hash) {
                     let text = format!(
                         "record {0} is not the one that the head knows: the chain was replaced",
@@ -316,7 +351,7 @@ impl Audit {
         let last = walk.last();
         let hash = match kept.seq {
             seq if seq == anchor.seq => Some(anchor.hash),
-            seq => record::hash_of(&self.connection, seq)?,
+            seq => record::hash_of(self.connection(), seq)?,
         };
         match hash {
             Some(hash) if hash == kept.hash => {}
@@ -353,17 +388,28 @@ pub(super) fn all(
     walk: &mut Walk<'_>,
     progress: &mut impl FnMut(u64),
 ) -> rusqlite::Result<()> {
+    between(connection, (i64::MIN, until), walk, progress)
+}
+
+/// Walks over the records from one to another.
+pub(super) fn between(
+    connection: &Connection,
+    (first, last): (i64, i64),
+    walk: &mut Walk<'_>,
+    progress: &mut impl FnMut(u64),
+) -> rusqlite::Result<()> {
     let mut changes = connection.prepare_cached(
         "SELECT seq, file_path, bytes, before_hash, after_hash FROM further_change
-         WHERE seq <= ?1 ORDER BY seq, rowid",
+         WHERE ?1 <= seq AND seq <= ?2 ORDER BY seq, rowid",
     )?;
-    let mut changes = changes.query_map([until], record::change_of_row)?.peekable();
+    let mut changes = changes.query_map([first, last], record::change_of_row)?.peekable();
     let sql = format!(
-        "SELECT {} FROM record LEFT JOIN process USING (process) WHERE record.seq <= ?1          ORDER BY record.seq",
+        "SELECT {} FROM record LEFT JOIN process USING (process)
+         WHERE ?1 <= record.seq AND record.seq <= ?2 ORDER BY record.seq",
         record::selected()
     );
     let mut records = connection.prepare_cached(&sql)?;
-    let mut records = records.query([until])?;
+    let mut records = records.query([first, last])?;
     let mut n_records = 0;
     while let Some(row) = records.next()? {
         let mut record = record::of_row(row)?;
@@ -402,11 +448,23 @@ fn stray(seq: i64) -> Finding {
     Finding::new(seq, "changed", format!("there are changes of record {seq}, which is not there"))
 }
 
-fn without_key(last: Link, text: &str) -> Verified {
+/// Returns what is said of a chain whose records could not be walked over.
+fn unwalked(last: Link, what: &'static str, text: impl Into<String>) -> Verified {
     let key = Key::nobodys();
     let mut walk = Walk::after(&key, Some(last));
-    walk.find(Finding::new(last.seq, "key", text));
+    walk.find(Finding::new(last.seq, what, text));
     walk.end()
+}
+
+/// Returns which file of a state directory says that there was a database, if one does.
+fn traces(state: &Path) -> Option<String> {
+    let beside = [(head::NAME, "head"), (key::NAME, "key")];
+    let known = beside.iter().find(|(name, _)| opening::file_of(&state.join(name)).is_some());
+    if let Some((_, known)) = known {
+        return Some(format!("the {known} beside it knows of one"));
+    }
+    let aside = opening::kept_aside(state).pop()?;
+    Some(format!("{aside} was kept aside before it"))
 }
 
 /// Returns the key of a state directory, to verify what was exported.

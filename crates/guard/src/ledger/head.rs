@@ -8,11 +8,13 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rusqlite::Connection;
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, fstat, fsync, openat};
 use rustix::io::Errno;
+use sinew_tool::Event;
 
 use super::key::Key;
-use super::record::Link;
+use super::record::{self, Link};
 
 /// The name of its file.
 pub(super) const NAME: &str = "ledger.head";
@@ -99,6 +101,45 @@ pub(super) fn noted(state: &Path, key: &Key) -> Noted {
     match openat(CWD, state.join(NAME), flags, Mode::empty()) {
         Ok(file) => read_whole(&file, key),
         Err(_) => Noted::Nothing,
+    }
+}
+
+/// Returns what is wrong where the head does not fit the chain, whose end this is.
+pub(super) fn wrong(
+    connection: &Connection,
+    noted: Noted,
+    tail: Link,
+) -> rusqlite::Result<Option<Event>> {
+    let event = |kind, text: String| Ok(Some(Event { kind, text, session: None }));
+    let noted = match noted {
+        Noted::At(noted) if noted == tail || noted.seq == 0 => return Ok(None),
+        Noted::At(noted) => noted,
+        Noted::Nothing => {
+            let text = "the head beside the database was gone here: records before may be too";
+            return event("head", String::from(text));
+        }
+        Noted::Damaged => {
+            let text =
+                "the head beside the database was damaged here: records before may be cut off";
+            return event("head", String::from(text));
+        }
+    };
+    if tail.seq < noted.seq {
+        let n_cut = noted.seq.saturating_sub(tail.seq);
+        let text =
+            format!("{n_cut} records were cut off here: the head knew of record {}", noted.seq);
+        return event("cut", text);
+    }
+    match record::hash_of(connection, noted.seq)? {
+        Some(hash) if hash != noted.hash => {
+            let text = format!(
+                "records were replaced before here: the head knew another record {}",
+                noted.seq
+            );
+            event("cut", text)
+        }
+        // Who noted it was slow, or died, and the records went by retention.
+        Some(_) | None => Ok(None),
     }
 }
 

@@ -15,13 +15,14 @@ use super::head::{HeadFile, Noted};
 use super::key::Key;
 use super::record::{self, Draft, Link, OfProcess};
 use super::row::{self, Cleaner, Who};
-use super::{LedgerSync, leftovers};
+use super::verify::Finding;
+use super::{LedgerSync, check, leftovers};
 use crate::Redactor;
 use crate::clock::{SystemClock, timestamp};
 use crate::database::{self, Failed, at_once};
 
 /// The name of the lock, and of the database.
-const LOCK: &str = "ledger.lock";
+pub(super) const LOCK: &str = "ledger.lock";
 pub(super) const NAME: &str = "sinew.db";
 /// The most databases that are kept aside. A disk that breaks each new one must not be filled with them.
 const MAX_ASIDE: usize = 16;
@@ -72,8 +73,14 @@ impl Opener<'_> {
         let mut damaged = self.damaged.cloned();
         if let Found::Ready(connection, key) = self.find(patience, damaged.as_ref())? {
             let open = self.opened(connection, key)?;
-            match leftovers::remove(&open.connection, self.state).map_err(Failed::from) {
-                Ok(()) => return Ok(open),
+            let looked = check::quick(&open.connection, &open.key).and_then(|misfit| {
+                leftovers::remove(&open.connection, self.state).map(|()| misfit)
+            });
+            match looked.map_err(Failed::from) {
+                Ok(misfit) => {
+                    *told = misfit.as_ref().map(changed);
+                    return Ok(open);
+                }
                 // Nobody else would look at the broken page, so it would be met at every start.
                 Err(failed) if failed.corrupt => damaged = Some((open.file, failed.problem)),
                 Err(failed) => return Err(failed),
@@ -88,7 +95,9 @@ impl Opener<'_> {
                 Found::Empty(connection) => {
                     let (key, is_new) = self.key_of_new()?;
                     let mut open = self.opened(connection, key)?;
-                    self.begin(&mut open, is_new, aside)?;
+                    let is_told = aside.is_some();
+                    let gone = self.begin(&mut open, is_new, aside)?;
+                    *told = told.take().filter(|_| is_told).or(gone);
                     return Ok(open);
                 }
                 Found::Lost(word, why) => {
@@ -179,13 +188,14 @@ impl Opener<'_> {
         Ok(Open { connection, key, head: HeadFile::new(self.state), file, process: None })
     }
 
-    /// Makes the tables and the first record, which says whether records were there before.
+    /// Makes the tables and the first record, which says whether records were there before. Returns what it
+    /// says of them.
     fn begin(
         &self,
         open: &mut Open,
         is_key_new: bool,
         aside: Option<String>,
-    ) -> Result<(), Failed> {
+    ) -> Result<Option<String>, Failed> {
         let noted = open.head.noted(&open.key);
         let gone = match (aside, noted) {
             (Some(aside), Noted::At(link)) if link.seq != 0 => {
@@ -217,7 +227,7 @@ impl Opener<'_> {
             connection.execute_batch(row::SCHEMA)?;
             begin_chain(connection, &open.key)?;
             let process = self.who.enter(connection, None)?;
-            let (kind, text) = match gone {
+            let (kind, text) = match gone.clone() {
                 Some(gone) => ("gone", gone),
                 None => ("begin", String::from("a new ledger")),
             };
@@ -225,7 +235,7 @@ impl Opener<'_> {
             Ok::<_, Failed>(record::append(connection, &open.key, &mut tail, &process, &draft)?)
         })?;
         let _ = open.head.note(&open.key, tail, true);
-        Ok(())
+        Ok(gone)
     }
 
     /// Gives the database and the files beside it other names; returns that of the database. The log goes
@@ -274,6 +284,12 @@ fn other_tables(connection: &Connection) -> rusqlite::Result<Option<&'static str
     let columns =
         format!("SELECT {} FROM record JOIN process USING (process) LIMIT 0", record::selected());
     Ok(connection.prepare(&columns).is_err().then_some("columns are missing in it"))
+}
+
+/// Says that a record of the chain is not what its hash covers. The database is used on: every page of it can
+/// be read, and what was changed stays where it can be looked at.
+pub(super) fn changed(misfit: &Finding) -> String {
+    format!("{}; the database is used on; see `sinew audit verify`", misfit.text)
 }
 
 /// Returns what a process looks for in the directory of a damaged database: those that are kept aside.

@@ -21,7 +21,7 @@ pub struct Finding {
     /// The record, or the first one of several.
     pub seq: i64,
     /// What is wrong, in a word: `changed`, `missing`, `reordered`, `cut`, `head`, `anchor`, `gone`, `key`,
-    /// `unreadable` or `other`.
+    /// `unreadable`, `damaged` or `other`.
     pub what: &'static str,
     /// The same in words.
     pub text: String,
@@ -143,6 +143,13 @@ impl<'a> Walk<'a> {
             let text = format!("record {seq} names another record before it than stands there");
             self.find(Finding::new(seq, "changed", text));
         }
+    }
+
+    /// Returns the first thing that is wrong with a record itself. What the chain tells of its past, such as
+    /// that its head was missing once, is none.
+    pub(super) fn first_misfit(&self) -> Option<&Finding> {
+        let is_past = |finding: &&Finding| !matches!(finding.what, "cut" | "head" | "gone");
+        self.verified.findings.iter().find(is_past)
     }
 
     /// Returns whether something is wrong so far.

@@ -1,4 +1,5 @@
-//! What a reply tells beside its own outcome: that commands in the background have ended.
+//! What a reply tells beside its own outcome: that commands in the background have ended, and that the ledger
+//! was damaged.
 
 use sinew_tool::{Background, Block, Reply, Request};
 
@@ -11,6 +12,13 @@ pub(super) fn endings(runtime: &Runtime, request: &Request, reply: &mut Reply) {
         let lines: Vec<String> = ended.iter().map(line).collect();
         reply.content.push(Block::Text { text: lines.join("\n") });
     }
+}
+
+/// Adds a line for each thing that happened to the ledger since a reply said so.
+pub(super) fn news(runtime: &Runtime, reply: &mut Reply) {
+    let news = runtime.ledger.news();
+    let lines = news.iter().map(|text| format!("[the ledger: {text}]"));
+    reply.content.extend(lines.map(|text| Block::Text { text }));
 }
 
 fn line(one: &Background) -> String {

@@ -18,6 +18,7 @@ use sinew_guard::{
 use sinew_tool::{Clock, Kind};
 
 use crate::cli::AuditCommand;
+use crate::config::LedgerMode;
 use crate::wiring::{self, Loaded};
 
 /// So much of what a call was about stands in a list.
@@ -44,7 +45,7 @@ fn answer(loaded: &Loaded, command: &AuditCommand) -> anyhow::Result<ExitCode> {
     }
     let audit = match Audit::open(&state) {
         Ok(audit) => audit,
-        Err(error) => return unopened(error, command),
+        Err(error) => return unopened(loaded, error, command),
     };
     match command {
         AuditCommand::List { json, .. } => list(&audit, &wanted(loaded, command)?, *json),
@@ -71,14 +72,22 @@ fn answer(loaded: &Loaded, command: &AuditCommand) -> anyhow::Result<ExitCode> {
 }
 
 /// Says why there is no ledger to be read.
-fn unopened(error: AuditError, command: &AuditCommand) -> anyhow::Result<ExitCode> {
+fn unopened(
+    loaded: &Loaded,
+    error: AuditError,
+    command: &AuditCommand,
+) -> anyhow::Result<ExitCode> {
     let (is_whole, why) = match (error, command) {
         (AuditError::Empty, AuditCommand::Verify { head: Some(_), .. }) => {
             let why = "nothing is recorded here, and the head that was kept knows of records";
             (false, String::from(why))
         }
+        (AuditError::Empty, AuditCommand::Verify { .. }) if traced(loaded).is_some() => {
+            (false, traced(loaded).unwrap_or_default())
+        }
         (error @ AuditError::Empty, _) => (true, error.to_string()),
         (AuditError::Gone(why), AuditCommand::Verify { .. }) => (false, why),
+        (error @ AuditError::Damaged(_), AuditCommand::Verify { .. }) => (false, error.to_string()),
         (error, _) => return Err(error.into()),
     };
     eprintln!("sinew: {why}");
@@ -86,6 +95,24 @@ fn unopened(error: AuditError, command: &AuditCommand) -> anyhow::Result<ExitCod
         not_walked(is_whole, &why)?;
     }
     Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Says that nothing is recorded here although calls were made in a root, if so: outputs that had no room in a
+/// reply are kept there.
+#[expect(clippy::disallowed_methods, reason = "sinew's own directory in a root is looked at")]
+pub(super) fn traced(loaded: &Loaded) -> Option<String> {
+    if matches!(loaded.settings.ledger, LedgerMode::Off) {
+        return None;
+    }
+    let outputs = loaded.roots.iter().map(|root| root.join(".sinew/tool-output"));
+    let has_some =
+        |dir: &PathBuf| std::fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some());
+    let dir = outputs.into_iter().find(has_some)?;
+    Some(format!(
+        "the ledger is gone: nothing is recorded, and {} holds outputs of recorded calls; bring the state \
+         directory back, or remove that directory if it comes from elsewhere",
+        dir.display()
+    ))
 }
 
 /// Writes the answer of a verification that found no records to walk over.

@@ -5,9 +5,8 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use sinew_guard::checkpoints::Usage;
-use sinew_guard::{Profile, Rung, Shortfall};
+use sinew_guard::{Audit, AuditError, Profile, Rung, Shortfall};
 use sinew_runtime::Approvals;
-use sinew_tool::Ledger;
 
 use crate::wiring::{self, Loaded, Wired};
 
@@ -28,7 +27,7 @@ pub(crate) fn run(loaded: &Loaded, as_json: bool) -> anyhow::Result<ExitCode> {
         config(loaded),
         roots(loaded, &wired),
         state(),
-        ledger(&wired),
+        ledger(loaded, &wired),
         checkpoints(loaded, &wired),
         openat2(),
         sandbox(&wired),
@@ -77,7 +76,7 @@ fn state() -> Finding {
     }
 }
 
-fn ledger(wired: &anyhow::Result<Wired>) -> Finding {
+fn ledger(loaded: &Loaded, wired: &anyhow::Result<Wired>) -> Finding {
     let wired = match wired {
         Ok(wired) => wired,
         Err(error) => return found("ledger", false, format!("{error:#}")),
@@ -85,21 +84,28 @@ fn ledger(wired: &anyhow::Result<Wired>) -> Finding {
     let Some(ledger) = &wired.ledger else {
         return Finding { needed: false, ..found("ledger", false, "off by configuration".into()) };
     };
-    match ledger.probe() {
-        Ok(()) if ledger.kept_aside().is_empty() => {
-            found("ledger", true, "SQLite, chained, intents before changes".into())
-        }
-        Ok(()) => {
-            let kept = ledger.kept_aside().join(", ");
-            let detail = format!(
-                "SQLite, chained, intents before changes; one that could not be gone on with is kept \
-                 in the state directory: {kept}; look why (`sinew audit list`), then move it away"
-            );
-            Finding { needed: false, ..found("ledger", false, detail) }
-        }
-        Err(_) => {
-            let problem = ledger.broken().unwrap_or_default();
-            found("ledger", false, format!("the database cannot be opened: {problem}"))
+    let is_empty = || {
+        let state = wiring::state_dir().ok()?;
+        matches!(Audit::open(&state), Err(AuditError::Empty)).then_some(())
+    };
+    if let Some(gone) = super::audit::traced(loaded)
+        && is_empty().is_some()
+    {
+        return found("ledger", false, gone);
+    }
+    let mut problems = ledger.examine();
+    let kept = ledger.kept_aside();
+    if !kept.is_empty() {
+        problems.push(format!(
+            "a database that could not be used any more is kept in the state directory: {}; look why, then \
+             move it away",
+            kept.join(", ")
+        ));
+    }
+    match problems.is_empty() {
+        true => found("ledger", true, "SQLite, chained, intents before changes".into()),
+        false => {
+            found("ledger", false, format!("{}; see `sinew audit verify`", problems.join("; ")))
         }
     }
 }

@@ -1,0 +1,215 @@
+//! Finds damage in the database that no statement of a call would meet.
+//!
+//! SQLite reads only the pages that a statement needs, so a broken page can stay unnoticed for months.
+//! [`quick`] reads the root pages and the last records each time the database is opened, a bounded
+//! number of pages. [`whole`] reads every page and compares every record with its hash: for a server
+//! that idles, `doctor` and `audit verify`.
+//!
+//! Left out on purpose: free pages. SQLite overwrites them before it reads them, so they hold nothing.
+
+use std::sync::Arc;
+
+use rusqlite::{Connection, OptionalExtension, ffi};
+use sinew_tool::Ledger as _;
+
+use super::key::Key;
+use super::opening::{self, FileId, NAME};
+use super::record::{self, Link};
+use super::row::{self, OBJECTS};
+use super::verify::{Finding, Walk};
+use super::{Audit, AuditError, Database, Shared, SqliteLedger, audit, reading};
+use crate::database::{self, Failed, PATIENT, lock};
+
+/// How many of the last records are compared with their hashes when the database is opened.
+const N_TAIL: i64 = 8;
+/// The most problems that are told of one database.
+const MAX_TOLD: usize = 3;
+/// How many steps of SQLite's machine pass between two looks at whether the check should stop.
+const STEPS: i32 = 1_000;
+
+/// What [`whole`] found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Checked {
+    Sound,
+    /// Pages are broken: writing to this database could lose more.
+    Damaged(String),
+    /// Every page can be read, and a record is not what its hash covers.
+    Changed(Finding),
+    /// It was told to stop.
+    Stopped,
+}
+
+impl SqliteLedger {
+    /// Looks for everything that is wrong with the ledger, for `doctor`: what `audit verify` finds, and whether
+    /// a record can be written. A damaged database is kept aside. Returns a line for each problem.
+    pub fn examine(&self) -> Vec<String> {
+        let file = opening::file_of(&self.shared.state.join(NAME));
+        let verified = Audit::at(&self.shared.state).and_then(|audit| audit.verify(None, |_| {}));
+        let findings = match verified {
+            // The next call that is recorded begins a new one, which says so too.
+            Err(AuditError::Gone(why)) => return vec![why],
+            // What is wrong with it is said when it is opened to be written.
+            Err(AuditError::Damaged(_) | AuditError::Unreadable(_) | AuditError::Empty) => {
+                Vec::new()
+            }
+            Ok(verified) => verified.findings,
+        };
+        let damage = findings.iter().find(|finding| finding.what == "damaged");
+        if let (Some(file), Some(damage)) = (file, damage) {
+            self.shared.close_damaged(file, damage.text.clone());
+        }
+        let mut problems: Vec<String> =
+            findings.iter().take(MAX_TOLD).map(|finding| finding.text.clone()).collect();
+        let n_more = findings.len() - problems.len();
+        if 0 < n_more {
+            problems.push(format!("{n_more} further findings"));
+        }
+        if self.probe().is_err() {
+            let problem = self.broken().unwrap_or_default();
+            problems.push(format!("the database cannot be opened: {problem}"));
+        }
+        problems
+    }
+}
+
+impl Shared {
+    /// Reads the whole database on a connection of its own, and does what is to be done about what it finds.
+    /// Returns false where it stopped because there is something to write.
+    pub(super) fn check(self: &Arc<Self>) -> bool {
+        let Some(file) = opening::file_of(&self.state.join(NAME)) else { return true };
+        match self.look_through() {
+            Ok(Checked::Sound) => true,
+            Ok(Checked::Stopped) => false,
+            Ok(Checked::Changed(misfit)) => {
+                let text = opening::changed(&misfit);
+                let is_known = lock(&self.misfit).replace(misfit.clone()) == Some(misfit);
+                if !is_known {
+                    self.tell(text);
+                }
+                true
+            }
+            Ok(Checked::Damaged(why)) => {
+                self.keep_aside(file, why);
+                true
+            }
+            Err(failed) if failed.corrupt => {
+                self.keep_aside(file, failed.problem);
+                true
+            }
+            // A database that is locked, or of another release, is met when the next record is written.
+            Err(_) => true,
+        }
+    }
+
+    fn look_through(self: &Arc<Self>) -> Result<Checked, Failed> {
+        let mut reading = reading::open(&self.state, PATIENT)?;
+        if database::version(&reading.connection)? != row::VERSION {
+            return Ok(Checked::Sound);
+        }
+        let key = Key::read(&self.state)?;
+        let shared = Arc::clone(self);
+        let stops = move || {
+            let queue = lock(&shared.queue);
+            queue.closed || !queue.rows.is_empty() || !queue.intents.is_empty()
+        };
+        Ok(whole(&mut reading.connection, key.as_ref(), stops)?)
+    }
+
+    /// Has the next opener keep a damaged database aside.
+    fn close_damaged(&self, file: FileId, why: String) {
+        *lock(&self.damaged) = Some((file, why));
+        *lock(&self.database) = Database::Closed;
+    }
+
+    fn keep_aside(&self, file: FileId, why: String) {
+        self.close_damaged(file, why);
+        let mut database = lock(&self.database);
+        if let Err(failed) = self.connection(&mut database, PATIENT) {
+            self.note(&failed);
+        }
+    }
+}
+
+/// Reads the root page of each table and index, and compares the last records with their hashes.
+/// Returns what is wrong, if anything is.
+pub(super) fn quick(connection: &Connection, key: &Key) -> rusqlite::Result<Option<Finding>> {
+    for object in OBJECTS {
+        let sql = match object.split_once(' ') {
+            Some(("table", table)) => format!("SELECT 1 FROM {table} LIMIT 1"),
+            Some(("index", "further")) => String::from(
+                "SELECT 1 FROM further_change INDEXED BY further ORDER BY seq DESC LIMIT 1",
+            ),
+            _ => continue,
+        };
+        connection.query_row(&sql, [], |_| Ok(())).optional()?;
+    }
+    let (anchor, _) = opening::anchor(connection, key)?;
+    let last = record::tail(connection, anchor)?;
+    let first = last.seq.saturating_sub(N_TAIL).max(anchor.seq);
+    let before = match first == anchor.seq {
+        true => Some(anchor),
+        false => record::hash_of(connection, first)?.map(|hash| Link { seq: first, hash }),
+    };
+    // Records that are missing between two others are left to the whole check.
+    let Some(before) = before else { return Ok(None) };
+    let mut walk = Walk::after(key, Some(before));
+    let range = (before.seq.saturating_add(1), last.seq);
+    audit::between(connection, range, &mut walk, &mut |_| {})?;
+    Ok(walk.first_misfit().cloned())
+}
+
+/// Reads every page, and compares every record with its hash. `stops` is asked now and then.
+fn whole(
+    connection: &mut Connection,
+    key: Option<&Key>,
+    stops: impl Fn() -> bool + Send + 'static,
+) -> rusqlite::Result<Checked> {
+    connection.progress_handler(STEPS, Some(stops))?;
+    let checked = structure(connection).and_then(|problem| match (problem, key) {
+        (Some(problem), _) => Ok(Checked::Damaged(problem)),
+        (None, Some(key)) => contents(connection, key),
+        (None, None) => Ok(Checked::Sound),
+    });
+    connection.progress_handler(0, None::<fn() -> bool>)?;
+    match checked {
+        Err(rusqlite::Error::SqliteFailure(error, _))
+            if error.extended_code == ffi::SQLITE_INTERRUPT =>
+        {
+            Ok(Checked::Stopped)
+        }
+        checked => checked,
+    }
+}
+
+/// Reads every page of the database in one snapshot, and returns what is wrong with their structure.
+pub(super) fn structure(connection: &Connection) -> rusqlite::Result<Option<String>> {
+    if let Some(problem) = database::broken_pages(connection)? {
+        return Ok(Some(problem));
+    }
+    // The last page of a long value may be overwritten with zeros, which is sound for SQLite. The chain covers
+    // records. Of the other tables, the last values of a row cannot be zeros alone: a list of temporary files
+    // never holds two such bytes in a row, a tool's name none, and each process is entered.
+    for (table, condition) in [
+        ("unsettled", "instr(temporaries, x'0000')"),
+        ("known", "instr(tool, char(0)) OR process NOT IN (SELECT process FROM process)"),
+    ] {
+        let sql = format!("SELECT EXISTS (SELECT 1 FROM {table} WHERE {condition})");
+        if connection.query_row(&sql, [], |row| row.get(0))? {
+            return Ok(Some(format!("values of the table `{table}` were overwritten with zeros")));
+        }
+    }
+    Ok(None)
+}
+
+/// Compares every record with its hash.
+fn contents(connection: &Connection, key: &Key) -> rusqlite::Result<Checked> {
+    let snapshot = connection.unchecked_transaction()?;
+    let (anchor, _) = opening::anchor(connection, key)?;
+    let mut walk = Walk::after(key, Some(anchor));
+    audit::all(connection, i64::MAX, &mut walk, &mut |_| {})?;
+    drop(snapshot);
+    Ok(match walk.first_misfit() {
+        Some(finding) => Checked::Changed(finding.clone()),
+        None => Checked::Sound,
+    })
+}

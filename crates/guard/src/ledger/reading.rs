@@ -1,0 +1,132 @@
+//! Opens the database to read it, also on a file system that is mounted read-only.
+//!
+//! SQLite wants to create a `-shm` file beside a database in WAL mode. Where it cannot, and the log is
+//! missing or empty, the database is opened as immutable. A log with content would be ignored by that,
+//! so database and log are then copied to a temporary directory and read there.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
+use rustix::io::Errno;
+
+use super::opening::{self, LOCK, NAME};
+use crate::database::{self, Failed};
+
+/// A database that is open for reading, with the copy that it is of, if any.
+#[derive(Debug)]
+pub(super) struct Reading {
+    pub(super) connection: Connection,
+    /// Dropped after the connection.
+    _copy: Option<Copied>,
+}
+
+/// Opens the database of a state directory for reading.
+pub(super) fn open(state: &Path, patience: Duration) -> Result<Reading, Failed> {
+    // No process renames the database between opening its parts.
+    let _lock = locked(state, patience)?;
+    let path = state.join(NAME);
+    let connection = match connect(&path, patience) {
+        Err(error) if needs_to_write(&error) => return without_writing(state, patience),
+        connection => connection?,
+    };
+    Ok(Reading { connection, _copy: None })
+}
+
+/// Takes the lock of openers. Without the right to write there, an existing lock file is used.
+fn locked(state: &Path, patience: Duration) -> Result<Option<OwnedFd>, Failed> {
+    let denied = match opening::locked(state, FlockOperation::NonBlockingLockShared, patience) {
+        Err(failed) if failed.busy => return Err(failed),
+        Err(denied) => denied,
+        Ok(lock) => return Ok(Some(lock)),
+    };
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    match openat(CWD, state.join(LOCK), flags, Mode::empty()) {
+        // A file system without locks has no other process that renames.
+        Ok(file) => Ok(flock(&file, FlockOperation::NonBlockingLockShared).ok().map(|()| file)),
+        Err(Errno::NOENT) => Ok(None),
+        Err(_) => Err(denied),
+    }
+}
+
+fn connect(path: &Path, patience: Duration) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_NOFOLLOW
+        | OpenFlags::SQLITE_OPEN_URI;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(patience)?;
+    // The files beside the database are opened by the first statement that reads.
+    database::version(&connection)?;
+    Ok(connection)
+}
+
+/// Returns whether reading failed because SQLite could not create or write a file beside the database.
+fn needs_to_write(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly))
+}
+
+#[expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
+fn without_writing(state: &Path, patience: Duration) -> Result<Reading, Failed> {
+    let path = state.join(NAME);
+    let log = state.join(format!("{NAME}-wal"));
+    let has_log = fs::symlink_metadata(&log).is_ok_and(|meta| 0 < meta.len());
+    if !has_log {
+        let connection = connect(Path::new(&immutable(&path)), patience)?;
+        return Ok(Reading { connection, _copy: None });
+    }
+    let failed = |error: io::Error| {
+        Failed::new(format!(
+            "the state directory is read-only, and a copy of the database cannot be made in the \
+             temporary directory ({error}); set TMPDIR to a directory with enough space"
+        ))
+    };
+    let copy = Copied::new().map_err(failed)?;
+    let to = copy.0.join(NAME);
+    fs::copy(&path, &to).map_err(failed)?;
+    fs::copy(&log, copy.0.join(format!("{NAME}-wal"))).map_err(failed)?;
+    let connection = connect(&to, patience)?;
+    Ok(Reading { connection, _copy: Some(copy) })
+}
+
+/// Returns the URI that opens a database as immutable: SQLite takes no locks and creates no files.
+fn immutable(path: &Path) -> String {
+    let mut uri = String::from("file:");
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'/' | b'.' | b'-' | b'_' => uri.push(char::from(*byte)),
+            byte if byte.is_ascii_alphanumeric() => uri.push(char::from(*byte)),
+            byte => uri.push_str(&format!("%{byte:02x}")),
+        }
+    }
+    uri.push_str("?immutable=1");
+    uri
+}
+
+/// A temporary directory with a copy, removed when it is dropped.
+#[derive(Debug)]
+struct Copied(PathBuf);
+
+impl Copied {
+    fn new() -> io::Result<Self> {
+        let mut random = [0_u8; 16];
+        getrandom::fill(&mut random).map_err(io::Error::other)?;
+        let name: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        let path = std::env::temp_dir().join(format!("sinew-audit-{name}"));
+        DirBuilder::new().mode(0o700).create(&path)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Copied {
+    #[expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
