@@ -46,6 +46,7 @@ mod state;
 mod store;
 mod streams;
 mod turn;
+mod visible;
 mod walk;
 mod worktree;
 
@@ -79,12 +80,12 @@ pub use roots::{RootError, Roots};
 pub use rule::{Condition, Layer, Object, Paths, Rule, RuleOrigin};
 pub use rules::can_be_granted;
 pub use seal::Seal;
-pub use shell::shown;
 pub use spawn::bear_limits;
 pub use state::StateDir;
 pub use store::Store;
 pub use streams::{BlockingFile, Streams, standard_streams};
 pub use turn::Turns;
+pub use visible::{shown, shown_line, shown_path};
 
 /// Returns whether the kernel resolves paths beneath a handle by itself.
 pub fn has_openat2() -> bool {

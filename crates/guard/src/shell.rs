@@ -34,7 +34,6 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 pub(crate) use commands::{Commands, Piece};
-pub use word::shown;
 
 use sinew_tool::{Analysis, Plain, Segment};
 

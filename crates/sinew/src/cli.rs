@@ -1,11 +1,13 @@
 //! The command line.
 
+use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::builder::BoolishValueParser;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::config::env_vars;
+use crate::screen;
 
 /// The hands of an LLM agent: executes the tool calls a model makes, contained, judged and recorded.
 #[derive(Debug, Parser)]
@@ -23,14 +25,14 @@ impl Cli {
     /// Reads the arguments of this process and its variables; a variable that is empty counts as
     /// one that is not set. What cannot be understood ends the process.
     pub fn of_process() -> Self {
-        Self::of(Self::as_written().get_matches())
+        Self::of(Self::as_written().try_get_matches())
     }
 
     /// Reads these arguments and the variables of this process. What cannot be understood ends the process.
     pub(crate) fn of_words(words: &[String]) -> Self {
         let program = std::iter::once("sinew");
         let words = program.chain(words.iter().map(String::as_str));
-        Self::of(Self::as_written().get_matches_from(words))
+        Self::of(Self::as_written().try_get_matches_from(words))
     }
 
     fn as_written() -> clap::Command {
@@ -40,8 +42,17 @@ impl Cli {
         })
     }
 
-    fn of(matches: clap::ArgMatches) -> Self {
-        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    fn of(matches: Result<clap::ArgMatches, clap::Error>) -> Self {
+        let read = matches.and_then(|matches| Self::from_arg_matches(&matches));
+        read.unwrap_or_else(|error| {
+            if !error.use_stderr() {
+                error.exit();
+            }
+            // The words that are quoted may come out of a file that a person was told to confirm.
+            let text = error.render().to_string();
+            let _ = writeln!(screen::errors(), "{}", screen::told(&text));
+            std::process::exit(error.exit_code())
+        })
     }
 }
 

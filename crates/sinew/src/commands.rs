@@ -15,25 +15,20 @@ pub(crate) mod trust;
 
 use std::time::Duration;
 
-use sinew_guard::shown;
+use sinew_guard::shown_line;
 use sinew_runtime::Runtime;
 
 use crate::config::LogLevel;
+use crate::screen::say;
 use crate::wiring::{self, Loaded};
 
 /// Writes what was left out of the configuration to standard error.
 fn warn(loaded: &Loaded) {
     if LogLevel::Warn <= loaded.settings.log {
         for warning in &loaded.layered.warnings {
-            eprintln!("sinew: {}", told(warning));
+            say(warning);
         }
     }
-}
-
-/// Returns what is told at a terminal. Names and texts out of a repository stand in it, so nothing in it moves
-/// the cursor or hides, and a line after the first is set in, where it cannot pass for one of sinew's own.
-pub(crate) fn told(text: &str) -> String {
-    shown(text.trim_end()).replace('\n', "\n  ")
 }
 
 /// Writes the records that wait. Where that fails, the calls were made all the same, so their own
@@ -41,7 +36,7 @@ pub(crate) fn told(text: &str) -> String {
 fn flush(runtime: &Runtime) {
     if let Err(error) = runtime.flush() {
         let hint = error.hint.as_deref().unwrap_or_default();
-        eprintln!("sinew: {error}; {hint}");
+        say(&format!("{error}; {hint}"));
     }
 }
 
@@ -64,26 +59,24 @@ pub(crate) fn end_sessions(runtime: &Runtime, within: Duration) {
 fn tell_unconfirmed(loaded: &Loaded) {
     let left_out: Vec<_> = loaded.layered.unconfirmed().collect();
     for left in &left_out {
-        eprintln!(
-            "sinew: {}: left out until you confirm it: {}",
-            told(&left.origin.to_string()),
-            told(&left.to_string())
-        );
+        let (origin, left) = (left.origin.to_string(), left.to_string());
+        let (origin, left) = (shown_line(&origin), shown_line(&left));
+        say(&format!("{origin}: left out until you confirm it: {left}"));
     }
     if left_out.is_empty() {
         return;
     }
     if loaded.layered.keeps_from_trusting {
         let system = crate::config::SYSTEM_FILE;
-        eprintln!(
-            "sinew: `managed.trust` in {system} lets nobody confirm it; put it there if you may"
-        );
+        say(&format!(
+            "`managed.trust` in {system} lets nobody confirm it; put it there if you may"
+        ));
         return;
     }
     let (current, line) = (loaded.said.current.display().to_string(), loaded.said.line());
-    eprintln!(
-        "sinew: arguments and variables of `sinew mcp` may come out of a repository, so they loosen \
-         nothing unconfirmed; to confirm them: cd {} && {line}",
+    say(&format!(
+        "arguments and variables of `sinew mcp` may come out of a repository, so they loosen nothing \
+         unconfirmed; to confirm them: cd {} && {line}",
         wiring::quoted(&current),
-    );
+    ));
 }

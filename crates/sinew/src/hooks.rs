@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use sinew_guard::{
-    Layer, OwnProgramSettings, OwnPrograms, TrustedPrograms, Unrunnable, environment, shown,
+    Layer, OwnProgramSettings, OwnPrograms, TrustedPrograms, Unrunnable, environment,
 };
 use sinew_runtime::{CommandHook, CommandHookSettings};
 
@@ -129,5 +129,5 @@ fn real(root: &PathBuf) -> PathBuf {
 }
 
 fn tell(text: &str) {
-    eprintln!("sinew: {}", shown(text));
+    crate::screen::say(text);
 }

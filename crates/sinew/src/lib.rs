@@ -53,6 +53,8 @@ mod metrics;
 #[cfg(feature = "cli")]
 mod output;
 #[cfg(feature = "cli")]
+mod screen;
+#[cfg(feature = "cli")]
 mod signals;
 #[cfg(feature = "cli")]
 mod terminal;
@@ -97,7 +99,7 @@ pub fn main() -> std::process::ExitCode {
         // A reader that has seen enough is no failure.
         Err(error) if is_broken_pipe(&error) => std::process::ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("sinew: {}", commands::told(&format!("{error:#}")));
+            screen::say(&format!("{error:#}"));
             std::process::ExitCode::from(2)
         }
     }

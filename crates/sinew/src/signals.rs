@@ -8,7 +8,7 @@
 //! The thread that waits for signals starts with the first call, or when a single call turns out to
 //! take longer than a moment: starting a process must not cost more than it has to.
 
-use std::io::{self, Write};
+use std::io;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -55,8 +55,7 @@ impl Signals {
                 calls.close(LAST_WORDS);
                 crate::commands::end_sessions(&runtime, LAST_WORDS);
                 if let Err(error) = runtime.flush() {
-                    // A terminal that hung up takes no more words.
-                    let _ = writeln!(io::stderr(), "sinew: {error}");
+                    crate::screen::say(&error.to_string());
                 }
                 std::process::exit(128 + signal);
             }

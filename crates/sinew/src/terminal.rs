@@ -6,6 +6,8 @@ use rustix::termios::QueueSelector;
 use sinew_runtime::question;
 use sinew_tool::{Answer, Approver, BoxFuture, Question, Scope};
 
+use crate::screen;
+
 /// Returns whether a person sits at this process.
 pub(crate) fn is_attended() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
@@ -13,7 +15,7 @@ pub(crate) fn is_attended() -> bool {
 
 /// Asks a question of yes or no. Only what is clearly a yes is one.
 pub(crate) fn confirms(question: &str) -> io::Result<bool> {
-    let mut out = io::stderr();
+    let mut out = screen::errors();
     out.write_all(question.as_bytes())?;
     out.flush()?;
     let mut line = String::new();
@@ -37,7 +39,7 @@ impl Approver for Terminal {
             let ask = move || {
                 // What was typed before the question was seen is no answer to it.
                 let _ = rustix::termios::tcflush(io::stdin(), QueueSelector::IFlush);
-                ask(&question, &mut io::stdin().lock(), &mut io::stderr())
+                ask(&question, &mut io::stdin().lock(), &mut screen::errors())
             };
             tokio::task::spawn_blocking(ask).await.unwrap_or(Answer::No(None))
         })

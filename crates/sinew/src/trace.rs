@@ -101,7 +101,8 @@ impl Trace {
         if let Err(error) = (&self.file).write_all(text.as_bytes())
             && !self.failed.swap(true, Ordering::Relaxed)
         {
-            eprintln!("sinew: spans cannot be written to {}: {error}", self.path.display());
+            let path = self.path.display();
+            crate::screen::say(&format!("spans cannot be written to {path}: {error}"));
         }
     }
 }

@@ -14,7 +14,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sha2::Sha256;
-use sinew_guard::{HttpAddress, HttpClient, HttpError, HttpReply, SystemClock, shown};
+use sinew_guard::{HttpAddress, HttpClient, HttpError, HttpReply, SystemClock};
 use sinew_runtime::question;
 use sinew_tool::{Answer, Approver, BoxFuture, Clock as _, Question};
 
@@ -127,7 +127,7 @@ impl Approver for Webhook {
             };
             answered.unwrap_or_else(|problem| {
                 let server = self.0.address.server();
-                eprintln!("sinew: the webhook at {server} gave no answer: {}", shown(&problem));
+                crate::screen::say(&format!("the webhook at {server} gave no answer: {problem}"));
                 Answer::Gone
             })
         })

@@ -20,6 +20,7 @@ use crate::config::{
     self, Grants, Layered, Layers, LedgerMode, LogLevel, Origin, SYSTEM_FILE, Settings, env_vars,
 };
 use crate::hooks;
+use crate::screen::say;
 use crate::trace::Trace;
 use crate::webhook::Webhook;
 
@@ -399,8 +400,7 @@ pub(crate) fn wire(
     if let Some(state) = env_vars::state_home() {
         let state = state.join("sinew");
         builder = builder.commands(commands(loaded, &state));
-        builder =
-            builder.journals(JournalSettings { state, warn: |text| eprintln!("sinew: {text}") });
+        builder = builder.journals(JournalSettings { state, warn: say });
     }
     let checkpoints = checkpoints(settings);
     if let Some(checkpoints) = &checkpoints {
@@ -428,7 +428,7 @@ pub(crate) fn wire(
         bail!("no tool is left to serve; `sinew tools` without `--tools` lists them");
     }
     if LogLevel::Info <= settings.log {
-        eprintln!("sinew: session {session}, roots {:?}", runtime.roots());
+        say(&format!("session {session}, roots {:?}", runtime.roots()));
     }
     Ok(Wired { runtime, ledger, trace, checkpoints, session })
 }
@@ -553,7 +553,7 @@ fn commands(loaded: &Loaded, state: &Path) -> CommandSettings {
         max_processes: run.max_processes,
         limits: run.limits,
         activate: run.activate.clone(),
-        warn: Some(|text| eprintln!("sinew: {text}")),
+        warn: Some(say),
     }
 }
 
@@ -585,11 +585,11 @@ fn with_ledger(
                     OnFailure::Refuse => "changes do not run meanwhile",
                     OnFailure::Continue => "they run all the same, as `ledger.on_failure` says",
                 };
-                eprintln!(
-                    "sinew: calls cannot be recorded: {problem}; {meanwhile}; run `sinew doctor`"
-                );
+                say(&format!(
+                    "calls cannot be recorded: {problem}; {meanwhile}; run `sinew doctor`"
+                ));
             });
-            ledger.on_notice(|what| eprintln!("sinew: the ledger: {what}"));
+            ledger.on_notice(|what| say(&format!("the ledger: {what}")));
             let recorded: Arc<dyn Ledger> = Arc::clone(&ledger) as Arc<dyn Ledger>;
             let builder = builder.knowledge(ledger.knowledge()).ledger(recorded);
             Ok((builder.deny(state.path()), Some(ledger)))

@@ -17,6 +17,7 @@ mod damage;
 mod differential;
 mod fidelity;
 mod hooks;
+mod hostile;
 mod import;
 mod limits;
 mod managed;

@@ -1,10 +1,11 @@
 //! The parameters of a row: names, types, units, defaults and limits of one vocabulary.
 
 use std::borrow::Cow;
+use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use crate::{Arguments, ToolError};
+use crate::{Arguments, ToolError, line_name};
 
 /// The type of a parameter.
 #[derive(Debug, Clone, Copy)]
@@ -364,7 +365,8 @@ fn refuse_unknown(params: &[Param], prefix: &str, wire: &Arguments) -> Result<()
         None => Ok(()),
         Some(unknown) => {
             let known: Vec<&str> = params.iter().map(|param| param.name).collect();
-            Err(ToolError::argument(&format!("{prefix}{unknown}"), "is unknown")
+            let name = format!("{prefix}{unknown}");
+            Err(ToolError::argument(&line_name(Path::new(&name)), "is unknown")
                 .hint(format!("known arguments: {}", known.join(", "))))
         }
     }

@@ -2,8 +2,8 @@
 
 use crate::command_pattern::CommandPattern;
 
-use super::word::shown;
 use super::wrappers;
+use crate::visible::shown;
 
 /// Programs, with the first of their words where these say more, and how many words name what is done.
 /// Those behind them are what it is done with.

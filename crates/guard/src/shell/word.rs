@@ -2,6 +2,8 @@
 
 use sinew_tool::Unclear;
 
+use crate::visible::is_shown;
+
 /// A word whose text is known, but for the names that its patterns stand for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Word {
@@ -88,64 +90,5 @@ pub(super) fn check_characters(text: &str) -> Result<(), Unclear> {
             "shell.characters",
             format!("it holds U+{:04X}, which nobody sees as it is", u32::from(c)),
         )),
-    }
-}
-
-/// Returns a text in which everything that nobody sees as it is stands as an escape such as `\u{202e}`;
-/// only blanks and line feeds stay.
-pub fn shown(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '\t' => out.push_str("\\t"),
-            c if is_shown(c) => out.push(c),
-            c => out.push_str(&format!("\\u{{{:x}}}", u32::from(c))),
-        }
-    }
-    out
-}
-
-/// Returns whether a reader sees a character for what it is.
-fn is_shown(c: char) -> bool {
-    match c {
-        '\n' | '\t' | ' ' => true,
-        c if c.is_control() || c.is_whitespace() => false,
-        c => !crate::rules::is_ignorable(c) && !is_private(c) && !is_unseen(c),
-    }
-}
-
-/// Returns whether a character has no shape of its own: marks of notes and of how signs are joined, a
-/// filler, and what no text should hold.
-fn is_unseen(c: char) -> bool {
-    let is_none = matches!(c, '\u{fdd0}'..='\u{fdef}') || u32::from(c) & 0xfffe == 0xfffe;
-    is_none || matches!(c, '\u{fff9}'..='\u{fffb}' | '\u{13430}'..='\u{1345f}' | '\u{16fe4}')
-}
-
-fn is_private(c: char) -> bool {
-    matches!(c, '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..='\u{10ffff}' | '\u{2800}')
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_nobody_sees_is_not_shown() {
-        for c in [
-            '\u{fff9}',
-            '\u{fffb}',
-            '\u{13430}',
-            '\u{1345f}',
-            '\u{16fe4}',
-            '\u{fdd0}',
-            '\u{ffff}',
-            '\u{1fffe}',
-            '\u{10ffff}',
-        ] {
-            assert!(!is_shown(c), "{c:?}");
-        }
-        for c in ['a', '\u{e9}', '\u{fffd}', '\u{fffc}', '\u{1f600}', '\u{13429}'] {
-            assert!(is_shown(c), "{c:?}");
-        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sinew_guard::{Guard, Rules};
+use sinew_guard::{Guard, Rules, shown_line};
 use sinew_tool::{FileSettings, Kind, Request, ToolError};
 
 use crate::catalog::{Catalog, Listed, Looker};
@@ -29,7 +29,7 @@ pub(super) fn find(catalogs: &[Catalog], request: &Request) -> Result<Found, Too
     let catalog = catalog(catalogs, request).ok_or_else(|| {
         let known: Vec<&str> = catalogs.iter().map(Catalog::name).collect();
         let wanted = request.dialect.as_deref().unwrap_or_default();
-        ToolError::new(Kind::NotFound, format!("no dialect of this name: {wanted}"))
+        ToolError::new(Kind::NotFound, format!("no dialect of this name: {}", shown_line(wanted)))
             .hint(format!("served here: {}", known.join(", ")))
     })?;
     if let Some(listed) = catalog.find(&request.name) {
@@ -43,11 +43,13 @@ pub(super) fn find(catalogs: &[Catalog], request: &Request) -> Result<Found, Too
     }
     let nearest = catalog.nearest(&request.name);
     let known: Vec<&str> = catalog.names().collect();
-    Err(ToolError::new(Kind::NotFound, format!("no tool of this name: {}", request.name)).hint(
-        if nearest.is_empty() {
-            format!("known tools: {}", known.join(", "))
-        } else {
-            format!("did you mean: {}", nearest.join(", "))
-        },
-    ))
+    Err(ToolError::new(
+        Kind::NotFound,
+        format!("no tool of this name: {}", shown_line(&request.name)),
+    )
+    .hint(if nearest.is_empty() {
+        format!("known tools: {}", known.join(", "))
+    } else {
+        format!("did you mean: {}", nearest.join(", "))
+    }))
 }

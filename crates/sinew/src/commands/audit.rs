@@ -13,12 +13,13 @@ use anyhow::{Context as _, bail};
 use serde_json::{Map, Value, json};
 use sinew_guard::{
     Audit, AuditError, ChainLink, Finding, Record, SystemClock, Verified, Walk, Wanted, key_of,
-    shown, timestamp,
+    shown, shown_line, timestamp,
 };
 use sinew_tool::{Clock, Kind};
 
 use crate::cli::AuditCommand;
 use crate::config::LedgerMode;
+use crate::screen;
 use crate::wiring::{self, Loaded};
 
 /// So much of what a call was about stands in a list.
@@ -58,12 +59,12 @@ fn answer(loaded: &Loaded, command: &AuditCommand) -> anyhow::Result<ExitCode> {
             let is_watched = io::stderr().is_terminal();
             let progress = |n_records: u64| {
                 if is_watched {
-                    eprint!("\r{n_records} records");
+                    let _ = write!(io::stderr(), "\r{n_records} records");
                 }
             };
             let verified = audit.verify(kept(head.as_deref())?, progress)?;
             if is_watched {
-                eprint!("\r\u{1b}[K");
+                let _ = write!(io::stderr(), "\r\u{1b}[K");
             }
             told(&verified, *json)
         }
@@ -90,7 +91,7 @@ fn unopened(
         (error @ AuditError::Damaged(_), AuditCommand::Verify { .. }) => (false, error.to_string()),
         (error, _) => return Err(error.into()),
     };
-    eprintln!("sinew: {why}");
+    screen::say(&why);
     if let AuditCommand::Verify { json: true, .. } = command {
         not_walked(is_whole, &why)?;
     }
@@ -179,7 +180,7 @@ fn outcomes(word: &str) -> anyhow::Result<Vec<String>> {
     };
     if meant.is_empty() {
         let known: Vec<&str> = Kind::ALL.iter().map(|kind| kind.as_str()).collect();
-        bail!("`--outcome` must be ok, denied, {}, not `{}`", known.join(", "), in_line(word));
+        bail!("`--outcome` must be ok, denied, {}, not `{}`", known.join(", "), shown_line(word));
     }
     Ok(meant)
 }
@@ -260,10 +261,10 @@ fn list(audit: &Audit, wanted: &Wanted, as_json: bool) -> anyhow::Result<ExitCod
             "{:>7}  {:<20}  {:<16}  {:<16}  {:>9}  {}",
             record.link.seq,
             timestamp(record.number("at_ms").unwrap_or(0).unsigned_abs()),
-            in_line(tool),
-            in_line(outcome),
+            shown_line(tool),
+            shown_line(outcome),
             ms.unwrap_or_default(),
-            short(&in_line(what)),
+            short(&shown_line(what)),
         )?;
         Ok::<_, anyhow::Error>(())
     })?;
@@ -280,11 +281,6 @@ fn state(record: &Record) -> Option<&'static str> {
         // It ran on another machine or in another container.
         None => "not ended",
     })
-}
-
-/// Returns a text on one line, in which nothing hides.
-fn in_line(text: &str) -> String {
-    shown(text).replace('\n', "\\n")
 }
 
 fn short(text: &str) -> String {
@@ -328,7 +324,7 @@ fn show(audit: &Audit, id: &str, as_json: bool) -> anyhow::Result<ExitCode> {
     if found.is_empty() {
         bail!(
             "there is no record or call `{}`; `sinew audit list` shows those there are",
-            in_line(id)
+            shown_line(id)
         );
     }
     let mut out = BufWriter::new(io::stdout().lock());
@@ -443,7 +439,7 @@ fn told(verified: &Verified, as_json: bool) -> anyhow::Result<ExitCode> {
         writeln!(out, "BROKEN: {range}")?;
     }
     for finding in findings {
-        writeln!(out, "  {:<10} {}", finding.what, in_line(&finding.text))?;
+        writeln!(out, "  {:<10} {}", finding.what, shown_line(&finding.text))?;
     }
     if 0 < *n_more {
         writeln!(out, "  and {n_more} further findings")?;
@@ -460,11 +456,11 @@ fn told(verified: &Verified, as_json: bool) -> anyhow::Result<ExitCode> {
             Some(false) => "is in progress",
             None => "has not ended, and nothing is known of its process",
         };
-        let (tool, id) = (in_line(&open.tool), in_line(&open.call_id));
+        let (tool, id) = (shown_line(&open.tool), shown_line(&open.call_id));
         writeln!(out, "the call {id} of {tool} (record {}) {why}", open.seq)?;
     }
     for note in notes {
-        writeln!(out, "record {}: {}", note.seq, in_line(&note.text))?;
+        writeln!(out, "record {}: {}", note.seq, shown_line(&note.text))?;
     }
     Ok(code)
 }

@@ -9,13 +9,13 @@ use std::task::Poll;
 
 use anyhow::Context as _;
 use serde_json::{Value, json};
-use sinew_guard::shown;
 use sinew_mcp::{Calls, Line, Lines, Object};
 use sinew_runtime::{Approvals, CallOptions};
 use sinew_tool::{Approver, Arguments, Block, ErrorBody, Kind, Reply, Request, call_id};
 
 use crate::cli::CallArgs;
 use crate::config::{ConfigError, Origin};
+use crate::screen;
 use crate::signals::{self, Signals};
 use crate::terminal::Terminal;
 use crate::wiring::{self, Loaded, Wired};
@@ -60,7 +60,7 @@ fn approver(args: &CallArgs) -> Option<Arc<dyn Approver>> {
     terminal.then(|| Arc::new(Terminal) as Arc<dyn Approver>)
 }
 
-/// Makes one call and prints its result.
+/// Makes one call for a person and prints its result.
 pub(super) fn one(
     wired: &Wired,
     tool: &str,
@@ -68,7 +68,11 @@ pub(super) fn one(
     as_json: bool,
 ) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let code = runtime.block_on(told(wired, tool, arguments, as_json));
+    let mut out: Box<dyn Write> = match as_json {
+        true => Box::new(io::stdout().lock()),
+        false => Box::new(screen::output()),
+    };
+    let code = runtime.block_on(told(wired, tool, arguments, as_json, &mut out));
     runtime.shutdown_background();
     super::end_sessions(&wired.runtime, super::ENDS);
     super::flush(&wired.runtime);
@@ -77,12 +81,16 @@ pub(super) fn one(
 
 async fn single(wired: &Wired, args: &CallArgs) -> anyhow::Result<ExitCode> {
     let tool = args.tool.as_deref().unwrap_or_default();
+    let mut out: Box<dyn Write> = match args.json {
+        true => Box::new(io::stdout().lock()),
+        false => screen::output_of_tools(),
+    };
     match arguments(args.arguments.as_deref()) {
-        Ok(arguments) => told(wired, tool, arguments, args.json).await,
+        Ok(arguments) => told(wired, tool, arguments, args.json, &mut out).await,
         Err(problem) => {
             let reply = refused(Kind::InvalidArgs, problem);
             let id = format!("{}-1", wired.session);
-            print(&mut io::stdout().lock(), args.json, &id, tool, &reply)
+            print(&mut out, args.json, &id, tool, &reply)
         }
     }
 }
@@ -92,8 +100,8 @@ async fn told(
     tool: &str,
     arguments: Arguments,
     as_json: bool,
+    out: &mut impl Write,
 ) -> anyhow::Result<ExitCode> {
-    let mut out = io::stdout().lock();
     let id = format!("{}-1", wired.session);
     let mut signals = Signals::catch()?;
     let calls = Calls::default();
@@ -110,7 +118,7 @@ async fn told(
             call.await
         }
     };
-    print(&mut out, as_json, &id, tool, &reply)
+    print(out, as_json, &id, tool, &reply)
 }
 
 fn print(
@@ -134,20 +142,12 @@ fn print(
         out.flush()?;
         for block in &reply.content {
             if let Block::Text { text } = block {
-                match reply.error.as_ref().map(|error| error.kind) {
-                    // A program wrote this, and who knows what it took it from.
-                    Some(Kind::BlockedByHook) => eprintln!("sinew: {}", lines(text)),
-                    _ => eprintln!("sinew: {text}"),
-                }
+                // Names and texts of files stand in it, and what a program of a hook wrote.
+                let _ = writeln!(screen::errors(), "sinew: {}", text.trim_end_matches('\n'));
             }
         }
     }
     Ok(ExitCode::from(exit_code(reply)))
-}
-
-/// Returns a text with nothing in its lines that a terminal would not show.
-fn lines(text: &str) -> String {
-    text.lines().map(shown).collect::<Vec<_>>().join("\n")
 }
 
 /// Answers each line of standard input as soon as it is there, in order.

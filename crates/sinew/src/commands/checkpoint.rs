@@ -13,6 +13,7 @@ use sinew_tool::{Approver, Arguments};
 
 use super::call;
 use crate::cli::CheckpointCommand;
+use crate::screen;
 use crate::terminal::Terminal;
 use crate::wiring::{self, Loaded};
 
@@ -31,7 +32,7 @@ pub(crate) fn run(mut loaded: Loaded, command: &CheckpointCommand) -> anyhow::Re
         if can_ask {
             approver = Some(Arc::new(Terminal) as Arc<dyn Approver>);
         } else if !is_sure {
-            eprintln!("sinew: nobody can be asked here; `--yes` restores unasked");
+            screen::say("nobody can be asked here; `--yes` restores unasked");
             return Ok(ExitCode::from(3));
         }
     }

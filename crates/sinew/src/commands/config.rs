@@ -4,6 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use serde_json::{Map, Value, json};
+use sinew_guard::shown_line;
 
 use crate::config;
 use crate::wiring::Loaded;
@@ -31,10 +32,12 @@ pub(crate) fn show(loaded: &Loaded, as_json: bool) -> anyhow::Result<ExitCode> {
         writeln!(out, "{}", serde_json::to_string_pretty(&object)?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let width = rows.iter().map(|(key, value, _)| key.len() + value.to_string().len() + 3).max();
-    for (key, value, origin) in rows {
-        let assignment = format!("{key} = {value}");
-        writeln!(out, "{assignment:<width$}  # {origin}", width = width.unwrap_or(0))?;
+    // A key or a value may be of a repository, and begins no line of its own.
+    let assignment =
+        |(key, value, _): &(String, Value, String)| shown_line(&format!("{key} = {value}"));
+    let width = rows.iter().map(|row| assignment(row).chars().count()).max().unwrap_or(0);
+    for row in &rows {
+        writeln!(out, "{:<width$}  # {}", assignment(row), shown_line(&row.2))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use sinew_guard::checkpoints::Usage;
-use sinew_guard::{Audit, AuditError, Profile, Rung, Shortfall};
+use sinew_guard::{Audit, AuditError, Profile, Rung, Shortfall, shown_line};
 use sinew_runtime::Approvals;
 
 use crate::wiring::{self, Loaded, Wired};
@@ -45,7 +45,9 @@ pub(crate) fn run(loaded: &Loaded, as_json: bool) -> anyhow::Result<ExitCode> {
                 (false, true) => "MISSING",
                 (false, false) => "note",
             };
-            writeln!(out, "{mark:<8} {:<10} {}", finding.name, finding.detail)?;
+            // Names of directories and words of files stand in it, and none of them begins a line.
+            let detail = shown_line(finding.detail.trim_end());
+            writeln!(out, "{mark:<8} {:<10} {detail}", finding.name)?;
         }
     }
     Ok(ExitCode::from(u8::from(missing)))

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 use serde_json::{Map, Value, json};
 use sinew_dialects::HOOK_FORMS;
-use sinew_guard::{OwnEnd, shown};
+use sinew_guard::{OwnEnd, shown_line};
 use sinew_runtime::{CommandHook, HookCommand, HookTrial};
 use sinew_tool::hook::{example, schema, schemas};
 use sinew_tool::{Arguments, Hook as _, HookAnswer, HookEvent, Request};
@@ -87,11 +87,12 @@ fn list(loaded: &Loaded, as_json: bool) -> anyhow::Result<ExitCode> {
     if rows.is_empty() {
         return print("no hooks are configured\n");
     }
+    let words = |value: &Value, key: &str| shown_line(&words(value, key));
     let mut text = String::new();
     for row in &rows {
         let _ = writeln!(text, "{}", words(row, "name"));
         if of(row, "description").is_string() {
-            let _ = writeln!(text, "  {}", words(row, "description").escape_debug());
+            let _ = writeln!(text, "  {}", words(row, "description"));
         }
         for event in of(row, "events").as_array().into_iter().flatten() {
             let fired = match of(event, "fired") {
@@ -111,7 +112,7 @@ fn list(loaded: &Loaded, as_json: bool) -> anyhow::Result<ExitCode> {
             ["priority", "timeout_ms", "payload", "origin"].map(|key| words(row, key));
         let _ = writeln!(text, "  priority {priority}, {ms} ms, payload {payload}, from {origin}");
         if let Value::String(problem) = of(row, "problem") {
-            let _ = writeln!(text, "  it will fail: {problem}");
+            let _ = writeln!(text, "  it will fail: {}", shown_line(problem));
         }
     }
     print(&text)
@@ -201,9 +202,9 @@ fn test(mut loaded: Loaded, wanted: &Wanted<'_>) -> anyhow::Result<ExitCode> {
     if report.is_empty() {
         return print(&format!("no hook runs at {event} for this\n"));
     }
-    let _ = writeln!(report, "outcome: {}", shown(&outcome));
+    let _ = writeln!(report, "outcome: {}", shown_line(&outcome));
     for key in event.changes() {
-        let _ = writeln!(report, "{key}: {}", shown(&of(&payload, key).to_string()));
+        let _ = writeln!(report, "{key}: {}", shown_line(&of(&payload, key).to_string()));
     }
     print(&report)?;
     Ok(ExitCode::from(u8::from(has_failed)))
@@ -282,7 +283,12 @@ fn report_on(report: &mut String, hook: &CommandHook, event: HookEvent, trial: &
         Err(why) => format!("failed, and it goes on: {why}"),
     };
     let Some(ran) = &trial.ran else {
-        let _ = writeln!(report, "{}: {}\n  not started", hook.name(), shown(&decision));
+        let _ = writeln!(
+            report,
+            "{}: {}\n  not started",
+            shown_line(hook.name()),
+            shown_line(&decision)
+        );
         return;
     };
     let ended = match &ran.end {
@@ -294,11 +300,11 @@ fn report_on(report: &mut String, hook: &CommandHook, event: HookEvent, trial: &
         OwnEnd::Lost => String::from("lost"),
     };
     let ms = ran.duration.as_millis();
-    let decision = shown(&decision);
-    let _ = writeln!(report, "{}: {decision}\n  {ended}, {ms} ms", hook.name());
+    let (name, decision) = (shown_line(hook.name()), shown_line(&decision));
+    let _ = writeln!(report, "{name}: {decision}\n  {ended}, {ms} ms");
     let stderr = String::from_utf8_lossy(&ran.stderr);
     for line in stderr.lines().take(MAX_LINES) {
-        let _ = writeln!(report, "  stderr: {}", line.escape_debug());
+        let _ = writeln!(report, "  stderr: {}", shown_line(line));
     }
 }
 

@@ -5,17 +5,18 @@
 )]
 
 use std::fmt::Write as _;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::ValueEnum as _;
-use sinew_guard::shown;
+use sinew_guard::{shown_line, shown_path};
 
 use crate::cli::Form;
 use crate::config::{Options, Settings, env_vars};
 use crate::import::{self, Imported};
+use crate::screen::{self, say};
 
 /// Reads a file and writes what it comes to. Exit 1 where nothing could be carried over.
 pub(crate) fn run(form: Form, file: &Path, out: Option<&Path>) -> anyhow::Result<ExitCode> {
@@ -27,16 +28,16 @@ pub(crate) fn run(form: Form, file: &Path, out: Option<&Path>) -> anyhow::Result
     Settings::resolve(&imported.options)
         .with_context(|| format!("{} comes to what cannot be used", file.display()))?;
     for note in &imported.notes {
-        eprintln!("sinew: {}", shown(note));
+        say(note);
     }
     if imported.options == Options::default() {
-        eprintln!("sinew: nothing of {} could be carried over", file.display());
+        say(&format!("nothing of {} could be carried over", shown_path(file)));
         return Ok(ExitCode::from(1));
     }
     let name = form.to_possible_value().map_or_else(String::new, |form| form.get_name().to_owned());
     let text = toml(&name, file, &imported)?;
     match out {
-        None => io::stdout().lock().write_all(text.as_bytes())?,
+        None => screen::output_of_tools().write_all(text.as_bytes())?,
         Some(path) => {
             let created = std::fs::OpenOptions::new().write(true).create_new(true).open(path);
             let written = created.and_then(|mut file| file.write_all(text.as_bytes()));
@@ -49,10 +50,10 @@ pub(crate) fn run(form: Form, file: &Path, out: Option<&Path>) -> anyhow::Result
 /// Returns what was imported as a file of the configuration, with what it lacks at its head.
 fn toml(form: &str, file: &Path, imported: &Imported) -> anyhow::Result<String> {
     // A line feed in the name would end the comment.
-    let name = shown(&file.to_string_lossy()).replace('\n', "\\n");
+    let name = shown_path(file);
     let mut text = format!("# From {name} ({form}).\n");
     for note in &imported.notes {
-        writeln!(text, "# {}", shown(note).replace('\n', " "))?;
+        writeln!(text, "# {}", shown_line(note))?;
     }
     let body = toml_edit::ser::to_string_pretty(&imported.options)?;
     write!(text, "\n{body}")?;

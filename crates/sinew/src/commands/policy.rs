@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use sinew_guard::{Case, Layer, Profile, Rule, RuleOrigin, Rules, shown};
+use sinew_guard::{Case, Layer, Profile, Rule, RuleOrigin, Rules, shown, shown_line};
 use sinew_tool::{
     Arguments, CommandLine, Plain, Request, Ruling, Segment, Shell, Targets, ToolError, Verdict,
 };
@@ -17,6 +17,7 @@ use sinew_tool::{
 use crate::cli::PolicyCommand;
 use crate::config::rules::{self, PolicyFile};
 use crate::config::{CallOptions, ExampleOptions, RuleOptions};
+use crate::screen;
 use crate::wiring::{self, Loaded, Wired};
 
 /// The longest line that is read, in bytes.
@@ -116,7 +117,7 @@ pub(crate) fn run(loaded: &Loaded, command: &PolicyCommand) -> anyhow::Result<Ex
             if *json {
                 writeln!(out, "{}", serde_json::to_string(&answer)?)?;
             } else {
-                out.write_all(answer.words().as_bytes())?;
+                screen::Visible::new(out).write_all(answer.words().as_bytes())?;
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -187,7 +188,8 @@ fn test(
         writeln!(out, "{told}")?;
     } else {
         for one in &failed {
-            let text = |key: &str| shown(one.get(key).and_then(Value::as_str).unwrap_or_default());
+            let text =
+                |key: &str| shown_line(one.get(key).and_then(Value::as_str).unwrap_or_default());
             let does = match one.get("expected") == Some(&Value::Bool(true)) {
                 true => "does not fit",
                 false => "fits or may fit",
@@ -351,15 +353,15 @@ fn setting(loaded: &Loaded, rule: &str, why: &str) -> Option<String> {
 fn listed(argv: &[String]) -> String {
     let quoted = |word: &String| {
         let word = word.replace('\\', r"\\").replace('"', "\\\"");
-        format!("\"{}\"", shown(&word).replace('\n', r"\n"))
+        format!("\"{}\"", shown_line(&word))
     };
     argv.iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 
 impl Answer {
     fn words(&self) -> String {
-        let mut words = format!("{} ({}): {}\n", self.ruling, self.rule, super::told(&self.why));
-        let origin = super::told(self.origin.as_deref().unwrap_or("built-in"));
+        let mut words = format!("{} ({}): {}\n", self.ruling, self.rule, screen::told(&self.why));
+        let origin = screen::told(self.origin.as_deref().unwrap_or("built-in"));
         words.push_str(&format!("decided by a rule of: {origin}\n"));
         words.push_str("what is asked, with what is not seen made visible:\n");
         let indented =
@@ -367,7 +369,7 @@ impl Answer {
         words.push_str(&indented(&self.display));
         if !self.paths.is_empty() {
             words.push_str("the real paths that it names:\n");
-            words.extend(self.paths.iter().map(|path| indented(&shown(path))));
+            words.extend(self.paths.iter().map(|path| indented(&shown_line(path))));
         }
         if 1 < self.segments.len() {
             words.push_str("its parts:\n");

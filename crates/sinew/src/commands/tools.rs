@@ -8,6 +8,7 @@ use sinew_runtime::ToolInfo;
 use sinew_tool::Effects;
 
 use crate::cli::{Format, ToolsArgs};
+use crate::screen;
 use crate::wiring::{self, Loaded};
 
 /// Lists the tools.
@@ -25,6 +26,7 @@ pub(crate) fn run(loaded: &Loaded, args: &ToolsArgs) -> anyhow::Result<ExitCode>
             writeln!(out, "{}", serde_json::to_string_pretty(&list)?)?;
         }
         None => {
+            let mut out = screen::Visible::new(out);
             for tool in tools {
                 let first = tool.description.split_inclusive(". ").next().unwrap_or_default();
                 writeln!(out, "{:<12} {}", tool.name, first.trim_end())?;

@@ -11,7 +11,8 @@ use std::process::ExitCode;
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 use sinew_guard::{
-    Layer, LedgerSync, OnFailure, Recorded, Redactor, Retention, SqliteLedger, StateDir, shown,
+    Layer, LedgerSync, OnFailure, Recorded, Redactor, Retention, SqliteLedger, StateDir,
+    shown_line, shown_path,
 };
 use sinew_tool::{Event, Ledger as _};
 
@@ -21,6 +22,7 @@ use crate::config::trust::{Content, Known, Trusted};
 use crate::config::{
     Layered, LedgerMode, LedgerSettings, LeftOut, SYSTEM_FILE, Settings, env_vars, real,
 };
+use crate::screen::{self, say};
 use crate::terminal;
 use crate::wiring::{self, Said};
 
@@ -66,7 +68,7 @@ pub(crate) fn run(global: &Global, args: &TrustArgs) -> anyhow::Result<ExitCode>
         return Ok(ExitCode::SUCCESS);
     }
     if !args.json {
-        io::stderr().write_all(found.words().as_bytes())?;
+        screen::errors().write_all(found.words().as_bytes())?;
     }
     if is_nothing {
         if args.json {
@@ -78,7 +80,7 @@ pub(crate) fn run(global: &Global, args: &TrustArgs) -> anyhow::Result<ExitCode>
         bail!("nobody can be asked here; look at it, and say `--yes` if you trust it");
     }
     if !args.yes && !terminal::confirms("Trust this as it is now? [y/N] ")? {
-        eprintln!("nothing is trusted");
+        screen::errors().write_all(b"nothing is trusted\n")?;
         return Ok(ExitCode::from(1));
     }
     record(global, &state, "trust", found.short())?;
@@ -93,7 +95,7 @@ pub(crate) fn run(global: &Global, args: &TrustArgs) -> anyhow::Result<ExitCode>
     })?;
     match args.json {
         true => writeln!(io::stdout(), "{}", found.to_json(true))?,
-        false => writeln!(io::stdout(), "trusted: {}", shown(&found.root.to_string_lossy()))?,
+        false => writeln!(io::stdout(), "trusted: {}", shown_path(&found.root))?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -139,8 +141,7 @@ fn project(global: &Global, root: PathBuf, trusted: &Trusted) -> anyhow::Result<
             Ok(text) => text,
             Err(error) if is_absent(&error) => continue,
             Err(error) => {
-                let told = super::told(&format!("{}: {error}", path.display()));
-                eprintln!("sinew: {told}; it is passed over");
+                say(&format!("{}: {error}; it is passed over", shown_path(&path)));
                 continue;
             }
         };
@@ -153,8 +154,8 @@ fn project(global: &Global, root: PathBuf, trusted: &Trusted) -> anyhow::Result<
                 }
             }
             Err(error) => {
-                let told = super::told(&format!("{}: {}", path.display(), error.trim_end()));
-                eprintln!("sinew: {told}; it is passed over");
+                let (path, error) = (shown_path(&path), error.trim_end());
+                say(&format!("{path}: {error}; it is passed over"));
             }
         }
     }
@@ -183,8 +184,7 @@ fn started(place: String, said: Said, trusted: &Trusted) -> anyhow::Result<Optio
     let layered = match wiring::settle(&said, &Trusted::default()) {
         Ok(layered) => layered,
         Err(error) => {
-            let told = super::told(&format!("{place}: {error:#}"));
-            eprintln!("sinew: {told}; it is passed over");
+            say(&format!("{}: {error:#}; it is passed over", shown_line(&place)));
             return Ok(None);
         }
     };
@@ -204,7 +204,7 @@ fn tell(layered: &Layered) {
             .any(|left| warning.starts_with(&format!("{}: `{}` is left", left.origin, left.key)))
     };
     for warning in layered.warnings.iter().filter(|warning| !is_shown(warning)) {
-        eprintln!("sinew: {}", super::told(warning));
+        say(warning);
     }
 }
 
@@ -218,7 +218,7 @@ fn refuse_where_held(keeps_from_trusting: bool) -> anyhow::Result<()> {
 impl Found {
     /// Returns what was found, in words for people.
     fn words(&self) -> String {
-        let name = shown(&self.root.to_string_lossy());
+        let name = shown_path(&self.root);
         if self.content.is_none() && self.servers.is_empty() {
             return format!("{name}: nothing here would loosen what is not trusted already\n");
         }
@@ -227,20 +227,20 @@ impl Found {
             text.push_str("\nThe project would count like your own configuration:\n");
             self.loosens.iter().for_each(|left| text.push_str(&line(left)));
             for (path, said) in &content.hooks {
-                text.push_str(&format!("The hook of {} says:\n", shown(&path.to_string_lossy())));
+                text.push_str(&format!("The hook of {} says:\n", shown_path(path)));
                 let lines = said.lines().filter(|line| !line.trim().is_empty());
-                lines.for_each(|line| text.push_str(&format!("  {}\n", shown(line))));
+                lines.for_each(|line| text.push_str(&format!("    {}\n", shown_line(line))));
             }
             text.push_str("Files that count, as they are now:\n");
             for (path, _) in &content.files {
-                text.push_str(&format!("  {}\n", shown(&path.to_string_lossy())));
+                text.push_str(&format!("  {}\n", shown_path(path)));
             }
         }
         for server in &self.servers {
             text.push_str(&format!(
                 "\n{} would loosen in {}:\n",
-                shown(&server.place),
-                shown(&server.current.to_string_lossy())
+                shown_line(&server.place),
+                shown_path(&server.current)
             ));
             server.loosens.iter().for_each(|left| text.push_str(&line(left)));
         }
@@ -286,7 +286,7 @@ impl Found {
 }
 
 fn line(left: &LeftOut) -> String {
-    format!("  {}  ({})\n", shown(&left.to_string()), shown(&left.origin.to_string()))
+    format!("  {}  ({})\n", shown_line(&left.to_string()), shown_line(&left.origin.to_string()))
 }
 
 fn values(left_out: &[LeftOut]) -> Vec<Value> {
@@ -301,12 +301,12 @@ fn list(trusted: &Trusted, as_json: bool) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     for project in &trusted.project {
-        writeln!(out, "project    {}", shown(&project.root.to_string_lossy()))?;
+        writeln!(out, "project    {}", shown_path(&project.root))?;
     }
     for arguments in &trusted.arguments {
-        let loosens: Vec<String> = arguments.loosens.iter().map(|one| shown(one)).collect();
-        let root = arguments.root.to_string_lossy();
-        writeln!(out, "arguments  {}  {}", shown(&root), loosens.join("  "))?;
+        let loosens: Vec<String> = arguments.loosens.iter().map(|one| shown_line(one)).collect();
+        let root = shown_path(&arguments.root);
+        writeln!(out, "arguments  {root}  {}", loosens.join("  "))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -344,7 +344,7 @@ fn revoke(global: &Global, state: &Path, dir: Option<&Path>) -> anyhow::Result<E
     let root = wiring::current_dir()?.join(dir.unwrap_or(Path::new("")));
     record(global, state, "withdrawn trust", root.to_string_lossy().into_owned())?;
     let n = Trusted::change(state, |trusted| trusted.revoke(&root))?;
-    let name = shown(&root.to_string_lossy());
+    let name = shown_path(&root);
     match n {
         0 => writeln!(io::stdout(), "{name}: nothing was trusted")?,
         _ => writeln!(io::stdout(), "{name}: not trusted any more")?,

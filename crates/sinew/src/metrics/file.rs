@@ -134,7 +134,9 @@ impl Shared {
                 lock(&self.state).waits = true;
                 if !std::mem::replace(&mut added.failed, true) {
                     let path = self.path.display();
-                    eprintln!("sinew: the metrics cannot be written to {path}: {error}");
+                    crate::screen::say(&format!(
+                        "the metrics cannot be written to {path}: {error}"
+                    ));
                 }
             }
         }

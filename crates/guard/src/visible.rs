@@ -1,0 +1,101 @@
+//! Makes text safe to print for a person: characters that move the cursor, reorder text or stay invisible become
+//! escapes.
+//!
+//! Names and texts of a repository are hostile. A control character or a bidirectional mark in them can forge
+//! what a terminal shows, for example the sentence above a prompt. Programs get them unchanged, as JSON.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Returns a text with escapes such as `\u{202e}` for every character that a reader does not see as it is. Only
+/// blanks and line feeds stay.
+pub fn shown(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    text.chars().for_each(|c| show(&mut out, c));
+    out
+}
+
+/// Returns the same with `\n` for a line feed: for names and values, which must not begin a line.
+pub fn shown_line(text: &str) -> String {
+    shown(text).replace('\n', "\\n")
+}
+
+/// Returns a path for one line, with escapes such as `\xe9` for bytes that are not UTF-8: so two names never look
+/// the same because of them.
+pub fn shown_path(path: &Path) -> String {
+    let mut out = String::new();
+    for chunk in path.as_os_str().as_bytes().utf8_chunks() {
+        out.push_str(&shown_line(chunk.valid()));
+        chunk.invalid().iter().for_each(|byte| out.push_str(&format!("\\x{byte:02x}")));
+    }
+    out
+}
+
+fn show(out: &mut String, c: char) {
+    match c {
+        '\t' => out.push_str("\\t"),
+        c if is_shown(c) => out.push(c),
+        c => out.push_str(&format!("\\u{{{:x}}}", u32::from(c))),
+    }
+}
+
+/// Returns whether a reader sees a character for what it is.
+pub(crate) fn is_shown(c: char) -> bool {
+    match c {
+        '\n' | '\t' | ' ' => true,
+        c if c.is_control() || c.is_whitespace() => false,
+        c => !crate::rules::is_ignorable(c) && !is_private(c) && !is_unseen(c),
+    }
+}
+
+/// Returns whether a character has no shape of its own: marks of notes and of how signs are joined, a
+/// filler, and what no text should hold.
+fn is_unseen(c: char) -> bool {
+    let is_none = matches!(c, '\u{fdd0}'..='\u{fdef}') || u32::from(c) & 0xfffe == 0xfffe;
+    is_none || matches!(c, '\u{fff9}'..='\u{fffb}' | '\u{13430}'..='\u{1345f}' | '\u{16fe4}')
+}
+
+fn is_private(c: char) -> bool {
+    matches!(c, '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..='\u{10ffff}' | '\u{2800}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_stay_on_their_line_and_differ() {
+        for (name, shown) in [
+            (&b"plain \xc3\xa9"[..], "plain \u{e9}"),
+            (b"a\nb\tc", r"a\nb\tc"),
+            (b"\x1b[2J\x9b", r"\u{1b}[2J\x9b"),
+            (
+                "\u{9b}2J\u{202e}\u{2066}\u{200e}\u{61c}\u{200b}".as_bytes(),
+                r"\u{9b}2J\u{202e}\u{2066}\u{200e}\u{61c}\u{200b}",
+            ),
+            (b"caf\xe9", r"caf\xe9"),
+        ] {
+            assert_eq!(shown_path(Path::new(std::ffi::OsStr::from_bytes(name))), shown);
+        }
+    }
+
+    #[test]
+    fn what_nobody_sees_is_not_shown() {
+        for c in [
+            '\u{fff9}',
+            '\u{fffb}',
+            '\u{13430}',
+            '\u{1345f}',
+            '\u{16fe4}',
+            '\u{fdd0}',
+            '\u{ffff}',
+            '\u{1fffe}',
+            '\u{10ffff}',
+        ] {
+            assert!(!is_shown(c), "{c:?}");
+        }
+        for c in ['a', '\u{e9}', '\u{fffd}', '\u{fffc}', '\u{1f600}', '\u{13429}'] {
+            assert!(is_shown(c), "{c:?}");
+        }
+    }
+}
