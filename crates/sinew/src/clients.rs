@@ -89,6 +89,19 @@ pub(crate) fn said(server: &Server, project: &Path) -> Option<Said> {
     said_with(&words, &variables.collect(), current)
 }
 
+/// Returns the arguments with which a server starts sinew as a server, and the directory, if it does. They are not
+/// looked into: what sinew makes of them is not known yet.
+pub(crate) fn line_of(server: &Server, project: &Path) -> Option<(Vec<OsString>, PathBuf)> {
+    let project_name = project.to_str()?;
+    let meant = |word: &String| word.replace("${workspaceFolder}", project_name);
+    let mut words = server.words.iter().map(meant);
+    words.by_ref().find(|word| word.rsplit('/').next() == Some("sinew"))?;
+    let words: Vec<OsString> = words.map(OsString::from).collect();
+    let current =
+        server.dir.as_ref().map_or_else(|| project.to_owned(), |dir| project.join(meant(dir)));
+    words.iter().any(|word| word == "mcp").then_some((words, current))
+}
+
 /// Returns what arguments and variables tell sinew, if they make it a server.
 fn said_with(
     words: &[String],

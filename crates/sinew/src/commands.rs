@@ -25,10 +25,29 @@ use crate::wiring::{self, Loaded};
 /// Writes what was left out of the configuration to standard error.
 fn warn(loaded: &Loaded) {
     if LogLevel::Warn <= loaded.settings.log {
-        for warning in &loaded.layered.warnings {
-            say(warning);
-        }
+        let few = few(&loaded.layered.warnings, "`sinew doctor --json` has them all");
+        few.iter().for_each(|warning| say(warning));
     }
+    if let Some(stopped) = &loaded.stopped {
+        say(&format!("{stopped}; the project's configuration is passed over"));
+    }
+}
+
+/// The most warnings that are told one by one, and how much of each.
+const MAX_WARNINGS: usize = 5;
+const MAX_WARNING: usize = 1_000;
+
+/// Returns the first warnings and how many more there are: a project can bring thousands.
+fn few(warnings: &[String], where_all: &str) -> Vec<String> {
+    let cut = |warning: &String| match warning.char_indices().nth(MAX_WARNING) {
+        Some((at, _)) => format!("{}…", warning.get(..at).unwrap_or_default()),
+        None => warning.clone(),
+    };
+    let mut few: Vec<String> = warnings.iter().take(MAX_WARNINGS).map(cut).collect();
+    if let Some(n_more @ 1..) = warnings.len().checked_sub(MAX_WARNINGS) {
+        few.push(format!("and {n_more} more warnings; {where_all}"));
+    }
+    few
 }
 
 /// Writes the records that wait. Where that fails, the calls were made all the same, so their own
@@ -58,13 +77,16 @@ pub(crate) fn end_sessions(runtime: &Runtime, within: Duration) {
 /// that asked for silence.
 fn tell_unconfirmed(loaded: &Loaded) {
     let left_out: Vec<_> = loaded.layered.unconfirmed().collect();
-    for left in &left_out {
+    for left in left_out.iter().take(MAX_WARNINGS) {
         let (origin, left) = (left.origin.to_string(), left.to_string());
         let (origin, left) = (shown_line(&origin), shown_line(&left));
         say(&format!("{origin}: left out until you confirm it: {left}"));
     }
     if left_out.is_empty() {
         return;
+    }
+    if let Some(n_more @ 1..) = left_out.len().checked_sub(MAX_WARNINGS) {
+        say(&format!("and {n_more} more are left out until you confirm them"));
     }
     if loaded.layered.keeps_from_trusting {
         let system = crate::config::SYSTEM_FILE;

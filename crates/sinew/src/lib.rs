@@ -107,15 +107,20 @@ pub fn main() -> std::process::ExitCode {
 
 #[cfg(feature = "cli")]
 fn run(cli: &cli::Cli, helper: Helper) -> anyhow::Result<std::process::ExitCode> {
-    // Whoever reads the record may do so from anywhere.
-    let works_in_roots = !matches!(cli.command, cli::Command::Audit { .. });
+    use wiring::Project;
+
     let load = || {
         let by_client = matches!(cli.command, cli::Command::Mcp) && !terminal::is_attended();
         let said = match by_client {
             true => wiring::Said::by_client(&cli.global)?,
             false => wiring::Said::by_person(&cli.global)?,
         };
-        wiring::load(said, helper, works_in_roots)
+        match cli.command {
+            // The record is read from anywhere, and the doctor says what is broken.
+            cli::Command::Audit { .. } => wiring::load_anyway(said, helper, Project::Optional),
+            cli::Command::Doctor { .. } => wiring::load_anyway(said, helper, Project::Needed),
+            _ => wiring::load(said, helper, Project::Needed),
+        }
     };
     match &cli.command {
         cli::Command::Trust(args) => commands::trust::run(&cli.global, args),

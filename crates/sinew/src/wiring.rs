@@ -38,6 +38,19 @@ pub(crate) struct Loaded {
     pub(crate) helper: Helper,
     /// What this process was told.
     pub(crate) said: Said,
+    /// Why the configuration cannot be used with what the project adds to it, where that was left out.
+    pub(crate) stopped: Option<String>,
+}
+
+/// What becomes of a project's own configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Project {
+    /// It counts, and a broken one is an error.
+    Needed,
+    /// It counts, and a broken one is passed over: for whoever works in no root.
+    Optional,
+    /// It is not read.
+    LeftOut,
 }
 
 /// What this process was told beside its files: its options, and which of them are flags.
@@ -131,17 +144,17 @@ pub(crate) fn current_dir() -> anyhow::Result<PathBuf> {
 }
 
 /// Reads every layer. What may come out of a repository loosens nothing unless a person confirmed it.
-pub(crate) fn load(mut said: Said, helper: Helper, works_in_roots: bool) -> anyhow::Result<Loaded> {
+pub(crate) fn load(mut said: Said, helper: Helper, project: Project) -> anyhow::Result<Loaded> {
     let trusted = trusted()?;
     said.read_config();
-    let mut layered = match settle(&said, &trusted) {
-        // Whoever works in no root does so whatever the project here holds.
-        Err(error) if !works_in_roots => {
+    let mut layered = match project {
+        Project::LeftOut => self::layered(&said, None)?,
+        Project::Needed => settle(&said, &trusted)?,
+        Project::Optional => settle(&said, &trusted).or_else(|error| {
             let mut without = self::layered(&said, None)?;
             without.warnings.push(format!("{error:#}; it is passed over"));
-            without
-        }
-        layered => layered?,
+            Ok::<_, anyhow::Error>(without)
+        })?,
     };
     let may_be_confirmed = said.is_held && !layered.keeps_from_trusting;
     if may_be_confirmed && trusted.confirms(&said.current, layered.unconfirmed()) {
@@ -159,7 +172,7 @@ pub(crate) fn load(mut said: Said, helper: Helper, works_in_roots: bool) -> anyh
         (*origin != Origin::Default && *value != Value::Bool(false)).then(|| origin.of_rule())
     });
     let roots = match roots(&settings, said.by_client) {
-        Err(_) if !works_in_roots => Vec::new(),
+        Err(_) if project != Project::Needed => Vec::new(),
         Err(error) if layered.unconfirmed().any(|left| left.key == "roots") => {
             let line = said.line();
             bail!("{error}; what a client names is left out until you confirm it: {line}");
@@ -168,7 +181,17 @@ pub(crate) fn load(mut said: Said, helper: Helper, works_in_roots: bool) -> anyh
     };
     hold_roots(&layered, &roots)?;
     layered.warn_of_idle_rules(&roots);
-    Ok(Loaded { layered, settings, roots, helper, said })
+    Ok(Loaded { layered, settings, roots, helper, said, stopped: None })
+}
+
+/// Reads every layer for whoever must answer whatever the project holds: where it stops the others it is left
+/// out, and why is kept.
+pub(crate) fn load_anyway(said: Said, helper: Helper, project: Project) -> anyhow::Result<Loaded> {
+    load(said.clone(), helper.clone(), project).or_else(|error| {
+        let mut loaded = load(said, helper, Project::LeftOut)?;
+        loaded.stopped = Some(format!("{error:#}"));
+        Ok(loaded)
+    })
 }
 
 /// Returns what the person trusts.
@@ -201,6 +224,11 @@ fn grants(loaded: &Loaded) -> Option<Grants> {
 /// Merges every layer as a project that nobody trusts finds them.
 pub(crate) fn look(said: &Said, project: &Path) -> anyhow::Result<Layered> {
     layered(said, Some((project, &Trusted::default())))
+}
+
+/// Merges every layer but the project's.
+pub(crate) fn without_project(said: &Said) -> anyhow::Result<Layered> {
+    layered(said, None)
 }
 
 /// Merges every layer, the project's own file among them where one is named.

@@ -10,6 +10,7 @@
 )]
 
 mod audit;
+mod broken;
 mod busy;
 mod caller;
 mod cli;

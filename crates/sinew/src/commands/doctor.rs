@@ -1,5 +1,7 @@
 //! `sinew doctor`: what works here.
 
+mod server;
+
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -17,13 +19,16 @@ struct Finding {
     ok: bool,
     needed: bool,
     detail: String,
+    /// What is shown to a person, where that is less.
+    #[serde(skip)]
+    short: Option<String>,
 }
 
 /// Looks at everything and prints what was found; exit 1 if a needed part is missing.
 pub(crate) fn run(loaded: &Loaded, as_json: bool) -> anyhow::Result<ExitCode> {
     super::warn(loaded);
     let wired = wiring::wire(loaded, "doctor", &["all"], None);
-    let findings = [
+    let mut findings = [
         config(loaded),
         roots(loaded, &wired),
         state(),
@@ -33,7 +38,14 @@ pub(crate) fn run(loaded: &Loaded, as_json: bool) -> anyhow::Result<ExitCode> {
         sandbox(&wired),
         approvals(loaded),
     ];
-    let missing = findings.iter().any(|finding| finding.needed && !finding.ok);
+    let is_missing = |findings: &[Finding]| findings.iter().any(|one| one.needed && !one.ok);
+    // Whatever is missing stops a server too.
+    let own = (!is_missing(&findings)).then(|| server::own(loaded)).flatten();
+    let stopped: Vec<String> = own.into_iter().chain(server::of_clients(loaded)).collect();
+    if let ([config, ..], false) = (&mut findings[..], stopped.is_empty()) {
+        *config = Finding { needed: true, ..found("config", false, stopped.join("; ")) };
+    }
+    let missing = is_missing(&findings);
     let mut out = std::io::stdout().lock();
     if as_json {
         let object = serde_json::json!({ "ok": !missing, "findings": findings });
@@ -46,7 +58,7 @@ pub(crate) fn run(loaded: &Loaded, as_json: bool) -> anyhow::Result<ExitCode> {
                 (false, false) => "note",
             };
             // Names of directories and words of files stand in it, and none of them begins a line.
-            let detail = shown_line(finding.detail.trim_end());
+            let detail = shown_line(finding.short.as_ref().unwrap_or(&finding.detail).trim_end());
             writeln!(out, "{mark:<8} {:<10} {detail}", finding.name)?;
         }
     }
@@ -55,12 +67,15 @@ pub(crate) fn run(loaded: &Loaded, as_json: bool) -> anyhow::Result<ExitCode> {
 
 fn config(loaded: &Loaded) -> Finding {
     let warnings = &loaded.layered.warnings;
-    let detail = if warnings.is_empty() {
-        String::from("every value is understood")
-    } else {
-        warnings.join("; ")
-    };
-    Finding { needed: false, ..found("config", warnings.is_empty(), detail) }
+    if let Some(stopped) = &loaded.stopped {
+        return found("config", false, stopped.clone());
+    }
+    if warnings.is_empty() {
+        let detail = String::from("every value is understood");
+        return Finding { needed: false, ..found("config", true, detail) };
+    }
+    let short = Some(super::few(warnings, "`--json` has them all").join("; "));
+    Finding { needed: false, short, ..found("config", false, warnings.join("; ")) }
 }
 
 fn roots(loaded: &Loaded, wired: &anyhow::Result<Wired>) -> Finding {
@@ -204,5 +219,5 @@ fn approvals(loaded: &Loaded) -> Finding {
 }
 
 fn found(name: &'static str, ok: bool, detail: String) -> Finding {
-    Finding { name, ok, needed: true, detail }
+    Finding { name, ok, needed: true, detail, short: None }
 }

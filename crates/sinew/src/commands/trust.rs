@@ -34,6 +34,8 @@ struct Found {
     /// What its configuration would loosen.
     loosens: Vec<LeftOut>,
     servers: Vec<Started>,
+    /// Whether its configuration cannot be read, so that nothing says what it would loosen.
+    is_broken: bool,
 }
 
 /// A server that a file of a project starts.
@@ -121,7 +123,9 @@ fn project(global: &Global, root: PathBuf, trusted: &Trusted) -> anyhow::Result<
         by_client: true,
         config_text: None,
     };
-    let layered = wiring::look(&own, &root)?;
+    let looked = wiring::look(&own, &root);
+    let is_broken = looked.is_err();
+    let layered = or_without_project(looked, &own)?;
     tell(&layered);
     refuse_where_held(layered.keeps_from_trusting)?;
     let loosens: Vec<LeftOut> =
@@ -130,10 +134,11 @@ fn project(global: &Global, root: PathBuf, trusted: &Trusted) -> anyhow::Result<
     let is_known = matches!(trusted.of_project(&root), Known::Now(_));
     let counts = !loosens.is_empty() || content.files.len() > usize::from(content.config.is_some());
     let mut found = Found {
-        content: (counts && !is_known).then_some(content),
+        content: (counts && !is_known && !is_broken).then_some(content),
         loosens,
         servers: Vec::new(),
         root: root.clone(),
+        is_broken,
     };
     for file in clients::FILES {
         let path = root.join(file);
@@ -173,15 +178,17 @@ fn arguments(line: &[String], root: PathBuf, trusted: &Trusted) -> anyhow::Resul
         by_client: true,
         config_text: None,
     };
-    tell(&wiring::settle(&said, trusted)?);
+    tell(&or_without_project(wiring::settle(&said, trusted), &said)?);
     let found = started(String::from("these arguments and variables"), said, trusted)?;
     let servers = found.into_iter().collect();
-    Ok(Found { root, content: None, loosens: Vec::new(), servers })
+    Ok(Found { root, content: None, loosens: Vec::new(), servers, is_broken: false })
 }
 
 /// Returns a server that would loosen something that nobody has confirmed.
 fn started(place: String, said: Said, trusted: &Trusted) -> anyhow::Result<Option<Started>> {
-    let layered = match wiring::settle(&said, &Trusted::default()) {
+    let settled = wiring::settle(&said, &Trusted::default());
+    // What is wrong with the project's own file is told already, and changes nothing of what is confirmed here.
+    let layered = match settled.or_else(|error| wiring::without_project(&said).map_err(|_| error)) {
         Ok(layered) => layered,
         Err(error) => {
             say(&format!("{}: {error:#}; it is passed over", shown_line(&place)));
@@ -196,16 +203,24 @@ fn started(place: String, said: Said, trusted: &Trusted) -> anyhow::Result<Optio
     Ok(Some(Started { place, current: real(&said.current), loosens }))
 }
 
+/// Returns what the layers come to without the project's own file where that stops them, and tells why.
+fn or_without_project(looked: anyhow::Result<Layered>, said: &Said) -> anyhow::Result<Layered> {
+    looked.or_else(|error| {
+        let without = wiring::without_project(said).map_err(|_| anyhow::anyhow!("{error:#}"))?;
+        say(&format!("{error:#}; it is passed over"));
+        Ok(without)
+    })
+}
+
 /// Tells what is wrong with the configuration, but for what is shown as something to trust.
 fn tell(layered: &Layered) {
-    let is_shown = |warning: &&String| {
-        let mut left_out = layered.left_out.iter();
-        left_out
-            .any(|left| warning.starts_with(&format!("{}: `{}` is left", left.origin, left.key)))
-    };
-    for warning in layered.warnings.iter().filter(|warning| !is_shown(warning)) {
-        say(warning);
-    }
+    let left_out = layered.left_out.iter();
+    let told: Vec<String> =
+        left_out.map(|left| format!("{}: `{}` is left", left.origin, left.key)).collect();
+    let is_shown = |warning: &&String| told.iter().any(|told| warning.starts_with(told));
+    let others: Vec<String> =
+        layered.warnings.iter().filter(|warning| !is_shown(warning)).cloned().collect();
+    super::few(&others, "`sinew doctor --json` has them all").iter().for_each(|one| say(one));
 }
 
 fn refuse_where_held(keeps_from_trusting: bool) -> anyhow::Result<()> {
@@ -219,6 +234,12 @@ impl Found {
     /// Returns what was found, in words for people.
     fn words(&self) -> String {
         let name = shown_path(&self.root);
+        if self.is_broken && self.servers.is_empty() {
+            return format!(
+                "{name}: nothing says what its configuration would loosen before it can be read, so \
+                 nothing of it can be trusted\n"
+            );
+        }
         if self.content.is_none() && self.servers.is_empty() {
             return format!("{name}: nothing here would loosen what is not trusted already\n");
         }

@@ -1,0 +1,267 @@
+//! What is broken around sinew is said in a few lines, and stops nobody who could help with it.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::served::{Place, command};
+
+fn run(place: &Place, args: &[&str]) -> Output {
+    run_with(place, args, &[])
+}
+
+fn run_with(place: &Place, args: &[&str], variables: &[(&str, &Path)]) -> Output {
+    let mut command = command(&place.home);
+    command.args(args).envs(variables.iter().copied()).current_dir(&place.root);
+    command.stdin(Stdio::null()).output().unwrap()
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn write(place: &Place, name: &str, text: &str) {
+    let path = place.root.join(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+/// A project with thousands of rules that loosen filled a terminal at every command.
+#[test]
+fn thousands_of_warnings_are_a_few_lines() {
+    let place = Place::new();
+    let rule = |n| format!("[[rules]]\nverdict = \"allow\"\ncommand = \"c{n} *\"\n");
+    write(&place, ".sinew/config.toml", &(0..3_000).map(rule).collect::<String>());
+    for n in 0..30 {
+        write(&place, &format!(".sinew/hooks/h{n}/HOOK.md"), "no front matter");
+    }
+    for args in [&["tools"][..], &["call", "List"], &["doctor"], &["mcp"], &["audit", "list"]] {
+        let ran = run(&place, args);
+        assert!(ran.status.success(), "{args:?}: {}", err(&ran));
+        let lines = err(&ran).lines().count();
+        assert!((2..10).contains(&lines), "{args:?} says {lines} lines");
+        assert!(err(&ran).contains("more warnings"), "{args:?}: {}", err(&ran));
+        assert!(err(&ran).len() < 10_000, "{args:?}");
+    }
+    let doctor = run(&place, &["doctor"]);
+    assert!(out(&doctor).lines().count() < 12 && out(&doctor).len() < 10_000);
+    assert!(out(&doctor).contains("and 30"), "{}", out(&doctor));
+    // Nothing is lost for a program.
+    let all: Value = serde_json::from_str(&out(&run(&place, &["doctor", "--json"]))).unwrap();
+    let detail = all["findings"][0]["detail"].as_str().unwrap();
+    assert_eq!(detail.matches("is left out, because").count(), 3_030);
+    // One long warning is not a page either.
+    let place = Place::new();
+    write(
+        &place,
+        ".sinew/config.toml",
+        &format!("[tools.policy]\ndeny = [\"{}\"]\n", "x".repeat(9_000)),
+    );
+    let ran = run(&place, &["tools"]);
+    assert!(err(&ran).contains("xxx") && err(&ran).len() < 2_000, "{}", err(&ran));
+}
+
+#[test]
+fn a_broken_project_stops_neither_the_doctor_nor_trust_nor_the_record() {
+    for text in [
+        "x = = 1",
+        "unknown = 1",
+        "approvals = 7",
+        "[[rules]]\nverdict = \"perhaps\"\n",
+        "[tools.fs]\ndeny_paths = [\"/a[\"]\n",
+    ] {
+        let place = Place::new();
+        assert!(run(&place, &["call", "List"]).status.success());
+        write(&place, ".sinew/config.toml", text);
+        // The control: a call fails, and so does the server.
+        for args in [&["call", "List"][..], &["mcp"]] {
+            assert!(!run(&place, args).status.success(), "{text:?} {args:?}");
+        }
+        let doctor = run(&place, &["doctor", "--json"]);
+        assert_eq!(doctor.status.code(), Some(1), "{text:?}: {}", err(&doctor));
+        let all: Value = serde_json::from_str(&out(&doctor)).unwrap();
+        let findings = all["findings"].as_array().unwrap();
+        assert_eq!(findings.len(), 8, "{text:?}: {all}");
+        let missing = findings.iter().filter(|one| one["ok"] == false && one["needed"] == true);
+        let told: String = missing.map(|one| one["detail"].as_str().unwrap()).collect();
+        assert!(told.contains("config.toml") || told.contains("deny_paths"), "{text:?}: {told}");
+        for args in [&["audit", "list"][..], &["audit", "verify"], &["trust"], &["trust", "list"]] {
+            let ran = run(&place, args);
+            assert!(ran.status.success(), "{text:?} {args:?}: {}", err(&ran));
+        }
+        // What a client's file would loosen is shown and confirmed; the project itself is not.
+        let servers = json!({ "mcpServers": {
+            "s": {"command": "sinew", "args": ["mcp", "--approvals", "allow"]}
+        }});
+        write(&place, ".mcp.json", &servers.to_string());
+        write(
+            &place,
+            ".sinew/hooks/h/HOOK.md",
+            "+++\nevent = \"before_tool_call\"\ncommand = [\"true\"]\n+++\n",
+        );
+        let trusted = run(&place, &["trust", "--yes"]);
+        assert!(trusted.status.success(), "{text:?}: {}", err(&trusted));
+        assert!(err(&trusted).contains("approvals=\"allow\""), "{text:?}: {}", err(&trusted));
+        let listed = out(&run(&place, &["trust", "list"]));
+        let is_read = !text.contains("deny_paths");
+        assert!(listed.contains("arguments"), "{text:?}: {listed}");
+        assert_eq!(listed.contains("project"), !is_read, "{text:?}: {listed}");
+    }
+}
+
+/// Commands in a view of the machine in which the state is mounted read-only.
+#[test]
+fn the_record_is_read_on_a_read_only_mount() {
+    let script =
+        "mount --bind \"$STATE\" \"$STATE\" && mount -o remount,bind,ro \"$STATE\" || exit 99
+        touch \"$STATE/x\" 2>/dev/null && exit 98
+        \"$SINEW\" \"$@\"";
+    let read = |place: &Place, state: &Path, args: &[&str]| {
+        let sinew = command(&place.home);
+        let mut ran = Command::new("unshare");
+        ran.args(["-rm", "sh", "-c", script, "sh"]).args(args).env_clear();
+        ran.envs(sinew.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        ran.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        ran.env("STATE", state).env("SINEW", sinew.get_program()).env("XDG_STATE_HOME", state);
+        ran.current_dir(&place.root).output().unwrap()
+    };
+    let place = Place::new();
+    // A name that means something in a URI.
+    let state = place.home.join("st?a#te%20 x");
+    fs::create_dir_all(&state).unwrap();
+    if read(&place, &state, &["--version"]).status.code() == Some(99) {
+        println!("SKIPPED: nothing can be mounted here");
+        assert!(std::env::var_os("SINEW_TEST_ALL").is_none());
+        return;
+    }
+    // A process that is killed leaves a log that is in no database yet.
+    let mut child = command(&place.home)
+        .args(["--approvals", "allow", "call", "--batch"])
+        .env("XDG_STATE_HOME", &state)
+        .current_dir(&place.root)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let write = |n| json!({"name": "Write", "arguments": {"file_path": format!("{n}.txt"), "content": "x"}});
+    let mut input = child.stdin.take().unwrap();
+    let mut replies = std::io::BufReader::new(child.stdout.take().unwrap());
+    for n in 0..5 {
+        writeln!(input, "{}", write(n)).unwrap();
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut replies, &mut line).unwrap();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let own = state.join("sinew");
+    assert!(0 < fs::metadata(own.join("sinew.db-wal")).unwrap().len());
+    let check = |what: &str| {
+        let listed = read(&place, &state, &["audit", "list", "--json"]);
+        assert!(listed.status.success(), "{what}: {}", err(&listed));
+        let n_writes = out(&listed).lines().filter(|line| line.contains("\"Write\"")).count();
+        assert_eq!(n_writes, 5, "{what}: {}", out(&listed));
+        for args in [
+            &["audit", "verify"][..],
+            &["audit", "show", "2"],
+            &["audit", "export"],
+            &["audit", "head"],
+        ] {
+            let ran = read(&place, &state, args);
+            assert!(ran.status.success(), "{what} {args:?}: {} {}", out(&ran), err(&ran));
+        }
+    };
+    check("a log and its index");
+    fs::remove_file(own.join("sinew.db-shm")).unwrap();
+    check("a log alone");
+    let left = fs::read_dir(std::env::temp_dir()).unwrap().filter_map(Result::ok);
+    let left = left.filter(|entry| entry.file_name().to_string_lossy().starts_with("sinew-audit-"));
+    assert_eq!(left.count(), 0, "a copy stays");
+    // The next process moves the log into the database as it ends.
+    let called = run_with(&place, &["call", "List"], &[("XDG_STATE_HOME", &state)]);
+    assert!(called.status.success() && !own.join("sinew.db-wal").exists());
+    check("a database alone");
+    fs::remove_file(own.join("ledger.lock")).unwrap();
+    check("no lock");
+    // Damage is found there too.
+    let bytes = fs::read(own.join("sinew.db")).unwrap();
+    let broken: Vec<u8> =
+        bytes.iter().enumerate().map(|(n, byte)| if n < 4_096 { *byte } else { 0x5a }).collect();
+    fs::write(own.join("sinew.db"), broken).unwrap();
+    let ran = read(&place, &state, &["audit", "verify"]);
+    assert_eq!(ran.status.code(), Some(1), "{} {}", out(&ran), err(&ran));
+}
+
+/// The doctor said that all was well where no client could start the server.
+#[test]
+fn the_doctor_fails_where_a_server_would() {
+    let server = |args: &[&str], variables: Value| {
+        json!({"mcpServers": {"s": {"command": "/usr/bin/sinew", "args": args, "env": variables}}})
+            .to_string()
+    };
+    let none = json!({});
+    let inside = "${workspaceFolder}/state";
+    let cases = [
+        ("nothing", String::new(), "HOME", "home", 0),
+        (
+            "a server",
+            server(&["mcp", "--approvals", "trust-client"], none.clone()),
+            "HOME",
+            "home",
+            0,
+        ),
+        ("another program", server(&["tools", "--nope"], none.clone()), "HOME", "home", 0),
+        ("an unknown option", server(&["mcp", "--nope"], none.clone()), "HOME", "home", 1),
+        ("a wrong value", server(&["mcp", "--set", "nonsense"], none.clone()), "HOME", "home", 1),
+        (
+            "a root that nobody confirmed",
+            server(&["--root", "/none", "mcp"], none.clone()),
+            "HOME",
+            "home",
+            0,
+        ),
+        (
+            "a state in the project",
+            server(&["mcp"], json!({"XDG_STATE_HOME": inside}))
+                .replace("${workspaceFolder}", "{root}"),
+            "HOME",
+            "home",
+            1,
+        ),
+        ("no JSON", String::from("{"), "HOME", "home", 1),
+        ("a home in the project", String::new(), "XDG_CONFIG_HOME", "ws", 1),
+        ("a state home in the project", String::new(), "XDG_STATE_HOME", "ws", 1),
+        (
+            "a variable that is no business of sinew",
+            server(&["mcp"], json!({"LD_PRELOAD": "/none", "PATH": "/none"})),
+            "HOME",
+            "home",
+            0,
+        ),
+    ];
+    for (what, client, name, value, code) in cases {
+        let place = Place::new();
+        if !client.is_empty() {
+            write(&place, ".mcp.json", &client.replace("{root}", place.root.to_str().unwrap()));
+        }
+        let value = place.home.with_file_name(value);
+        let variables = [(name, value.as_path())];
+        let doctor = run_with(&place, &["doctor"], &variables);
+        let said = format!("{}{}", out(&doctor), err(&doctor));
+        assert_eq!(doctor.status.code(), Some(code), "{what}: {said}");
+        assert!(!said.contains("LD_PRELOAD") && !said.contains("preloaded"), "{what}: {said}");
+        if code == 1 {
+            assert!(said.contains("MISSING  config"), "{what}: {said}");
+        }
+        if client.is_empty() {
+            let served = run_with(&place, &["mcp"], &variables);
+            assert_eq!(served.status.success(), code == 0, "the control: {what}: {}", err(&served));
+        }
+    }
+}
