@@ -293,9 +293,7 @@ def roots(directory):
             for command in [["call", "List"], ["mcp"]]:
                 code, out, errors = checks.sinew(*command, cwd=where)
                 equal((code, out), (2, ""))
-                # To the machine this home is a directory like any other, and no client may name one.
-                strange = command == ["mcp"] and where != checks.Path("/")
-                contains(errors, "inside of the project" if strange else "--root")
+                contains(errors, "--root")
             code, _, _ = checks.sinew("--root", where, "call", "List", cwd=where)
             equal(code, 0, "exit code with --root")
 

@@ -89,6 +89,7 @@ def run(body):
     directory = Path(tempfile.mkdtemp(prefix=f"sinew-e2e-{suite}-")).resolve()
     try:
         at_home(directory / "home")
+        name_home(directory / "home")
         with check("the suite runs to its end"):
             body(directory)
         with check("no process is left behind"):
@@ -119,6 +120,31 @@ def at_home(home):
     (home / ".gitconfig").write_text(
         "[safe]\n\tdirectory = *\n[user]\n\tname = e2e\n\temail = e2e@example.invalid\n"
     )
+
+
+CLONE_NEWNS = 0x00020000
+MS_REC_PRIVATE = 0x4000 | 0x40000
+MS_BIND = 0x1000
+
+
+def name_home(home):
+    """Names a home in the user database that this process and its children see: sinew reads the user's own
+    configuration there, whatever variables say."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    known = Path("/etc/passwd").read_text()
+    own = [line for line in known.splitlines() if line.split(":")[2:3] == [str(os.getuid())]]
+    name = own[0].split(":")[0] if own else "tester"
+    database = home / ".user-database"
+    database.write_text(f"{name}:x:{os.getuid()}:{os.getgid()}::{home}:/bin/sh\n{known}")
+    steps = [
+        lambda: libc.unshare(CLONE_NEWNS),
+        lambda: libc.mount(None, b"/", None, MS_REC_PRIVATE, None),
+        lambda: libc.mount(os.fsencode(database), b"/etc/passwd", None, MS_BIND, None),
+    ]
+    for step in steps:
+        if step() != 0:
+            why = os.strerror(ctypes.get_errno())
+            sys.exit(f"{suite}: no user database of its own can be bound ({why}); run the suites as root")
 
 
 def make_removable(function, path, _):

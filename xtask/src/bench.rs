@@ -7,6 +7,7 @@
 //! absent: profiles, and histories of runs. `docs/benchmarks.md` tells how each row is measured.
 
 mod client;
+mod home;
 mod null;
 mod peers;
 mod processor;
@@ -147,6 +148,9 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<()> {
         }
         return Ok(());
     }
+    if !home::is_bound(&state_home("home"), args)? {
+        return Ok(());
+    }
     let begun = Instant::now();
     let (bench, n_files) = set_up(root, &options)?;
     let mut report = Report::default();
@@ -185,7 +189,7 @@ fn state_home(name: &str) -> PathBuf {
 
 /// Returns where its configuration is.
 fn config_home() -> PathBuf {
-    state_home("config")
+    state_home("home").join(".config")
 }
 
 /// Makes ready everything that rows use; returns the number of files of the tree as well.

@@ -46,6 +46,7 @@ mod state;
 mod store;
 mod streams;
 mod turn;
+mod user_database;
 mod visible;
 mod walk;
 mod worktree;
@@ -85,6 +86,7 @@ pub use state::StateDir;
 pub use store::Store;
 pub use streams::{BlockingFile, Streams, standard_streams};
 pub use turn::Turns;
+pub use user_database::UserEntry;
 pub use visible::{shown, shown_line, shown_path};
 
 /// Returns whether the kernel resolves paths beneath a handle by itself.

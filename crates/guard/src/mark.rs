@@ -9,6 +9,8 @@ use std::fs;
 
 use serde::{Deserialize, Serialize};
 
+use crate::user_database::UserEntry;
+
 /// After this time a change counts as given up whose process ran on this machine, where nothing can
 /// be known of it.
 const GIVEN_UP_MS: i64 = 60 * 60 * 1_000;
@@ -125,16 +127,8 @@ fn started(pid: i64) -> Option<i64> {
 
 /// Returns the name of the user that runs this process, or its number.
 pub fn os_user() -> String {
-    let uid = rustix::process::getuid().as_raw().to_string();
-    let passwd = read("/etc/passwd").unwrap_or_default();
-    passwd
-        .lines()
-        .find_map(|line| {
-            let mut fields = line.split(':');
-            let name = fields.next()?;
-            (fields.nth(1)? == uid).then(|| name.to_owned())
-        })
-        .unwrap_or(uid)
+    let entry = UserEntry::of_process().ok().flatten();
+    entry.map_or_else(|| rustix::process::getuid().as_raw().to_string(), |entry| entry.name)
 }
 
 #[cfg(test)]

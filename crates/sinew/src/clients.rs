@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::cli::{Cli, Command};
 use crate::config::env_vars;
 use crate::jsonc;
-use crate::wiring::Said;
+use crate::wiring::{Places, Said};
 
 /// Where clients look for servers in a project.
 pub(crate) const FILES: [&str; 5] =
@@ -79,14 +79,21 @@ pub(crate) fn said(server: &Server, project: &Path) -> Option<Said> {
     let project_name = project.to_str()?;
     let meant = |word: &String| word.replace("${workspaceFolder}", project_name);
     let mut words = server.words.iter().map(meant);
-    words.by_ref().find(|word| word.rsplit('/').next() == Some("sinew"))?;
+    let is_sinew = |word: &String| word.rsplit('/').next() == Some("sinew");
+    let before: Vec<String> = words.by_ref().take_while(|word| !is_sinew(word)).collect();
+    if before.len() == server.words.len() {
+        return None;
+    }
     let words: Vec<String> = words.collect();
     let current = match &server.dir {
         Some(dir) => project.join(meant(dir)),
         None => project.to_owned(),
     };
     let variables = server.variables.iter().map(|(name, value)| (name.as_str(), meant(value)));
-    said_with(&words, &variables.collect(), current)
+    // `env` and its like set variables in front of the program.
+    let set = before.iter().filter_map(|word| word.split_once('='));
+    let set = set.map(|(name, value)| (name, value.to_owned()));
+    said_with(&words, &variables.chain(set).collect(), current)
 }
 
 /// Returns the arguments with which a server starts sinew as a server, and the directory, if it does. They are not
@@ -141,6 +148,7 @@ fn said_with(
         is_held: true,
         by_client: true,
         config_text: None,
+        places: Places::of_process().with(variables),
     })
 }
 

@@ -10,7 +10,7 @@ use sinew_guard::{
 use sinew_runtime::{CommandHook, CommandHookSettings};
 
 use crate::config::trust::{Content, Known};
-use crate::config::{HookOptions, LogLevel, Origin, env_vars, hooks};
+use crate::config::{HookOptions, LogLevel, Origin, hooks};
 use crate::wiring::{self, Loaded};
 
 /// Returns the hooks of a runtime. One that would run what a model can write is an error, and one whose
@@ -36,11 +36,13 @@ pub(crate) fn of(loaded: &Loaded) -> anyhow::Result<Vec<Arc<CommandHook>>> {
     if settings.is_empty() {
         return Ok(Vec::new());
     }
-    let state = env_vars::state_home()
+    let state = loaded
+        .state
+        .as_ref()
         .context("hooks need a place for state; set XDG_STATE_HOME to an absolute directory")?;
     let programs = OwnPrograms::new(OwnProgramSettings {
         helper: loaded.helper.clone(),
-        sessions: state.join("sinew/sessions"),
+        sessions: state.join("sessions"),
         env: environment(loaded.said.variables(), &[]),
         roots: loaded.roots.iter().map(real).collect(),
     });
@@ -99,7 +101,7 @@ fn trusted(loaded: &Loaded) -> anyhow::Result<Option<TrustedPrograms>> {
         return Ok(None);
     };
     let project = real(project);
-    let read = match wiring::trusted()?.of_project(&project) {
+    let read = match wiring::trusted(&loaded.said.places)?.of_project(&project) {
         Known::Now(content) => Some(content.hooks()),
         // It changed just now.
         Known::Never | Known::Before(_) => None,

@@ -25,6 +25,9 @@ use crate::trace::Trace;
 use crate::webhook::Webhook;
 
 mod homes;
+mod places;
+
+pub(crate) use places::{DatabaseHome, NamedDir, Places};
 
 /// The configuration of one process, and where it came from.
 pub(crate) struct Loaded {
@@ -38,6 +41,8 @@ pub(crate) struct Loaded {
     pub(crate) helper: Helper,
     /// What this process was told.
     pub(crate) said: Said,
+    /// The state directory, where there is a place for one.
+    pub(crate) state: Option<PathBuf>,
     /// Why the configuration cannot be used with what the project adds to it, where that was left out.
     pub(crate) stopped: Option<String>,
 }
@@ -67,6 +72,8 @@ pub(crate) struct Said {
     pub(crate) by_client: bool,
     /// What the file that was named held when it was first read.
     pub(crate) config_text: Option<String>,
+    /// The places of the user's configuration and state.
+    pub(crate) places: Places,
 }
 
 impl Said {
@@ -80,13 +87,17 @@ impl Said {
             is_held: false,
             by_client: false,
             config_text: None,
+            places: Places::of_process(),
         })
     }
 
-    /// Returns what a client told this process, perhaps by a file of a project. Fails where it turns the
-    /// person's own directories into ones of the project.
+    /// Returns what a client told this process, perhaps by a file of a project. Fails where it names
+    /// directories of a project as the user's own, and where nobody can tell which ones are the user's.
     pub(crate) fn by_client(global: &Global) -> anyhow::Result<Self> {
         let said = Self::by_person(global)?;
+        if let DatabaseHome::Unreadable(problem) = &said.places.database {
+            bail!("{problem}; without it sinew cannot find the rules of the user");
+        }
         homes::hold(&said.current)?;
         Ok(Self { is_held: true, by_client: true, ..said })
     }
@@ -121,6 +132,7 @@ impl Said {
     /// Returns the command that confirms what was said, for a shell.
     pub(crate) fn line(&self) -> String {
         let mut words: Vec<String> = env_vars::own()
+            .chain(self.places.said().into_iter().map(|(name, dir)| (name, dir.into_os_string())))
             .map(|(name, value)| format!("{name}={}", quoted(&value.to_string_lossy())))
             .collect();
         words.push(String::from("sinew trust --arguments --"));
@@ -145,7 +157,7 @@ pub(crate) fn current_dir() -> anyhow::Result<PathBuf> {
 
 /// Reads every layer. What may come out of a repository loosens nothing unless a person confirmed it.
 pub(crate) fn load(mut said: Said, helper: Helper, project: Project) -> anyhow::Result<Loaded> {
-    let trusted = trusted()?;
+    let trusted = trusted(&said.places)?;
     said.read_config();
     let mut layered = match project {
         Project::LeftOut => self::layered(&said, None)?,
@@ -171,7 +183,7 @@ pub(crate) fn load(mut said: Said, helper: Helper, project: Project) -> anyhow::
         let (value, origin) = layered.origins.get(key)?;
         (*origin != Origin::Default && *value != Value::Bool(false)).then(|| origin.of_rule())
     });
-    let roots = match roots(&settings, said.by_client) {
+    let roots = match roots(&settings, &said) {
         Err(_) if project != Project::Needed => Vec::new(),
         Err(error) if layered.unconfirmed().any(|left| left.key == "roots") => {
             let line = said.line();
@@ -181,7 +193,11 @@ pub(crate) fn load(mut said: Said, helper: Helper, project: Project) -> anyhow::
     };
     hold_roots(&layered, &roots)?;
     layered.warn_of_idle_rules(&roots);
-    Ok(Loaded { layered, settings, roots, helper, said, stopped: None })
+    let is_left_out = layered.left_out.iter().any(|left| left.key == env_vars::XDG_STATE_HOME);
+    let state = if is_left_out { said.places.state() } else { said.places.chosen_state() };
+    // The databases are opened through no link.
+    let state = state.map(|state| config::real(&state));
+    Ok(Loaded { layered, settings, roots, helper, said, state, stopped: None })
 }
 
 /// Reads every layer for whoever must answer whatever the project holds: where it stops the others it is left
@@ -194,10 +210,11 @@ pub(crate) fn load_anyway(said: Said, helper: Helper, project: Project) -> anyho
     })
 }
 
-/// Returns what the person trusts.
-pub(crate) fn trusted() -> anyhow::Result<Trusted> {
-    Ok(match env_vars::state_home() {
-        Some(home) => Trusted::read(&home.join("sinew"))?,
+/// Returns what the user trusts. The file is in the home of the user database: one that variables name could
+/// confirm itself.
+pub(crate) fn trusted(places: &Places) -> anyhow::Result<Trusted> {
+    Ok(match places.state() {
+        Some(state) => Trusted::read(&state)?,
         None => Trusted::default(),
     })
 }
@@ -217,8 +234,8 @@ fn grants(loaded: &Loaded) -> Option<Grants> {
     if loaded.layered.keeps_from_allowing {
         return None;
     }
-    let state = env_vars::state_home()?.join("sinew");
-    (!loaded.roots.is_empty()).then(|| Grants::of(&state, &loaded.roots))
+    let state = loaded.state.as_ref()?;
+    (!loaded.roots.is_empty()).then(|| Grants::of(state, &loaded.roots))
 }
 
 /// Merges every layer as a project that nobody trusts finds them.
@@ -235,15 +252,24 @@ pub(crate) fn without_project(said: &Said) -> anyhow::Result<Layered> {
 fn layered(said: &Said, project: Option<(&Path, &Trusted)>) -> anyhow::Result<Layered> {
     let mut layers = Layers::with_defaults()?;
     layers.add_file(Path::new(SYSTEM_FILE), Layer::System, false)?;
-    if let Some(home) = env_vars::config_home() {
-        layers.add_file(&home.join("sinew/config.toml"), Layer::User, false)?;
-        layers.add_hook_folders(&home.join("sinew/hooks"))?;
+    if let Some(dir) = said.places.config() {
+        layers.add_user_dir(&dir)?;
+    }
+    let other = said.places.other_config();
+    if let Some(dir) = other.as_ref().filter(|_| !said.is_held) {
+        layers.add_user_dir(&dir.path)?;
     }
     if let Some((project, trusted)) = project {
         add_project(&mut layers, project, trusted)?;
     }
     if said.is_held {
-        layers.hold_arguments(&said.current, homes());
+        layers.hold_arguments(&said.current, homes(&said.places));
+        if let Some(dir) = other {
+            layers.add_named_dir(&dir.path, dir.origin())?;
+        }
+        if let Some(dir) = said.places.other_state() {
+            layers.leave_out_state(&dir.path, dir.origin());
+        }
     }
     if let Some(path) = &said.global.config {
         match &said.config_text {
@@ -324,14 +350,15 @@ fn add_flags(layers: &mut Layers, said: &Said) -> anyhow::Result<()> {
 
 /// Returns the absolute roots. The current directory counts where none is named, unless it is a
 /// place that nobody means to hand over whole.
-fn roots(settings: &Settings, by_client: bool) -> anyhow::Result<Vec<PathBuf>> {
+fn roots(settings: &Settings, said: &Said) -> anyhow::Result<Vec<PathBuf>> {
     if settings.roots.is_empty() {
         let current = current_dir()?;
         // What lies above a home directory hands that over too; of a client the home of its variable counts as well.
         let own = homes::own().map(|home| config::real(&home));
-        let above = own.into_iter().chain(homes().into_iter().filter(|_| by_client));
+        let homes = homes(&said.places);
+        let above = own.iter().chain(homes.iter().filter(|_| said.by_client));
         let holds_home = above.into_iter().any(|home| home.starts_with(&current));
-        if current == Path::new("/") || holds_home || homes().contains(&current) {
+        if current == Path::new("/") || holds_home || homes.contains(&current) {
             bail!(
                 "tools would get all of {0}; name it with `--root {0}` if that is meant, or start \
                  sinew in a project",
@@ -348,8 +375,8 @@ fn roots(settings: &Settings, by_client: bool) -> anyhow::Result<Vec<PathBuf>> {
 }
 
 /// Returns the real home directories: a client may say that it is another one than the machine knows.
-fn homes() -> Vec<PathBuf> {
-    let homes = [env_vars::home(), homes::own()].into_iter().flatten();
+fn homes(places: &Places) -> Vec<PathBuf> {
+    let homes = places.homes().into_iter().chain(homes::own());
     homes.map(|home| config::real(&home)).collect()
 }
 
@@ -371,11 +398,12 @@ fn hold_roots(layered: &Layered, roots: &[PathBuf]) -> anyhow::Result<()> {
 }
 
 /// Returns the state directory, created where it is missing.
-pub(crate) fn state_dir() -> anyhow::Result<StateDir> {
-    let home = env_vars::state_home()
+pub(crate) fn state_dir(loaded: &Loaded) -> anyhow::Result<StateDir> {
+    let path = loaded
+        .state
+        .as_ref()
         .context("there is no place for state; set XDG_STATE_HOME to an absolute directory")?;
-    let path = home.join("sinew");
-    StateDir::open(&path).with_context(|| format!("the state directory {}", path.display()))
+    StateDir::open(path).with_context(|| format!("the state directory {}", path.display()))
 }
 
 /// A runtime, and its ledger where it has one.
@@ -425,12 +453,11 @@ pub(crate) fn wire(
     for root in &loaded.roots {
         builder = builder.root(root);
     }
-    if let Some(state) = env_vars::state_home() {
-        let state = state.join("sinew");
+    if let Some(state) = loaded.state.clone() {
         builder = builder.commands(commands(loaded, &state));
         builder = builder.journals(JournalSettings { state, warn: say });
     }
-    let checkpoints = checkpoints(settings);
+    let checkpoints = checkpoints(loaded);
     if let Some(checkpoints) = &checkpoints {
         builder = builder.checkpoints(Arc::clone(checkpoints));
     }
@@ -444,7 +471,7 @@ pub(crate) fn wire(
         trace = Some(Trace::begin(path, &loaded.roots, surface, redactor)?);
     }
     let builder = counted(builder, loaded)?;
-    let (builder, ledger) = with_ledger(builder, settings.ledger, surface)?;
+    let (builder, ledger) = with_ledger(builder, loaded, surface)?;
     let session = match &settings.session {
         Some(session) => session.clone(),
         None => new_session()?,
@@ -477,13 +504,13 @@ fn counted(builder: Builder, _loaded: &Loaded) -> anyhow::Result<Builder> {
 }
 
 /// Returns the checkpoints of the state directory. Where there is none, nothing is kept.
-fn checkpoints(settings: &Settings) -> Option<Arc<Checkpoints>> {
-    let state = env_vars::state_home()?.join("sinew");
+fn checkpoints(loaded: &Loaded) -> Option<Arc<Checkpoints>> {
+    let state = loaded.state.as_ref()?;
     // Calls that only look need none, so it is not made for them.
-    if state.exists() && state_dir().is_err() {
+    if state.exists() && state_dir(loaded).is_err() {
         return None;
     }
-    Some(Arc::new(Checkpoints::at(&state, settings.checkpoints.clone())))
+    Some(Arc::new(Checkpoints::at(state, loaded.settings.checkpoints.clone())))
 }
 
 /// Places in the home directory that hold secrets: commands do not see them.
@@ -553,10 +580,9 @@ const CACHES: &[&str] = &[
 /// Returns how commands are run.
 fn commands(loaded: &Loaded, state: &Path) -> CommandSettings {
     let run = &loaded.settings.run;
-    let home = env_vars::home();
+    let homes = loaded.said.places.homes();
     let at_home = |names: &'static [&'static str]| {
-        let home = home.clone();
-        names.iter().filter_map(move |name| Some(home.as_ref()?.join(name)))
+        homes.iter().flat_map(move |home| names.iter().map(|name| home.join(name)))
     };
     let hidden = at_home(SECRET)
         .chain(SECRET_OF_SYSTEM.iter().map(PathBuf::from))
@@ -587,22 +613,20 @@ fn commands(loaded: &Loaded, state: &Path) -> CommandSettings {
 
 fn with_ledger(
     builder: Builder,
-    mode: LedgerMode,
+    loaded: &Loaded,
     surface: &'static str,
 ) -> anyhow::Result<(Builder, Option<Arc<SqliteLedger>>)> {
-    match mode {
+    match loaded.settings.ledger {
         // What earlier sessions recorded stays out of reach.
         LedgerMode::Off => {
-            let real = |home: PathBuf| std::fs::canonicalize(&home).unwrap_or(home).join("sinew");
-            let path = env_vars::state_home().map(real);
-            let builder = match path {
-                Some(path) => builder.deny(std::fs::canonicalize(&path).unwrap_or(path)),
+            let builder = match &loaded.state {
+                Some(path) => builder.deny(config::real(path)),
                 None => builder,
             };
             Ok((builder.ledger(Arc::new(NoLedger)), None))
         }
         LedgerMode::Sqlite(config::LedgerSettings { sync, on_failure, retention }) => {
-            let state = state_dir().map_err(|error| {
+            let state = state_dir(loaded).map_err(|error| {
                 anyhow::anyhow!("{error:#}; `ledger.mode = \"off\"` runs without records")
             })?;
             let redactor = Redactor::knowing(env_vars::all());

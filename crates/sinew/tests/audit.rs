@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
+use crate::database;
 use crate::served::{Place, command};
 
 /// What a run left.
@@ -724,9 +725,9 @@ fn a_full_disk_refuses_changes_or_lets_them_go_on() {
     }
     for (mode, code) in [("refuse", "1"), ("continue", "0")] {
         let place = Place::new();
-        fs::create_dir(place.home.join("state")).unwrap();
         let script = r#"
             set -u
+            mount --bind "$DATABASE" /etc/passwd || exit 99
             mount -t tmpfs -o size=1m,mode=0700 tmpfs "$STATE" || exit 99
             write() { "$SINEW" $OPTIONS call Write "{\"file_path\":\"$1\",\"content\":\"x\"}" >/dev/null; echo "$1 $?"; }
             write before
@@ -744,12 +745,14 @@ fn a_full_disk_refuses_changes_or_lets_them_go_on() {
              tools.fs.checkpoint_before_mutation=false"
         );
         let command = command(&place.home);
-        let program = command.get_program().to_owned();
+        let database = place.home.join("database");
+        fs::write(&database, database::naming(&place.home)).unwrap();
         let mut all = Command::new("unshare");
         all.args(["-rm", "sh", "-c", script]).env_clear();
         all.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
         all.env("PATH", std::env::var_os("PATH").unwrap_or_default());
-        all.env("STATE", place.home.join("state")).env("SINEW", program).env("OPTIONS", options);
+        all.env("STATE", place.home.join("state")).env("SINEW", database::SINEW);
+        all.env("OPTIONS", options).env("DATABASE", database);
         let done = all.current_dir(&place.root).output().unwrap();
         let (out, err) =
             (String::from_utf8(done.stdout).unwrap(), String::from_utf8(done.stderr).unwrap());

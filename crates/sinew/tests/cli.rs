@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
+use crate::database;
 use crate::served::command;
 
 /// A home, a root and another directory that vanish with their test.
@@ -453,6 +454,8 @@ fn a_reader_that_leaves_is_no_failure() {
 fn every_value_tells_where_it_came_from() {
     let place = Place::new();
     let person = place.home.join("config/sinew/config.toml");
+    // Where the variable and the user database mean the same, the name of the latter is shown.
+    let usual = place.home.join(".config/sinew/config.toml");
     let project = place.root.join(".sinew/config.toml");
     let named = place.root.join("named.json");
     for (path, text) in [
@@ -478,8 +481,8 @@ fn every_value_tells_where_it_came_from() {
     let shown = ran.json();
     for (key, value, origin) in [
         ("dialect", json!("native"), String::from("default")),
-        ("log", json!("info"), format!("{}:2", person.display())),
-        ("files.glob_limit", json!(11), format!("{}:5", person.display())),
+        ("log", json!("info"), format!("{}:2", usual.display())),
+        ("files.glob_limit", json!(11), format!("{}:5", usual.display())),
         ("read_only", json!(true), format!("{}:1", project.display())),
         ("files.grep_limit", json!(10), format!("{}:3", project.display())),
         ("files.list_limit", json!(13), named.display().to_string()),
@@ -511,8 +514,17 @@ fn the_doctor_says_what_is_missing() {
         let findings = shown["findings"].as_array().unwrap();
         let names: Vec<&str> =
             findings.iter().map(|finding| finding["name"].as_str().unwrap()).collect();
-        let expected =
-            ["config", "roots", "state", "ledger", "undo", "openat2", "sandbox", "approvals"];
+        let expected = [
+            "config",
+            "roots",
+            "home",
+            "state",
+            "ledger",
+            "undo",
+            "openat2",
+            "sandbox",
+            "approvals",
+        ];
         assert_eq!(names, expected);
         let found: Vec<&str> = findings
             .iter()
@@ -808,10 +820,9 @@ fn check_effect(row: &Row, set: impl Fn(&Place, &mut Command)) -> Effect {
         let trace = place.home.join("trace");
         let mut command = place.command(&[]);
         if let Seen::Traced(calls) = seen {
-            let program = command.get_program().to_owned();
             let mut traced = Command::new("strace");
             traced.args(["-f", "-qq", "-e", &format!("trace={calls}"), "-o"]).arg(&trace);
-            traced.arg(program).current_dir(&place.root);
+            traced.arg(database::SINEW).current_dir(&place.root);
             traced.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
             traced.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
             command = traced;
@@ -1019,14 +1030,20 @@ fn a_rule_that_names_no_tool_is_told() {
 }
 
 #[test]
-fn xdg_directories_count_where_they_are_absolute() {
+fn xdg_directories_add_to_those_of_the_home() {
     let place = Place::new();
+    fs::create_dir_all(place.other.join("sinew")).unwrap();
+    fs::write(place.other.join("sinew/config.toml"), "dialect = \"molf\"\n").unwrap();
+    let other = place.other.to_str().unwrap().to_owned();
     let config = place.home.join(".config/sinew/config.toml");
     fs::create_dir_all(config.parent().unwrap()).unwrap();
     fs::write(&config, "dialect = \"moltis\"\n").unwrap();
-    for (variable, dialect) in
-        [(None, "moltis"), (Some("relative"), "moltis"), (Some("/none"), "native")]
-    {
+    for (variable, dialect) in [
+        (None, "moltis"),
+        (Some("relative"), "moltis"),
+        (Some("/none"), "moltis"),
+        (Some(&*other), "molf"),
+    ] {
         let mut command = place.command(&["config", "show", "--json"]);
         command.env_remove("XDG_CONFIG_HOME").env_remove("XDG_STATE_HOME");
         if let Some(value) = variable {
@@ -1035,6 +1052,7 @@ fn xdg_directories_count_where_they_are_absolute() {
         let ran = Ran::of(&mut command, "");
         assert_eq!(ran.json()["dialect"]["value"], dialect, "{variable:?}");
     }
+    fs::remove_file(&config).unwrap();
     let mut command = place.command(&["call", "List"]);
     let ran = Ran::of(command.env_remove("XDG_STATE_HOME"), "");
     assert_eq!(ran.code, 0, "{ran:?}");

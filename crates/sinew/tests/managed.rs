@@ -11,6 +11,7 @@ use std::sync::OnceLock;
 
 use tempfile::TempDir;
 
+use crate::database;
 use crate::served::command;
 
 /// Returns a copy of /etc with a place for a file of the system: what else lies there stays in sight.
@@ -55,12 +56,15 @@ impl Machine {
 
     /// Runs sinew with variables, and a write on its standard input where it serves.
     fn run_with(&self, args: &[&str], variables: &[(&str, &str)]) -> String {
-        let script = "mount --bind \"$1\" /etc && mount --bind \"$2\" /etc/sinew && shift 2 \
-                      && exec \"$@\"";
+        let script = "mount --bind \"$1\" /etc && mount --bind \"$2\" /etc/sinew \
+                      && mount --bind \"$3\" /etc/passwd && shift 3 && exec \"$@\"";
         let sinew = command(&self.top.join("home"));
         let mut ran = Command::new("unshare");
         ran.args(["--mount", "sh", "-c", script, "sh"]).arg(etc()).arg(self.top.join("etc/sinew"));
-        ran.arg(sinew.get_program());
+        let database = self.top.join("home/database");
+        fs::write(&database, database::naming(&self.top.join("home"))).unwrap();
+        ran.arg(database);
+        ran.arg(database::SINEW);
         ran.args(args).current_dir(self.top.join("ws")).env_clear();
         for (name, value) in sinew.get_envs() {
             value.map(|value| ran.env(name, value));

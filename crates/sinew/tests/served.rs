@@ -8,9 +8,13 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde_json::{Value, json};
 
-/// Returns the command in an environment of its own: nothing of the person who runs the tests.
+use crate::database;
+
+/// Returns the command in an environment of its own, the user database included: nothing of the person who runs
+/// the tests.
 pub(crate) fn command(home: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sinew"));
+    database::lay_out(home);
+    let mut command = database::at_home(home, database::SINEW);
     command
         .env_clear()
         .env("HOME", home)

@@ -29,7 +29,8 @@ fn place() -> (tempfile::TempDir, PathBuf) {
 fn heeding(home: &Path) -> Command {
     let plain = command(home);
     let mut heeding = Command::new("/usr/bin/env");
-    heeding.arg("--default-signal=HUP,INT,TERM").arg(plain.get_program()).env_clear();
+    heeding.arg("--default-signal=HUP,INT,TERM").arg(plain.get_program());
+    heeding.args(plain.get_args()).env_clear();
     heeding.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
     heeding.current_dir(home);
     heeding

@@ -20,6 +20,7 @@ use sinew::{
 };
 
 use crate::caller::{Caller, text};
+use crate::database;
 use crate::served::{self, Place};
 
 /// Everything beneath a directory: kind, permission bits, content.
@@ -869,8 +870,9 @@ fn what_can_be_undone_runs_where_nobody_can_answer() {
     }
     // Where there is no state directory there is nothing to undo with.
     let place = project();
-    let mut command = place.command(&["--set", "ledger.mode=\"off\"", "call", "Write", WRITE]);
-    let ran = command.env_remove("HOME").env_remove("XDG_STATE_HOME").output().unwrap();
+    let mut command = database::with_database("", &place.home, database::SINEW);
+    command.args(["--set", "ledger.mode=\"off\"", "call", "Write", WRITE]).env_clear();
+    let ran = command.current_dir(&place.root).stdin(Stdio::null()).output().unwrap();
     assert_eq!(ran.status.code(), Some(3), "{ran:?}");
 }
 

@@ -7,7 +7,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -15,6 +15,8 @@ use sinew::dialects::NATIVE;
 use sinew::{
     Approvals, Asking, CallOptions, Ledger, Recorded, Request, Runtime, SqliteLedger, StateDir,
 };
+
+use crate::served::command;
 
 const N_THREADS: usize = 8;
 const N_PROCESSES: usize = 2;
@@ -68,13 +70,10 @@ struct OfProcess {
 
 impl OfProcess {
     fn start(place: &Place, session: &str, track_reads: bool) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_sinew"))
+        let mut child = command(&place.home)
             .args(["--session", session, "--approvals", "allow", "--root"])
             .arg(&place.root)
             .args(["--set", &format!("tools.fs.track_reads={track_reads}"), "call", "--batch"])
-            .env_clear()
-            .env("HOME", &place.home)
-            .env("XDG_STATE_HOME", place.home.join("state"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -252,13 +251,10 @@ fn no_change_is_lost_where_a_place_is_edited() {
 
 /// Runs one call in a process of its own; returns its exit code and what it said.
 fn run(place: &Place, session: &str, arguments: &[&str]) -> (i32, String) {
-    let done = Command::new(env!("CARGO_BIN_EXE_sinew"))
+    let done = command(&place.home)
         .args(["--session", session, "--approvals", "allow", "--root"])
         .arg(&place.root)
         .args(arguments)
-        .env_clear()
-        .env("HOME", &place.home)
-        .env("XDG_STATE_HOME", place.home.join("state"))
         .output()
         .unwrap();
     let said = [done.stdout, done.stderr].concat();

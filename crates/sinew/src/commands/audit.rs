@@ -38,7 +38,7 @@ pub(crate) fn run(loaded: &Loaded, command: &AuditCommand) -> anyhow::Result<Exi
 }
 
 fn answer(loaded: &Loaded, command: &AuditCommand) -> anyhow::Result<ExitCode> {
-    let state = wiring::state_dir()?;
+    let state = wiring::state_dir(loaded)?;
     if let AuditCommand::Verify { head, file: Some(file), json } = command {
         let key = key_of(&state)?;
         let verified = verify_file(&key, file, kept(head.as_deref())?)?;

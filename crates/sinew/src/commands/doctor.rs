@@ -10,7 +10,7 @@ use sinew_guard::checkpoints::Usage;
 use sinew_guard::{Audit, AuditError, Profile, Rung, Shortfall, shown_line};
 use sinew_runtime::Approvals;
 
-use crate::wiring::{self, Loaded, Wired};
+use crate::wiring::{self, DatabaseHome, Loaded, NamedDir, Wired};
 
 /// One thing that was looked at.
 #[derive(Debug, Serialize)]
@@ -31,7 +31,8 @@ pub(crate) fn run(loaded: &Loaded, as_json: bool) -> anyhow::Result<ExitCode> {
     let mut findings = [
         config(loaded),
         roots(loaded, &wired),
-        state(),
+        home(loaded),
+        state(loaded),
         ledger(loaded, &wired),
         checkpoints(loaded, &wired),
         openat2(),
@@ -86,8 +87,38 @@ fn roots(loaded: &Loaded, wired: &anyhow::Result<Wired>) -> Finding {
     }
 }
 
-fn state() -> Finding {
-    match wiring::state_dir() {
+/// Says whose configuration and state count, and what variables name beside them.
+fn home(loaded: &Loaded) -> Finding {
+    let places = &loaded.said.places;
+    let note = |detail: String| Finding { needed: false, ..found("home", false, detail) };
+    let home = match &places.database {
+        DatabaseHome::Known(home) => home,
+        DatabaseHome::None(why) => {
+            return note(format!(
+                "{why}, so HOME, XDG_CONFIG_HOME and XDG_STATE_HOME count as they are, also those that a \
+                 client sets for `sinew mcp`"
+            ));
+        }
+        DatabaseHome::Unreadable(problem) => {
+            let detail = format!("{problem}; `sinew mcp` does not start without it");
+            return found("home", false, detail);
+        }
+    };
+    let others = [places.other_config(), places.other_state()];
+    let others = others.into_iter().flatten().map(|dir| {
+        let NamedDir { path, variable } = dir;
+        format!(
+            "; {variable} names {}, of which `sinew mcp` takes only what you confirm",
+            path.display()
+        )
+    });
+    let others: String = others.collect();
+    let detail = format!("{} in the user database{others}", home.display());
+    Finding { needed: false, ..found("home", others.is_empty(), detail) }
+}
+
+fn state(loaded: &Loaded) -> Finding {
+    match wiring::state_dir(loaded) {
         Ok(state) => found("state", true, state.path().display().to_string()),
         Err(error) => found("state", false, format!("{error:#}")),
     }
@@ -102,7 +133,7 @@ fn ledger(loaded: &Loaded, wired: &anyhow::Result<Wired>) -> Finding {
         return Finding { needed: false, ..found("ledger", false, "off by configuration".into()) };
     };
     let is_empty = || {
-        let state = wiring::state_dir().ok()?;
+        let state = wiring::state_dir(loaded).ok()?;
         matches!(Audit::open(&state), Err(AuditError::Empty)).then_some(())
     };
     if let Some(gone) = super::audit::traced(loaded)

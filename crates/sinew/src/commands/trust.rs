@@ -24,7 +24,7 @@ use crate::config::{
 };
 use crate::screen::{self, say};
 use crate::terminal;
-use crate::wiring::{self, Said};
+use crate::wiring::{self, Places, Said};
 
 /// What could be trusted.
 struct Found {
@@ -50,9 +50,10 @@ struct Started {
 
 /// Looks, asks, and keeps the answer.
 pub(crate) fn run(global: &Global, args: &TrustArgs) -> anyhow::Result<ExitCode> {
-    let state = env_vars::state_home()
-        .context("there is no place for state; set XDG_STATE_HOME to an absolute directory")?
-        .join("sinew");
+    // Where `sinew mcp` looks, whatever variables say.
+    let state = Places::of_process()
+        .state()
+        .context("there is no place for state; set XDG_STATE_HOME to an absolute directory")?;
     match &args.command {
         Some(TrustCommand::List { json }) => return list(&Trusted::read(&state)?, *json),
         Some(TrustCommand::Revoke { dir }) => return revoke(global, &state, dir.as_deref()),
@@ -122,6 +123,7 @@ fn project(global: &Global, root: PathBuf, trusted: &Trusted) -> anyhow::Result<
         is_held: true,
         by_client: true,
         config_text: None,
+        places: Places::of_database(),
     };
     let looked = wiring::look(&own, &root);
     let is_broken = looked.is_err();
@@ -177,6 +179,7 @@ fn arguments(line: &[String], root: PathBuf, trusted: &Trusted) -> anyhow::Resul
         is_held: true,
         by_client: true,
         config_text: None,
+        places: Places::of_process(),
     };
     tell(&or_without_project(wiring::settle(&said, trusted), &said)?);
     let found = started(String::from("these arguments and variables"), said, trusted)?;
@@ -347,7 +350,8 @@ fn record(global: &Global, state: &Path, kind: &'static str, text: String) -> an
             retention: Retention::default(),
         },
     };
-    let state = StateDir::open(state)?;
+    let state = StateDir::open(state)
+        .with_context(|| format!("the state directory {}", state.display()))?;
     let redactor = Redactor::knowing(env_vars::all());
     let recorded = Recorded { surface: "trust", sync, on_failure, retention, redactor };
     let ledger = SqliteLedger::new(&state, recorded);

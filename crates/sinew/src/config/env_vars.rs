@@ -26,12 +26,12 @@ pub const LOG: &str = "SINEW_LOG";
 /// `--approvals`.
 pub const APPROVALS: &str = "SINEW_APPROVALS";
 
-/// Where the person's configuration lies.
-const XDG_CONFIG_HOME: &str = "XDG_CONFIG_HOME";
-/// Where state lies.
-const XDG_STATE_HOME: &str = "XDG_STATE_HOME";
-/// The person's home directory.
-const HOME: &str = "HOME";
+/// The directory of the user's configuration, `.config` in the home directory unless it is set.
+pub const XDG_CONFIG_HOME: &str = "XDG_CONFIG_HOME";
+/// The directory of state, `.local/state` in the home directory unless it is set.
+pub const XDG_STATE_HOME: &str = "XDG_STATE_HOME";
+/// The user's home directory.
+pub const HOME: &str = "HOME";
 
 /// Where programs lie.
 pub const PATH: &str = "PATH";
@@ -73,14 +73,14 @@ pub fn home() -> Option<PathBuf> {
     directory(HOME)
 }
 
-/// Returns the directory of the person's configuration.
+/// Returns the directory of the user's configuration, if `XDG_CONFIG_HOME` names one.
 pub fn config_home() -> Option<PathBuf> {
-    directory(XDG_CONFIG_HOME).or_else(|| home().map(|home| home.join(".config")))
+    directory(XDG_CONFIG_HOME)
 }
 
-/// Returns the directory of state.
+/// Returns the directory of state, if `XDG_STATE_HOME` names one.
 pub fn state_home() -> Option<PathBuf> {
-    directory(XDG_STATE_HOME).or_else(|| home().map(|home| home.join(".local/state")))
+    directory(XDG_STATE_HOME)
 }
 
 /// Returns the person's shell.

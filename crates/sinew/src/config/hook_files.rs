@@ -34,6 +34,17 @@ impl Layers {
         Ok(())
     }
 
+    /// Leaves out the hooks in folders of a directory: they are programs that run outside the sandbox.
+    pub(super) fn leave_out_hook_folders(&mut self, dir: &Path) -> Result<(), ConfigError> {
+        for (path, folder) in files(dir)? {
+            let text = layers::read(&path).map_err(|error| fault(&path, "", &error))?;
+            let value = hooks::as_written(&hook_of(&path, text, folder)?);
+            let origin = Origin::File(path, None, Layer::Session);
+            self.left_out.push(layers::LeftOut { key: hooks::KEY.to_owned(), value, origin });
+        }
+        Ok(())
+    }
+
     /// Adds the hooks that lie in folders of a project, `.sinew/hooks/NAME`, where it is trusted; says
     /// that they are left out where it is not. No link is followed to them.
     pub fn add_project_hooks(&mut self, project: &Path) -> Result<(), ConfigError> {

@@ -78,7 +78,7 @@ pub struct Layers {
     /// The project whose files may bring programs that run, where the person trusts one.
     pub(super) trusted_project: Option<PathBuf>,
     pub(super) warnings: Vec<String>,
-    left_out: Vec<LeftOut>,
+    pub(super) left_out: Vec<LeftOut>,
     /// The current directory, where what this process was told may come out of a repository.
     held: Option<PathBuf>,
     /// The home directories that roots of such arguments may not hold.
@@ -220,6 +220,9 @@ const MAX_FILE_BYTES: u64 = 1024 * 1024;
 pub(super) const PROJECT_DIR: &str = ".sinew";
 /// The name of a project's configuration there.
 pub(super) const PROJECT_FILE: &str = "config.toml";
+/// The file of a directory of the user's configuration, and the folders of hooks in it.
+const USER_FILE: &str = "config.toml";
+const HOOKS_DIR: &str = "hooks";
 /// The key of the rules.
 const RULES: &str = "rules";
 /// The key of the list of tools that may not be used.
@@ -258,6 +261,12 @@ impl Layers {
             self.of_system.clone_from(&self.values);
         }
         Ok(())
+    }
+
+    /// Adds a directory of the user's configuration: its file and its folders of hooks.
+    pub fn add_user_dir(&mut self, dir: &Path) -> Result<(), ConfigError> {
+        self.add_file(&dir.join(USER_FILE), Layer::User, false)?;
+        self.add_hook_folders(&dir.join(HOOKS_DIR))
     }
 
     /// Adds the text of a file that was named.

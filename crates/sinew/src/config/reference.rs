@@ -16,11 +16,14 @@ pub fn reference() -> String {
          This page is generated from the code; a test holds it to it.\n\n\
          Files are TOML, or JSON where the name ends in `.json`. They are read in this order, later \
          ones over earlier ones: built-in defaults, `/etc/sinew/config.toml`, \
-         `$XDG_CONFIG_HOME/sinew/config.toml`, `.sinew/config.toml` in the first root (it comes with \
+         `.config/sinew/config.toml` in the home directory that the user database (`/etc/passwd`) names, \
+         `$XDG_CONFIG_HOME/sinew/config.toml` (`$HOME/.config/sinew/config.toml` unless it is set) where \
+         that is another file, `.sinew/config.toml` in the first root (it comes with \
          the repository, so it can only tighten: the dialect stays, `serve` and limits only shrink, \
          lists of what is denied only grow, until you trust it), `--config FILE`, `SINEW_…` variables, \
          flags. What a client starts `sinew mcp` with can only tighten too ([trust.md](trust.md)). \
-         `sinew config show` prints every value and where it came from.\n\n\
+         Variables add a file and never take that of the user database away; where it has no entry for you, \
+         HOME counts as it is. `sinew config show` prints every value and where it came from.\n\n\
          A variable that is empty counts as not set. `SINEW_READ_ONLY` takes `1`, `true`, `yes` and \
          `on`, or `0`, `false`, `no` and `off`, which leave `read_only` to the files.\n",
     );

@@ -2,12 +2,13 @@
 //!
 //! A client starts the server with variables that a file of a project may have written. They must not turn
 //! what the project holds into the person's own configuration or state.
-#![expect(clippy::disallowed_methods, reason = "the machine's list of users is read here")]
+#![expect(clippy::disallowed_methods, reason = "looks for the files that mark a project")]
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
+use sinew_guard::UserEntry;
 
 use crate::clients;
 use crate::config::{env_vars, real};
@@ -17,17 +18,7 @@ const GIT: &str = ".git";
 
 /// Returns the home directory that the machine knows for this user, whatever a variable says.
 pub(super) fn own() -> Option<PathBuf> {
-    let user = rustix::process::getuid().as_raw().to_string();
-    let users = std::fs::read("/etc/passwd").ok()?;
-    home_of(&user, &String::from_utf8_lossy(&users))
-}
-
-fn home_of(user: &str, users: &str) -> Option<PathBuf> {
-    users.lines().find_map(|line| {
-        let fields: Vec<&str> = line.split(':').collect();
-        let home = (fields.get(2) == Some(&user)).then(|| fields.get(5)).flatten()?;
-        Some(PathBuf::from(home)).filter(|home| home.is_absolute())
-    })
+    UserEntry::of_process().ok()??.home
 }
 
 /// Refuses directories of the person that lie in a project: the one around the current directory, or any other
@@ -36,11 +27,11 @@ pub(super) fn hold(current: &Path) -> anyhow::Result<()> {
     let home = own();
     let (own, current) = (home.as_ref().map(|home| real(home)), real(current));
     let dirs = [
-        ("configuration", "XDG_CONFIG_HOME", env_vars::config_home(), ".config"),
-        ("state", "XDG_STATE_HOME", env_vars::state_home(), ".local/state"),
+        ("configuration", env_vars::XDG_CONFIG_HOME, env_vars::config_home(), ".config"),
+        ("state", env_vars::XDG_STATE_HOME, env_vars::state_home(), ".local/state"),
     ];
     for (what, variable, dir, usual) in dirs {
-        let Some(dir) = dir else { continue };
+        let Some(dir) = dir.or_else(|| Some(env_vars::home()?.join(usual))) else { continue };
         let is_usual = home.as_ref().is_some_and(|home| home.join(usual) == dir);
         let dir = real(&dir);
         let around = project_around(&current, own.as_deref(), &dir);
@@ -93,21 +84,6 @@ fn project_around<'a>(current: &'a Path, own: Option<&Path>, dir: &Path) -> Opti
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_home_of_a_user_is_that_of_the_machine() {
-        let users =
-            "root:x:0:0:root:/root:/bin/sh\nme:x:1000:1000::/home/me:/bin/sh\nodd:x:7:7::x:\n";
-        for (user, home) in [
-            ("0", Some("/root")),
-            ("1000", Some("/home/me")),
-            ("7", None),
-            ("8", None),
-            ("x", None),
-        ] {
-            assert_eq!(home_of(user, users), home.map(PathBuf::from), "{user}");
-        }
-    }
 
     #[test]
     fn directories_in_a_project_are_not_the_persons() {

@@ -11,10 +11,35 @@ use std::path::{Component, Path, PathBuf};
 use serde_json::Value;
 use sinew_guard::Layer;
 
+use super::super::env_vars;
 use super::tighten::tightened;
-use super::{Layers, Origin, words};
+use super::{ConfigError, HOOKS_DIR, Layers, LeftOut, Origin, USER_FILE, words};
 
 impl Layers {
+    /// Adds a directory of the configuration that variables name beside the user's own. Where variables can come
+    /// out of a repository, it only tightens, and none of its hooks run.
+    pub fn add_named_dir(&mut self, dir: &Path, origin: Origin) -> Result<(), ConfigError> {
+        if self.held.is_none() {
+            return self.add_user_dir(dir);
+        }
+        self.leave_out_place(env_vars::XDG_CONFIG_HOME, dir, origin);
+        self.add_file(&dir.join(USER_FILE), Layer::Session, false)?;
+        self.leave_out_hook_folders(&dir.join(HOOKS_DIR))
+    }
+
+    /// Leaves out a state directory that variables name, where they can come out of a repository: its grants
+    /// would allow calls, and the user's ledger would miss them.
+    pub fn leave_out_state(&mut self, dir: &Path, origin: Origin) {
+        if self.held.is_some() {
+            self.leave_out_place(env_vars::XDG_STATE_HOME, dir, origin);
+        }
+    }
+
+    fn leave_out_place(&mut self, key: &str, dir: &Path, origin: Origin) {
+        let value = Value::from(said(&real(dir)));
+        self.left_out.push(LeftOut { key: key.to_owned(), value, origin });
+    }
+
     /// Returns what is taken of a value that was said, and what is not.
     pub(super) fn argued(&self, key: &str, new: Value) -> (Option<Value>, Option<Value>) {
         let old = self.values.get(key);

@@ -1,0 +1,260 @@
+//! Finds the user's configuration and state: in the home directory of the user database.
+//!
+//! `HOME`, `XDG_CONFIG_HOME` and `XDG_STATE_HOME` can come from a file of a repository that starts `sinew mcp`.
+//! So the configuration of that home always binds, and variables only add another one. Where the user database
+//! has no entry, or the home of the entry does not exist, the variables count as they are.
+#![expect(clippy::disallowed_methods, reason = "looks for the home directory of the user database")]
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use sinew_guard::UserEntry;
+
+use crate::config::{Origin, env_vars, real};
+
+const CONFIG: &str = ".config";
+const STATE: &str = ".local/state";
+/// The directory of sinew in that of the configuration and in that of state.
+const SINEW: &str = "sinew";
+
+/// The home directory of the user database, or why it gives none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum DatabaseHome {
+    Known(PathBuf),
+    /// There is none, so that variables count as they are.
+    None(String),
+    /// The user database cannot be read, so that nothing is known.
+    Unreadable(String),
+}
+
+/// The places of the user's configuration and state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Places {
+    pub(crate) database: DatabaseHome,
+    home: Option<PathBuf>,
+    config_home: Option<PathBuf>,
+    state_home: Option<PathBuf>,
+}
+
+/// A directory that a variable names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NamedDir {
+    /// Its path, the directory of sinew in it included.
+    pub(crate) path: PathBuf,
+    /// The variable that names it.
+    pub(crate) variable: &'static str,
+}
+
+impl NamedDir {
+    pub(crate) fn origin(&self) -> Origin {
+        Origin::Variable(self.variable)
+    }
+}
+
+impl Places {
+    /// Returns the places as the variables of this process name them.
+    pub(crate) fn of_process() -> Self {
+        Self {
+            database: DatabaseHome::look(),
+            home: env_vars::home(),
+            config_home: env_vars::config_home(),
+            state_home: env_vars::state_home(),
+        }
+    }
+
+    /// Returns the places of a process that starts with some variables beside those of this one.
+    pub(crate) fn with(mut self, variables: &BTreeMap<&str, String>) -> Self {
+        for (name, place) in [
+            (env_vars::HOME, &mut self.home),
+            (env_vars::XDG_CONFIG_HOME, &mut self.config_home),
+            (env_vars::XDG_STATE_HOME, &mut self.state_home),
+        ] {
+            if let Some(value) = variables.get(name) {
+                // The value of a variable in it is known to the client alone.
+                let is_named = |path: &PathBuf| path.is_absolute() || value.contains('$');
+                *place = Some(PathBuf::from(value)).filter(is_named);
+            }
+        }
+        self
+    }
+
+    /// Returns the places that no variable changes.
+    pub(crate) fn of_database() -> Self {
+        let database = DatabaseHome::look();
+        match database {
+            DatabaseHome::Known(_) => {
+                Self { database, home: None, config_home: None, state_home: None }
+            }
+            _ => Self::of_process(),
+        }
+    }
+
+    /// Returns the directory of the configuration that always binds.
+    pub(crate) fn config(&self) -> Option<PathBuf> {
+        self.bound(CONFIG).or_else(|| Some(self.named_config()?.path))
+    }
+
+    /// Returns the directory of another configuration that variables name.
+    pub(crate) fn other_config(&self) -> Option<NamedDir> {
+        Self::differing(self.bound(CONFIG)?, self.named_config()?)
+    }
+
+    /// Returns the state directory of the user.
+    pub(crate) fn state(&self) -> Option<PathBuf> {
+        self.bound(STATE).or_else(|| Some(self.named_state()?.path))
+    }
+
+    /// Returns another state directory that variables name.
+    pub(crate) fn other_state(&self) -> Option<NamedDir> {
+        Self::differing(self.bound(STATE)?, self.named_state()?)
+    }
+
+    /// Returns the state directory of a process whose variables are the user's word.
+    pub(crate) fn chosen_state(&self) -> Option<PathBuf> {
+        self.other_state().map(|other| other.path).or_else(|| self.state())
+    }
+
+    /// Returns the home directories of the user: that of the user database and the one of the variable.
+    pub(crate) fn homes(&self) -> Vec<PathBuf> {
+        let own = self.database.known().map(Path::to_owned);
+        let named = self.home.clone().filter(|home| Some(real(home)) != own.as_deref().map(real));
+        own.into_iter().chain(named).collect()
+    }
+
+    /// Returns the variables that name another directory, for a shell.
+    pub(crate) fn said(&self) -> Vec<(&'static str, PathBuf)> {
+        let others = [self.other_config(), self.other_state()];
+        let names: Vec<_> = others.into_iter().flatten().map(|other| other.variable).collect();
+        [
+            (env_vars::HOME, &self.home),
+            (env_vars::XDG_CONFIG_HOME, &self.config_home),
+            (env_vars::XDG_STATE_HOME, &self.state_home),
+        ]
+        .into_iter()
+        .filter(|(name, _)| names.contains(name))
+        .filter_map(|(name, path)| Some((name, path.clone()?)))
+        .collect()
+    }
+
+    fn bound(&self, usual: &str) -> Option<PathBuf> {
+        Some(self.database.known()?.join(usual).join(SINEW))
+    }
+
+    fn named_config(&self) -> Option<NamedDir> {
+        self.named(env_vars::XDG_CONFIG_HOME, self.config_home.as_ref(), CONFIG)
+    }
+
+    fn named_state(&self) -> Option<NamedDir> {
+        self.named(env_vars::XDG_STATE_HOME, self.state_home.as_ref(), STATE)
+    }
+
+    fn named(
+        &self,
+        variable: &'static str,
+        value: Option<&PathBuf>,
+        usual: &str,
+    ) -> Option<NamedDir> {
+        match value {
+            Some(dir) => Some(NamedDir { path: dir.join(SINEW), variable }),
+            None => {
+                let path = self.home.as_ref()?.join(usual).join(SINEW);
+                Some(NamedDir { path, variable: env_vars::HOME })
+            }
+        }
+    }
+
+    fn differing(bound: PathBuf, named: NamedDir) -> Option<NamedDir> {
+        (real(&bound) != real(&named.path)).then_some(named)
+    }
+}
+
+impl DatabaseHome {
+    fn look() -> Self {
+        let home = match UserEntry::of_process() {
+            Ok(Some(entry)) => entry.home,
+            Ok(None) => return Self::None(String::from("the user database has no entry for you")),
+            Err(error) => return Self::Unreadable(format!("the user database: {error}")),
+        };
+        match home {
+            None => Self::None(String::from("your entry of the user database names no directory")),
+            Some(home) if is_missing(&home) => Self::None(format!(
+                "the home directory of your entry in the user database does not exist: {}",
+                home.display()
+            )),
+            Some(home) => Self::Known(home),
+        }
+    }
+
+    pub(crate) fn known(&self) -> Option<&Path> {
+        match self {
+            Self::Known(home) => Some(home),
+            Self::None(_) | Self::Unreadable(_) => None,
+        }
+    }
+}
+
+/// Returns whether a directory certainly does not exist: where that cannot be told, its files may bind.
+fn is_missing(home: &Path) -> bool {
+    match std::fs::metadata(home) {
+        Ok(meta) => !meta.is_dir(),
+        Err(error) => {
+            matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_never_replace_the_home_of_the_database() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let top = real(dir.path());
+        let at = |name: &str| top.join(name);
+        std::fs::create_dir_all(at("me/.config/sinew")).expect("a directory");
+        std::os::unix::fs::symlink(at("me/.config"), at("link")).expect("a link");
+        let plain = Places {
+            database: DatabaseHome::Known(at("me")),
+            home: Some(at("me")),
+            config_home: None,
+            state_home: None,
+        };
+        let text = |name: &str| at(name).display().to_string();
+        for (variables, other_config, other_state) in [
+            (BTreeMap::new(), None, None),
+            (BTreeMap::from([("HOME", String::new())]), None, None),
+            (BTreeMap::from([("HOME", String::from("x"))]), None, None),
+            (BTreeMap::from([("HOME", text("me/"))]), None, None),
+            (BTreeMap::from([("XDG_CONFIG_HOME", text("link"))]), None, None),
+            (
+                BTreeMap::from([("HOME", text("x"))]),
+                Some((at("x/.config/sinew"), "HOME")),
+                Some((at("x/.local/state/sinew"), "HOME")),
+            ),
+            (
+                BTreeMap::from([("XDG_CONFIG_HOME", text("x"))]),
+                Some((at("x/sinew"), "XDG_CONFIG_HOME")),
+                None,
+            ),
+            (
+                BTreeMap::from([("XDG_STATE_HOME", String::from("${A}/x"))]),
+                None,
+                Some((PathBuf::from("${A}/x/sinew"), "XDG_STATE_HOME")),
+            ),
+        ] {
+            let places = plain.clone().with(&variables);
+            assert_eq!(places.config(), Some(at("me/.config/sinew")), "{variables:?}");
+            assert_eq!(places.state(), Some(at("me/.local/state/sinew")), "{variables:?}");
+            let told = |dir: Option<NamedDir>| dir.map(|dir| (dir.path, dir.variable));
+            assert_eq!(told(places.other_config()), other_config, "{variables:?}");
+            assert_eq!(told(places.other_state()), other_state, "{variables:?}");
+        }
+        // Without an entry there is nothing else to go by.
+        let bare = Places { database: DatabaseHome::None(String::new()), ..plain };
+        let bare = bare.with(&BTreeMap::from([("HOME", text("x"))]));
+        assert_eq!(bare.config(), Some(at("x/.config/sinew")));
+        assert_eq!((bare.other_config(), bare.other_state()), (None, None));
+    }
+}
