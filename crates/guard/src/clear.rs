@@ -54,7 +54,7 @@ use crate::clock::SystemClock;
 use crate::command_pattern;
 use crate::files::{Armed, GuardedFiles};
 use crate::guard::Guard;
-use crate::judge::{Case, Rules, judge_taken};
+use crate::judge::{Case, PROTECTED, Rules, judge_taken};
 use crate::knowledge::OfCall;
 use crate::moving::along;
 use crate::process::run;
@@ -366,6 +366,14 @@ impl Judged {
             })
     }
 
+    /// Returns whether the call asks for a protected name, or by a rule that a configuration holds. A person
+    /// answers that question: neither the confirmation of a client, which sinew cannot see, nor that the call
+    /// can be undone is an answer.
+    pub fn wants_person(&self) -> bool {
+        let Ruling { verdict, rule, origin, .. } = &self.ruling;
+        *verdict == Verdict::Ask && (*rule == PROTECTED || origin.is_some())
+    }
+
     /// Clears the call where the ruling allows it.
     pub fn by_ruling(self) -> Option<Clearance> {
         self.cleared(Verdict::Allow, false)
@@ -482,8 +490,7 @@ impl Judged {
     /// more than this call.
     pub fn can_be_granted(&self) -> bool {
         let asks = self.ruling.verdict == Verdict::Ask && self.ruling.origin.is_none();
-        let never =
-            ["protected", "require_approval", "shell.terminal", command_pattern::UNCONTAINED];
+        let never = [PROTECTED, "require_approval", "shell.terminal", command_pattern::UNCONTAINED];
         asks && !never.contains(&self.ruling.rule)
     }
 

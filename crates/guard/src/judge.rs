@@ -87,7 +87,7 @@ impl Case<'static> {
 }
 
 /// The rule that asks for names that other programs act on.
-const PROTECTED: &str = "protected";
+pub(crate) const PROTECTED: &str = "protected";
 
 /// Returns what the rules say of a call that names these targets. To run the call, its paths must be
 /// judged where they are held: [`Contained::judge`](crate::Contained::judge).

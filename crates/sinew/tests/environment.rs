@@ -11,6 +11,7 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::client::{self, Answers, Said};
 use crate::database::{self, SINEW};
 
 /// A user with five rules, a project, and a directory that came out of an archive.
@@ -72,26 +73,9 @@ fn calls() -> [(&'static str, &'static str, Value); 5] {
     ]
 }
 
-/// What a server says to its client, and beside it.
-struct Said {
-    replies: Vec<Value>,
-    err: String,
-}
-
-impl Said {
-    fn reply(&self, id: &str) -> Option<&Value> {
-        self.replies.iter().find(|reply| reply["id"] == id)
-    }
-
-    /// Returns whether a call was carried out.
-    fn is_done(&self, id: &str) -> bool {
-        self.reply(id).is_some_and(|reply| reply["result"]["isError"] == false)
-    }
-
-    /// Returns the rules that held nothing back.
-    fn loosened(&self) -> Vec<&'static str> {
-        calls().into_iter().map(|(name, ..)| name).filter(|name| self.is_done(name)).collect()
-    }
+/// Returns the rules that held nothing back.
+fn loosened(said: &Said) -> Vec<&'static str> {
+    calls().into_iter().map(|(name, ..)| name).filter(|name| said.is_done(name)).collect()
 }
 
 impl Machine {
@@ -158,7 +142,9 @@ impl Machine {
     fn serve(&self, database: &str, variables: &[(&str, Option<&str>)]) -> Said {
         let mut command = self.sinew(database);
         self.set(&mut command, variables);
-        serve(&mut command, &self.at("input"))
+        let allowed = ("allowed", "Read", json!({ "file_path": "a.txt" }));
+        let calls: Vec<_> = calls().into_iter().chain([allowed]).collect();
+        client::serve(command.arg("mcp"), Answers::Never, &calls)
     }
 
     fn run(&self, args: &[&str]) -> Output {
@@ -175,31 +161,6 @@ impl Machine {
         let database = Connection::open(path).unwrap();
         let count = "SELECT count(*) FROM record WHERE tool IS NOT NULL";
         database.query_row(count, [], |row| row.get::<_, i64>(0)).unwrap().try_into().unwrap()
-    }
-}
-
-fn serve(command: &mut Command, input: &Path) -> Said {
-    let shake = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
-    let mut lines = vec![json!({ "id": "shake", "method": "initialize", "params": shake })];
-    let allowed = ("allowed", "Read", json!({ "file_path": "a.txt" }));
-    for (id, tool, arguments) in calls().into_iter().chain([allowed]) {
-        let params = json!({ "name": tool, "arguments": arguments });
-        lines.push(json!({ "id": id, "method": "tools/call", "params": params }));
-    }
-    lines.insert(1, json!({ "method": "notifications/initialized" }));
-    let lines: Vec<String> = lines
-        .into_iter()
-        .map(|mut line| {
-            line["jsonrpc"] = "2.0".into();
-            format!("{line}\n")
-        })
-        .collect();
-    fs::write(input, lines.concat()).unwrap();
-    let done = command.arg("mcp").stdin(fs::File::open(input).unwrap()).output().unwrap();
-    let out = String::from_utf8(done.stdout).unwrap();
-    Said {
-        replies: out.lines().map(|line| serde_json::from_str(line).unwrap()).collect(),
-        err: String::from_utf8(done.stderr).unwrap(),
     }
 }
 
@@ -245,7 +206,7 @@ fn environment_of_server_loosens_no_rule() {
     for (variables, _) in ENVIRONMENTS {
         let machine = Machine::new();
         let said = machine.serve(&database::naming(&machine.home()), variables);
-        assert_eq!(said.loosened(), [""; 0], "{variables:?}: {}", said.err);
+        assert_eq!(loosened(&said), [""; 0], "{variables:?}: {}", said.err);
         assert!(said.is_done("allowed"), "{variables:?}: {:?} {}", said.replies, said.err);
         let n_calls = calls().len() + 1;
         assert_eq!(machine.n_recorded("home/.local/state"), n_calls, "{variables:?}");
@@ -264,7 +225,7 @@ fn naive_reading_of_home_loses_rules() {
     for (variables, loses) in ENVIRONMENTS {
         let machine = Machine::new();
         let said = machine.serve("daemon:x:4242:4242::/:\n", variables);
-        let lost = said.loosened();
+        let lost = loosened(&said);
         assert_eq!(!lost.is_empty(), *loses, "{variables:?}: {lost:?}: {}", said.err);
         assert!(!loses || 3 <= lost.len(), "{variables:?}: {lost:?}");
     }
@@ -289,7 +250,7 @@ fn environment_of_server_adds_rules() {
     machine.write("unpacked/.config/sinew/config.toml", more);
     let variables = [("XDG_CONFIG_HOME", Some("{top}/unpacked/.config"))];
     let said = machine.serve(&database::naming(&machine.home()), &variables);
-    assert_eq!(said.loosened(), [""; 0], "{}", said.err);
+    assert_eq!(loosened(&said), [""; 0], "{}", said.err);
     assert!(said.reply("allowed").is_some() && !said.is_done("allowed"), "{}", said.err);
     assert!(
         said.err.contains("variable XDG_CONFIG_HOME: left out until you confirm"),
@@ -322,7 +283,7 @@ fn hook_of_environment_runs_once_confirmed() {
     let said = machine.serve(&database, &variables);
     assert!(machine.at("ran").exists(), "{}", said.err);
     // The user's own configuration still binds.
-    assert_eq!(said.loosened(), [""; 0], "{}", said.err);
+    assert_eq!(loosened(&said), [""; 0], "{}", said.err);
 }
 
 /// `sinew trust` called a file harmless that moved the user's configuration and ledger elsewhere.
@@ -362,7 +323,7 @@ fn other_state_counts_once_confirmed() {
     assert!(machine.run(&["trust", "--yes"]).status.success());
     let said = machine.serve(&database, &variables);
     assert_eq!(n_recorded(), [n_calls, n_calls], "{}", said.err);
-    assert_eq!(said.loosened(), [""; 0], "{}", said.err);
+    assert_eq!(loosened(&said), [""; 0], "{}", said.err);
     // What is trusted there confirms nothing.
     fs::create_dir_all(machine.at("unpacked/.local/state/sinew")).unwrap();
     let confirming = machine.at("unpacked/.local/state/sinew/trust.toml");
@@ -389,7 +350,7 @@ fn large_user_database_binds() {
     assert!(10_000_000 < database.len());
     let started = Instant::now();
     let said = machine.serve(&database, &[("HOME", Some("{top}/unpacked"))]);
-    assert_eq!(said.loosened(), [""; 0], "{}", said.err);
+    assert_eq!(loosened(&said), [""; 0], "{}", said.err);
     assert!(said.is_done("allowed"), "{}", said.err);
     assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
 }

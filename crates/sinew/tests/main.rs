@@ -14,6 +14,8 @@ mod broken;
 mod busy;
 mod caller;
 mod cli;
+mod client;
+mod consent;
 mod damage;
 mod database;
 mod differential;

@@ -103,6 +103,7 @@ async fn ask(
     let call = &judged.call;
     let ruling = call.ruling();
     match runtime.approvals {
+        Approvals::TrustClient if call.wants_person() => {}
         Approvals::Allow | Approvals::TrustClient => {
             open.entry.asked(runtime.approvals.as_str());
             return Ok(Asked::Standing);
@@ -237,10 +238,13 @@ fn cancelled() -> ToolError {
 /// Says what becomes of a call where nobody can be asked: what can be undone runs, if that is the mode.
 fn unasked(runtime: &Runtime, judged: &Judged, open: &mut Open) -> Result<Asked, ToolError> {
     let Judged { decoded, call } = judged;
-    let asks_each = decoded.rules.require_approval;
+    let asks_each = decoded.rules.require_approval || call.wants_person();
     if runtime.approvals == Approvals::Auto && !asks_each && call.can_be_undone() {
         open.entry.asked("checkpoint");
         return Ok(Asked::Standing);
+    }
+    if call.wants_person() {
+        return Err(no_person(call.ruling()));
     }
     Err(nobody(call.ruling(), "nobody can be asked here"))
 }
@@ -332,6 +336,18 @@ fn denied_by_rule(ruling: &Ruling) -> ToolError {
     ToolError::new(
         Kind::PolicyDenied,
         format!("denied by the rule `{}`: {}", ruling.rule, ruling.why),
+    )
+}
+
+/// Says that only a person can answer, and how one can be asked.
+fn no_person(ruling: &Ruling) -> ToolError {
+    ToolError::new(
+        Kind::ApprovalDenied,
+        format!("this call needs approval by a person ({}), and nobody can be asked here", ruling.why),
+    )
+    .hint(
+        "an MCP client that supports elicitation asks its user, `sinew call` asks at a terminal, and \
+         `--approvals allow` runs it unasked; `--approvals trust-client` does not count here",
     )
 }
 

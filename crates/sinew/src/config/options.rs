@@ -47,7 +47,8 @@ pub struct Options {
     pub rules: Option<Vec<RuleOptions>>,
     /// What happens with calls that ask: `auto` (where nobody can be asked, changes that a checkpoint
     /// keeps run, and the rest is denied), `ask` (all of it is denied then), `trust-client` (over MCP the client's own
-    /// confirmation counts; on the command line a file that says so means `auto`), `allow` or `deny`.
+    /// confirmation counts; on the command line a file that says so means `auto`), `allow` or `deny`. Protected names
+    /// and rules that ask want a person in `auto` and `trust-client`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approvals: Option<String>,
     /// How long an answer may take, in seconds: 1 to 604,800. Default: what the dialect says, else 300.

@@ -1,0 +1,153 @@
+//! What only a person answers: changes of protected names, and calls for which a rule of the user asks. The
+//! confirmation of a client (`--approvals trust-client`) can come with a repository and is no answer.
+
+use std::fs;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::client::{self, Answers, Said};
+use crate::database;
+use crate::served::{Place, command};
+
+/// A project, and a user who wants to be asked about two tools and one command.
+struct Project(Place);
+
+const ASKS: &str = "[[rules]]\nverdict = \"ask\"\ntools = [\"List\"]\n\n[[rules]]\nverdict = \"ask\"\n\
+                    tools = [\"Edit\"]\npaths = [\"guarded/**\"]\n\n[[rules]]\nverdict = \"ask\"\n\
+                    command = \"touch *\"\n";
+
+impl Project {
+    fn new(rules: &str) -> Self {
+        let place = Place::new();
+        for (path, text) in [
+            (place.home.join("config/sinew/config.toml"), rules),
+            (place.root.join("guarded/a.txt"), "one\n"),
+            (place.root.join("a.txt"), "one\n"),
+            (place.root.join(".git/config"), ""),
+        ] {
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        Self(place)
+    }
+
+    fn sinew(&self, args: &[&str]) -> Command {
+        let mut command = command(&self.0.home);
+        command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.args(args).current_dir(&self.0.root);
+        command
+    }
+
+    /// Serves as a client starts the server, with all tools.
+    fn serve(&self, approvals: &str, answers: Answers, calls: &[(&str, &str, Value)]) -> Said {
+        let args = ["mcp", "--tools", "all", "--approvals", approvals];
+        client::serve(&mut self.sinew(&args), answers, calls)
+    }
+
+    fn text(&self, name: &str) -> Option<String> {
+        fs::read_to_string(self.0.root.join(name)).ok()
+    }
+}
+
+fn write(name: &str) -> Value {
+    json!({ "file_path": name, "content": "two\n" })
+}
+
+const PROTECTED: [&str; 4] =
+    [".git/hooks/pre-commit", ".mcp.json", ".claude/settings.json", ".github/workflows/x.yml"];
+
+/// README says that these names always ask; over `trust-client` they were changed unasked.
+#[test]
+fn protected_name_is_not_changed_on_word_of_client() {
+    if !database::can_bind("protected_name_is_not_changed_on_word_of_client") {
+        return;
+    }
+    let calls: Vec<_> = PROTECTED.iter().map(|name| (*name, "Write", write(name))).collect();
+    for (answers, is_done) in [(Answers::Never, false), (Answers::No, false), (Answers::Yes, true)]
+    {
+        let project = Project::new("");
+        let said = project.serve("trust-client", answers, &calls);
+        for name in PROTECTED {
+            let text = said.text(name);
+            assert_eq!(said.is_done(name), is_done, "{answers:?} {name}: {text} {}", said.err);
+            assert_eq!(project.text(name).is_some(), is_done, "{answers:?} {name}");
+            let kind = (!is_done).then_some("approval_denied");
+            assert_eq!(said.kind(name), kind, "{answers:?} {name}: {text}");
+            if answers == Answers::Never {
+                assert!(text.contains("by a person") && text.contains("always asks"), "{text}");
+            }
+        }
+        let n_asked = if answers == Answers::Never { 0 } else { PROTECTED.len() };
+        assert_eq!(said.questions.len(), n_asked, "{answers:?}");
+    }
+    // A patch, and a directory that takes such a name along.
+    let project = Project::new("");
+    fs::create_dir_all(project.0.root.join("d/.claude")).unwrap();
+    fs::write(project.0.root.join("d/.claude/settings.json"), "{}").unwrap();
+    let patch = "*** Begin Patch\n*** Add File: .husky/pre-commit\n+x\n*** End Patch\n";
+    let calls = [("patch", "ApplyPatch", json!({ "patch": patch }))];
+    let said = project.serve("trust-client", Answers::Never, &calls);
+    assert_eq!(said.kind("patch"), Some("approval_denied"), "{}", said.text("patch"));
+    let root = project.0.root.to_str().unwrap();
+    let moved = json!({ "source": format!("{root}/d"), "destination": format!("{root}/e") });
+    let args = ["mcp", "--dialect", "mcp-filesystem", "--approvals", "trust-client"];
+    let calls = [("move", "move_file", moved)];
+    let said = client::serve(&mut project.sinew(&args), Answers::Never, &calls);
+    assert!(!said.is_done("move") && project.0.root.join("d").is_dir(), "{}", said.text("move"));
+}
+
+/// The controls: what else asks rests on the client as ever, and `allow` is an answer for everything.
+#[test]
+fn word_of_client_answers_built_in_questions() {
+    if !database::can_bind("word_of_client_answers_built_in_questions") {
+        return;
+    }
+    let project = Project::new(ASKS);
+    let command = json!({ "command": "true" });
+    let calls = [("write", "Write", write("b.txt")), ("bash", "Bash", command)];
+    let said = project.serve("trust-client", Answers::Yes, &calls);
+    assert!(said.is_done("write") && said.is_done("bash"), "{:?} {}", said.replies, said.err);
+    assert!(said.questions.is_empty());
+
+    let project = Project::new(&format!("approvals = \"allow\"\n{ASKS}"));
+    let list = ("list", "List", json!({}));
+    let calls = [("write", "Write", write(".mcp.json")), list];
+    let said = client::serve(&mut project.sinew(&["mcp"]), Answers::Yes, &calls);
+    assert!(said.is_done("write") && said.is_done("list"), "{:?} {}", said.replies, said.err);
+    assert!(said.questions.is_empty());
+}
+
+/// A repository's `.mcp.json` with `--approvals trust-client` ran what the user's own rule asks about. So did
+/// `auto`, where a checkpoint keeps what the call changes.
+#[test]
+fn ask_rule_of_user_is_asked_or_denied() {
+    if !database::can_bind("ask_rule_of_user_is_asked_or_denied") {
+        return;
+    }
+    let edit = json!({ "file_path": "guarded/a.txt", "old_string": "one", "new_string": "two" });
+    let calls = [
+        ("list", "List", json!({})),
+        ("edit", "Edit", edit),
+        ("bash", "Bash", json!({ "command": "touch made" })),
+    ];
+    for approvals in ["trust-client", "auto", "ask"] {
+        for (answers, is_done) in
+            [(Answers::Never, false), (Answers::No, false), (Answers::Yes, true)]
+        {
+            let project = Project::new(ASKS);
+            let said = project.serve(approvals, answers, &calls);
+            for (id, ..) in &calls {
+                let what = format!("{approvals} {answers:?} {id}: {} {}", said.text(id), said.err);
+                assert_eq!(said.is_done(id), is_done, "{what}");
+                let kind = (!is_done).then_some("approval_denied");
+                assert_eq!(said.kind(id), kind, "{what}");
+            }
+            let n_asked = if answers == Answers::Never { 0 } else { calls.len() };
+            assert_eq!(said.questions.len(), n_asked, "{approvals} {answers:?}");
+            let text = if is_done { "two\n" } else { "one\n" };
+            assert_eq!(project.text("guarded/a.txt").as_deref(), Some(text));
+            assert_eq!(project.text("made").is_some(), is_done, "{approvals} {answers:?}");
+        }
+    }
+}
