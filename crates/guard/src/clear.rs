@@ -54,7 +54,7 @@ use crate::clock::SystemClock;
 use crate::command_pattern;
 use crate::files::{Armed, GuardedFiles};
 use crate::guard::Guard;
-use crate::judge::{Case, PROTECTED, Rules, judge_taken};
+use crate::judge::{Case, PROTECTED, Rules, judge_taken, with_written};
 use crate::knowledge::OfCall;
 use crate::moving::along;
 use crate::process::run;
@@ -220,7 +220,10 @@ impl Contained {
         }
         let case = Case { effects, ..*case };
         let taken = self.takes_along(&case, rules);
-        let ruling = judge_taken(&case, &self.targets, rules, taken.as_deref());
+        let mut ruling = judge_taken(&case, &self.targets, rules, taken.as_deref());
+        if let Some(restoring) = &self.restoring {
+            ruling = with_written(ruling, restoring.held(&rules.rules, &case, &self.targets));
+        }
         if taken.is_some() {
             let was_asked = ruling.verdict == Verdict::Ask && ruling.rule == Rule::NAME;
             self.taken = Some(Arc::new(Taken::of(&rules.rules, &case, was_asked)));

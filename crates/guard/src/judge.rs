@@ -117,14 +117,22 @@ pub(crate) fn judge_taken(
     }
     // Of two that say the same, the rule that somebody wrote tells more.
     for ruling in [rule::held(&rules.rules, case, targets, taken), by_policy(targets, rules)] {
-        if let Some(ruling) = ruling
-            && (strongest.verdict < ruling.verdict
-                || (strongest.verdict == ruling.verdict && strongest.origin.is_none()))
-        {
-            strongest = ruling;
-        }
+        strongest = with_written(strongest, ruling);
     }
     strongest
+}
+
+/// Returns the stronger of two rulings, and of equal ones that of a rule that somebody wrote.
+pub(crate) fn with_written(strongest: Ruling, written: Option<Ruling>) -> Ruling {
+    match written {
+        Some(written)
+            if strongest.verdict < written.verdict
+                || (strongest.verdict == written.verdict && strongest.origin.is_none()) =>
+        {
+            written
+        }
+        _ => strongest,
+    }
 }
 
 /// Returns what the vocabulary says of the programs of a command.

@@ -16,7 +16,7 @@ use rustix::fs::{fstat, readlinkat};
 use sinew_tool::{
     Access, CheckpointInfo, CheckpointQuery, Claim, FileError, FileKind, FileState, Identity, Kind,
     Links, NoCheckpoints, PathChange, Restore, RestoreAct, RestoreConflict, RestorePlan,
-    RestoreStep, Slot, ToolError, Was,
+    RestoreStep, Ruling, Slot, Targets, ToolError, Was,
 };
 
 use crate::checkpoints::of_call::path_of;
@@ -26,9 +26,10 @@ use crate::checkpoints::{
 };
 use crate::clear::Contained;
 use crate::guard::Guard;
+use crate::judge::Case;
 use crate::resolve::{Place, Spot};
 use crate::roots::{DIRECTORY_READ, FILE_READ, Roots, open_name};
-use crate::rule::Beneath;
+use crate::rule::{self, Beneath, Rule};
 use crate::stat::{error_of, identity_of};
 
 /// How often a plan is worked out anew when others change what it looked at.
@@ -45,6 +46,8 @@ pub(crate) struct Restoring {
     plan: RestorePlan,
     /// The kept states that the plan names, by path.
     states: States,
+    /// The operations that each act stands for.
+    operations: &'static [(RestoreAct, &'static [&'static str])],
     /// Nothing is collected until the call ends.
     _held: Held,
 }
@@ -53,6 +56,33 @@ impl Restoring {
     /// Returns the session whose changes are undone.
     pub(crate) fn session(&self) -> &str {
         &self.plan.session
+    }
+
+    /// Returns what rules say that deny or ask about the operations that the steps stand for, each at its
+    /// path: what may not be written may not come back either.
+    pub(crate) fn held(
+        &self,
+        rules: &[Arc<Rule>],
+        case: &Case<'_>,
+        targets: &Targets,
+    ) -> Option<Ruling> {
+        let mut strongest: Option<Ruling> = None;
+        let changed = targets.files.iter().filter(|file| file.claim.access.changes());
+        for file in changed {
+            let step = self.plan.steps.iter().find(|step| step.slot == Some(file.slot));
+            let Some(act) = step.map(|step| step.act) else { continue };
+            let known = self.operations.iter().find(|(known, _)| *known == act);
+            let at_path = Targets { files: vec![file.clone()], ..Targets::default() };
+            for operation in known.map(|(_, operations)| *operations).unwrap_or_default() {
+                let case = Case { tool: operation, operation, ..*case };
+                let Some(held) = rule::held(rules, &case, &at_path, None) else { continue };
+                if strongest.as_ref().is_none_or(|strongest| strongest.verdict < held.verdict) {
+                    let why = format!("{}; restoring this file acts as {operation}", held.why);
+                    strongest = Some(Ruling { why: why.into(), ..held });
+                }
+            }
+        }
+        strongest
     }
 }
 
@@ -76,7 +106,7 @@ impl Guard {
         let id: CheckpointId = restore.id.parse().map_err(|problem| {
             ToolError::argument(restore.argument, format!("is no checkpoint: {problem}"))
         })?;
-        let held = checkpoints.hold()?;
+        let (held, operations) = (checkpoints.hold()?, restore.operations);
         let (id, history) = self.history(checkpoints, restore, id, (cwd, narrowed))?;
         let entries = checkpoints.entries(id)?;
         let query = Query { session: None, turn: None, id: Some(id), before: None, limit: 1 };
@@ -99,7 +129,12 @@ impl Guard {
                 for step in &mut told.steps {
                     step.slot = slots.get(&step.path).copied();
                 }
-                return Ok(contained.restoring(Restoring { plan: told, states, _held: held }));
+                return Ok(contained.restoring(Restoring {
+                    plan: told,
+                    states,
+                    operations,
+                    _held: held,
+                }));
             }
             let mut claims = Vec::new();
             for step in &mut told.steps {
@@ -123,7 +158,12 @@ impl Guard {
                 looks.get(&target.path).is_some_and(|look| look.identity == now)
             });
             if is_still {
-                return Ok(contained.restoring(Restoring { plan: told, states, _held: held }));
+                return Ok(contained.restoring(Restoring {
+                    plan: told,
+                    states,
+                    operations,
+                    _held: held,
+                }));
             }
         }
         Err(ToolError::new(Kind::Stale, "the files changed while the restore was worked out")

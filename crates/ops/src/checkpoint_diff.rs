@@ -74,6 +74,7 @@ impl Operation for CheckpointDiff {
             path: None,
             force: false,
             looks: true,
+            operations: &[],
         })
     }
 

@@ -17,14 +17,28 @@ use sinew_tool::{
     RestoreAct, RestorePlan, RestoreStep, Row, Shaping, Targets, ToolError, Was, line_name,
 };
 
+use crate::apply_patch::ApplyPatch;
 use crate::checkpoint_list;
 use crate::diff::DiffLimits;
+use crate::edit::Edit;
+use crate::make_directory::MakeDirectory;
 use crate::states::{self, MAX_COMPARED, Side};
+use crate::write::Write;
 
 /// The most bytes that one restore brings back.
 const MAX_BYTES: u64 = 512 << 20;
 /// The most paths that a text names.
 const MAX_SHOWN: usize = 50;
+
+/// What a call would have to be allowed to do what a restore does: write the content of a file in whole or in part, and
+/// remove what a patch removes.
+const OPERATIONS: &[(RestoreAct, &[&str])] = &[
+    (RestoreAct::Write, &[Write::NAME, Edit::NAME]),
+    (RestoreAct::MakeLink, &[Write::NAME]),
+    (RestoreAct::MakeDirectory, &[MakeDirectory::NAME]),
+    (RestoreAct::Remove, &[ApplyPatch::NAME]),
+    (RestoreAct::RemoveDirectory, &[ApplyPatch::NAME]),
+];
 
 /// Restores files as they were.
 #[derive(Debug)]
@@ -145,6 +159,7 @@ impl Operation for CheckpointRestore {
             path: args.path.clone(),
             force: args.force,
             looks: args.dry_run,
+            operations: OPERATIONS,
         })
     }
 

@@ -876,6 +876,51 @@ fn what_can_be_undone_runs_where_nobody_can_answer() {
     assert_eq!(ran.status.code(), Some(3), "{ran:?}");
 }
 
+/// Who may not write wrote by a restore all the same, where nobody could answer.
+#[test]
+fn restore_stops_where_its_operations_stop() {
+    let path = |verdict: &str, tools: &str, paths: &str| {
+        format!("rules=[{{verdict=\"{verdict}\",tools={tools},paths=[\"{paths}\"]}}]")
+    };
+    let tool =
+        |verdict: &str, tools: &str| format!("rules=[{{verdict=\"{verdict}\",tools={tools}}}]");
+    let create = r#"{"file_path": "new/b.txt", "content": "two\n"}"#;
+    for (call, rule, stops) in [
+        (WRITE, String::new(), None),
+        (WRITE, tool("deny", r#"["Write"]"#), Some("acts as Write")),
+        (WRITE, tool("deny", r#"["Edit"]"#), Some("acts as Edit")),
+        (WRITE, tool("deny", r#"["write_file"]"#), Some("acts as Write")),
+        (WRITE, path("deny", r#"["Write", "Read"]"#, "a.txt"), Some("denied by the rule")),
+        (WRITE, path("deny", r#"["Write"]"#, "a.txt"), Some("acts as Write")),
+        (WRITE, path("deny", r#"["Write"]"#, "d/**"), None),
+        (WRITE, tool("ask", r#"["Edit"]"#), Some("by a person")),
+        (WRITE, path("ask", r#"["Write"]"#, "*.txt"), Some("by a person")),
+        (WRITE, path("ask", r#"["Write"]"#, "*.md"), None),
+        (WRITE, String::from("tools.policy.deny=[\"Write\"]"), Some("acts as Write")),
+        (WRITE, String::from("tools.policy.allow=[\"CheckpointRestore\"]"), Some("acts as Write")),
+        (WRITE, tool("deny", r#"["MakeDirectory", "Bash"]"#), None),
+        // What it made goes, and with it the directory.
+        (create, tool("deny", r#"["ApplyPatch"]"#), Some("acts as ApplyPatch")),
+        (create, path("deny", r#"["Edit"]"#, "new/b.txt"), Some("acts as ApplyPatch")),
+        (create, path("deny", r#"["Write"]"#, "a.txt"), None),
+    ] {
+        let place = project();
+        place.says(&["--session", "s", "call", "Write", call], 0, &[]);
+        let made = picture(&place.root);
+        let rules = if rule.is_empty() { Vec::new() } else { vec!["--set", &rule] };
+        let restore = ["call", "CheckpointRestore", r#"{"id": "c1"}"#];
+        let code = if stops.is_some() { 3 } else { 0 };
+        place.says(&[&rules, &restore[..]].concat(), code, stops.as_slice());
+        assert_eq!(picture(&place.root) == made, stops.is_some(), "{call} {rule}");
+        let denies = rule.contains("\"Read\"") || rule.contains("policy.allow=");
+        if stops.is_some() && !denies {
+            // Whoever only looks carries nothing out.
+            let look = ["call", "CheckpointRestore", r#"{"id": "c1", "dry_run": true}"#];
+            place.says(&[&rules, &look[..]].concat(), 0, &[]);
+        }
+    }
+}
+
 /// A process that dies between keeping and changing leaves a checkpoint that says so.
 #[test]
 fn a_killed_change_leaves_a_checkpoint_that_can_be_restored() {

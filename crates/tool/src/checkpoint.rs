@@ -26,6 +26,8 @@ pub struct Restore {
     pub force: bool,
     /// Whether nothing is to be changed.
     pub looks: bool,
+    /// The operations that each act of a restore stands for: a rule that stops one of them stops the act.
+    pub operations: &'static [(RestoreAct, &'static [&'static str])],
 }
 
 /// What was or is at a path.

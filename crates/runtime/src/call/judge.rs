@@ -17,7 +17,10 @@ pub(super) struct Judged {
 /// Judges a call.
 pub(super) fn judge(runtime: &Runtime, held: Held, open: &mut Open) -> Judged {
     let Held { decoded, effects, contained } = held;
-    let by = (decoded.own_rules.as_ref(), decoded.is_denied);
+    // What a restore does is judged like the operations that would do it.
+    let restores = decoded.prepared.restores().is_some();
+    let rules = if restores { &decoded.rules } else { &decoded.own_rules };
+    let by = (rules.as_ref(), decoded.is_denied);
     let mut call = ruled(&decoded, effects, contained, by, &open.request);
     if call.ruling().verdict == Verdict::Ask {
         let digest = open.digest(&call);
