@@ -227,6 +227,40 @@ const FLOORS: &[Row<'_>] = &[
     ),
 ];
 
+/// A floor of `full` made every call run unasked where nobody had written a profile.
+#[test]
+fn floor_below_the_defaults_loosens_nothing() {
+    if !can_look_elsewhere() {
+        return;
+    }
+    let bash: &[&str] = &["--approvals", "ask", "call", "Bash", r#"{"command": "touch made"}"#];
+    let asks = "this call needs approval";
+    for (managed, user, args, said) in [
+        ("profile = \"full\"", "", bash, asks),
+        ("approvals = \"allow\"\nprofile = \"full\"", "", &bash[2..], asks),
+        (
+            "require_sandbox = \"none\"\nnetwork = true\nledger = false\ntrust = true",
+            "",
+            bash,
+            asks,
+        ),
+        (
+            "profile = \"full\"",
+            "profile = \"read-only\"",
+            bash,
+            "denied by the rule `profile.read-only`",
+        ),
+        ("profile = \"full\"", "", SHOW, "approvals = \"auto\" "),
+    ] {
+        let held = Machine::new(&format!("[managed]\n{managed}\n"), user, "").run(args);
+        assert!(held.contains(said), "{managed} {user} {args:?}: {held}");
+        assert!(!held.contains("\nprofile = \"full\""), "{managed} {user} {args:?}: {held}");
+    }
+    // The control: as the user's own profile it allows the same call.
+    let said = Machine::new("", "profile = \"full\"", "").run(bash);
+    assert!(!said.contains(asks), "{said}");
+}
+
 #[test]
 fn nothing_below_the_floor_loosens_it() {
     if !can_look_elsewhere() {

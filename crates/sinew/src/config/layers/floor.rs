@@ -10,11 +10,12 @@ use super::super::ConfigError;
 use super::tighten::{FAILURES, MODES, PROFILES, RUNGS, SYNCS, strength};
 use super::{Layers, MANAGED, Origin, RULES, TRUST_ARGUMENTS, words};
 
-/// Keys of the floor that hold a word, the key that each holds, and its words.
-const WORDS: [(&str, &str, &[&str]); 3] = [
-    ("approvals", "approvals", MODES),
-    ("profile", "profile", PROFILES),
-    ("require_sandbox", "run.require_sandbox", RUNGS),
+/// Keys of the floor that hold a word, the key that each holds, its words, and the one that counts where none is
+/// written.
+const WORDS: [(&str, &str, &[&str], &str); 3] = [
+    ("approvals", "approvals", MODES, "auto"),
+    ("profile", "profile", PROFILES, "workspace"),
+    ("require_sandbox", "run.require_sandbox", RUNGS, "none"),
 ];
 
 /// What a ledger that is kept on keeps as the system's file has it: words, the loosest first, or numbers, of
@@ -29,11 +30,13 @@ const OF_LEDGER: [(&str, &[&str]); 4] = [
 /// Holds every value at the floor. Returns whether it keeps everybody else from allowing calls.
 pub(super) fn hold(layers: &mut Layers) -> Result<bool, ConfigError> {
     check(layers)?;
-    for (name, key, loosest_first) in WORDS {
+    for (name, key, loosest_first, usual) in WORDS {
         hold_one(layers, name, key, |floor, value| {
             // What is no such word is refused later, by its name.
             let floor = strength(loosest_first, floor)?;
-            let is_loose = value.is_none_or(|value| strength(loosest_first, value) < Some(floor));
+            // A floor below what counts anyway raises nothing, and must not lower it either.
+            let usual = Value::from(usual);
+            let is_loose = strength(loosest_first, value.unwrap_or(&usual)) < Some(floor);
             is_loose.then(|| loosest_first.get(floor).map(|word| Value::from(*word)))?
         });
     }
@@ -72,7 +75,7 @@ pub(super) fn hold(layers: &mut Layers) -> Result<bool, ConfigError> {
 /// Refuses a floor that cannot be meant.
 fn check(layers: &Layers) -> Result<(), ConfigError> {
     let managed = |name: &str| layers.values.get(&format!("{MANAGED}{name}"));
-    for (name, _, known) in WORDS {
+    for (name, _, known, _) in WORDS {
         let Some((value, origin)) = managed(name) else { continue };
         if strength(known, value).is_none() {
             return Err(ConfigError(format!(
@@ -106,7 +109,7 @@ fn keeps_less(loosest_first: &[&str], value: Option<&Value>, than: &Value) -> bo
 /// Leaves out what others allow where the floor says what is asked: an allowed call asks nobody. Returns
 /// whether it says so.
 fn hold_rules(layers: &mut Layers) -> bool {
-    let asks = WORDS.into_iter().take(2).find_map(|(name, _, loosest_first)| {
+    let asks = WORDS.into_iter().take(2).find_map(|(name, _, loosest_first, _)| {
         let (floor, origin) = layers.values.get(&format!("{MANAGED}{name}"))?;
         (Some(0) < strength(loosest_first, floor)).then(|| origin.clone())
     });
