@@ -64,7 +64,7 @@ use crate::roots::Roots;
 use crate::rule::{self, Beneath, Condition, Layer, Object, Paths, Rule, RuleOrigin, Taken};
 use crate::seal::Seal;
 
-use crate::shell::arity;
+use crate::shell::{self, arity};
 
 /// A call whose paths are resolved to open handles that nobody can use yet.
 #[derive(Debug)]
@@ -386,6 +386,21 @@ impl Judged {
     /// looking at this one. It holds for the files as they are when the call runs.
     pub fn by_standing_answer(self) -> Option<Clearance> {
         self.cleared(Verdict::Ask, false)
+    }
+
+    /// Returns whether the command of the call may load files that its words do not name, so that an answer does
+    /// not hold for them.
+    pub fn loads_unnamed(&self) -> bool {
+        let Contained { guard, targets, .. } = &self.contained;
+        let Some(command) = &targets.command else { return false };
+        let is_written = |name: &str| {
+            let path = match name.contains('/') {
+                true => Some(command.cwd.join(name)),
+                false => guard.program(name, &command.cwd),
+            };
+            path.is_some_and(|path| guard.roots.locate(&path).is_some())
+        };
+        shell::loads_unnamed(&command.command.line, is_written)
     }
 
     /// Looks at what the call would run, for a question about it.

@@ -102,16 +102,6 @@ impl Seal {
         Ok(Self(parts))
     }
 
-    /// Returns whether files that a command reads may be known only when it runs, so that they are not among
-    /// what was looked at.
-    pub fn is_open(command: &CommandTarget) -> bool {
-        let is_open = |text: &str| text.contains(['$', '`', '*', '?', '[', '{', '~']);
-        match &command.command.line {
-            CommandLine::Shell(_, text) => is_open(text),
-            CommandLine::Argv(_) => false,
-        }
-    }
-
     /// Returns everything that was looked at, and how it was.
     pub fn parts(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(what, state)| (what.as_str(), state.as_str()))

@@ -19,6 +19,7 @@ mod files;
 mod find;
 mod git;
 mod known;
+mod loads;
 mod options;
 mod plain;
 mod programs;
@@ -34,6 +35,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 pub(crate) use commands::{Commands, Piece};
+pub(crate) use loads::loads_unnamed;
 
 use sinew_tool::{Analysis, Plain, Segment};
 

@@ -37,7 +37,8 @@ pub fn words(question: &Question) -> String {
     }
     if question.is_open {
         text.push_str(
-            "\n  what it reads is not all known before it runs, and may change until then",
+            "\n  it may load files that sinew does not know, such as modules, includes and hooks; they can \
+             change before it runs",
         );
     }
     if let Some(sandbox) = &question.sandbox {
@@ -208,7 +209,8 @@ mod tests {
             words(&asked),
             "Write wants to change for the agent a\\nb\n  with timeout = 5\n  \
              with x\\u{7} = \"\\u{202e}\"\n  \
-             what it reads is not all known before it runs, and may change until then\n  \
+             it may load files that sinew does not know, such as modules, includes and hooks; they can \
+             change before it runs\n  \
              contained by landlock\n\
              Asked because changing files asks (rule change of user, c.toml:1).\n\
              It is question 3 of this session.\n"

@@ -2,6 +2,7 @@
 //! confirmation of a client (`--approvals trust-client`) can come with a repository and is no answer.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use serde_json::{Value, json};
@@ -149,5 +150,55 @@ fn ask_rule_of_user_is_asked_or_denied() {
             assert_eq!(project.text("guarded/a.txt").as_deref(), Some(text));
             assert_eq!(project.text("made").is_some(), is_done, "{approvals} {answers:?}");
         }
+    }
+}
+
+/// What an answer does not hold for, because the words of the command do not name it, was not said.
+#[test]
+fn question_says_that_loaded_files_are_unknown() {
+    if !database::can_bind("question_says_that_loaded_files_are_unknown") {
+        return;
+    }
+    const SAYS: &str = "it may load files that sinew does not know";
+    for (command, is_open) in [
+        ("node .", true),
+        ("node lib", true),
+        ("python3 -m mod", true),
+        ("python3 main.py", true),
+        ("make", true),
+        ("./run.sh", true),
+        ("sh run.sh", true),
+        ("git commit -m x", true),
+        ("mkdir x && git commit -m x", true),
+        ("env A=1 rm a.txt", true),
+        ("rm a.*", true),
+        ("cp here/rm b.txt && rm b.txt", false),
+        ("mkdir -p x && cp a.txt x/", false),
+        ("touch made", false),
+        ("/usr/bin/touch made", false),
+        ("./here/touch made", true),
+    ] {
+        let project = Project::new("");
+        for (name, text) in [
+            ("lib/index.js", ""),
+            ("index.js", "require('./lib')"),
+            ("mod.py", ""),
+            ("main.py", "import mod"),
+            ("Makefile", "include other.mk"),
+            ("other.mk", "all:"),
+            ("run.sh", "#!here/sh"),
+            ("here/rm", ""),
+            ("here/touch", ""),
+        ] {
+            let path = project.0.root.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, text).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let calls = [("bash", "Bash", json!({ "command": command }))];
+        let said = project.serve("ask", Answers::No, &calls);
+        let [question] = said.questions.as_slice() else { panic!("{command}: {:?}", said.replies) };
+        assert_eq!(question.contains(SAYS), is_open, "{command}: {question}");
+        assert!(question.matches(SAYS).count() <= 1, "{command}: {question}");
     }
 }

@@ -23,8 +23,8 @@ pub struct Question {
     pub targets: Targets,
     /// What the call says beside its targets: its numbers and switches, by name.
     pub arguments: Arguments,
-    /// Whether a command may read files that are known only when it runs, so that the answer does not hold for
-    /// what they are now.
+    /// Whether a command may load files that its words do not name, so that the answer does not hold for what they
+    /// are now.
     pub is_open: bool,
     /// The change as a unified diff, where it can be shown.
     pub diff: Option<String>,

@@ -174,7 +174,7 @@ async fn put(
             effects: call.effects().names(),
             targets: call.contained().targets().as_ref().clone(),
             arguments: decoded.switches.clone(),
-            is_open: call.contained().targets().command.as_ref().is_some_and(Seal::is_open),
+            is_open: call.loads_unnamed(),
             diff: diff.clone(),
             sandbox: seal.containment().map(str::to_owned),
             rule: ruling.rule,
