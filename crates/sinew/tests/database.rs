@@ -7,7 +7,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Write as _;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -73,7 +73,11 @@ fn wrapped(way: Way, database: &Path, program: &OsStr) -> Command {
 pub(crate) fn at_home(home: &Path, program: impl AsRef<OsStr>) -> Command {
     let database = home.join(".passwd");
     if way() != Way::None && home.is_dir() {
-        fs::write(&database, naming(home)).unwrap();
+        // Threads of a test share a home, and none finds a file that is half written.
+        let mut file = tempfile::NamedTempFile::new_in(home).unwrap();
+        file.write_all(naming(home).as_bytes()).unwrap();
+        fs::set_permissions(file.path(), fs::Permissions::from_mode(0o644)).unwrap();
+        file.persist(&database).unwrap();
     }
     wrapped(way(), &database, program.as_ref())
 }
@@ -102,7 +106,9 @@ pub(crate) fn lay_out(home: &Path) {
         if fs::symlink_metadata(&usual).is_err() {
             fs::create_dir_all(usual.parent().unwrap()).unwrap();
             fs::create_dir_all(home.join(dir)).unwrap();
-            symlink(to, usual).unwrap();
+            // Another thread of the test may do the same.
+            let made = symlink(to, &usual);
+            assert!(made.is_ok() || usual.is_dir(), "{made:?}");
         }
     }
 }
