@@ -20,13 +20,16 @@ struct Repository {
 }
 
 impl Repository {
-    fn new() -> Self {
-        // `sinew trust` would write into the home of the user who runs the tests.
-        assert!(database::can_bind("trust"), "these tests need a user database of their own");
+    /// Returns nothing where a test cannot have a user database of its own: `sinew trust` would write into
+    /// the home of the user who runs it.
+    fn new(test: &str) -> Option<Self> {
+        if !database::can_bind(test) {
+            return None;
+        }
         let place = Place::new();
         fs::create_dir_all(place.home.join("config/sinew")).unwrap();
         fs::create_dir_all(place.root.join(".git")).unwrap();
-        Self { place }
+        Some(Self { place })
     }
 
     fn write(&self, name: &str, text: &str) -> &Self {
@@ -93,7 +96,10 @@ fn arguments_loosen_nothing_that_nobody_confirmed() {
         ("approvals = \"allow\"\n", true),
         ("[mcp]\ntrust_arguments = false\n", false),
     ] {
-        let repository = Repository::new();
+        let Some(repository) = Repository::new("arguments_loosen_nothing_that_nobody_confirmed")
+        else {
+            return;
+        };
         let (made, said) = repository.own(own).serve(LOOSE, &[]);
         assert_eq!(made, is_made, "{own}: {said}");
         let told = "flag --approvals: left out until you confirm it: approvals=\"allow\"";
@@ -118,7 +124,11 @@ fn whatever_way_arguments_loosen_it_is_left_out_and_told() {
         (&["--root", "up"], &[], "roots=["),
         (&["--set", "ledger.mode=off"], &[], "ledger.mode=\"off\""),
     ] {
-        let repository = Repository::new();
+        let Some(repository) =
+            Repository::new("whatever_way_arguments_loosen_it_is_left_out_and_told")
+        else {
+            return;
+        };
         let evil = "approvals = \"allow\"\n[[rules]]\nverdict = \"allow\"\ncommand = \"touch *\"\n";
         repository.write("evil.toml", evil);
         std::os::unix::fs::symlink("..", repository.place.root.join("up")).unwrap();
@@ -140,12 +150,12 @@ fn what_loosens_nothing_is_taken() {
         &["--approvals", "deny", "--read-only", "--require-sandbox=namespaces"],
         &["--set", "tools.policy.deny=[\"Read\"]", "--set", "run.network=false"],
     ] {
-        let repository = Repository::new();
+        let Some(repository) = Repository::new("what_loosens_nothing_is_taken") else { return };
         repository.write("sub/x", "");
         let (_, said) = repository.serve(&[&["mcp", "--tools", "all"], args].concat(), &[]);
         assert!(!said.contains("left out"), "{args:?}: {said}");
     }
-    let repository = Repository::new();
+    let Some(repository) = Repository::new("what_loosens_nothing_is_taken") else { return };
     let trusting = ["mcp", "--tools", "all", "--approvals", "trust-client"];
     assert!(repository.serve(&trusting, &[]).0);
     // Who wrote something stricter meant it.
@@ -161,7 +171,10 @@ fn what_loosens_nothing_is_taken() {
 /// A client that starts the server there had handed over all of it by naming it.
 #[test]
 fn a_home_directory_is_no_root_that_a_client_may_name() {
-    let repository = Repository::new();
+    let Some(repository) = Repository::new("a_home_directory_is_no_root_that_a_client_may_name")
+    else {
+        return;
+    };
     repository.write("home/sub/x", "");
     let home = repository.path("home");
     for (root, dir, is_taken) in
@@ -177,7 +190,10 @@ fn a_home_directory_is_no_root_that_a_client_may_name() {
 
 #[test]
 fn what_was_confirmed_counts_here_and_nowhere_else() {
-    let repository = Repository::new();
+    let Some(repository) = Repository::new("what_was_confirmed_counts_here_and_nowhere_else")
+    else {
+        return;
+    };
     let more = [LOOSE, &["--set", "run.network=true"]].concat();
     let said = repository.serve(LOOSE, &[]).1;
     let here = repository.place.root.display();
@@ -203,7 +219,10 @@ fn what_was_confirmed_counts_here_and_nowhere_else() {
 
 #[test]
 fn a_project_loosens_as_long_as_it_is_what_was_trusted() {
-    let repository = Repository::new();
+    let Some(repository) = Repository::new("a_project_loosens_as_long_as_it_is_what_was_trusted")
+    else {
+        return;
+    };
     let config = "approvals = \"allow\"\n[mcp]\ntrust_arguments = true\n";
     repository.write(".sinew/config.toml", config).write(".sinew/hooks/a", "x");
     let serve = || repository.serve(&["mcp", "--tools", "all"], &[]);
@@ -233,7 +252,9 @@ fn a_project_loosens_as_long_as_it_is_what_was_trusted() {
 
 #[test]
 fn the_files_of_clients_are_looked_through() {
-    let repository = Repository::new();
+    let Some(repository) = Repository::new("the_files_of_clients_are_looked_through") else {
+        return;
+    };
     let servers = r#"{"mcpServers": {"s": {"command": "sinew", "args": ["mcp", "--tools", "all"],
         "env": {"SINEW_APPROVALS": "allow"}}, "o": {"command": "npx", "args": ["x"]}}}"#;
     repository.write(".mcp.json", servers);
@@ -261,7 +282,9 @@ fn the_files_of_clients_are_looked_through() {
 fn a_project_holds_no_directory_of_the_person() {
     for (name, within) in [("XDG_STATE_HOME", "state"), ("XDG_CONFIG_HOME", "c"), ("HOME", "home")]
     {
-        let repository = Repository::new();
+        let Some(repository) = Repository::new("a_project_holds_no_directory_of_the_person") else {
+            return;
+        };
         let inside = repository.path(within);
         repository.write(&format!("{within}/sinew/config.toml"), "approvals = \"allow\"\n");
         let mut variables = vec![(name, inside.as_str())];
@@ -280,7 +303,10 @@ fn a_project_holds_no_directory_of_the_person() {
 /// Another project, with the current directory outside of it, was the person's own configuration.
 #[test]
 fn no_project_at_all_holds_a_directory_of_the_person() {
-    let repository = Repository::new();
+    let Some(repository) = Repository::new("no_project_at_all_holds_a_directory_of_the_person")
+    else {
+        return;
+    };
     let other = repository.place.home.parent().unwrap().join("other");
     fs::create_dir(&other).unwrap();
     repository.write("cfg/sinew/config.toml", "approvals = \"allow\"\n[run]\nsandbox = \"none\"\n");
@@ -301,7 +327,9 @@ fn no_project_at_all_holds_a_directory_of_the_person() {
 fn no_project_holds_the_programs_of_hooks() {
     use std::os::unix::fs::PermissionsExt;
 
-    let repository = Repository::new();
+    let Some(repository) = Repository::new("no_project_holds_the_programs_of_hooks") else {
+        return;
+    };
     repository.own(
         "approvals = \"allow\"\n[[hooks]]\nevent = \"before_tool_call\"\ncommand = [\"mycheck\"]\n",
     );
@@ -324,7 +352,10 @@ fn no_project_holds_the_programs_of_hooks() {
 /// The command that confirms was code of the repository for the shell that it was pasted into.
 #[test]
 fn the_command_that_confirms_holds_no_name_of_anybody() {
-    let repository = Repository::new();
+    let Some(repository) = Repository::new("the_command_that_confirms_holds_no_name_of_anybody")
+    else {
+        return;
+    };
     let odd = ("SINEW_A;touch pwned;B", "1");
     let known = ("SINEW_SESSION", "s1");
     let (_, said) = repository.serve(LOOSE, &[odd, known]);
@@ -348,7 +379,10 @@ fn nothing_out_of_a_repository_moves_the_cursor() {
         ),
         (&folder, "no front matter\u{1b}[2J"),
     ] {
-        let repository = Repository::new();
+        let Some(repository) = Repository::new("nothing_out_of_a_repository_moves_the_cursor")
+        else {
+            return;
+        };
         repository.write(name, text);
         for args in [&["tools"][..], &["policy", "explain", "ls"], &["trust"], &["mcp"]] {
             let done = repository.run(args);
@@ -363,7 +397,10 @@ fn nothing_out_of_a_repository_moves_the_cursor() {
 /// A checkpoint that is kept lets a change run that nobody answered for.
 #[test]
 fn a_project_does_not_turn_on_what_lets_changes_run() {
-    let repository = Repository::new();
+    let Some(repository) = Repository::new("a_project_does_not_turn_on_what_lets_changes_run")
+    else {
+        return;
+    };
     repository.write(".sinew/config.toml", "[tools.fs]\ncheckpoint_before_mutation = true\n");
     for (own, is_taken) in [("", true), ("[tools.fs]\ncheckpoint_before_mutation = false\n", false)]
     {
@@ -376,7 +413,7 @@ fn a_project_does_not_turn_on_what_lets_changes_run() {
 
 #[test]
 fn whoever_wrote_what_is_served_meant_it() {
-    let repository = Repository::new();
+    let Some(repository) = Repository::new("whoever_wrote_what_is_served_meant_it") else { return };
     for (own, serve, left) in [
         ("", "all", false),
         ("serve = [\"read\"]\n", "all", true),
@@ -390,7 +427,10 @@ fn whoever_wrote_what_is_served_meant_it() {
 
 #[test]
 fn what_lies_above_a_home_directory_is_no_root_by_itself() {
-    let repository = Repository::new();
+    let Some(repository) = Repository::new("what_lies_above_a_home_directory_is_no_root_by_itself")
+    else {
+        return;
+    };
     let above = repository.place.home.parent().unwrap().to_owned();
     let other = tempfile::tempdir().unwrap();
     let mut command = repository.command(&["mcp"]);
@@ -403,7 +443,10 @@ fn what_lies_above_a_home_directory_is_no_root_by_itself() {
 /// A broken file of a repository kept the record from being read there.
 #[test]
 fn whoever_reads_the_record_does_so_whatever_lies_here() {
-    let repository = Repository::new();
+    let Some(repository) = Repository::new("whoever_reads_the_record_does_so_whatever_lies_here")
+    else {
+        return;
+    };
     assert!(repository.run(&["call", "List"]).status.success());
     repository.write(".sinew/config.toml", "x = \u{1b}[2J = \n");
     let done = repository.run(&["audit", "verify"]);
@@ -415,7 +458,11 @@ fn whoever_reads_the_record_does_so_whatever_lies_here() {
 
 #[test]
 fn a_hook_is_shown_before_it_is_trusted_and_trust_is_recorded() {
-    let repository = Repository::new();
+    let Some(repository) =
+        Repository::new("a_hook_is_shown_before_it_is_trusted_and_trust_is_recorded")
+    else {
+        return;
+    };
     let hook =
         "+++\nevent = \"before_tool_call\"\ncommand = [\"./run.sh\"]\nin_root = true\n+++\nwords\n";
     repository.write(".sinew/hooks/x/HOOK.md", hook).write(".sinew/hooks/x/run.sh", "#!/bin/sh\n");
@@ -438,7 +485,9 @@ fn a_hook_is_shown_before_it_is_trusted_and_trust_is_recorded() {
 
 #[test]
 fn a_person_at_a_terminal_says_what_counts() {
-    let repository = Repository::new();
+    let Some(repository) = Repository::new("a_person_at_a_terminal_says_what_counts") else {
+        return;
+    };
     repository.write(".sinew/config.toml", "approvals = \"allow\"\n");
     for (typed, is_trusted) in [("n\n", false), ("\n", false), ("y\n", true)] {
         let said = at_terminal(&mut repository.command(&["trust"]), typed);
