@@ -7,6 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 
+use crate::database;
 use crate::served::{Place, command};
 
 fn run(place: &Place, args: &[&str]) -> Output {
@@ -88,7 +89,7 @@ fn a_broken_project_stops_neither_the_doctor_nor_trust_nor_the_record() {
         assert_eq!(doctor.status.code(), Some(1), "{text:?}: {}", err(&doctor));
         let all: Value = serde_json::from_str(&out(&doctor)).unwrap();
         let findings = all["findings"].as_array().unwrap();
-        assert_eq!(findings.len(), 8, "{text:?}: {all}");
+        assert_eq!(findings.len(), 9, "{text:?}: {all}");
         let missing = findings.iter().filter(|one| one["ok"] == false && one["needed"] == true);
         let told: String = missing.map(|one| one["detail"].as_str().unwrap()).collect();
         assert!(told.contains("config.toml") || told.contains("deny_paths"), "{text:?}: {told}");
@@ -129,7 +130,7 @@ fn the_record_is_read_on_a_read_only_mount() {
         ran.args(["-rm", "sh", "-c", script, "sh"]).args(args).env_clear();
         ran.envs(sinew.get_envs().filter_map(|(name, value)| Some((name, value?))));
         ran.env("PATH", std::env::var_os("PATH").unwrap_or_default());
-        ran.env("STATE", state).env("SINEW", sinew.get_program()).env("XDG_STATE_HOME", state);
+        ran.env("STATE", state).env("SINEW", database::SINEW).env("XDG_STATE_HOME", state);
         ran.current_dir(&place.root).output().unwrap()
     };
     let place = Place::new();
