@@ -62,7 +62,7 @@ class Cgroup:
     """A pids cgroup of version 1 or 2 beneath the one of this process."""
 
     def __init__(self, name, limit):
-        self.path = pids_directory() / f"sinew-e2e-{os.getpid()}-{name}"
+        self.path = pids_directory() / f"e2e-{os.getpid()}-{name}"
         self.path.mkdir()
         (self.path / "pids.max").write_text(str(limit))
 

@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import json
 import os
+import pwd
 import shutil
 import signal
 import subprocess
@@ -18,6 +19,9 @@ TOOLS = [
     "Read", "Write", "Edit", "MultiEdit", "ApplyPatch", "Glob", "Grep", "List", "Bash",
     "BashOutput", "KillShell", "Terminal", "CheckpointList", "CheckpointRestore",
 ]
+
+# The home of whoever runs the suites: what is installed there, `name_home` hides.
+USER_HOME = Path(pwd.getpwuid(os.getuid()).pw_dir)
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -135,7 +139,7 @@ def name_home(home):
     own = [line for line in known.splitlines() if line.split(":")[2:3] == [str(os.getuid())]]
     name = own[0].split(":")[0] if own else "tester"
     database = home / ".user-database"
-    database.write_text(f"{name}:x:{os.getuid()}:{os.getgid()}::{home}:/bin/sh\n{known}")
+    database.write_text(f"{name}:x:{os.getuid()}:{os.getgid()}:Tester:{home}:/bin/sh\n{known}")
     steps = [
         lambda: libc.unshare(CLONE_NEWNS),
         lambda: libc.mount(None, b"/", None, MS_REC_PRIVATE, None),

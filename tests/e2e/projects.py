@@ -4,7 +4,6 @@ import contextlib
 import importlib.util
 import json
 import os
-import pwd
 import shlex
 import shutil
 import socket
@@ -422,7 +421,7 @@ def on_rung(project, root, rung, level, listener):
 
 def home_of_tools():
     """Lets cargo find what is installed, whatever home the suite has."""
-    home = Path(pwd.getpwuid(os.getuid()).pw_dir)
+    home = checks.USER_HOME
     for name, place in [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")]:
         if (home / place).is_dir():
             os.environ.setdefault(name, str(home / place))
