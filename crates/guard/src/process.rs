@@ -47,18 +47,18 @@ use std::time::Duration;
 
 use memchr::memmem;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
-use sinew_tool::{Contained, Kind, Refusals, Refused, Size, ToolError};
+use sinew_tool::{Contained, Kind, Refusals, Refused, Size, ToolError, line_name};
 
 use crate::command_rules::CommandRules;
 use crate::rules::{PathGlobs, protected_at};
 use crate::spawn;
 use background::InBackground;
-use capture::{Captured, Ordered};
+use capture::{Became, Captured, Ordered};
 use kept::Kept;
 use session::{NoSession, Session};
 use session_cwd::SessionCwds;
 use terminal::{Pty, Tty};
-use wire::{Order, Policy};
+use wire::{End, Order, Policy};
 
 pub use activate::Activate;
 pub use environment::environment;
@@ -243,13 +243,15 @@ impl Commands {
         }
     }
 
-    /// Returns what a command was refused, in words, and takes it out of what was captured.
+    /// Returns what a command was refused, in words, and takes it out of what was captured. Many programs try for a Unix datagram socket and go on without one: that is told of those that failed.
     fn refusals(&self, captured: &mut Captured) -> Refusals {
+        let succeeded = matches!(captured.became, Became::Ended { end: End::Code(0), .. });
         let home = self.settings.env.iter().find(|(name, _)| name == "HOME");
         let home = home.map(|(_, home)| Path::new(home));
         let wire::Refusals { listed, n_more } = std::mem::take(&mut captured.refused);
-        let mut listed: Vec<_> =
-            listed.into_iter().map(|refused| run::told(refused, home)).collect();
+        let tells = |refused: &wire::Refused| !succeeded || *refused != wire::Refused::Datagrams;
+        let listed = listed.into_iter().filter(|(refused, _)| tells(refused));
+        let mut listed: Vec<_> = listed.map(|refused| run::told(refused, home)).collect();
         listed.extend(self.hidden_in(&captured.merged));
         Refusals { listed, n_more }
     }
@@ -273,7 +275,7 @@ impl Commands {
         let others = self.settings.hidden.iter().filter(|path| !own.starts_with(path));
         let refused = |path: &PathBuf| Refused {
             deed: "read",
-            what: path.display().to_string(),
+            what: line_name(path).into_owned(),
             why: String::from("it holds secrets"),
             grant: format!("run.show = [{}]", quoted(&path.to_string_lossy())),
             times: u32::try_from(n_naming(path)).unwrap_or(u32::MAX),

@@ -18,6 +18,7 @@ use std::ptr;
 
 use libc::{rlimit, sigset_t, sock_filter, sock_fprog};
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use rustix::process::Pid;
 
 /// A program with everything that its execution takes, in the form of the kernel.
@@ -229,6 +230,32 @@ pub(crate) fn run_first() {
 /// The shortest slice that the kernel takes for a thread, in nanoseconds.
 const SHORTEST_SLICE_NS: u64 = 100_000;
 
+/// Connects a socket to an address in the form of the kernel.
+pub(crate) fn connect(socket: &OwnedFd, address: &[u8]) -> Result<(), Errno> {
+    let (at, length) = sockaddr(address);
+    // SAFETY: takes numbers, and the address and length of bytes that live until the end of the call.
+    outcome(unsafe { libc::connect(socket.as_raw_fd(), at, length) })
+}
+
+/// Binds a socket to an address in the form of the kernel.
+pub(crate) fn bind(socket: &OwnedFd, address: &[u8]) -> Result<(), Errno> {
+    let (at, length) = sockaddr(address);
+    // SAFETY: takes numbers, and the address and length of bytes that live until the end of the call.
+    outcome(unsafe { libc::bind(socket.as_raw_fd(), at, length) })
+}
+
+fn sockaddr(address: &[u8]) -> (*const libc::sockaddr, libc::socklen_t) {
+    (address.as_ptr().cast(), libc::socklen_t::try_from(address.len()).unwrap_or(0))
+}
+
+fn outcome(done: c_int) -> Result<(), Errno> {
+    if done < 0 {
+        Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO))
+    } else {
+        Ok(())
+    }
+}
+
 /// Gives this thread a working directory and a file mode mask of its own.
 pub(crate) fn keep_apart() -> io::Result<()> {
     // SAFETY: takes a number, and changes what this thread alone has from then on.
@@ -261,8 +288,6 @@ pub(crate) enum Answer {
     Value(i64),
     /// It returns a new descriptor of this, which is closed or not when a program is executed.
     Handle(OwnedFd, bool),
-    /// The kernel is to make it.
-    Proceed,
 }
 
 impl Calls {
@@ -298,11 +323,10 @@ impl Calls {
     }
 
     /// Answers a call. Where nobody waits any more it changes nothing.
-    pub(crate) fn answer(&self, call: &Call, answer: Result<Answer, rustix::io::Errno>) {
+    pub(crate) fn answer(&self, call: &Call, answer: Result<Answer, Errno>) {
         let mut response = libc::seccomp_notif_resp { id: call.id, val: 0, error: 0, flags: 0 };
         match answer {
             Ok(Answer::Value(value)) => response.val = value,
-            Ok(Answer::Proceed) => response.flags = PROCEED,
             Err(errno) => response.error = -errno.raw_os_error(),
             Ok(Answer::Handle(handle, closed_on_exec)) => {
                 let mut given = libc::seccomp_notif_addfd {
@@ -349,9 +373,6 @@ impl AsFd for Calls {
         self.0.as_fd()
     }
 }
-
-/// `SECCOMP_USER_NOTIF_FLAG_CONTINUE`.
-const PROCEED: u32 = 1;
 
 /// Which side of a fork this is.
 #[derive(Debug)]

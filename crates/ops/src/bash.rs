@@ -231,10 +231,7 @@ fn finished_reply(
 ) -> Reply {
     let shown = screen::show(&finished.merged, args.raw, SHOWN);
     // First, where they are seen: models read the end of a long output alone.
-    let mut text: String = end::refusals(&finished.refusals).join("\n");
-    if !text.is_empty() {
-        text.push('\n');
-    }
+    let mut text = end::refusal_lines(&finished.refusals);
     text.push_str(&shown.text);
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
@@ -258,7 +255,9 @@ fn finished_reply(
     }
     if let Some(WentBack { removed, to }) = &finished.went_back {
         let (removed, to) = (line_name(removed), line_name(to));
-        note(format!("working directory: {removed} was removed; commands start in {to}"));
+        note(format!(
+            "working directory: {removed} is not there or cannot be entered; commands start in {to}"
+        ));
     }
     match &finished.moved {
         None => {}
@@ -291,7 +290,8 @@ fn begun_reply(args: &Args, news: News) -> Reply {
     let total = bytes.len() as u64;
     let output = Output { head: bytes, tail: Vec::new(), total };
     let shown = screen::show(&output, args.raw, SHOWN);
-    let mut text = shown.text;
+    let mut text = end::refusal_lines(&one.refusals);
+    text.push_str(&shown.text);
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }

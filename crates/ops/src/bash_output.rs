@@ -147,7 +147,8 @@ fn news_reply(args: &Args, news: News, filtered: Option<(usize, usize)>) -> Repl
     let total = bytes.len() as u64;
     let output = Output { head: bytes, tail: Vec::new(), total };
     let shown = screen::show(&output, false, SHOWN);
-    let mut text = shown.text;
+    let mut text = end::refusal_lines(&background.refusals);
+    text.push_str(&shown.text);
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }
@@ -166,9 +167,6 @@ fn news_reply(args: &Args, news: News, filtered: Option<(usize, usize)>) -> Repl
     }
     note(format!("{}: {}", background.id, background.state()));
     args.until().words(waited).into_iter().for_each(note);
-    for line in end::refusals(&background.refusals) {
-        let _ = writeln!(text, "{line}");
-    }
     text.pop();
     let mut reply = Reply::text(text);
     reply.meta.truncated = shown.is_cut || 0 < n_lost;

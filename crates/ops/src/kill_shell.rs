@@ -6,6 +6,7 @@ use sinew_tool::{
     ParamKind, Reply, Row, Shaping, Targets, ToolError,
 };
 
+use crate::bash::end;
 use crate::waits;
 
 /// Ends a command in the background.
@@ -54,7 +55,8 @@ impl Operation for KillShell {
 }
 
 fn shape(_args: &Args, one: Background, _shaping: &Shaping<'_>) -> Reply {
-    let mut text = waits::line(&one);
+    let mut text = end::refusal_lines(&one.refusals);
+    text.push_str(&waits::line(&one));
     if 0 < one.n_unread {
         text.push_str(&format!("\n[{} bytes of its output were not looked at]", one.n_unread));
     }

@@ -16,6 +16,7 @@ use sinew_tool::{
     Size, Targets, ToolError, Typed,
 };
 
+use crate::bash::end;
 use crate::waits::{self, MAX_WAIT_MS, Until};
 
 /// How many lines and characters of a line a terminal has unless the call says so.
@@ -263,7 +264,7 @@ fn shape(args: &Args, out: Out, _shaping: &Shaping<'_>) -> Reply {
 
 fn screen_reply(args: &Args, screen: Screen) -> Reply {
     let Screen { background, size, rows, changed, cursor, n_skipped, hides_input, waited } = screen;
-    let mut text = String::new();
+    let mut text = end::refusal_lines(&background.refusals);
     if args.changes {
         let lines = rows.iter().zip(&changed).enumerate().filter(|(_, (_, changed))| **changed);
         for (at, (row, _)) in lines {

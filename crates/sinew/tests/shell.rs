@@ -156,7 +156,10 @@ fn removed_working_directory_gives_way_to_the_one_above() {
     let sub = home.project.join("sub");
     let went_back = |dir: &str, to: &std::path::Path| {
         let (dir, to) = (home.project.join(dir), to.display());
-        format!("[working directory: {} was removed; commands start in {to}]", dir.display())
+        let dir = dir.display();
+        format!(
+            "[working directory: {dir} is not there or cannot be entered; commands start in {to}]"
+        )
     };
     for removes_itself in [true, false] {
         fs::create_dir_all(sub.join("build/deep")).unwrap();
@@ -177,6 +180,21 @@ fn removed_working_directory_gives_way_to_the_one_above() {
         assert!(text(&above).ends_with(&went_back("sub", &home.project)), "{above}");
         assert_eq!(text(&bash("basename $PWD")), "project");
     }
+}
+
+/// A directory that is there and closed to commands once stopped the session as well.
+#[test]
+fn closed_working_directory_gives_way_to_the_one_above() {
+    let home = Home::new();
+    let mut served = home.serve(&[]);
+    let mut bash = |command: &str| served.call("Bash", &json!({ "command": command }));
+    bash("mkdir -p sub/closed/deep; cd sub/closed/deep; chmod 000 ../../closed");
+    let told: Vec<Value> = (0..3).map(|_| bash("basename $PWD")).collect();
+    fs::set_permissions(home.project.join("sub/closed"), fs::Permissions::from_mode(0o755))
+        .unwrap();
+    let last = told.last().map(text).unwrap_or_default();
+    assert!(last.starts_with("sub\n") || last == "sub", "{told:?}");
+    assert!(told.iter().any(|one| text(one).contains("cannot be entered")), "{told:?}");
 }
 
 /// A wait for a line that the first reply had shown already once took its whole time.
@@ -205,6 +223,26 @@ fn wait_for_a_line_that_was_shown_ends_at_once() {
     fs::write(home.project.join("in"), "go\n").unwrap();
     let (words, _) = look("request", 20_000);
     assert!(words.starts_with("request\n") && !words.contains("matched"), "{words}");
+}
+
+/// A command in the background tells what it was refused wherever its end is told.
+#[test]
+fn refusals_of_background_commands_come_first() {
+    let home = Home::new();
+    let mut served = home.serve(&["--tools", "all"]);
+    let mut check = |tool: &str, arguments: &Value, first: &str| {
+        let reply = served.call(tool, arguments);
+        assert!(text(&reply).starts_with(first), "{tool}: {reply}");
+    };
+    let background = |command: &str| json!({ "command": command, "run_in_background": true });
+    let refused = "[the sandbox refused to change ";
+    check("Bash", &background("echo x >.envrc; true"), refused);
+    check("Bash", &background("touch .envrc 2>&-; sleep 2"), "[b2 runs");
+    check("BashOutput", &json!({ "bash_id": "b2", "timeout": 20_000 }), refused);
+    check("Bash", &background("touch .envrc 2>&-; sleep 600"), "[b3 runs");
+    check("KillShell", &json!({ "shell_id": "b3" }), refused);
+    let terminal = json!({ "command": "echo x >.envrc; sleep 1", "timeout": 20_000 });
+    check("Terminal", &terminal, refused);
 }
 
 /// One command serves a page, another fetches it, and nothing of the machine is reached.

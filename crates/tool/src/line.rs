@@ -2,8 +2,9 @@
 //!
 //! A name may hold anything but a slash and a NUL. One with a line feed would look like two lines, so
 //! a path that cannot stand in a line as it is stands in double quotes with escapes, as git writes
-//! it: `\n`, `\t`, `\"`, `\\`, and three octal digits for any other byte. So does one that begins
-//! with a quote, and one that is not UTF-8. Every other path is written as it is.
+//! it: `\n`, `\t`, `\"`, `\\`, and three octal digits for any other byte. So does one with a bidirectional
+//! control, which would reorder what a reader sees, one that begins with a quote, and one that is not UTF-8.
+//! Every other path is written as it is.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -22,7 +23,8 @@ pub(crate) fn breaks_lines(text: &str) -> bool {
 }
 
 fn breaks_line(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}')
+    let is_bidirectional = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    c.is_control() || is_bidirectional || matches!(c, '\u{2028}' | '\u{2029}')
 }
 
 fn quoted(path: &[u8]) -> String {
@@ -70,6 +72,7 @@ mod tests {
             (b"\"a\"", r#""\"a\"""#),
             (b"a\\b\tc\rd\x1b[2J", r#""a\\b\tc\rd\033[2J""#),
             ("a\u{2028}b\u{85}".as_bytes(), r#""a\342\200\250b\302\205""#),
+            ("a\u{202e}b".as_bytes(), r#""a\342\200\256b""#),
             (b"caf\xe9.txt", r#""caf\351.txt""#),
         ] {
             assert_eq!(line_name(Path::new(OsStr::from_bytes(name))), line);

@@ -13,7 +13,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, flock, mkdirat, openat, unlinkat,
+    AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, flock, fstat, mkdirat, openat, statat,
+    unlinkat,
 };
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -94,6 +95,12 @@ impl Hierarchy {
             let locked = open_directory(&self.own, &name).and_then(|dir| {
                 // A session that starts beside this one takes what nobody holds for dead.
                 flock(&dir, FlockOperation::NonBlockingLockExclusive)?;
+                // It may have done so before the lock.
+                let (there, held) =
+                    (statat(&self.own, &name, AtFlags::SYMLINK_NOFOLLOW)?, fstat(&dir)?);
+                if there.st_ino != held.st_ino {
+                    return Err(io::ErrorKind::NotFound.into());
+                }
                 Ok(dir)
             });
             match locked {

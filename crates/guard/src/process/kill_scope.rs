@@ -13,6 +13,7 @@ use rustix::process::{Pid, Signal, getppid, kill_process_group, test_kill_proces
 
 use super::cgroup::CommandCgroup;
 use super::process_tree::ProcessTree;
+use crate::kernel;
 
 /// How long one attempt to kill a process tree may take.
 const ONE_ATTEMPT: Duration = Duration::from_millis(300);
@@ -100,5 +101,7 @@ fn signal_all(signal: Signal) {
 /// Returns whether the kernel keeps signals of this process in its Landlock domain. Its parent, which has the
 /// same user and is outside, is alive: a supervisor ends with it.
 pub(super) fn is_scoped() -> bool {
-    getppid().is_some_and(|parent| test_kill_process(parent) == Err(Errno::PERM))
+    // Another security module could give the same error, so the version of the kernel counts too.
+    let is_refused = |parent| test_kill_process(parent) == Err(Errno::PERM);
+    kernel::is_since((6, 12)) && getppid().is_some_and(is_refused)
 }

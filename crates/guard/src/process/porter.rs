@@ -326,7 +326,7 @@ impl Porter {
     fn refused_by_the_system(&self, real: &Path, errno: Errno) -> Errno {
         let closed = matches!(errno, Errno::ROFS | Errno::ACCESS | Errno::PERM);
         let of_system = ["/proc", "/sys", "/dev"].iter().any(|place| real.starts_with(place));
-        if closed && !of_system && !self.means.judge.is_beneath_a_root(real) {
+        if closed && !of_system && !self.means.judge.is_its_own(real) {
             self.refused.add(Refused::Outside { path: real.to_owned() });
         }
         errno

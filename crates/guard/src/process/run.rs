@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use sinew_tool::{
     Background, BoxFuture, Cancel, Command, CommandLine, CommandTarget, Contained, Effects, Exit,
     FileError, FileState, FileTarget, Finished, Kind, News, NoProcesses, Output, Plain, Processes,
-    Refused, RunOptions, Screen, Size, Targets, ToolError, Typed, Unclear, Used, Wait,
+    Refused, RunOptions, Screen, Size, Targets, ToolError, Typed, Unclear, Used, Wait, line_name,
 };
 
 use super::capture::{Became, Captured, Following, Keep};
@@ -239,6 +239,7 @@ impl Processes for OfCall {
         let job = command.job(&self.commands, &options);
         let (commands, caller) = (Arc::clone(&self.commands), self.caller.clone());
         let keeps_cwd = command.target.command.keeps_cwd;
+        let cwd = command.target.cwd.clone();
         let used = Arc::clone(&self.used);
         let seat = match options.max_at_once.map(|most| commands.counted.enter(most)).transpose() {
             Ok(seat) => seat,
@@ -259,7 +260,8 @@ impl Processes for OfCall {
             let (captured, whole) = follow(running, &caller, &options).await?;
             // Whoever hears of the end may begin the next one.
             drop(seat);
-            let mut finished = finished(&commands, &caller, captured, contained, keeps_cwd, whole)?;
+            let mut finished =
+                finished(&commands, &caller, captured, contained, (keeps_cwd, &cwd), whole)?;
             if options.cancel.is_cancelled() {
                 finished.exit = Exit::Cancelled;
             }
@@ -424,7 +426,7 @@ fn finished(
     caller: &Caller,
     mut captured: Captured,
     contained: Contained,
-    keeps_cwd: bool,
+    (keeps_cwd, cwd_before): (bool, &Path),
     whole: Whole,
 ) -> Result<Finished, ToolError> {
     let refusals = commands.refusals(&mut captured);
@@ -437,11 +439,7 @@ fn finished(
         }
         Became::NotStarted(Refusal::Program, number) => (not_started(number), 0, None),
         Became::NotStarted(Refusal::Directory, _) => {
-            return Err(ToolError::new(
-                Kind::Stale,
-                "the working directory is not the one any more that was looked at",
-            )
-            .hint("repeat the call"));
+            return Err(not_entered(commands, caller, cwd_before));
         }
         Became::NotStarted(Refusal::Containment, number) => {
             return Err(ToolError::new(
@@ -472,24 +470,39 @@ fn finished(
     })
 }
 
+/// Returns why a command could not start in its working directory. A session whose directory it was goes back.
+fn not_entered(commands: &Commands, caller: &Caller, cwd: &Path) -> ToolError {
+    let shown = line_name(cwd);
+    let error = ToolError::new(
+        Kind::Stale,
+        format!("the working directory was replaced or cannot be entered: {shown}"),
+    );
+    match commands.session_cwds.leave(&caller.session, cwd, &commands.writable) {
+        Some(to) => {
+            error.hint(format!("repeat the call: commands start in {} now", line_name(&to)))
+        }
+        None => error.hint("repeat the call"),
+    }
+}
+
 /// Returns a refusal in words, with what would have allowed it.
 pub(super) fn told((refused, times): (wire::Refused, u32), home: Option<&Path>) -> Refused {
     let root_for = |path: &Path| match path.parent() {
-        Some(dir) if dir != "/" && Some(dir) != home => format!("--root {}", dir.display()),
+        Some(dir) if dir != "/" && Some(dir) != home => format!("--root {}", line_name(dir)),
         _ => String::from("a root with a directory of its own for it"),
     };
     match refused {
         wire::Refused::Protected { path, name } => Refused {
             times,
             deed: "change",
-            what: path.display().to_string(),
+            what: line_name(&path).into_owned(),
             grant: format!("run.unprotected = [{}]", quoted(&name)),
             why: format!("`{name}` is a protected name"),
         },
         wire::Refused::Denied { path, why } => Refused {
             times,
             deed: "open",
-            what: path.display().to_string(),
+            what: line_name(&path).into_owned(),
             why,
             grant: String::from("tools.fs.deny_paths and tools.fs.allow_paths without it"),
         },
@@ -497,13 +510,13 @@ pub(super) fn told((refused, times): (wire::Refused, u32), home: Option<&Path>) 
             times,
             deed: "change",
             grant: root_for(&path),
-            what: path.display().to_string(),
+            what: line_name(&path).into_owned(),
             why: String::from("it lies outside the roots"),
         },
         wire::Refused::Socket { path } => Refused {
             times,
             deed: "reach",
-            what: path.display().to_string(),
+            what: line_name(&path).into_owned(),
             why: String::from("a program outside the sandbox listens there"),
             grant: String::from(
                 "start that program in this session, by a command in the background",

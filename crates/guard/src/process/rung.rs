@@ -102,7 +102,8 @@ impl Shortfall {
             }
             UNBOUNDED => {
                 "run sinew as another user than root, on Linux 6.14 or later where it can make PID \
-                 namespaces, or where it can make pids cgroups; until then a fork bomb is not bounded"
+                 namespaces, or where the cgroup that it is in bounds processes (`pids.max`, \
+                 `docker run --pids-limit`); until then sinew bounds no fork bomb"
             }
             _ => "see `sinew doctor`",
         }

@@ -61,6 +61,18 @@ impl SessionCwds {
         Some(to)
     }
 
+    /// Lets a session go back above a directory that a command could not enter; returns where it starts then.
+    /// Sinew may enter what commands may not: they have fewer rights.
+    pub(super) fn leave(&self, session: &str, cwd: &Path, roots: &[PathBuf]) -> Option<PathBuf> {
+        let mut all = self.lock();
+        let at = all.get_mut(session).filter(|at| at.path == cwd)?;
+        let to = cwd.parent().filter(|to| roots.iter().any(|root| to.starts_with(root)))?;
+        let removed = at.went_back.take().map_or(cwd.to_owned(), |earlier| earlier.removed);
+        at.path = to.to_owned();
+        at.went_back = Some(WentBack { removed, to: to.to_owned() });
+        Some(to.to_owned())
+    }
+
     /// Returns where a session went back to, unless a reply has said so already.
     pub(super) fn take_went_back(&self, session: &str) -> Option<WentBack> {
         self.lock().get_mut(session)?.went_back.take()

@@ -116,7 +116,7 @@ fn one(world: &World, id: &str) -> Result<Background, Failed> {
 /// A server that one command starts in the background answers another, at a path that it knows itself.
 fn served(place: &Place) -> Result<(), Failed> {
     const SERVER: &str = r#"mkdir -p s; cd s; exec perl -MSocket -e '$| = 1; socket(S, PF_UNIX, SOCK_STREAM, 0) or print("none") && exit;
-        umask 0077; bind(S, sockaddr_un("./own")) or die "bind: $!"; listen(S, 5) or die;
+        umask 0077; bind(S, sockaddr_un("./own")) or die "bind: $!"; listen(S, 5) or die; chmod 0711, "own";
         print "at ", unpack_sockaddr_un(getsockname(S)), "\n";
         while (accept(C, S)) { print C "hello\n"; close C }'"#;
     let (world, id) = begin(place, SERVER)?;
@@ -129,10 +129,11 @@ fn served(place: &Place) -> Result<(), Failed> {
     let client = r#"stat -c %a s/own; perl -MSocket -e 'for $path ("s/own", "s/moved") {
         socket(S, PF_UNIX, SOCK_STREAM, 0); connect(S, sockaddr_un($path)) or print "$path: $!\n"; print <S>;
         rename "s/own", "s/moved" }
-        socket(T, PF_UNIX, SOCK_STREAM, 0); bind(T, sockaddr_un("s/moved")) or print "$!\n"'"#;
+        socket(T, PF_UNIX, SOCK_STREAM, 0); bind(T, sockaddr_un("s/moved")) or print "$!\n";
+        open(F, ">", "file"); connect(T, sockaddr_un("file")) or print "$!\n"'"#;
     let done = place.sh(client);
     let told = String::from_utf8_lossy(&done.merged.head).into_owned();
-    that(told == "700\nhello\nhello\nAddress already in use\n", || told.clone())
+    that(told == "711\nhello\nhello\nAddress already in use\nConnection refused\n", || told.clone())
 }
 
 fn looked_at_once(place: &Place) -> Result<(), Failed> {

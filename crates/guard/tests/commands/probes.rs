@@ -252,6 +252,37 @@ const PROBES: &[Probe] = &[
         Landlock,
         r#"perl -MSocket -e 'for $path ("served", "served2") { socket(S, PF_UNIX, SOCK_STREAM, 0) or exit; connect(S, sockaddr_un($path)) and print "REACHED"; rename "served", "served2" }'"#,
     ),
+    // The number stands for another socket in the table of the thread that calls.
+    probe(
+        "reach a program outside by a socket of one thread alone",
+        Landlock,
+        r#"python3 -c '
+import ctypes, os, socket, struct, threading
+libc, address = ctypes.CDLL(None), struct.pack("H108s", 1, b"served")
+inet, unix = socket.socket(), socket.socket(socket.AF_UNIX)
+os.dup2(inet.fileno(), 50)
+def reach():
+    libc.close_range(1000, 1000, 2)
+    os.dup2(unix.fileno(), 50)
+    if libc.connect(50, address, len(address)) == 0: print("REACHED")
+thread = threading.Thread(target=reach); thread.start(); thread.join()'"#,
+    ),
+    // The number stands for another socket when the kernel looks.
+    probe(
+        "reach a program outside by another socket at the same number",
+        Landlock,
+        r#"python3 -c '
+import ctypes, os, socket, struct, threading, time
+libc, address = ctypes.CDLL(None), struct.pack("H108s", 1, b"served")
+inet, unix = socket.socket(), socket.socket(socket.AF_UNIX)
+until = time.time() + 2
+def change():
+    while time.time() < until:
+        for one in (unix, inet): os.dup2(one.fileno(), 50)
+threading.Thread(target=change, daemon=True).start()
+while time.time() < until:
+    if libc.connect(50, address, len(address)) == 0: print("REACHED", flush=True); os._exit(0)'"#,
+    ),
     probe(
         "send to a program outside by its socket in a root",
         Landlock,
@@ -363,8 +394,8 @@ A command runs on the strongest rung that works on the machine, and every reply 
   `TMPDIR` says, and memory that is shared by name is the session's own, where it is opened for writing:
   programs that open such a name only to read it do not find it. There are no sockets but pairs, and
   caches of tools cannot be written.
-- **none**: commands can do what sinew can do. They are still ended with all that they started, get the
-  same environment, no terminal and no descriptors.
+- **none**: commands can do what sinew can do. They are still killed with all that they started, unless they
+  kill their own supervisors, and get the same environment, no terminal and no descriptors.
 
 Everything that a command starts ends with it: at the end of the command, of its time, or of the session.
 One system call kills all of it where the level has one of these, tried in this order:
@@ -381,6 +412,10 @@ bounds them at 512 of an ordinary user. What it could not kill in 2 seconds is r
 pids cgroup, or by `RLIMIT_NPROC`, which counts all processes of the user. Root is exempt from `RLIMIT_NPROC`:
 as root, without such a namespace and without a pids cgroup, **nothing bounds them**. `sinew doctor` then says
 `bound of processes`.
+
+Unix sockets: a command connects only to those with a path that a process of the same session bound, whatever
+they are called now; elsewhere it is told that the connection was refused. Unix datagram sockets, pairs too,
+cannot be made. Sockets without a path (abstract ones) connect within one command only.
 
 On the levels above none, system calls that change something by its name are carried out by a process beside the command,
 which judges where the name really is: protected names, such as `.git/hooks` and `.mcp.json`, can be

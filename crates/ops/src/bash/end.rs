@@ -241,6 +241,11 @@ pub(crate) fn refusals(refusals: &Refusals) -> Vec<String> {
     lines
 }
 
+/// Returns what the sandbox refused, as the first lines of a reply.
+pub(crate) fn refusal_lines(refused: &Refusals) -> String {
+    refusals(refused).into_iter().flat_map(|line| [line, String::from("\n")]).collect()
+}
+
 /// Returns how many processes were ended with the command that had started them.
 pub(super) fn left_running(finished: &Finished) -> Option<String> {
     let (processes, were) = match finished.n_left {

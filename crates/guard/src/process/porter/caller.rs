@@ -128,18 +128,22 @@ impl<'a> Caller<'a> {
         }
     }
 
-    /// Returns one of its sockets.
+    /// Returns one of its sockets, from the descriptors of the very thread: those of its process may be others.
     pub(super) fn socket(&self, number: u64) -> Result<OwnedFd, Errno> {
         let number = i32::try_from(number).map_err(|_| Errno::BADF)?;
-        let process = i32::try_from(self.process()?).ok().and_then(Pid::from_raw);
-        let process = pidfd_open(process.ok_or(Errno::SRCH)?, PidfdFlags::empty())?;
+        let process = match pidfd_open(pid(self.call.thread)?, PidfdFlags::from_bits_retain(THREAD))
+        {
+            // Kernels before 6.9 open processes alone.
+            Err(Errno::INVAL) => pidfd_open(pid(self.process()?)?, PidfdFlags::empty())?,
+            opened => opened?,
+        };
         pidfd_getfd(process, number, PidfdGetfdFlags::empty())
     }
 
-    /// Reads whom a socket is to be connected to, or where it is to be bound.
-    pub(super) fn peer(&self, at: u64, length: u64) -> Result<Peer, Errno> {
+    /// Reads the address that a socket is to be bound or connected to, in the form of the kernel.
+    pub(super) fn address(&self, at: u64, length: u64) -> Result<Vec<u8>, Errno> {
         let n = usize::try_from(length).ok().filter(|n| *n <= MAX_ADDRESS).ok_or(Errno::INVAL)?;
-        Ok(Peer::of(&self.bytes(at, n)?))
+        self.bytes(at, n)
     }
 
     /// Reads bytes of its memory.
@@ -161,6 +165,13 @@ impl<'a> Caller<'a> {
     }
 }
 
+/// `PIDFD_THREAD` of pidfd_open(2).
+const THREAD: u32 = libc::O_EXCL.cast_unsigned();
+
+fn pid(number: u32) -> Result<Pid, Errno> {
+    i32::try_from(number).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)
+}
+
 /// The longest address that the kernel takes.
 const MAX_ADDRESS: usize = 128;
 
@@ -171,16 +182,12 @@ pub(super) enum Peer {
     Machine(SocketAddr),
     /// A socket of this machine, by path.
     Path(PathBuf),
-    /// One without a path.
-    Name(Vec<u8>),
-    /// A Unix address that names nothing.
-    Unnamed,
     Other,
 }
 
 impl Peer {
     /// Reads an address in the form of the kernel.
-    fn of(bytes: &[u8]) -> Self {
+    pub(super) fn of(bytes: &[u8]) -> Self {
         let [f0, f1, rest @ ..] = bytes else { return Self::Other };
         match (i32::from(u16::from_ne_bytes([*f0, *f1])), rest) {
             (libc::AF_INET, [p0, p1, a, b, c, d, ..]) => {
@@ -194,9 +201,9 @@ impl Peer {
                     Self::Machine(SocketAddr::from((Ipv6Addr::from(ip), port)))
                 })
             }
-            (libc::AF_UNIX, [0, name @ ..]) => Self::Name(name.to_vec()),
-            (libc::AF_UNIX, []) => Self::Unnamed,
-            (libc::AF_UNIX, path) => {
+            // A name without a path, which Landlock and the network namespace judge.
+            (libc::AF_UNIX, [0, ..]) => Self::Other,
+            (libc::AF_UNIX, path) if !path.is_empty() => {
                 let path = path.split(|byte| *byte == 0).next().unwrap_or_default();
                 Self::Path(PathBuf::from(OsString::from_vec(path.to_vec())))
             }
@@ -209,7 +216,7 @@ impl Peer {
         match self {
             Self::Machine(address) => Some(*address)
                 .filter(|at| !at.ip().to_canonical().is_loopback() && !at.ip().is_unspecified()),
-            Self::Path(_) | Self::Name(_) | Self::Unnamed | Self::Other => None,
+            Self::Path(_) | Self::Other => None,
         }
     }
 }

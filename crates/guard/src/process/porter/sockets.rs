@@ -11,17 +11,17 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, MemfdFlags, StatxFlags, memfd_create, statx};
+use rustix::fs::{AtFlags, FileType, MemfdFlags, StatxFlags, memfd_create, statx};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_domain;
 use rustix::net::{AddressFamily, SocketAddrUnix, bind, connect};
 use rustix::process::{chdir, fchdir, umask};
 
 use super::caller::{Caller, Peer};
-use super::path::{self, Place, look, real_path};
+use super::path::{self, Place, kind_of, look, real_path};
 use super::{Porter, here};
 use crate::process::wire::Refused;
-use crate::spawn::Answer;
+use crate::spawn::{self, Answer};
 
 /// The most sockets of a session that are remembered; a new one takes the place of the oldest.
 const MAX_BOUND: u64 = 4_096;
@@ -29,7 +29,7 @@ const MAX_BOUND: u64 = 4_096;
 const IDENTITY_BYTES: usize = 40;
 
 /// The identities of the sockets that processes of a session bound to a path. All supervisors share the
-/// memory; whoever adds one holds the lock of the session.
+/// memory; a supervisor adds one under the lock of the session.
 #[derive(Debug)]
 pub(in crate::process) struct BoundSockets(File);
 
@@ -72,7 +72,7 @@ fn identity(handle: &OwnedFd) -> Result<Identity, Errno> {
         stat.stx_ino,
         stat.stx_btime.tv_sec.cast_unsigned(),
         u64::from(stat.stx_btime.tv_nsec),
-        u64::from(stat.stx_mode),
+        u64::from(stat.stx_mode) & u64::from(libc::S_IFMT),
     ];
     let mut identity = [0; IDENTITY_BYTES];
     for (bytes, number) in identity.chunks_exact_mut(8).zip(numbers) {
@@ -82,8 +82,8 @@ fn identity(handle: &OwnedFd) -> Result<Identity, Errno> {
 }
 
 impl Porter {
-    /// Binds a Unix socket in the place of its process, at a name that commands may make. Other sockets are
-    /// bound by their process.
+    /// Binds a socket in the place of its process: a Unix socket at a name that commands may make. The process
+    /// never goes on with the call by itself, since it could put another socket at the number meanwhile.
     pub(super) fn bind(
         &self,
         caller: &Caller<'_>,
@@ -92,14 +92,13 @@ impl Porter {
         length: u64,
     ) -> Result<Option<Answer>, Errno> {
         let socket = caller.socket(socket)?;
-        if socket_domain(&socket)? != AddressFamily::UNIX {
-            return Ok(Some(Answer::Proceed));
-        }
-        match caller.peer(at, length)? {
-            Peer::Path(path) => self.bind_at(caller, &socket, &path)?,
-            Peer::Name(name) => bind(&socket, &SocketAddrUnix::new_abstract_name(&name)?)?,
-            Peer::Unnamed => bind(&socket, &SocketAddrUnix::new_unnamed())?,
-            Peer::Machine(_) | Peer::Other => return Err(Errno::INVAL),
+        let address = caller.address(at, length)?;
+        match Peer::of(&address) {
+            Peer::Path(path) if is_unix(&socket)? => self.bind_at(caller, &socket, &path)?,
+            _ => {
+                self.check_waits(caller)?;
+                spawn::bind(&socket, &address)?;
+            }
         }
         Ok(Some(Answer::Value(0)))
     }
@@ -131,8 +130,8 @@ impl Porter {
         self.means.sockets.add(&identity(&made)?).map_err(|_| Errno::NOMEM)
     }
 
-    /// Connects a Unix socket in the place of its process, and lets others be connected unless they lead to
-    /// another machine: there is none.
+    /// Connects a socket in the place of its process, unless it leads to another machine where the network is
+    /// closed, or to a Unix socket that no process of the session bound.
     pub(super) fn connect(
         &self,
         caller: &Caller<'_>,
@@ -141,47 +140,54 @@ impl Porter {
         length: u64,
     ) -> Result<Option<Answer>, Errno> {
         let socket = caller.socket(socket)?;
-        let peer = caller.peer(at, length)?;
-        if socket_domain(&socket)? != AddressFamily::UNIX {
-            if let Some(address) = peer.machine().filter(|_| !self.means.judge.may_reach_machines())
-            {
-                self.refused.add(Refused::Network { address: address.to_string() });
-                return Err(Errno::NETUNREACH);
-            }
-            // Where the network is closed nobody else is in it, whatever the kernel reads again.
-            return Ok(Some(Answer::Proceed));
+        let address = caller.address(at, length)?;
+        let peer = Peer::of(&address);
+        if let Peer::Path(path) = &peer
+            && is_unix(&socket)?
+        {
+            let start = caller.start(here(), path)?;
+            let target = path::handle_of(caller, start.as_fd(), path, true)?;
+            self.may_connect(&target)?;
+            let address = SocketAddrUnix::new(path::by_number(&target))?;
+            self.check_waits(caller)?;
+            return self.later(caller, move |_| {
+                let connected = connect(&socket, &address);
+                drop((socket, target));
+                connected.map(|()| Answer::Value(0))
+            });
         }
-        let (address, target) = match peer {
-            Peer::Path(path) => {
-                let start = caller.start(here(), &path)?;
-                let target = path::handle_of(caller, start.as_fd(), &path, true)?;
-                self.may_connect(&target)?;
-                (SocketAddrUnix::new(path::by_number(&target))?, Some(target))
-            }
-            Peer::Name(name) => (SocketAddrUnix::new_abstract_name(&name)?, None),
-            Peer::Unnamed | Peer::Machine(_) | Peer::Other => return Err(Errno::INVAL),
-        };
+        if let Some(machine) = peer.machine().filter(|_| !self.means.judge.may_reach_machines()) {
+            self.refused.add(Refused::Network { address: machine.to_string() });
+            return Err(Errno::NETUNREACH);
+        }
         self.check_waits(caller)?;
         self.later(caller, move |_| {
-            let connected = connect(&socket, &address);
-            drop((socket, target));
+            let connected = spawn::connect(&socket, &address);
+            drop(socket);
             connected.map(|()| Answer::Value(0))
         })
     }
 
-    /// Judges a connection to a socket that has a path.
+    /// Judges a connection to a socket that has a path. A program is told what it would be told of a socket
+    /// at which no program listens.
     fn may_connect(&self, target: &OwnedFd) -> Result<(), Errno> {
         if self.means.sockets.contains(&identity(target)?).map_err(|_| Errno::IO)? {
             return Ok(());
         }
-        self.refused.add(Refused::Socket { path: real_path(target.as_fd())? });
-        Err(Errno::ACCESS)
+        if kind_of(target)? == FileType::Socket {
+            self.refused.add(Refused::Socket { path: real_path(target.as_fd())? });
+        }
+        Err(Errno::CONNREFUSED)
     }
 
     /// Refuses to make a Unix datagram socket: it could send to the socket of any program, in one call
-    /// whose address nobody could judge.
+    /// whose address the handler could not judge.
     pub(super) fn refuse_datagrams(&self) -> Errno {
         self.refused.add(Refused::Datagrams);
         Errno::ACCESS
     }
+}
+
+fn is_unix(socket: &OwnedFd) -> Result<bool, Errno> {
+    Ok(socket_domain(socket)? == AddressFamily::UNIX)
 }

@@ -14,22 +14,37 @@ use seccompiler::{
 
 use crate::process::rung::Shortfall;
 
-/// Calls that set attributes of files and are newer than the handler knows: programs go on with older ones.
-/// Their numbers are the same on every architecture.
-const NEW_ATTRIBUTES: &[c_long] = &[463, 466, 469];
+/// Calls that set attributes of files and are newer than the handler knows: `setxattrat`, `removexattrat`,
+/// `open_tree_attr`, `file_setattr`. Programs go on with older ones. Their numbers are the same on every
+/// architecture.
+const NEW_ATTRIBUTES: &[c_long] = &[463, 466, 467, 469];
 
-/// `ioctl` requests that set attributes of a file through a descriptor that is open for reading:
-/// `FS_IOC_SETFLAGS`, `FS_IOC32_SETFLAGS`, `FS_IOC_SETVERSION`, `FS_IOC_FSSETXATTR`, `FS_IOC_ENABLE_VERITY`,
-/// `FS_IOC_SET_ENCRYPTION_POLICY`.
-const SETS_FLAGS: &[u64] =
-    &[0x4008_6602, 0x4004_6602, 0x4008_7602, 0x401c_5820, 0x4080_6685, 0x800c_6613];
+/// Types of `ioctl` requests (bits 8 to 15) that set attributes of a file, or make and remove subvolumes in a
+/// directory, through a descriptor that is open for reading: Landlock does not judge them. Of each type only
+/// these requests are open.
+const FILE_REQUESTS: &[(u64, &[u64])] = &[
+    // Of all file systems, and ext4: flags, version, extents, and what verity and encryption say of a file.
+    (
+        0x6600,
+        &[
+            0x8008_6601, // FS_IOC_GETFLAGS
+            0x8004_6601, // FS_IOC32_GETFLAGS
+            0x8008_6603, // EXT4_IOC_GETVERSION
+            0xc020_660b, // FS_IOC_FIEMAP
+            0x400c_6615, // FS_IOC_GET_ENCRYPTION_POLICY
+            0xc009_6616, // FS_IOC_GET_ENCRYPTION_POLICY_EX
+            0xc004_6686, // FS_IOC_MEASURE_VERITY
+            0xc028_6687, // FS_IOC_READ_VERITY_METADATA
+        ],
+    ),
+    // `FS_IOC_GETVERSION`.
+    (0x7600, &[0x8008_7601, 0x8004_7601]),
+    // Of btrfs: `FICLONE`, `FICLONERANGE`, `FIDEDUPERANGE`, which write to a descriptor open for writing.
+    (0x9400, &[0x4004_9409, 0x4020_940d, 0xc018_9436]),
+];
 
-/// Requests of btrfs have this type (bits 8 to 15). Some make and remove subvolumes in a directory that is
-/// open for reading, which Landlock does not judge.
-const BTRFS: u64 = 0x9400;
-/// Those that every file system may answer, and that write only to a descriptor open for writing: `FICLONE`,
-/// `FICLONERANGE`, `FIDEDUPERANGE`.
-const CLONES: &[u64] = &[0x4004_9409, 0x4020_940d, 0xc018_9436];
+/// Requests of other types that set attributes: `FS_IOC_FSSETXATTR`, `FAT_IOCTL_SET_ATTRIBUTES`.
+const SETS_FLAGS: &[u64] = &[0x401c_5820, 0x4004_7211];
 
 /// Which sockets commands may make, where they may not reach the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -407,10 +422,10 @@ fn refused(closed: Closed) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompile
             SeccompRule::new(vec![is])
         })
         .collect::<Result<Vec<_>, _>>()?;
-    if in_view_of_machine {
-        let clones = CLONES.iter().map(|&request| (SeccompCmpOp::Ne, request));
-        let of_btrfs = [(SeccompCmpOp::MaskedEq(0xff00), BTRFS)].into_iter().chain(clones);
-        let conditions = of_btrfs.map(|(is, value)| SeccompCondition::new(1, Dword, is, value));
+    for (kind, open) in FILE_REQUESTS.iter().filter(|_| in_view_of_machine) {
+        let others = open.iter().map(|&request| (SeccompCmpOp::Ne, request));
+        let of_type = [(SeccompCmpOp::MaskedEq(0xff00), *kind)].into_iter().chain(others);
+        let conditions = of_type.map(|(is, value)| SeccompCondition::new(1, Dword, is, value));
         ioctl.push(SeccompRule::new(conditions.collect::<Result<_, _>>()?)?);
     }
     rules.insert(libc::SYS_ioctl, ioctl);
