@@ -107,7 +107,11 @@ pub enum Command {
     /// Call one tool, or many with --batch.
     Call(CallArgs),
     /// Serve the tools over MCP on standard input and output.
-    Mcp,
+    Mcp {
+        /// Do everything that comes before the first message, then exit: for `sinew doctor`.
+        #[arg(long, hide = true, overrides_with = "check")]
+        check: bool,
+    },
     /// Take calls and answers to questions as JSON lines, and give replies, progress and questions as they
     /// come: {type: "call", id, name, arguments}, {type: "cancel", id}, {type: "answer", question, answer,
     /// reason?} in; {type: "reply", id, …}, {type: "progress", id, …}, {type: "question", question, id, …} and

@@ -74,39 +74,86 @@ fn server(name: &str, written: &Value) -> Option<Server> {
     })
 }
 
-/// Returns what a server tells sinew, if it starts sinew as a server in a project.
-pub(crate) fn said(server: &Server, project: &Path) -> Option<Said> {
-    let project_name = project.to_str()?;
-    let meant = |word: &String| word.replace("${workspaceFolder}", project_name);
-    let mut words = server.words.iter().map(meant);
-    let is_sinew = |word: &String| word.rsplit('/').next() == Some("sinew");
-    let before: Vec<String> = words.by_ref().take_while(|word| !is_sinew(word)).collect();
-    if before.len() == server.words.len() {
-        return None;
-    }
-    let words: Vec<String> = words.collect();
-    let current = match &server.dir {
-        Some(dir) => project.join(meant(dir)),
-        None => project.to_owned(),
-    };
-    let variables = server.variables.iter().map(|(name, value)| (name.as_str(), meant(value)));
-    // `env` and its like set variables in front of the program.
-    let set = before.iter().filter_map(|word| word.split_once('='));
-    let set = set.map(|(name, value)| (name, value.to_owned()));
-    said_with(&words, &variables.chain(set).collect(), current)
+/// How a client starts sinew, with values in place of each `${NAME}` that clients expand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Start {
+    /// The arguments of sinew.
+    pub(crate) words: Vec<String>,
+    /// Its variables, those that `env` sets in front of the program included.
+    pub(crate) variables: BTreeMap<String, String>,
+    /// The directory in which it starts.
+    pub(crate) current: PathBuf,
 }
 
-/// Returns the arguments with which a server starts sinew as a server, and the directory, if it does. They are not
-/// looked into: what sinew makes of them is not known yet.
-pub(crate) fn line_of(server: &Server, project: &Path) -> Option<(Vec<OsString>, PathBuf)> {
-    let project_name = project.to_str()?;
-    let meant = |word: &String| word.replace("${workspaceFolder}", project_name);
-    let mut words = server.words.iter().map(meant);
-    words.by_ref().find(|word| word.rsplit('/').next() == Some("sinew"))?;
-    let words: Vec<OsString> = words.map(OsString::from).collect();
-    let current =
-        server.dir.as_ref().map_or_else(|| project.to_owned(), |dir| project.join(meant(dir)));
-    words.iter().any(|word| word == "mcp").then_some((words, current))
+impl Start {
+    /// Returns how a server in a project starts sinew, if it does.
+    pub(crate) fn of(server: &Server, project: &Path) -> Option<Self> {
+        let project_name = project.to_str()?;
+        let home = Places::of_process().homes().pop();
+        let home = home.as_deref().and_then(Path::to_str);
+        let meant = |word: &String| expanded(word, project_name, home);
+        let mut words = server.words.iter().map(meant);
+        let is_sinew = |word: &String| word.rsplit('/').next() == Some("sinew");
+        let before: Vec<String> = words.by_ref().take_while(|word| !is_sinew(word)).collect();
+        if before.len() == server.words.len() {
+            return None;
+        }
+        let words: Vec<String> = words.collect();
+        let current = match &server.dir {
+            Some(dir) => project.join(meant(dir)),
+            None => project.to_owned(),
+        };
+        let mut variables: BTreeMap<String, String> =
+            server.variables.iter().map(|(name, value)| (name.clone(), meant(value))).collect();
+        let set = before.iter().filter_map(|word| word.split_once('='));
+        variables.extend(set.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        Some(Self { words, variables, current })
+    }
+}
+
+/// Puts values in place of `${NAME}` and `${NAME:-default}` as clients do, where a value is certain: the project
+/// and the home directory, else the default. No variable of this process is read, since the text comes out of a
+/// repository and is printed. What only the client knows stays as it is written.
+fn expanded(text: &str, project: &str, home: Option<&str>) -> String {
+    let value = |name: &str| match name.strip_prefix("env:").unwrap_or(name) {
+        "workspaceFolder" | "CLAUDE_PROJECT_DIR" | "PWD" | "cwd" => Some(project),
+        "workspaceFolderBasename" => project.rsplit('/').next(),
+        "HOME" | "userHome" => home,
+        _ => None,
+    };
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, from)) = rest.split_once("${") {
+        let Some((inside, after)) = from.split_once('}') else { break };
+        out.push_str(before);
+        let (name, default) = match inside.split_once(":-") {
+            Some((name, default)) => (name, Some(default)),
+            None => (inside, None),
+        };
+        match value(name).or(default) {
+            Some(value) => out.push_str(value),
+            None => out.extend(["${", inside, "}"]),
+        }
+        rest = after;
+    }
+    out.push_str(rest);
+    out
+}
+
+/// Returns what a server tells sinew, if it starts sinew as a server in a project.
+pub(crate) fn said(server: &Server, project: &Path) -> Option<Said> {
+    let Start { words, variables, current } = Start::of(server, project)?;
+    let variables = variables.iter().map(|(name, value)| (name.as_str(), value.clone()));
+    said_with(&words, &variables.collect(), current)
+}
+
+/// Reads arguments as sinew does, without the variables of this process.
+pub(crate) fn parsed(words: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
+    let program = std::iter::once(OsString::from("sinew"));
+    let matches = Cli::command()
+        .mut_args(|arg| arg.env(None::<&str>))
+        .try_get_matches_from(program.chain(words))?;
+    Cli::from_arg_matches(&matches)
 }
 
 /// Returns what arguments and variables tell sinew, if they make it a server.
@@ -131,17 +178,12 @@ fn said_with(
             flag => Some(format!("{flag}={value}")),
         }
     });
-    let line: Vec<String> = as_flags.chain(words.iter().cloned()).collect();
-    let program = std::iter::once(String::from("sinew"));
-    let matches = Cli::command()
-        .mut_args(|arg| arg.env(None::<&str>))
-        .try_get_matches_from(program.chain(line.iter().cloned()))
-        .ok()?;
-    let cli = Cli::from_arg_matches(&matches).ok()?;
+    let arguments: Vec<OsString> =
+        as_flags.chain(words.iter().cloned()).map(OsString::from).collect();
+    let cli = parsed(arguments.iter().cloned()).ok()?;
     let mut global = cli.global;
     global.config = global.config.map(|path| current.join(path));
-    let arguments = line.into_iter().map(OsString::from).collect();
-    matches!(cli.command, Command::Mcp).then_some(Said {
+    matches!(cli.command, Command::Mcp { .. }).then_some(Said {
         global,
         arguments,
         current,
@@ -202,6 +244,25 @@ mod tests {
         for odd in ["{}", "[]", "1", r#"{"mcpServers": [1]}"#, r#"{"mcpServers": {"s": 1}}"#] {
             assert_eq!(servers(Path::new("x.json"), odd).expect(odd), [], "{odd}");
         }
+    }
+
+    #[test]
+    fn expansion_takes_certain_values_only() {
+        for (text, expected) in [
+            ("plain $HOME ~", "plain $HOME ~"),
+            ("${workspaceFolder}/x", "/p/q/x"),
+            ("${CLAUDE_PROJECT_DIR:-.}:${PWD:-.}", "/p/q:/p/q"),
+            ("${workspaceFolderBasename}", "q"),
+            ("${HOME}/a${userHome}${env:HOME}", "/h/a/h/h"),
+            ("${NAME:-x}${NAME:-}", "x"),
+            ("${NAME}${HOME}", "${NAME}/h"),
+            ("${HOME", "${HOME"),
+            ("a${HOME}${", "a/h${"),
+            ("${}", "${}"),
+        ] {
+            assert_eq!(expanded(text, "/p/q", Some("/h")), expected, "{text}");
+        }
+        assert_eq!(expanded("${HOME}", "/p", None), "${HOME}");
     }
 
     #[test]

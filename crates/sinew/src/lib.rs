@@ -110,7 +110,11 @@ fn run(cli: &cli::Cli, helper: Helper) -> anyhow::Result<std::process::ExitCode>
     use wiring::Project;
 
     let load = || {
-        let by_client = matches!(cli.command, cli::Command::Mcp) && !terminal::is_attended();
+        let by_client = match cli.command {
+            // The arguments may come out of a repository, whoever starts the check.
+            cli::Command::Mcp { check } => check || !terminal::is_attended(),
+            _ => false,
+        };
         let said = match by_client {
             true => wiring::Said::by_client(&cli.global)?,
             false => wiring::Said::by_person(&cli.global)?,
@@ -129,7 +133,7 @@ fn run(cli: &cli::Cli, helper: Helper) -> anyhow::Result<std::process::ExitCode>
         }
         cli::Command::Tools(args) => commands::tools::run(&load()?, args),
         cli::Command::Call(args) => commands::call::run(load()?, args),
-        cli::Command::Mcp => commands::mcp::run(&load()?),
+        cli::Command::Mcp { check } => commands::mcp::run(&load()?, *check),
         cli::Command::Pipe => commands::pipe::run(load()?),
         cli::Command::Config { command: cli::ConfigCommand::Show { json } } => {
             commands::config::show(&load()?, *json)

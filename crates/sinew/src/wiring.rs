@@ -99,7 +99,9 @@ impl Said {
             bail!("{problem}; without it sinew cannot find the rules of the user");
         }
         homes::hold(&said.current)?;
-        Ok(Self { is_held: true, by_client: true, ..said })
+        // The line that confirms the arguments is for the server, not for its check.
+        let arguments = said.arguments.into_iter().filter(|word| word != "--check").collect();
+        Ok(Self { is_held: true, by_client: true, arguments, ..said })
     }
 
     /// Reads the file that was named, once: what is looked at and confirmed is what counts.

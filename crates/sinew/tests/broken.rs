@@ -266,3 +266,147 @@ fn the_doctor_fails_where_a_server_would() {
         }
     }
 }
+
+/// Any word `mcp` made the doctor run the line of a client's file: `call` without a sandbox, `trust` without a
+/// question.
+#[test]
+fn doctor_runs_no_other_command() {
+    let place = Place::new();
+    let call = ["--approvals", "allow", "--session", "mcp", "call", "Write"];
+    let arguments = json!({"file_path": "kept.txt", "content": "new"}).to_string();
+    fs::write(place.root.join("kept.txt"), "old").unwrap();
+    let read = json!({"file_path": "kept.txt"}).to_string();
+    assert!(run(&place, &["--session", "mcp", "call", "Read", &read]).status.success());
+    let written = run(&place, &[&call[..], &[&arguments]].concat());
+    assert!(written.status.success(), "{}", err(&written));
+    write(&place, ".sinew/config.toml", "approvals = \"allow\"\n");
+    let bash = json!({"command": "id > PWNED"}).to_string();
+    let lines: [&[&str]; 4] = [
+        &[
+            "call",
+            "Bash",
+            &bash,
+            "--approvals",
+            "allow",
+            "--set",
+            "run.sandbox=none",
+            "--session",
+            "mcp",
+        ],
+        &["trust", "--yes", "--session", "mcp"],
+        &["pipe", "--session", "mcp", "--root", "/none"],
+        &["checkpoint", "restore", "c1", "--yes", "--force", "--session", "mcp"],
+    ];
+    let kept = || fs::read_to_string(place.root.join("kept.txt")).unwrap();
+    let listed = || out(&run(&place, &["trust", "list"]));
+    let untrusted = listed();
+    for line in lines {
+        let servers = json!({"mcpServers": {"s": {"command": "sinew", "args": line}}});
+        write(&place, ".mcp.json", &servers.to_string());
+        let doctor = run(&place, &["doctor"]);
+        assert!(doctor.status.success(), "{line:?}: {}{}", out(&doctor), err(&doctor));
+        assert!(!place.root.join("PWNED").exists(), "{line:?}");
+        assert_eq!((kept().as_str(), listed()), ("new", untrusted.clone()), "{line:?}");
+    }
+    // The control: each line does what it says where a person writes it.
+    fs::remove_file(place.root.join(".mcp.json")).unwrap();
+    for line in lines {
+        let ran = run(&place, line);
+        assert_eq!(ran.status.success(), line[0] != "pipe", "{line:?}: {}", err(&ran));
+    }
+    assert!(place.root.join("PWNED").exists() && kept() == "old" && listed() != untrusted);
+}
+
+/// Files of clients were found broken for what every client expands in them.
+#[test]
+fn doctor_expands_as_clients_do() {
+    let place = Place::new();
+    fs::create_dir(place.root.join("sub")).unwrap();
+    let server = |command: &str, args: &[&str], variables: Value| {
+        json!({"mcpServers": {"s": {"command": command, "args": args, "env": variables}}})
+            .to_string()
+    };
+    let none = json!({});
+    for (what, client, mark) in [
+        (
+            "a root",
+            server("sinew", &["mcp", "--root", "${workspaceFolder}/sub"], none.clone()),
+            "ok",
+        ),
+        (
+            "a default",
+            server("sinew", &["mcp", "--root", "${CLAUDE_PROJECT_DIR:-/none}"], none.clone()),
+            "ok",
+        ),
+        (
+            "a current directory",
+            server("sinew", &["mcp", "--root=${PWD:-/none}"], none.clone()),
+            "ok",
+        ),
+        (
+            "a home",
+            server("sinew", &["mcp"], json!({"XDG_STATE_HOME": "${HOME}/.local/state"})),
+            "ok",
+        ),
+        ("a value", server("sinew", &["mcp"], json!({"SINEW_APPROVALS": "${MODE:-deny}"})), "ok"),
+        (
+            "only the client knows",
+            server("sinew", &["mcp"], json!({"SINEW_LOG": "${LEVEL}"})),
+            "note",
+        ),
+        (
+            "only the client knows",
+            server("sinew", &["mcp", "--log", "${LEVEL}"], none.clone()),
+            "note",
+        ),
+        (
+            "a wrong default",
+            server("sinew", &["mcp", "--set", "${MODE:-nonsense}"], none.clone()),
+            "MISSING",
+        ),
+        (
+            "a variable in front",
+            server("env", &["SINEW_SET=nonsense", "sinew", "mcp"], none.clone()),
+            "MISSING",
+        ),
+        (
+            "a state in the project",
+            server("sinew", &["mcp"], json!({"XDG_STATE_HOME": "${PWD}/s"})),
+            "MISSING",
+        ),
+        ("an unknown option", server("sinew", &["mcp", "--nope"], none.clone()), "MISSING"),
+    ] {
+        write(&place, ".mcp.json", &client);
+        let doctor = run(&place, &["doctor"]);
+        let said = out(&doctor);
+        assert!(said.starts_with(&format!("{mark:<8} config ")), "{what}: {client}: {said}");
+        assert_eq!(doctor.status.success(), mark != "MISSING", "{what}: {said}");
+        let is_told = said.contains("only its client can expand `${LEVEL}`");
+        assert_eq!(is_told, mark == "note", "{what}: {said}");
+        assert_eq!(
+            said.contains("unexpected argument '--nope'"),
+            what == "an unknown option",
+            "{said}"
+        );
+    }
+}
+
+/// The value of an option was taken for the subcommand, and the doctor failed without a reason.
+#[test]
+fn doctor_takes_no_value_for_the_subcommand() {
+    let place = Place::new();
+    fs::create_dir(place.root.join("doctor")).unwrap();
+    for args in [
+        &["doctor", "--root", "doctor"][..],
+        &["--root", "doctor", "doctor"],
+        &["--session", "doctor", "doctor", "--root", "doctor"],
+        &["doctor", "--session", "doctor", "--json"],
+    ] {
+        let doctor = run(&place, args);
+        assert!(doctor.status.success(), "{args:?}: {}{}", out(&doctor), err(&doctor));
+    }
+    // The control: the other options still count.
+    write(&place, "bad.toml", "unknown = 1");
+    let doctor = run(&place, &["doctor", "--root", "doctor", "--set", "read_only=7"]);
+    assert_eq!(doctor.status.code(), Some(2), "{}{}", out(&doctor), err(&doctor));
+}

@@ -24,6 +24,23 @@ struct Finding {
     short: Option<String>,
 }
 
+impl Finding {
+    /// Adds what is no failure. What is found missing already says more.
+    fn add_note(&mut self, notes: &[String]) {
+        let notes = notes.join("; ");
+        match (self.ok, self.needed) {
+            (true, _) => *self = Self { needed: false, ..found(self.name, false, notes) },
+            (false, true) => {}
+            (false, false) => {
+                if let Some(short) = &mut self.short {
+                    *short = format!("{notes}; {short}");
+                }
+                self.detail = format!("{notes}; {}", self.detail);
+            }
+        }
+    }
+}
+
 /// Looks at everything and prints what was found; exit 1 if a needed part is missing.
 pub(crate) fn run(loaded: &Loaded, as_json: bool) -> anyhow::Result<ExitCode> {
     super::warn(loaded);
@@ -42,9 +59,14 @@ pub(crate) fn run(loaded: &Loaded, as_json: bool) -> anyhow::Result<ExitCode> {
     let is_missing = |findings: &[Finding]| findings.iter().any(|one| one.needed && !one.ok);
     // Whatever is missing stops a server too.
     let own = (!is_missing(&findings)).then(|| server::own(loaded)).flatten();
-    let stopped: Vec<String> = own.into_iter().chain(server::of_clients(loaded)).collect();
-    if let ([config, ..], false) = (&mut findings[..], stopped.is_empty()) {
-        *config = Finding { needed: true, ..found("config", false, stopped.join("; ")) };
+    let server::Servers { stopped, notes } = server::of_clients(loaded);
+    let stopped: Vec<String> = own.into_iter().chain(stopped).collect();
+    if let [config, ..] = &mut findings[..] {
+        if !stopped.is_empty() {
+            *config = Finding { needed: true, ..found("config", false, stopped.join("; ")) };
+        } else if !notes.is_empty() {
+            config.add_note(&notes);
+        }
     }
     let missing = is_missing(&findings);
     let mut out = std::io::stdout().lock();

@@ -8,8 +8,8 @@ use crate::config::env_vars;
 use crate::signals;
 use crate::wiring::{self, Loaded};
 
-/// Serves until the client closes its end.
-pub(crate) fn run(loaded: &Loaded) -> anyhow::Result<ExitCode> {
+/// Serves until the client closes its end. A check ends where serving would begin.
+pub(crate) fn run(loaded: &Loaded, check: bool) -> anyhow::Result<ExitCode> {
     super::warn(loaded);
     super::tell_unconfirmed(loaded);
     if !env_vars::settles_memory() {
@@ -18,6 +18,9 @@ pub(crate) fn run(loaded: &Loaded) -> anyhow::Result<ExitCode> {
     let native = loaded.settings.dialect.name == "native";
     let serve = if native { ["core"] } else { ["all"] };
     let wired = wiring::wire(loaded, "mcp", &serve, None)?;
+    if check {
+        return Ok(ExitCode::SUCCESS);
+    }
     let ends = sinew_guard::standard_streams()?;
     let (ledger, trace) = (wired.ledger.clone(), wired.trace.clone());
     let options = Options {

@@ -1,22 +1,25 @@
-//! Starts `sinew mcp` as a client does, and says why it does not start.
+//! Checks whether `sinew mcp` starts as clients start it, and says why it does not.
 //!
-//! A server judges what its client says by rules of its own: where HOME and the state may lie, which options
-//! count. So the real one is started, without any input, and ends at once where nothing stops it.
+//! A server judges its arguments and variables by rules of its own: where HOME and the state may be, which
+//! options count. So the check runs in a process of this program, with `--check`: it loads and builds what a
+//! server would, as a client's process that nobody attends, and exits before it serves.
 //!
-//! A file of a project names the command and its variables. Only variables that sinew reads are passed on, and
-//! only this program is run.
+//! A repository writes the files of clients. So only arguments that parse as `sinew mcp` are used, only variables
+//! that sinew reads are passed on, and only this program is run.
 #![expect(
     clippy::disallowed_methods,
     reason = "the server is this program, and the files of clients are read here"
 )]
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::clients::{self, Server};
+use crate::cli;
+use crate::clients::{self, Start};
 use crate::wiring::Loaded;
 
 /// How long a server may take to start and end.
@@ -29,47 +32,113 @@ const MAX_SAID: u64 = 64 * 1024;
 /// The largest file of a client that is read.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Tries the server with the options of this process, and returns why it does not start.
+/// What was found out about servers.
+#[derive(Debug, Default)]
+pub(super) struct Servers {
+    /// Why some do not start.
+    pub(super) stopped: Vec<String>,
+    /// What could not be checked.
+    pub(super) notes: Vec<String>,
+}
+
+/// Checks the server with the options of this process, and returns why it does not start.
 pub(super) fn own(loaded: &Loaded) -> Option<String> {
-    let mut words = loaded.said.arguments.clone();
-    let at = words.iter().rposition(|word| word == "doctor")?;
-    let after = words.split_off(at);
-    words.push(OsString::from("mcp"));
-    words.extend(after.into_iter().skip(1).filter(|word| word != "--json"));
-    let why = refusal(&words, &[], &loaded.said.current)?;
+    let why = match as_server(&loaded.said.arguments) {
+        Some(words) => refusal(&words, &BTreeMap::new(), &loaded.said.current)?,
+        None => String::from("its arguments could not be made out of those of `sinew doctor`"),
+    };
     Some(format!("`sinew mcp` does not start here: {why}"))
 }
 
-/// Tries each server that a file of a client in the project starts, and returns why it does not start.
-pub(super) fn of_clients(loaded: &Loaded) -> Vec<String> {
+/// Returns the arguments of a server with the options of `sinew doctor`. The word `doctor` can be an option's value
+/// too, so the one that makes a server of the line is replaced.
+fn as_server(doctor: &[OsString]) -> Option<Vec<OsString>> {
+    let places = doctor.iter().enumerate().filter(|(_, word)| *word == "doctor");
+    places.map(|(at, _)| at).find_map(|at| {
+        let words = doctor.iter().enumerate().filter(|(_, word)| *word != "--json");
+        let server = |(n, word): (usize, &OsString)| match n == at {
+            true => OsString::from("mcp"),
+            false => word.clone(),
+        };
+        let words: Vec<OsString> = words.map(server).collect();
+        let cli = clients::parsed(words.iter().cloned()).ok()?;
+        matches!(cli.command, cli::Command::Mcp { .. }).then_some(words)
+    })
+}
+
+/// Checks each server of sinew in the files of clients in the project.
+pub(super) fn of_clients(loaded: &Loaded) -> Servers {
     let project = loaded.roots.first().unwrap_or(&loaded.said.current);
-    let mut found = Vec::new();
+    let mut found = Servers::default();
     for file in clients::FILES {
         let Some(text) = read(&project.join(file)) else { continue };
         let servers = match clients::servers(Path::new(file), &text) {
             Ok(servers) => servers,
             Err(error) => {
-                found.push(format!("{file}: {}; its client starts no server", error.trim_end()));
+                let error = error.trim_end();
+                found.stopped.push(format!("{file}: {error}; its client starts no server"));
                 continue;
             }
         };
-        let started = servers.iter().filter_map(|server| {
-            clients::line_of(server, project).map(|(words, current)| (server, words, current))
-        });
-        for (server, words, current) in started.take(MAX_SERVERS) {
-            if let Some(why) = refusal(&words, &variables(server), &current) {
-                found.push(format!("{file}: the server `{}` does not start: {why}", server.name));
+        let started =
+            servers.iter().filter_map(|server| Some((server, Start::of(server, project)?)));
+        for (server, start) in started.take(MAX_SERVERS) {
+            match verdict(&start) {
+                Verdict::Starts => {}
+                Verdict::Stopped(why) => found
+                    .stopped
+                    .push(format!("{file}: the server `{}` does not start: {why}", server.name)),
+                Verdict::Unknown(value) => found.notes.push(format!(
+                    "{file}: the server `{}` is not checked: only its client can expand `{value}`",
+                    server.name
+                )),
             }
         }
     }
     found
 }
 
+/// Whether a client's server starts. What is no server of MCP needs no check.
+enum Verdict {
+    Starts,
+    Stopped(String),
+    /// It depends on this value, which is not known here.
+    Unknown(String),
+}
+
+fn verdict(start: &Start) -> Verdict {
+    let words: Vec<OsString> = start.words.iter().map(OsString::from).collect();
+    let parsed = clients::parsed(words.iter().cloned());
+    let is_meant = match &parsed {
+        Ok(cli) => matches!(cli.command, cli::Command::Mcp { .. }),
+        Err(error) => error.use_stderr() && words.iter().any(|word| word == "mcp"),
+    };
+    if !is_meant {
+        return Verdict::Starts;
+    }
+    let variables = variables(start);
+    let current = start.current.to_string_lossy();
+    let values = start.words.iter().chain(variables.values()).map(String::as_str);
+    if let Some(value) = values.chain([&*current]).find(|value| value.contains("${")) {
+        return Verdict::Unknown(value.to_owned());
+    }
+    if let Err(error) = parsed {
+        let text = error.render().to_string();
+        let first = text.split("\n\n").next().unwrap_or_default();
+        return Verdict::Stopped(first.trim_start_matches("error: ").trim_end().to_owned());
+    }
+    if !start.current.is_dir() {
+        return Verdict::Stopped(format!("its directory does not exist: {current}"));
+    }
+    refusal(&words, &variables, &start.current).map_or(Verdict::Starts, Verdict::Stopped)
+}
+
 /// Returns the variables of a server that sinew reads.
-fn variables(server: &Server) -> Vec<(&String, &String)> {
+fn variables(start: &Start) -> BTreeMap<String, String> {
     let is_read =
         |name: &str| name == "HOME" || name.starts_with("XDG_") || name.starts_with("SINEW_");
-    server.variables.iter().filter(|(name, _)| is_read(name)).collect()
+    let variables = start.variables.iter().filter(|(name, _)| is_read(name));
+    variables.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 fn read(path: &Path) -> Option<String> {
@@ -77,11 +146,12 @@ fn read(path: &Path) -> Option<String> {
     (meta.is_file() && meta.len() <= MAX_BYTES).then(|| std::fs::read_to_string(path).ok())?
 }
 
-/// Starts this program with words and variables, and returns what it says where it fails.
+/// Has a process of this program check the server of these arguments and variables, and returns what it says where
+/// the server would fail. The arguments must parse as `sinew mcp`.
 fn refusal(
     words: &[OsString],
-    variables: &[(&String, &String)],
-    current: &PathBuf,
+    variables: &BTreeMap<String, String>,
+    current: &Path,
 ) -> Option<String> {
     let failed = |error: std::io::Error| Some(format!("it cannot be run: {error}"));
     let program = match std::env::current_exe() {
@@ -89,7 +159,9 @@ fn refusal(
         Err(error) => return failed(error),
     };
     let mut command = Command::new(program);
-    command.args(words).envs(variables.iter().copied()).current_dir(current);
+    // `sinew mcp` takes no word that is no option, so `--` can only be the last one.
+    let words = words.iter().filter(|word| *word != "--");
+    command.args(words).arg("--check").envs(variables).current_dir(current);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = match command.spawn() {
         Ok(child) => child,
@@ -120,7 +192,14 @@ fn refusal(
     let said = said.and_then(|said| said.join().ok()).unwrap_or_default();
     match status {
         Some(status) if status.success() => None,
-        Some(_) => Some(last_message(&String::from_utf8_lossy(&said))),
+        Some(status) => {
+            let why = last_message(&String::from_utf8_lossy(&said));
+            Some(if why.is_empty() {
+                format!("it ended with {status} and said nothing")
+            } else {
+                why
+            })
+        }
         None => Some(format!("it did not end within {} seconds without input", MAX_WAIT.as_secs())),
     }
 }
