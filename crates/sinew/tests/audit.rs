@@ -512,7 +512,10 @@ fn what_was_changed_is_found_and_where() {
     let kept = run(&place, &["audit", "head"], "").out.trim().to_owned();
     let exported = run(&place, &["audit", "export"], "").out;
     let ran = run(&place, &["audit", "verify", "--head", &kept], "");
-    assert!(ran.code == 0 && ran.out.starts_with("whole: 11 records"), "{ran:?}");
+    assert!(
+        ran.code == 0 && ran.out.starts_with("OK: 11 records verified (1–11); head 11:"),
+        "{ran:?}"
+    );
     // An export is verified by the same walk.
     let file = place.home.join("export.jsonl");
     let lines: Vec<&str> = exported.lines().collect();
@@ -523,8 +526,8 @@ fn what_was_changed_is_found_and_where() {
     let mut swapped = lines.clone();
     swapped.swap(3, 5);
     for (content, code, said) in [
-        (exported.clone(), 0, "whole"),
-        (lines[4..].join("\n"), 0, "whole"),
+        (exported.clone(), 0, "OK: "),
+        (lines[4..].join("\n"), 0, "OK: "),
         (exported.replace("\"outcome\":\"ok\"", "\"outcome\":\"no\""), 1, "does not match"),
         (exported.replace("b.txt", "d.txt"), 1, "does not match"),
         (without(3), 1, "record 4 is missing"),

@@ -117,29 +117,68 @@ fn a_broken_project_stops_neither_the_doctor_nor_trust_nor_the_record() {
     }
 }
 
-/// Commands in a view of the machine in which the state is mounted read-only.
-#[test]
-fn the_record_is_read_on_a_read_only_mount() {
+/// Runs the command in a view of the machine in which the state is mounted read-only; 99 where nothing can be mounted.
+fn on_read_only_mount(place: &Place, state: &Path, args: &[&str]) -> Output {
     let script =
         "mount --bind \"$STATE\" \"$STATE\" && mount -o remount,bind,ro \"$STATE\" || exit 99
         touch \"$STATE/x\" 2>/dev/null && exit 98
         \"$SINEW\" \"$@\"";
-    let read = |place: &Place, state: &Path, args: &[&str]| {
-        let sinew = command(&place.home);
-        let mut ran = Command::new("unshare");
-        ran.args(["-rm", "sh", "-c", script, "sh"]).args(args).env_clear();
-        ran.envs(sinew.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        ran.env("PATH", std::env::var_os("PATH").unwrap_or_default());
-        ran.env("STATE", state).env("SINEW", database::SINEW).env("XDG_STATE_HOME", state);
-        ran.current_dir(&place.root).output().unwrap()
-    };
+    let sinew = command(&place.home);
+    let mut ran = Command::new("unshare");
+    ran.args(["-rm", "sh", "-c", script, "sh"]).args(args).env_clear();
+    ran.envs(sinew.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    ran.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    ran.env("STATE", state).env("SINEW", database::SINEW).env("XDG_STATE_HOME", state);
+    ran.current_dir(&place.root).output().unwrap()
+}
+
+/// Says that a test is skipped where nothing can be mounted.
+fn can_mount(place: &Place, state: &Path) -> bool {
+    let can = on_read_only_mount(place, state, &["--version"]).status.code() != Some(99);
+    if !can {
+        println!("SKIPPED: nothing can be mounted here");
+        assert!(std::env::var_os("SINEW_TEST_ALL").is_none());
+    }
+    can
+}
+
+/// Four findings, each of which sent the reader to another one.
+#[test]
+fn doctor_says_read_only_state_once() {
+    for has_records in [false, true] {
+        let place = Place::new();
+        let state = place.home.join("elsewhere");
+        fs::create_dir_all(&state).unwrap();
+        if !can_mount(&place, &state) {
+            return;
+        }
+        if has_records {
+            let called = run_with(&place, &["call", "List"], &[("XDG_STATE_HOME", &state)]);
+            assert!(called.status.success(), "{}", err(&called));
+        }
+        let servers = json!({"mcpServers": {"s": {"command": "sinew", "args": ["mcp"]}}});
+        write(&place, ".mcp.json", &servers.to_string());
+        let doctor = on_read_only_mount(&place, &state, &["doctor"]);
+        let said = format!("{}{}", out(&doctor), err(&doctor));
+        assert_eq!(doctor.status.code(), Some(1), "{said}");
+        assert_eq!(said.matches("MISSING").count(), 1, "{said}");
+        assert!(said.contains("MISSING  state      the state directory is read-only: "), "{said}");
+        assert_eq!(said.matches("not checked: it needs the state directory").count(), 3, "{said}");
+        assert!(!said.contains("audit verify") && !said.contains("says what works"), "{said}");
+        // The control: where it can be written, all is checked.
+        let doctor = run_with(&place, &["doctor"], &[("XDG_STATE_HOME", &state)]);
+        let said = out(&doctor);
+        assert!(doctor.status.success() && !said.contains("not checked"), "{said}");
+    }
+}
+
+#[test]
+fn the_record_is_read_on_a_read_only_mount() {
     let place = Place::new();
     // A name that means something in a URI.
     let state = place.home.join("st?a#te%20 x");
     fs::create_dir_all(&state).unwrap();
-    if read(&place, &state, &["--version"]).status.code() == Some(99) {
-        println!("SKIPPED: nothing can be mounted here");
-        assert!(std::env::var_os("SINEW_TEST_ALL").is_none());
+    if !can_mount(&place, &state) {
         return;
     }
     // A process that is killed leaves a log that is in no database yet.
@@ -164,7 +203,7 @@ fn the_record_is_read_on_a_read_only_mount() {
     let own = state.join("sinew");
     assert!(0 < fs::metadata(own.join("sinew.db-wal")).unwrap().len());
     let check = |what: &str| {
-        let listed = read(&place, &state, &["audit", "list", "--json"]);
+        let listed = on_read_only_mount(&place, &state, &["audit", "list", "--json"]);
         assert!(listed.status.success(), "{what}: {}", err(&listed));
         let n_writes = out(&listed).lines().filter(|line| line.contains("\"Write\"")).count();
         assert_eq!(n_writes, 5, "{what}: {}", out(&listed));
@@ -174,7 +213,7 @@ fn the_record_is_read_on_a_read_only_mount() {
             &["audit", "export"],
             &["audit", "head"],
         ] {
-            let ran = read(&place, &state, args);
+            let ran = on_read_only_mount(&place, &state, args);
             assert!(ran.status.success(), "{what} {args:?}: {} {}", out(&ran), err(&ran));
         }
     };
@@ -195,7 +234,7 @@ fn the_record_is_read_on_a_read_only_mount() {
     let broken: Vec<u8> =
         bytes.iter().enumerate().map(|(n, byte)| if n < 4_096 { *byte } else { 0x5a }).collect();
     fs::write(own.join("sinew.db"), broken).unwrap();
-    let ran = read(&place, &state, &["audit", "verify"]);
+    let ran = on_read_only_mount(&place, &state, &["audit", "verify"]);
     assert_eq!(ran.status.code(), Some(1), "{} {}", out(&ran), err(&ran));
 }
 

@@ -503,7 +503,7 @@ fn every_value_tells_where_it_came_from() {
 fn the_doctor_says_what_is_missing() {
     for (args, state, code, missing) in [
         (&["doctor", "--json"][..], "state", 0, &[][..]),
-        (&["doctor", "--json"], "ws/a.txt", 1, &["roots", "state", "ledger"]),
+        (&["doctor", "--json"], "ws/a.txt", 1, &["state"]),
         (&["--set", "ledger.mode=\"off\"", "doctor", "--json"], "state", 0, &[]),
         (&["--root", "{root}/none", "doctor", "--json"], "state", 1, &["roots", "ledger"]),
     ] {
@@ -690,7 +690,7 @@ const KEYS: &[Row] = &[
         "false",
         &["doctor"],
         "",
-        Seen::Shows("so changes stay", "is kept before each change"),
+        Seen::Shows("so changes stay", "a checkpoint precedes each change"),
     ),
     (
         "checkpoints.max_bytes",

@@ -81,7 +81,7 @@ impl Opener<'_> {
                     *told = misfit.as_ref().map(changed);
                     return Ok(open);
                 }
-                // Nobody else would look at the broken page, so it would be met at every start.
+                // No other check reads the broken page, so every start would meet it again.
                 Err(failed) if failed.corrupt => damaged = Some((open.file, failed.problem)),
                 Err(failed) => return Err(failed),
             }
@@ -369,7 +369,7 @@ pub(super) fn locked(
                 std::thread::sleep(Duration::from_millis(1));
             }
             Err(rustix::io::Errno::WOULDBLOCK) => {
-                let busy = "somebody else is making the database";
+                let busy = "another process is creating the database; repeat the call";
                 return Err(Failed { busy: true, ..Failed::new(busy) });
             }
             Err(errno) => return Err(failed(errno)),

@@ -83,8 +83,8 @@ fn unopened(
             let why = "nothing is recorded here, and the head that was kept knows of records";
             (false, String::from(why))
         }
-        (AuditError::Empty, AuditCommand::Verify { .. }) if traced(loaded).is_some() => {
-            (false, traced(loaded).unwrap_or_default())
+        (error @ AuditError::Empty, AuditCommand::Verify { .. }) => {
+            (true, traced(loaded).unwrap_or_else(|| error.to_string()))
         }
         (error @ AuditError::Empty, _) => (true, error.to_string()),
         (AuditError::Gone(why), AuditCommand::Verify { .. }) => (false, why),
@@ -98,8 +98,8 @@ fn unopened(
     Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Says that nothing is recorded here although calls were made in a root, if so: outputs that had no room in a
-/// reply are kept there.
+/// Returns a note where a root holds outputs of recorded calls, for a ledger that records nothing. It proves no loss:
+/// a copied project and one that another user worked in hold such outputs too.
 #[expect(clippy::disallowed_methods, reason = "sinew's own directory in a root is looked at")]
 pub(super) fn traced(loaded: &Loaded) -> Option<String> {
     if matches!(loaded.settings.ledger, LedgerMode::Off) {
@@ -110,8 +110,8 @@ pub(super) fn traced(loaded: &Loaded) -> Option<String> {
         |dir: &PathBuf| std::fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some());
     let dir = outputs.into_iter().find(has_some)?;
     Some(format!(
-        "the ledger is gone: nothing is recorded, and {} holds outputs of recorded calls; bring the state \
-         directory back, or remove that directory if it comes from elsewhere",
+        "nothing is recorded yet, but {} holds outputs of calls: another user or machine recorded them, or the \
+         state directory was lost",
         dir.display()
     ))
 }
@@ -432,11 +432,11 @@ fn told(verified: &Verified, as_json: bool) -> anyhow::Result<ExitCode> {
         form::write_line(&mut out, &object)?;
         return Ok(code);
     }
-    let range = format!("{n_records} records, {} to {}", first.unwrap_or(0), last.seq);
+    let range = format!("{}–{}", first.unwrap_or(0), last.seq);
     if verified.is_whole() {
-        writeln!(out, "whole: {range}; head {}", form::link(last))?;
+        writeln!(out, "OK: {n_records} records verified ({range}); head {}", form::link(last))?;
     } else {
-        writeln!(out, "BROKEN: {range}")?;
+        writeln!(out, "BROKEN: {n_records} records read ({range})")?;
     }
     for finding in findings {
         writeln!(out, "  {:<10} {}", finding.what, shown_line(&finding.text))?;

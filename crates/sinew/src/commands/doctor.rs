@@ -2,9 +2,12 @@
 
 mod server;
 
-use std::io::Write;
+use std::io::{self, Write as _};
+use std::path::Path;
 use std::process::ExitCode;
 
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::io::Errno;
 use serde::Serialize;
 use sinew_guard::checkpoints::Usage;
 use sinew_guard::{Audit, AuditError, Profile, Rung, Shortfall, shown_line};
@@ -45,21 +48,34 @@ impl Finding {
 pub(crate) fn run(loaded: &Loaded, as_json: bool) -> anyhow::Result<ExitCode> {
     super::warn(loaded);
     let wired = wiring::wire(loaded, "doctor", &["all"], None);
+    let state = state(loaded);
+    let has_state = state.ok;
+    // What needs the state directory would fail for the reason that is told of that already.
+    let skipped = |name, check: &dyn Fn() -> Finding| match has_state {
+        true => check(),
+        false => {
+            let detail = String::from("not checked: it needs the state directory");
+            Finding { needed: false, ..found(name, false, detail) }
+        }
+    };
     let mut findings = [
         config(loaded),
-        roots(loaded, &wired),
+        roots(loaded, wired.as_ref().err().filter(|_| has_state)),
         home(loaded),
-        state(loaded),
-        ledger(loaded, &wired),
-        checkpoints(loaded, &wired),
+        state,
+        skipped("ledger", &|| ledger(loaded, &wired)),
+        skipped("undo", &|| checkpoints(loaded, &wired)),
         openat2(),
-        sandbox(&wired),
+        skipped("sandbox", &|| sandbox(&wired)),
         approvals(loaded),
     ];
     let is_missing = |findings: &[Finding]| findings.iter().any(|one| one.needed && !one.ok);
     // Whatever is missing stops a server too.
     let own = (!is_missing(&findings)).then(|| server::own(loaded)).flatten();
-    let server::Servers { stopped, notes } = server::of_clients(loaded);
+    let server::Servers { stopped, notes } = match has_state {
+        true => server::of_clients(loaded),
+        false => server::Servers::default(),
+    };
     let stopped: Vec<String> = own.into_iter().chain(stopped).collect();
     if let [config, ..] = &mut findings[..] {
         if !stopped.is_empty() {
@@ -101,11 +117,11 @@ fn config(loaded: &Loaded) -> Finding {
     Finding { needed: false, short, ..found("config", false, warnings.join("; ")) }
 }
 
-fn roots(loaded: &Loaded, wired: &anyhow::Result<Wired>) -> Finding {
+fn roots(loaded: &Loaded, problem: Option<&anyhow::Error>) -> Finding {
     let shown: Vec<String> = loaded.roots.iter().map(|root| root.display().to_string()).collect();
-    match wired {
-        Ok(_) => found("roots", true, shown.join(", ")),
-        Err(error) => found("roots", false, format!("{error:#}")),
+    match problem {
+        None => found("roots", true, shown.join(", ")),
+        Some(error) => found("roots", false, format!("{error:#}")),
     }
 }
 
@@ -140,9 +156,24 @@ fn home(loaded: &Loaded) -> Finding {
 }
 
 fn state(loaded: &Loaded) -> Finding {
-    match wiring::state_dir(loaded) {
-        Ok(state) => found("state", true, state.path().display().to_string()),
-        Err(error) => found("state", false, format!("{error:#}")),
+    let read_only = |path: &Path| {
+        let path = path.display();
+        let detail = format!(
+            "the state directory is read-only: {path}; make it writable, or set XDG_STATE_HOME to another directory"
+        );
+        found("state", false, detail)
+    };
+    let is_read_only = |path: &Path| {
+        accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS)
+            .is_err_and(|errno| errno == Errno::ROFS || errno == Errno::ACCESS)
+    };
+    match (wiring::state_dir(loaded), &loaded.state) {
+        (Ok(state), _) if is_read_only(state.path()) => read_only(state.path()),
+        (Ok(state), _) => found("state", true, state.path().display().to_string()),
+        (Err(error), Some(path)) if is_caused_by(&error, io::ErrorKind::ReadOnlyFilesystem) => {
+            read_only(path)
+        }
+        (Err(error), _) => found("state", false, format!("{error:#}")),
     }
 }
 
@@ -158,11 +189,7 @@ fn ledger(loaded: &Loaded, wired: &anyhow::Result<Wired>) -> Finding {
         let state = wiring::state_dir(loaded).ok()?;
         matches!(Audit::open(&state), Err(AuditError::Empty)).then_some(())
     };
-    if let Some(gone) = super::audit::traced(loaded)
-        && is_empty().is_some()
-    {
-        return found("ledger", false, gone);
-    }
+    let trace = is_empty().and_then(|()| super::audit::traced(loaded));
     let mut problems = ledger.examine();
     let kept = ledger.kept_aside();
     if !kept.is_empty() {
@@ -172,11 +199,12 @@ fn ledger(loaded: &Loaded, wired: &anyhow::Result<Wired>) -> Finding {
             kept.join(", ")
         ));
     }
-    match problems.is_empty() {
-        true => found("ledger", true, "SQLite, chained, intents before changes".into()),
-        false => {
+    match trace {
+        _ if !problems.is_empty() => {
             found("ledger", false, format!("{}; see `sinew audit verify`", problems.join("; ")))
         }
+        Some(trace) => Finding { needed: false, ..found("ledger", false, trace) },
+        None => found("ledger", true, "SQLite, chained, intents before changes".into()),
     }
 }
 
@@ -200,7 +228,7 @@ fn checkpoints(loaded: &Loaded, wired: &anyhow::Result<Wired>) -> Finding {
         _ if loaded.settings.rules.profile == Profile::ReadOnly => {
             note(&format!("nothing changes here; {stored}"))
         }
-        true => found("undo", true, format!("what is there is kept before each change: {stored}")),
+        true => found("undo", true, format!("a checkpoint precedes each change: {stored}")),
         false => note(&format!("off by configuration or dialect, so changes stay; {stored}")),
     }
 }
@@ -269,6 +297,10 @@ fn approvals(loaded: &Loaded) -> Finding {
         }
     };
     found("approvals", true, detail)
+}
+
+fn is_caused_by(error: &anyhow::Error, kind: io::ErrorKind) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == kind)
 }
 
 fn found(name: &'static str, ok: bool, detail: String) -> Finding {
