@@ -75,8 +75,6 @@ const RETRY: Duration = Duration::from_millis(500);
 const TENDED_EVERY: Duration = Duration::from_secs(10 * 60);
 /// How long nothing must have been recorded before the whole database is read.
 const IDLE: Duration = Duration::from_secs(2);
-/// How long the next read of the whole database waits, as a multiple of how long the last one took.
-const REST_FACTOR: u32 = 200;
 
 /// How much a committed intent survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -170,6 +168,8 @@ struct Shared {
     news: Mutex<Vec<String>>,
     /// The last record that was told of because it is not what its hash covers.
     misfit: Mutex<Option<Finding>>,
+    /// How far the check of the whole database has come where a call interrupted it.
+    checked: Mutex<Option<(FileId, check::Progress)>>,
 }
 
 /// What ended a wait of the helper thread.
@@ -248,6 +248,7 @@ impl SqliteLedger {
                 on_notice: OnceLock::new(),
                 news: Mutex::default(),
                 misfit: Mutex::default(),
+                checked: Mutex::default(),
             }),
             helper: Mutex::new(None),
         }
@@ -614,10 +615,8 @@ impl Shared {
         loop {
             let woke = self.wait_for_batch(check_at.max(Instant::now() + IDLE));
             if woke == Woke::Idle {
-                let began = Instant::now();
-                if self.check() {
-                    check_at = Instant::now() + TENDED_EVERY.max(began.elapsed() * REST_FACTOR);
-                }
+                let rest = self.check();
+                check_at = Instant::now() + rest;
                 continue;
             }
             let closed = woke == Woke::Closed;
