@@ -284,6 +284,8 @@ mod tests {
             (&["sinew", "mcp"], &[("SINEW_APPROVALS", "allow")], Some("allow")),
             (&["sinew", "mcp", "--approvals", "ask"], &[("SINEW_APPROVALS", "allow")], Some("ask")),
             (&["sinew", "mcp"], &[("SINEW_APPROVALS", "")], Some("-")),
+            (&["sinew", "mcp", "--approvals", "${MODE:-allow}"], &[], Some("allow")),
+            (&["sinew", "mcp"], &[("SINEW_APPROVALS", "${MODE:-allow}")], Some("allow")),
             (&["sinew", "tools"], &[], None),
             (&["sinew", "mcp", "--nope"], &[], None),
             (&["other", "mcp"], &[], None),
