@@ -233,6 +233,20 @@ fn programs_are_given_exactly_what_is_there() {
     assert!(printed.windows(4).any(|bytes| bytes == b"\x1b[2J"));
 }
 
+/// A refused path stood in the reply as it is, so that its name could forge a line of sinew's own.
+#[test]
+fn sandbox_refusals_escape_names() {
+    let repository = Repository::new();
+    // The directory of the project has the name, and the command prints nothing.
+    let touch = json!({ "command": "touch .sinew/new 2>/dev/null; true" }).to_string();
+    let reply = repository.json(&["--approvals", "allow", "call", "Bash", &touch, "--json"]);
+    let text = reply["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{reply}"));
+    // Quoted as git does it.
+    assert!(text.starts_with("[the sandbox refused to change \""), "{text:?}");
+    assert!(text.contains(r"\342\200\256") && !text.contains('\n'), "{text:?}");
+    assert_eq!(hostile(text.as_bytes()), None, "{text:?}");
+}
+
 /// At a terminal the content of a file is visible and not acted on.
 #[test]
 fn a_terminal_is_shown_the_content_of_a_file() {

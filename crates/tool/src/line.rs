@@ -3,7 +3,7 @@
 //! A name may hold anything but a slash and a NUL. One with a line feed would look like two lines, so
 //! a path that cannot stand in a line as it is stands in double quotes with escapes, as git writes
 //! it: `\n`, `\t`, `\"`, `\\`, and three octal digits for any other byte. So does one with a bidirectional
-//! control, which would reorder what a reader sees, one that begins with a quote, and one that is not UTF-8.
+//! control, which would reorder what a reader sees, or a blank without width, one that begins with a quote, and one that is not UTF-8.
 //! Every other path is written as it is.
 
 use std::borrow::Cow;
@@ -24,7 +24,8 @@ pub(crate) fn breaks_lines(text: &str) -> bool {
 
 fn breaks_line(c: char) -> bool {
     let is_bidirectional = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    c.is_control() || is_bidirectional || matches!(c, '\u{2028}' | '\u{2029}')
+    let is_invisible = matches!(c, '\u{200b}' | '\u{2060}' | '\u{feff}');
+    c.is_control() || is_bidirectional || is_invisible || matches!(c, '\u{2028}' | '\u{2029}')
 }
 
 fn quoted(path: &[u8]) -> String {
