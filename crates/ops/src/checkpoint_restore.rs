@@ -22,6 +22,7 @@ use crate::checkpoint_list;
 use crate::diff::DiffLimits;
 use crate::edit::Edit;
 use crate::make_directory::MakeDirectory;
+use crate::multi_edit::MultiEdit;
 use crate::states::{self, MAX_COMPARED, Side};
 use crate::write::Write;
 
@@ -30,10 +31,10 @@ const MAX_BYTES: u64 = 512 << 20;
 /// The most paths that a text names.
 const MAX_SHOWN: usize = 50;
 
-/// What a call would have to be allowed to do what a restore does: write the content of a file in whole or in part, and
-/// remove what a patch removes.
+/// What a call would have to be allowed to do what a restore does: write the content of a file in whole or in part by
+/// any tool, and remove what a patch removes.
 const OPERATIONS: &[(RestoreAct, &[&str])] = &[
-    (RestoreAct::Write, &[Write::NAME, Edit::NAME]),
+    (RestoreAct::Write, &[Write::NAME, Edit::NAME, ApplyPatch::NAME, MultiEdit::NAME]),
     (RestoreAct::MakeLink, &[Write::NAME]),
     (RestoreAct::MakeDirectory, &[MakeDirectory::NAME]),
     (RestoreAct::Remove, &[ApplyPatch::NAME]),
