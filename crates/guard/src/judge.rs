@@ -34,6 +34,8 @@ pub struct Rules {
     pub profile_origin: Option<RuleOrigin>,
     /// Whether each change must be approved, whatever the profile says.
     pub require_approval: bool,
+    /// Where that was written, if it was: a person answers then.
+    pub required_origin: Option<RuleOrigin>,
     /// What somebody wrote; the order says nothing.
     pub rules: Vec<Arc<Rule>>,
     /// Which programs commands may run at all, where the vocabulary says so.
@@ -49,12 +51,14 @@ impl Rules {
             return Arc::clone(self);
         }
         let rules = self.rules.iter().filter(can_mean).cloned().collect();
-        let Self { profile, profile_origin, require_approval, policy, .. } = &**self;
+        let Self { profile, profile_origin, require_approval, required_origin, policy, .. } =
+            &**self;
         Arc::new(Self {
             rules,
             profile: *profile,
             profile_origin: profile_origin.clone(),
             require_approval: *require_approval,
+            required_origin: required_origin.clone(),
             policy: policy.clone(),
         })
     }
@@ -151,8 +155,10 @@ fn by_profile(case: &Case<'_>, rules: &Rules) -> Option<Ruling> {
 
 /// Returns what the settings of the file tools demand.
 fn by_setting(case: &Case<'_>, rules: &Rules) -> Option<Ruling> {
-    (rules.require_approval && case.effects.contains(Effects::CHANGE)).then(|| {
-        ruling(Verdict::Ask, "require_approval", "`require_approval` is on, so each change asks")
+    let why = "`require_approval` is on, so each change asks";
+    (rules.require_approval && case.effects.contains(Effects::CHANGE)).then(|| Ruling {
+        origin: written(rules.required_origin.as_ref()),
+        ..ruling(Verdict::Ask, "require_approval", why)
     })
 }
 
@@ -224,6 +230,10 @@ fn ruling(verdict: Verdict, rule: &'static str, why: impl Into<Cow<'static, str>
 
 /// Returns who chose the profile, and where.
 fn by_whom(rules: &Rules) -> Option<Arc<str>> {
-    let RuleOrigin { layer, place } = rules.profile_origin.as_ref()?;
+    written(rules.profile_origin.as_ref())
+}
+
+fn written(origin: Option<&RuleOrigin>) -> Option<Arc<str>> {
+    let RuleOrigin { layer, place } = origin?;
     Some(format!("{}, {place}", layer.as_str()).into())
 }

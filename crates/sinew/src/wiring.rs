@@ -9,7 +9,7 @@ use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 use sinew_guard::{
     Checkpoints, CommandSettings, GlobalIgnore, Helper, JournalSettings, Layer, OnFailure,
-    Recorded, Redactor, SqliteLedger, StateDir, environment, shown,
+    Recorded, Redactor, RuleOrigin, SqliteLedger, StateDir, environment, shown,
 };
 use sinew_runtime::{Asking, Builder, Keeper, NoLedger, Runtime};
 use sinew_tool::{Approver, Ledger};
@@ -184,6 +184,12 @@ pub(crate) fn load(mut said: Said, helper: Helper, project: Project) -> anyhow::
     settings.rules.profile_origin = ["read_only", "profile"].into_iter().find_map(|key| {
         let (value, origin) = layered.origins.get(key)?;
         (*origin != Origin::Default && *value != Value::Bool(false)).then(|| origin.of_rule())
+    });
+    let required = "tools.fs.require_approval";
+    settings.rules.required_origin = layered.origins.get(required).and_then(|(value, origin)| {
+        let place = format!("{origin} (`{required}`)");
+        let is_written = *origin != Origin::Default && *value == Value::Bool(true);
+        is_written.then(|| RuleOrigin { layer: origin.layer(), place })
     });
     let roots = match roots(&settings, &said) {
         Err(_) if project != Project::Needed => Vec::new(),

@@ -202,3 +202,31 @@ fn question_says_that_loaded_files_are_unknown() {
         assert!(question.matches(SAYS).count() <= 1, "{command}: {question}");
     }
 }
+
+/// `require_approval = true` of the user says that each change asks; the word of a client ran it unasked.
+#[test]
+fn required_approval_is_answered_by_person() {
+    if !database::can_bind("required_approval_is_answered_by_person") {
+        return;
+    }
+    let edit = json!({ "file_path": "a.txt", "old_string": "one", "new_string": "two" });
+    let calls = [("write", "Write", write("b.txt")), ("edit", "Edit", edit)];
+    let required = "[tools.fs]\nrequire_approval = true\n";
+    for approvals in ["trust-client", "auto", "ask"] {
+        for (answers, is_done) in
+            [(Answers::Never, false), (Answers::No, false), (Answers::Yes, true)]
+        {
+            let project = Project::new(required);
+            let said = project.serve(approvals, answers, &calls);
+            for (id, ..) in &calls {
+                let what = format!("{approvals} {answers:?} {id}: {} {}", said.text(id), said.err);
+                assert_eq!(said.is_done(id), is_done, "{what}");
+            }
+            let n_asked = if answers == Answers::Never { 0 } else { calls.len() };
+            assert_eq!(said.questions.len(), n_asked, "{approvals} {answers:?}");
+        }
+    }
+    // The control: without it the client's word is an answer.
+    let said = Project::new("").serve("trust-client", Answers::Never, &calls);
+    assert!(said.is_done("write") && said.is_done("edit"), "{:?}", said.replies);
+}
