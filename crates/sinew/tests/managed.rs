@@ -447,3 +447,40 @@ fn a_profile_says_who_chose_it() {
     let found = machine.run(&[&["--read-only"], &args[..]].concat());
     assert!(found.contains("decided by a rule of: session, flag --read-only"), "{found}");
 }
+
+/// `approvals = "ask"` of the machine asked nobody where the user's profile was `full`.
+#[test]
+fn floor_of_approvals_holds_profile() {
+    if !can_look_elsewhere() {
+        return;
+    }
+    let asks = "this call needs approval";
+    for (approvals, is_held) in
+        [("ask", true), ("auto", true), ("trust-client", true), ("allow", false)]
+    {
+        let floor = format!("[managed]\napprovals = \"{approvals}\"\n");
+        for (profile, counts) in [
+            ("full", if is_held { "workspace" } else { "full" }),
+            ("workspace", "workspace"),
+            ("read-only", "read-only"),
+        ] {
+            let machine = Machine::new(&floor, &format!("profile = \"{profile}\""), "");
+            let shown = machine.run(SHOW);
+            let line = format!("\nprofile = \"{counts}\"");
+            assert!(shown.contains(&line), "{approvals} {profile}: {shown}");
+            let told = "`profile = \"full\"` is held at \"workspace\"";
+            assert_eq!(shown.contains(told), profile != counts, "{approvals} {profile}: {shown}");
+        }
+        let machine = Machine::new(&floor, "profile = \"full\"", "");
+        let bash = ["--approvals", "ask", "call", "Bash", r#"{"command": "touch made"}"#];
+        let said = machine.run(&bash);
+        assert_eq!(said.contains(asks), is_held, "{approvals}: {said}");
+        let by_flag =
+            Machine::new(&floor, "", "").run(&["--set", "profile=full", "config", "show"]);
+        assert_eq!(by_flag.contains("\nprofile = \"full\""), !is_held, "{approvals}: {by_flag}");
+        // What the file of the floor says itself, it means.
+        let system = format!("profile = \"full\"\n{floor}");
+        let shown = Machine::new(&system, "", "").run(SHOW);
+        assert!(shown.contains("\nprofile = \"full\""), "{approvals}: {shown}");
+    }
+}

@@ -418,8 +418,8 @@ pub struct CallOptions {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ManagedOptions {
-    /// The loosest mode of `approvals`. Where it is none that asks nobody, rules of other layers allow nothing,
-    /// and no answer counts for ever.
+    /// The loosest mode of `approvals`. Where it is stricter than `allow`, rules of other layers allow nothing,
+    /// the profile `full` of other layers counts as `workspace`, and no answer counts for ever.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approvals: Option<String>,
     /// The loosest profile. Where it is stricter than `full`, rules of other layers allow nothing, and no answer

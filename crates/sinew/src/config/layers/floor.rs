@@ -40,6 +40,7 @@ pub(super) fn hold(layers: &mut Layers) -> Result<bool, ConfigError> {
             is_loose.then(|| loosest_first.get(floor).map(|word| Value::from(*word)))?
         });
     }
+    hold_profile(layers);
     hold_one(layers, "network", "run.network", |floor, value| {
         let opens = *floor == Value::Bool(false) && value == Some(&Value::Bool(true));
         opens.then_some(Value::Bool(false))
@@ -70,6 +71,19 @@ pub(super) fn hold(layers: &mut Layers) -> Result<bool, ConfigError> {
         });
     }
     Ok(hold_rules(layers))
+}
+
+/// Holds the profile at `workspace` where the floor says that calls ask: under `full` none asks. The system's own
+/// file may say `full` beside its floor.
+fn hold_profile(layers: &mut Layers) {
+    let is_full = |value: &Value| strength(PROFILES, value) == Some(0);
+    if layers.of_system.get("profile").is_some_and(|(value, _)| is_full(value)) {
+        return;
+    }
+    hold_one(layers, "approvals", "profile", |floor, value| {
+        let asks = Some(0) < strength(MODES, floor);
+        (asks && value.is_some_and(is_full)).then(|| Value::from("workspace"))
+    });
 }
 
 /// Refuses a floor that cannot be meant.
