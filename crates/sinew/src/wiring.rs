@@ -110,16 +110,18 @@ impl Said {
         self.config_text = path.and_then(|path| config::read_text(path).ok());
     }
 
-    /// Returns the variables of the person's own programs. What a client says of `PATH` leads them into no project.
+    /// Returns the variables that the user's hooks get. Those of a client may come out of a repository, and tell
+    /// programs where to find modules and settings, so few pass, and `HOME` is that of the user database unless
+    /// the user confirmed another one.
     pub(crate) fn variables(&self) -> Vec<(OsString, OsString)> {
-        let outside = |(name, value): (OsString, OsString)| match self.by_client {
-            true if name == env_vars::PATH => {
-                let value = homes::outside_projects(&value, &self.current);
-                (name, value)
+        match self.by_client {
+            false => env_vars::all().collect(),
+            true => {
+                let confirmed = self.places.other_home().filter(|_| !self.is_held).cloned();
+                let own = self.places.database.known().map(|home| home.as_os_str().to_owned());
+                homes::variables_of_client(confirmed.or(own), &self.current)
             }
-            _ => (name, value),
-        };
-        env_vars::all().map(outside).collect()
+        }
     }
 
     /// A value of an option came from its variable where the flag was not written.
@@ -134,7 +136,7 @@ impl Said {
     /// Returns the command that confirms what was said, for a shell.
     pub(crate) fn line(&self) -> String {
         let mut words: Vec<String> = env_vars::own()
-            .chain(self.places.said().into_iter().map(|(name, dir)| (name, dir.into_os_string())))
+            .chain(self.places.said())
             .map(|(name, value)| format!("{name}={}", quoted(&value.to_string_lossy())))
             .collect();
         words.push(String::from("sinew trust --arguments --"));
@@ -277,6 +279,9 @@ fn layered(said: &Said, project: Option<(&Path, &Trusted)>) -> anyhow::Result<La
         }
         if let Some(dir) = said.places.other_state() {
             layers.leave_out_state(&dir.path, dir.origin());
+        }
+        if let Some(home) = said.places.other_home() {
+            layers.leave_out_home(home);
         }
     }
     if let Some(path) = &said.global.config {

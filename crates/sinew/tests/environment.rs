@@ -379,3 +379,114 @@ fn state_directory_that_is_a_file_is_told() {
     assert_eq!(done.status.code(), Some(1), "{out}");
     assert!(out.contains("MISSING  state"), "{out}");
 }
+
+impl Machine {
+    /// Gives the user one hook, a program that is run before each call.
+    fn hook(&self, script: &str) {
+        let hook = "[[hooks]]\nevent = \"before_tool_call\"\ncommand = [\"{top}/bin/hook\"]\n";
+        let own = hook.replace("{top}", self.top.to_str().unwrap());
+        fs::remove_dir_all(self.at("home/.config/sinew/hooks")).unwrap();
+        self.write("home/.config/sinew/config.toml", &own);
+        self.write("bin/hook", script);
+        fs::set_permissions(self.at("bin/hook"), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    /// Returns what `sinew trust` shows of a server with these variables.
+    fn shown(&self, env: &Value) -> Value {
+        let server = json!({ "command": "sinew", "args": ["mcp"], "env": env });
+        let servers = json!({ "mcpServers": { "a": server } });
+        self.write("ws/.mcp.json", &servers.to_string());
+        serde_json::from_slice(&self.run(&["trust", "--json"]).stdout).unwrap()
+    }
+}
+
+/// A hook that looks for `~/.block` found another home, and let the call through.
+#[test]
+fn hook_finds_home_of_user() {
+    if !database::can_bind("hook_finds_home_of_user") {
+        return;
+    }
+    for home in ["x", "", "{top}/unpacked", "{top}/link"] {
+        let machine = Machine::new();
+        let home = home.replace("{top}", machine.top.to_str().unwrap());
+        machine.hook("#!/bin/sh\n[ -e \"$HOME/.block\" ] && exit 2\nexit 0\n");
+        let database = database::naming(&machine.home());
+        let variables = [("HOME", Some(home.as_str()))];
+        let said = machine.serve(&database, &[]);
+        assert!(said.is_done("allowed"), "the hook lets calls through: {}", said.err);
+        machine.write("home/.block", "");
+        let said = machine.serve(&database, &variables);
+        let is_refused = said.reply("allowed").is_some() && !said.is_done("allowed");
+        assert!(is_refused, "{home:?}: {:?} {}", said.replies, said.err);
+        assert!(said.err.contains("variable HOME: left out until you confirm"), "{}", said.err);
+        let shown = machine.shown(&json!({ "HOME": home }));
+        let loosens = shown["servers"][0]["loosens"].as_array().unwrap();
+        let told = loosens.iter().find(|one| one["key"] == "HOME");
+        assert_eq!(told.map(|one| &one["value"]), Some(&json!(home)), "{shown}");
+        // What the user confirmed counts.
+        assert!(machine.run(&["trust", "--yes"]).status.success());
+        let said = machine.serve(&database, &variables);
+        assert!(said.is_done("allowed"), "{home:?}: {:?} {}", said.replies, said.err);
+    }
+}
+
+/// Python imported `usercustomize` from the home that a file of the repository named, outside any sandbox.
+#[test]
+fn hook_loads_nothing_of_client_home() {
+    if !database::can_bind("hook_loads_nothing_of_client_home") {
+        return;
+    }
+    let machine = Machine::new();
+    let script = "#!/bin/sh\nenv > {top}/env\npython3 -c pass\nexit 0\n";
+    machine.hook(&script.replace("{top}", machine.top.to_str().unwrap()));
+    let version = "import sys; print('python%d.%d' % sys.version_info[:2], end='')";
+    let python = Command::new("python3").args(["-c", version]).output();
+    let version = python.map(|done| String::from_utf8(done.stdout).unwrap()).unwrap_or_default();
+    let module = format!("evil/.local/lib/{version}/site-packages/usercustomize.py");
+    machine.write(&module, &format!("open({:?}, 'w')\n", machine.at("ran")));
+    let usual = [
+        ("XDG_CONFIG_HOME", Some("{top}/home/.config")),
+        ("XDG_STATE_HOME", Some("{top}/home/.local/state")),
+    ];
+    let others = ["CARGO_HOME", "GEM_HOME", "PYENV_ROOT", "VIRTUAL_ENV", "EDITOR", "CC", "TMPDIR"];
+    let others = others.map(|name| (name, Some("{top}/evil")));
+    let plain = [("HOME", Some("{top}/evil")), ("USER", Some("evil")), ("LC_ALL", Some("C"))];
+    let variables = [&usual[..], &others, &plain].concat();
+    let said = machine.serve(&database::naming(&machine.home()), &variables);
+    assert!(said.is_done("allowed"), "{:?} {}", said.replies, said.err);
+    assert!(!machine.at("ran").exists());
+    let env = fs::read_to_string(machine.at("env")).unwrap();
+    let has = |line: String| env.lines().any(|at| at == line);
+    assert!(has(format!("HOME={}", machine.home().display())), "{env}");
+    assert!(has(String::from("LC_ALL=C")), "{env}");
+    let of_client = machine.at("evil").display().to_string();
+    let told = ["evil", "XDG_", &of_client].into_iter().find(|word| env.contains(*word));
+    assert_eq!(told, None, "{env}");
+}
+
+/// Where the user database gives no home, nothing holds the variables of a client.
+#[test]
+fn server_without_database_home_warns() {
+    if !database::can_bind("server_without_database_home_warns") {
+        return;
+    }
+    let machine = Machine::new();
+    let naming = |home: &str| database::naming(Path::new(home));
+    let at = |name: &str| machine.at(name).display().to_string();
+    for (database, why) in [
+        (String::from("daemon:x:4242:4242::/:\n"), "has no entry for you"),
+        (naming(&at("none")), "does not exist"),
+        (naming("relative"), "names no directory"),
+        (naming(&at("file")), "is no directory"),
+        (naming(&at("file/x")), "lies beneath a file"),
+    ] {
+        for variables in [&[][..], &[("SINEW_LOG", Some("error"))]] {
+            let said = machine.serve(&database, variables);
+            let told: Vec<_> =
+                said.err.lines().filter(|line| line.contains("count as they are")).collect();
+            assert!(matches!(told[..], [line] if line.contains(why)), "{why}: {}", said.err);
+        }
+    }
+    let said = machine.serve(&database::naming(&machine.home()), &[]);
+    assert!(!said.err.contains("count as they are"), "{}", said.err);
+}

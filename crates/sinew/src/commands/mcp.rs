@@ -5,13 +5,21 @@ use std::process::ExitCode;
 use sinew_mcp::{Options, Stream};
 
 use crate::config::env_vars;
+use crate::screen::say;
 use crate::signals;
-use crate::wiring::{self, Loaded};
+use crate::wiring::{self, DatabaseHome, Loaded};
 
 /// Serves until the client closes its end. A check ends where serving would begin.
 pub(crate) fn run(loaded: &Loaded, check: bool) -> anyhow::Result<ExitCode> {
     super::warn(loaded);
     super::tell_unconfirmed(loaded);
+    // A file of a repository may ask for silence, so this is told whatever level is logged.
+    if let DatabaseHome::None(why) = &loaded.said.places.database {
+        say(&format!(
+            "{why}, so HOME, XDG_CONFIG_HOME and XDG_STATE_HOME count as they are, also those that a file of a \
+             repository sets"
+        ));
+    }
     if !env_vars::settles_memory() {
         sinew_guard::keep_freed_memory();
     }

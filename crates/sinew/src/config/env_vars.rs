@@ -73,6 +73,11 @@ pub fn home() -> Option<PathBuf> {
     directory(HOME)
 }
 
+/// Returns the value of `HOME`, absolute or not.
+pub fn written_home() -> Option<OsString> {
+    std::env::var_os(HOME)
+}
+
 /// Returns the directory of the user's configuration, if `XDG_CONFIG_HOME` names one.
 pub fn config_home() -> Option<PathBuf> {
     directory(XDG_CONFIG_HOME)

@@ -5,6 +5,7 @@
 #![expect(clippy::disallowed_methods, reason = "looks for the files that mark a project")]
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
@@ -47,6 +48,34 @@ pub(super) fn hold(current: &Path) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Variables of a client that the user's hooks get as they are, beside those that begin with `LC_`. None of them
+/// tells a program where to find code, modules or settings.
+const PASSED: [&str; 3] = ["LANG", "TERM", "TZ"];
+
+/// Returns the variables of the user's hooks where a client set those of this process. Without a home, the
+/// user database names none, and `HOME` counts as it is.
+pub(super) fn variables_of_client(
+    home: Option<OsString>,
+    current: &Path,
+) -> Vec<(OsString, OsString)> {
+    let is_own = home.is_some();
+    let passed = env_vars::all().filter_map(|(name, value)| {
+        let passes = PASSED.iter().any(|passed| name == *passed)
+            || name.as_bytes().starts_with(b"LC_")
+            || (name == env_vars::HOME && !is_own);
+        match name == env_vars::PATH {
+            true => Some((name, outside_projects(&value, current))),
+            false => passes.then_some((name, value)),
+        }
+    });
+    let user = UserEntry::of_process().ok().flatten().map(|entry| entry.name);
+    let user =
+        user.into_iter().flat_map(|user| ["USER", "LOGNAME"].map(|name| (name, user.clone())));
+    let user = user.map(|(name, user)| (OsString::from(name), OsString::from(user)));
+    let home = home.map(|home| (OsString::from(env_vars::HOME), home));
+    passed.chain(user).chain(home).collect()
 }
 
 /// Returns the directories of a list such as `PATH` that lie in no project.

@@ -6,6 +6,7 @@
 #![expect(clippy::disallowed_methods, reason = "looks for the home directory of the user database")]
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -33,6 +34,8 @@ pub(crate) enum DatabaseHome {
 pub(crate) struct Places {
     pub(crate) database: DatabaseHome,
     home: Option<PathBuf>,
+    /// The value of `HOME`, absolute or not.
+    written_home: Option<OsString>,
     config_home: Option<PathBuf>,
     state_home: Option<PathBuf>,
 }
@@ -58,6 +61,7 @@ impl Places {
         Self {
             database: DatabaseHome::look(),
             home: env_vars::home(),
+            written_home: env_vars::written_home(),
             config_home: env_vars::config_home(),
             state_home: env_vars::state_home(),
         }
@@ -65,6 +69,9 @@ impl Places {
 
     /// Returns the places of a process that starts with some variables beside those of this one.
     pub(crate) fn with(mut self, variables: &BTreeMap<&str, String>) -> Self {
+        if let Some(value) = variables.get(env_vars::HOME) {
+            self.written_home = Some(OsString::from(value));
+        }
         for (name, place) in [
             (env_vars::HOME, &mut self.home),
             (env_vars::XDG_CONFIG_HOME, &mut self.config_home),
@@ -83,9 +90,13 @@ impl Places {
     pub(crate) fn of_database() -> Self {
         let database = DatabaseHome::look();
         match database {
-            DatabaseHome::Known(_) => {
-                Self { database, home: None, config_home: None, state_home: None }
-            }
+            DatabaseHome::Known(_) => Self {
+                database,
+                home: None,
+                written_home: None,
+                config_home: None,
+                state_home: None,
+            },
             _ => Self::of_process(),
         }
     }
@@ -122,19 +133,25 @@ impl Places {
         own.into_iter().chain(named).collect()
     }
 
+    /// Returns the value of `HOME` where it is not the home of the user database, also a relative or empty one.
+    pub(crate) fn other_home(&self) -> Option<&OsString> {
+        let (own, written) = (self.database.known()?, self.written_home.as_ref()?);
+        let path = Path::new(written);
+        (!path.is_absolute() || real(path) != real(own)).then_some(written)
+    }
+
     /// Returns the variables that name another directory, for a shell.
-    pub(crate) fn said(&self) -> Vec<(&'static str, PathBuf)> {
+    pub(crate) fn said(&self) -> Vec<(&'static str, OsString)> {
         let others = [self.other_config(), self.other_state()];
         let names: Vec<_> = others.into_iter().flatten().map(|other| other.variable).collect();
-        [
-            (env_vars::HOME, &self.home),
-            (env_vars::XDG_CONFIG_HOME, &self.config_home),
-            (env_vars::XDG_STATE_HOME, &self.state_home),
-        ]
-        .into_iter()
-        .filter(|(name, _)| names.contains(name))
-        .filter_map(|(name, path)| Some((name, path.clone()?)))
-        .collect()
+        let written = |path: &Option<PathBuf>| path.clone().map(PathBuf::into_os_string);
+        let home = self.other_home().cloned().map(|home| (env_vars::HOME, home));
+        let dirs = [
+            (env_vars::XDG_CONFIG_HOME, written(&self.config_home)),
+            (env_vars::XDG_STATE_HOME, written(&self.state_home)),
+        ];
+        let dirs = dirs.into_iter().filter(|(name, _)| names.contains(name));
+        home.into_iter().chain(dirs.filter_map(|(name, value)| Some((name, value?)))).collect()
     }
 
     fn bound(&self, usual: &str) -> Option<PathBuf> {
@@ -178,11 +195,13 @@ impl DatabaseHome {
         };
         match home {
             None => Self::None(String::from("your entry of the user database names no directory")),
-            Some(home) if is_missing(&home) => Self::None(format!(
-                "the home directory of your entry in the user database does not exist: {}",
-                home.display()
-            )),
-            Some(home) => Self::Known(home),
+            Some(home) => match unusable(&home) {
+                None => Self::Known(home),
+                Some(why) => Self::None(format!(
+                    "the home directory of your entry in the user database {why}: {}",
+                    home.display()
+                )),
+            },
         }
     }
 
@@ -194,13 +213,15 @@ impl DatabaseHome {
     }
 }
 
-/// Returns whether a directory certainly does not exist: where that cannot be told, its files may bind.
-fn is_missing(home: &Path) -> bool {
+/// Returns why a path is certainly no directory: where that cannot be told, its files may bind.
+fn unusable(home: &Path) -> Option<&'static str> {
     match std::fs::metadata(home) {
-        Ok(meta) => !meta.is_dir(),
-        Err(error) => {
-            matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
-        }
+        Ok(meta) => (!meta.is_dir()).then_some("is no directory"),
+        Err(error) => match error.kind() {
+            io::ErrorKind::NotFound => Some("does not exist"),
+            io::ErrorKind::NotADirectory => Some("lies beneath a file"),
+            _ => None,
+        },
     }
 }
 
@@ -218,6 +239,7 @@ mod tests {
         let plain = Places {
             database: DatabaseHome::Known(at("me")),
             home: Some(at("me")),
+            written_home: Some(at("me").into()),
             config_home: None,
             state_home: None,
         };

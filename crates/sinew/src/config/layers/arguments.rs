@@ -5,6 +5,7 @@
 //! to standard error, roots that the client is in anyway, and that the client's own confirmation counts.
 #![expect(clippy::disallowed_methods, reason = "roots are compared by where they really are")]
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
@@ -32,6 +33,14 @@ impl Layers {
     pub fn leave_out_state(&mut self, dir: &Path, origin: Origin) {
         if self.held.is_some() {
             self.leave_out_place(env_vars::XDG_STATE_HOME, dir, origin);
+        }
+    }
+
+    /// Leaves out a home directory that a variable names: the user's hooks would take settings and modules from it.
+    pub fn leave_out_home(&mut self, home: &OsStr) {
+        if self.held.is_some() {
+            let (key, value) = (env_vars::HOME.to_owned(), Value::from(home.to_string_lossy()));
+            self.left_out.push(LeftOut { key, value, origin: Origin::Variable(env_vars::HOME) });
         }
     }
 
