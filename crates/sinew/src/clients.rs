@@ -156,6 +156,19 @@ pub(crate) fn parsed(words: impl IntoIterator<Item = OsString>) -> Result<Cli, c
     Cli::from_arg_matches(&matches)
 }
 
+/// Returns the variables that a server of sinew gets and that act before sinew runs: those of the dynamic loader, and
+/// `PATH`, which says what program a name means.
+pub(crate) fn loader_variables(server: &Server) -> Vec<(String, String)> {
+    let acts = |name: &str| name.starts_with("LD_") || ["GLIBC_TUNABLES", "PATH"].contains(&name);
+    let is_sinew = |word: &String| word.rsplit('/').next() == Some("sinew");
+    let Some(at) = server.words.iter().position(is_sinew) else { return Vec::new() };
+    // `env` and its like set variables in front of the program.
+    let set = server.words.iter().take(at).filter_map(|word| word.split_once('='));
+    let variables = server.variables.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let all = variables.chain(set).filter(|(name, _)| acts(name));
+    all.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
 /// Returns what arguments and variables tell sinew, if they make it a server.
 fn said_with(
     words: &[String],

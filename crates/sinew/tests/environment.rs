@@ -464,6 +464,35 @@ fn hook_loads_nothing_of_client_home() {
     assert_eq!(told, None, "{env}");
 }
 
+/// The dynamic loader obeys these before sinew runs, so `sinew trust` shows them.
+#[test]
+fn loader_variables_of_server_are_shown() {
+    if !database::can_bind("loader_variables_of_server_are_shown") {
+        return;
+    }
+    let names = ["LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT", "GLIBC_TUNABLES", "PATH"];
+    for name in names {
+        let by_variable = json!({ "command": "sinew", "args": ["mcp"], "env": { name: "./x" } });
+        let set = format!("{name}=./x");
+        let by_word = json!({ "command": "env", "args": [set, "sinew", "mcp"] });
+        for server in [by_variable, by_word] {
+            let machine = Machine::new();
+            machine.write("ws/.mcp.json", &json!({ "mcpServers": { "a": server } }).to_string());
+            let done = machine.run(&["trust", "--yes"]);
+            let err = String::from_utf8_lossy(&done.stderr).into_owned();
+            let line = format!(".mcp.json: a sets {name}=./x");
+            assert!(err.contains(&line) && err.contains("sinew cannot defend"), "{name}: {err}");
+            let done = machine.run(&["trust", "--json"]);
+            let shown: Value = serde_json::from_slice(&done.stdout).unwrap();
+            let told = json!([{ "place": ".mcp.json: a", "key": name, "value": "./x" }]);
+            assert_eq!(shown["loader"], told, "{shown}");
+        }
+    }
+    let machine = Machine::new();
+    let shown = machine.shown(&json!({ "LANG": "C", "OLD_LD_PRELOAD": "x" }));
+    assert_eq!(shown["loader"], json!([]), "{shown}");
+}
+
 /// Where the user database gives no home, nothing holds the variables of a client.
 #[test]
 fn server_without_database_home_warns() {

@@ -34,6 +34,8 @@ struct Found {
     /// What its configuration would loosen.
     loosens: Vec<LeftOut>,
     servers: Vec<Started>,
+    /// What its files set for servers that acts before sinew runs.
+    loader: Vec<LoaderVariable>,
     /// Whether its configuration cannot be read, so that nothing says what it would loosen.
     is_broken: bool,
 }
@@ -46,6 +48,14 @@ struct Started {
     current: PathBuf,
     /// What it would loosen.
     loosens: Vec<LeftOut>,
+}
+
+/// A variable of a server that acts before sinew runs, so that sinew can only show it.
+struct LoaderVariable {
+    /// Where it is written.
+    place: String,
+    name: String,
+    value: String,
 }
 
 /// Looks, asks, and keeps the answer.
@@ -139,6 +149,7 @@ fn project(global: &Global, root: PathBuf, trusted: &Trusted) -> anyhow::Result<
         content: (counts && !is_known && !is_broken).then_some(content),
         loosens,
         servers: Vec::new(),
+        loader: Vec::new(),
         root: root.clone(),
         is_broken,
     };
@@ -156,6 +167,12 @@ fn project(global: &Global, root: PathBuf, trusted: &Trusted) -> anyhow::Result<
             Ok(servers) => {
                 for server in servers {
                     let place = format!("{file}: {}", server.name);
+                    let set = clients::loader_variables(&server).into_iter();
+                    found.loader.extend(set.map(|(name, value)| LoaderVariable {
+                        place: place.clone(),
+                        name,
+                        value,
+                    }));
                     let Some(said) = clients::said(&server, &root) else { continue };
                     found.servers.extend(started(place, said, trusted)?);
                 }
@@ -184,7 +201,14 @@ fn arguments(line: &[String], root: PathBuf, trusted: &Trusted) -> anyhow::Resul
     tell(&or_without_project(wiring::settle(&said, trusted), &said)?);
     let found = started(String::from("these arguments and variables"), said, trusted)?;
     let servers = found.into_iter().collect();
-    Ok(Found { root, content: None, loosens: Vec::new(), servers, is_broken: false })
+    Ok(Found {
+        root,
+        content: None,
+        loosens: Vec::new(),
+        servers,
+        loader: Vec::new(),
+        is_broken: false,
+    })
 }
 
 /// Returns a server that would loosen something that nobody has confirmed.
@@ -236,6 +260,19 @@ fn refuse_where_held(keeps_from_trusting: bool) -> anyhow::Result<()> {
 impl Found {
     /// Returns what was found, in words for people.
     fn words(&self) -> String {
+        let mut text = self.loosening();
+        for LoaderVariable { place, name, value } in &self.loader {
+            let set = shown_line(&format!("{name}={value}"));
+            text.push_str(&format!(
+                "{} sets {set}: it acts before sinew runs, so sinew cannot defend against it\n",
+                shown_line(place)
+            ));
+        }
+        text
+    }
+
+    /// Returns what the project and its servers would loosen, in words for people.
+    fn loosening(&self) -> String {
         let name = shown_path(&self.root);
         if self.is_broken && self.servers.is_empty() {
             return format!(
@@ -298,12 +335,16 @@ impl Found {
                 "loosens": values(&server.loosens),
             })
         });
+        let loader = self.loader.iter().map(|LoaderVariable { place, name, value }| {
+            json!({ "place": place, "key": name, "value": value })
+        });
         json!({
             "root": self.root.to_string_lossy(),
             "loosens": values(if self.content.is_some() { &self.loosens } else { &[] }),
             "files": files,
             "hooks": hooks,
             "servers": servers.collect::<Vec<_>>(),
+            "loader": loader.collect::<Vec<_>>(),
             "trusted": is_trusted,
         })
     }
