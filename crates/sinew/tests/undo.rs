@@ -924,6 +924,37 @@ fn restore_stops_where_its_operations_stop() {
     }
 }
 
+/// A hook on Write stopped no restore, which wrote the same file.
+#[test]
+fn restore_stops_where_hooks_of_operations_block() {
+    for (tools, blocks) in [
+        (r#"["Write"]"#, true),
+        (r#"["Edit", "Bash"]"#, true),
+        (r#"["write_file"]"#, true),
+        (r#"["MultiEdit"]"#, true),
+        (r#"["ApplyPatch"]"#, true),
+        (r#"["Bash", "Read"]"#, false),
+    ] {
+        for paths in ["", "paths = [\"**/a.txt\"]\n"] {
+            let place = project();
+            place.says(&["--session", "s", "call", "Write", WRITE], 0, &[]);
+            let made = picture(&place.root);
+            let hook = format!(
+                "[[hooks]]\nevent = \"before_tool_call\"\ntools = {tools}\n{paths}\
+                 command = [\"/bin/sh\", \"-c\", \"exit 2\"]\n"
+            );
+            let config = place.root.join("../hooks.toml");
+            fs::write(&config, hook).unwrap();
+            let config = config.to_str().unwrap();
+            let args = ["--config", config, "call", "CheckpointRestore", r#"{"id": "c1"}"#];
+            let (code, said) = place.run(&args);
+            assert_eq!(code == 0, !blocks, "{tools} {paths}: {said}");
+            assert_eq!(picture(&place.root) == made, blocks, "{tools} {paths}: {said}");
+            assert_eq!(said.contains("hook"), blocks, "{tools} {paths}: {said}");
+        }
+    }
+}
+
 /// A process that dies between keeping and changing leaves a checkpoint that says so.
 #[test]
 fn a_killed_change_leaves_a_checkpoint_that_can_be_restored() {

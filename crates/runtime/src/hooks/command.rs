@@ -167,6 +167,11 @@ impl From<String> for Unanswered {
     }
 }
 
+/// The operation that restores files.
+const RESTORE: &str = "CheckpointRestore";
+/// The operations that its steps stand for.
+const RESTORED_AS: [&str; 5] = ["Write", "Edit", "MultiEdit", "ApplyPatch", "MakeDirectory"];
+
 /// How a failure to start begins.
 const NOT_STARTED: &str = "it did not start";
 
@@ -225,12 +230,23 @@ impl CommandHook {
         operation: &str,
         paths: impl FnOnce() -> Option<Vec<String>>,
     ) -> bool {
-        let tools = &self.settings.tools;
         let named =
             |pattern: &String| tool_matches(pattern, tool) || name_matches(pattern, operation);
-        if !tools.is_empty() && !tools.iter().any(named) {
-            return false;
-        }
+        let tools = &self.settings.tools;
+        (tools.is_empty() || tools.iter().any(named)) && self.is_for_paths(paths)
+    }
+
+    /// Returns whether it runs before a restore because it names an operation that the restore may stand for. The
+    /// steps of a restore are not known before hooks run, so each of these operations counts.
+    fn is_for_restore(&self, operation: &str, paths: impl FnOnce() -> Option<Vec<String>>) -> bool {
+        let named = |pattern: &String| {
+            let means = |name: &&str| tool_matches(pattern, name) || name_matches(pattern, name);
+            RESTORED_AS.iter().any(means)
+        };
+        operation == RESTORE && self.settings.tools.iter().any(named) && self.is_for_paths(paths)
+    }
+
+    fn is_for_paths(&self, paths: impl FnOnce() -> Option<Vec<String>>) -> bool {
         self.settings.paths.is_empty()
             || paths().is_none_or(|paths| paths.iter().any(|path| self.paths.is_match(path)))
     }
@@ -505,7 +521,10 @@ impl Hook for CommandHook {
         &'a self,
         call: &'a ToolCall<'a>,
     ) -> BoxFuture<'a, Result<Decision, ToolError>> {
-        if !self.is_for(call.tool, call.operation, || call.paths.get()) {
+        let paths = || call.paths.get();
+        if !self.is_for(call.tool, call.operation, paths)
+            && !self.is_for_restore(call.operation, paths)
+        {
             return Box::pin(std::future::ready(Ok(Decision::Continue)));
         }
         let event = HookEvent::BeforeToolExecute;
