@@ -6,10 +6,13 @@
 use sinew_tool::CommandLine;
 
 use super::commands::{Commands, Piece};
+use super::tree;
 
-/// Programs and commands of the shell that run no other program and load no file that they are not given.
+/// Programs and commands of the shell that load no file that they are not given, and run no program but one that
+/// [`Commands`] lists too.
 const LOADING_NOTHING: &[&str] = &[
     ":",
+    "[",
     "basename",
     "cat",
     "cd",
@@ -18,19 +21,25 @@ const LOADING_NOTHING: &[&str] = &[
     "chown",
     "cmp",
     "comm",
+    "command",
     "cp",
     "cut",
     "date",
+    "dd",
+    "diff",
     "dirname",
     "du",
     "echo",
     "egrep",
+    "exit",
+    "export",
     "expr",
     "false",
     "fgrep",
     "grep",
     "head",
     "id",
+    "jq",
     "kill",
     "ln",
     "ls",
@@ -40,9 +49,13 @@ const LOADING_NOTHING: &[&str] = &[
     "mktemp",
     "mv",
     "nl",
+    "nohup",
     "paste",
+    "popd",
     "printf",
+    "pushd",
     "pwd",
+    "read",
     "readlink",
     "realpath",
     "rev",
@@ -58,49 +71,103 @@ const LOADING_NOTHING: &[&str] = &[
     "tail",
     "tee",
     "test",
+    "time",
     "touch",
     "tr",
     "true",
     "truncate",
     "uname",
     "uniq",
+    "unset",
     "unlink",
     "wc",
     "whoami",
 ];
 
+/// Where the system keeps programs. Elsewhere a program of a listed name may be another one.
+const SYSTEM_DIRS: &[&str] = &["/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin"];
+
 /// Returns whether a command may load files that its words do not name. `is_written` says of the name of a program
 /// whether it lies where calls can write.
 pub(crate) fn loads_unnamed(line: &CommandLine, is_written: impl Fn(&str) -> bool) -> bool {
     if let CommandLine::Shell(_, text) = line
-        && (is_computed(text) || sets_variable(text))
+        && sets_variable(text)
     {
         return true;
     }
     let commands = Commands::of(line);
-    let loads = |words: &Vec<Piece>| match words.first() {
-        Some(Piece::Known(program)) => {
-            let name = program.rsplit('/').next().unwrap_or_default();
-            !LOADING_NOTHING.contains(&name) || is_written(program)
+    let loads = |words: &Vec<Piece>| match words.split_first() {
+        Some((Piece::Known(program), arguments)) => {
+            let name = match program.rsplit_once('/') {
+                None => program,
+                Some((dir, name)) if SYSTEM_DIRS.contains(&dir) => name,
+                Some(_) => return true,
+            };
+            let is_listed = LOADING_NOTHING.contains(&name);
+            !is_listed || is_written(program) || arguments_load(name, arguments)
         }
-        Some(Piece::Open { .. }) => true,
+        Some((Piece::Open { .. }, _)) => true,
         None => false,
     };
     commands.unclear.is_some() || commands.all.iter().any(loads)
 }
 
-/// Returns whether words of a text are only known when it runs.
-fn is_computed(text: &str) -> bool {
-    text.contains(['$', '`', '*', '?', '[', '{', '~'])
+/// Returns whether the arguments of a listed program make it load a file, set a variable that a loader reads, or
+/// run what stands in an index of an array.
+fn arguments_load(name: &str, arguments: &[Piece]) -> bool {
+    let is_any =
+        |holds: &dyn Fn(&str) -> bool| arguments.iter().any(|word| word.known().is_none_or(holds));
+    match name {
+        "read" | "export" | "unset" => {
+            is_any(&|word| !is_harmless(word.split('=').next().unwrap_or_default()))
+        }
+        "printf" => {
+            let first = arguments.first();
+            first.is_some_and(|word| word.known().is_none_or(|word| word.starts_with("-v")))
+        }
+        "test" | "[" => arguments.iter().any(|word| match word {
+            Piece::Known(word) => word == "-v" || word.contains("$("),
+            Piece::Open { raw, .. } => raw.contains("$("),
+        }),
+        // It has modules, and programs in files.
+        "jq" => is_any(&|word| {
+            let short = word.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
+            short.is_some_and(|letters| letters.contains(['L', 'f']))
+                || word.starts_with("--lib")
+                || word.starts_with("--from")
+                || ["import", "include"].iter().any(|load| word.contains(load))
+        }),
+        _ => false,
+    }
 }
 
-/// Returns whether a text may set a variable: loaders and interpreters take code from some.
+/// Returns whether the name of a variable is none of a loader or an interpreter: those are in capitals.
+fn is_harmless(name: &str) -> bool {
+    name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "_-".contains(c))
+}
+
+/// Returns whether a text may set a variable that loaders or interpreters take code from. What sets one by a command
+/// is no matter here.
 fn sets_variable(text: &str) -> bool {
-    let ends = |c: char| c.is_whitespace() || ";|&()".contains(c);
-    text.split(ends).any(|word| {
-        let name = word.split_once('=').map(|(name, _)| name.trim_end_matches('+'));
-        let is_letter = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        name.is_some_and(|name| !name.is_empty() && name.chars().all(is_letter))
+    const KINDS: [&str; 4] =
+        ["variable_assignment", "for_statement", "c_style_for_statement", "expansion"];
+    // Arithmetic sets variables and evaluates what is in them.
+    if text.contains("((") || text.contains("$[") {
+        return true;
+    }
+    let Ok(parsed) = tree::parse(text) else { return true };
+    tree::commands(&parsed, &KINDS).into_iter().any(|(node, _)| {
+        let raw = text.get(node.byte_range()).unwrap_or_default();
+        let name = match node.kind() {
+            "variable_assignment" => raw.split('=').next().map(|name| name.trim_end_matches('+')),
+            "for_statement" => node
+                .child_by_field_name("variable")
+                .and_then(|variable| text.get(variable.byte_range())),
+            // One that has a default may be set to it, and an index is evaluated.
+            "expansion" => (!raw.contains(['=', '[', '@', '!'])).then_some(""),
+            _ => None,
+        };
+        name.is_none_or(|name| !is_harmless(name))
     })
 }
 
@@ -115,7 +182,7 @@ mod tests {
         for (text, loads) in [
             ("rm a.txt", false),
             ("cd sub && mkdir -p x && cp a.txt x/ && ls -l > out", false),
-            ("/usr/bin/touch a; echo a=b:c d", true),
+            ("/usr/bin/touch a; echo a=b:c d", false),
             ("/usr/bin/touch a; echo a", false),
             ("./rm a", true),
             ("node .", true),
@@ -129,8 +196,33 @@ mod tests {
             ("env rm a", true),
             ("LD_PRELOAD=./x.so rm a", true),
             ("rm() { ./x; }; rm a", true),
-            ("rm $A", true),
-            ("rm *.txt", true),
+            ("rm $A *.txt ~/x", false),
+            ("mkdir $HOME/x", false),
+            ("echo '{\"a\":1}' > x.json", false),
+            ("rm \"a[1].txt\" {a,b}.o", false),
+            ("rm a; exit 3", false),
+            ("[ -f a ] && rm a", false),
+            ("diff a b > o; dd if=a of=b; jq .a x", false),
+            ("command rm a; time rm a; nohup rm a", false),
+            ("pushd a; popd; read x; export x; unset x", false),
+            ("a=b; rm $a; for f in *; do rm \"$f\"; done", false),
+            ("rm \"$(cat a)\"", false),
+            ("$A rm a", true),
+            ("./r* a", true),
+            ("/tmp/rm a", true),
+            ("command ./x; nohup rm a", true),
+            ("nohup node .", true),
+            ("time ./x", true),
+            ("rm \"$(./x)\"", true),
+            ("read PATH < f; rm a", true),
+            ("export LD_PRELOAD=./x.so; rm a", true),
+            ("for PATH in ./x; do rm a; done", true),
+            (": ${PATH:=./x}; rm a", true),
+            (": $((PATH=1)); rm a", true),
+            ("printf -v PATH ./x; rm a", true),
+            ("test -v 'a[$(./x)]'", true),
+            ("jq -L lib .a x", true),
+            ("jq 'import \"m\" as m; .' x", true),
             ("find . -exec ./x {} +", true),
             ("sort --compress-program=./x a", true),
             ("rm 'a", true),
