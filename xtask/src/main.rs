@@ -161,6 +161,15 @@ fn nightly(args: &[String]) -> Result<()> {
     if !status.success() {
         bail!("the tests ended with {status}");
     }
+    let status = Command::new("tests/e2e/run")
+        .arg("bombs")
+        .env("SINEW_BOMB_ROUNDS", NIGHTLY_BOMBS)
+        .current_dir(root())
+        .status()
+        .context("tests/e2e/run does not start")?;
+    if !status.success() {
+        bail!("the suite `bombs` ended with {status}");
+    }
     let file = results.join(format!("bench-{date}.json"));
     bench::run(
         &root(),
@@ -168,6 +177,8 @@ fn nightly(args: &[String]) -> Result<()> {
     )
 }
 
+/// How often the suite of fork bombs runs each case at night.
+const NIGHTLY_BOMBS: &str = "3";
 /// How many times as long the tests that repeat themselves (races, kills) go on at night.
 const NIGHTLY_ROUNDS: &str = "10";
 
