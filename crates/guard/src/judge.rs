@@ -126,7 +126,7 @@ pub(crate) fn judge_taken(
     strongest
 }
 
-/// Returns the stronger of two rulings, and of equal ones that of a rule that somebody wrote.
+/// Returns the stronger of two rulings, and of equal ones that of a configured rule.
 pub(crate) fn with_written(strongest: Ruling, written: Option<Ruling>) -> Ruling {
     match written {
         Some(written)

@@ -766,7 +766,7 @@ impl Ledger for SqliteLedger {
     }
 
     fn news(&self) -> Vec<String> {
-        // Where no client is served, standard error reaches whoever made the call.
+        // Where no client is served, standard error reaches the caller.
         match lock(&self.shared.client).is_some() {
             true => std::mem::take(&mut *lock(&self.shared.news)),
             false => Vec::new(),

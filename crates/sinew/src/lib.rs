@@ -111,7 +111,7 @@ fn run(cli: &cli::Cli, helper: Helper) -> anyhow::Result<std::process::ExitCode>
 
     let load = || {
         let by_client = match cli.command {
-            // The arguments may come out of a repository, whoever starts the check.
+            // The arguments may come out of a repository.
             cli::Command::Mcp { check } => check || !terminal::is_attended(),
             _ => false,
         };

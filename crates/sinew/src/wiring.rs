@@ -52,7 +52,7 @@ pub(crate) struct Loaded {
 pub(crate) enum Project {
     /// It counts, and a broken one is an error.
     Needed,
-    /// It counts, and a broken one is passed over: for whoever works in no root.
+    /// It counts, and a broken one is passed over: for commands that use no root.
     Optional,
     /// It is not read.
     LeftOut,

@@ -1,4 +1,4 @@
-//! What is broken around sinew is said in a few lines, and stops nobody who could help with it.
+//! What is broken around sinew is said in a few lines, and stops no command that could help with it.
 
 use std::fs;
 use std::io::Write as _;

@@ -219,7 +219,7 @@ fn no_overwritten_page_goes_on_silently() {
     });
     let missed = missed.into_inner().unwrap();
     assert!(missed.is_empty(), "{} of {}: {missed:#?}", missed.len(), jobs.len());
-    // The control: somebody who reads only what a call needs does not notice.
+    // The control: a reader of only what a call needs does not notice.
     let n_silent = n_silent.into_inner();
     assert!(jobs.len() / 2 < n_silent, "{n_silent} of {} were silent", jobs.len());
 }
@@ -272,7 +272,7 @@ fn a_damaged_database_is_kept_aside_by_an_idling_server_and_told() {
     assert_eq!(listed.matches("Read").count(), 2, "{listed}");
 }
 
-/// A record that somebody changed leaves the database usable: it is told, and nothing is moved.
+/// A record that another process changed leaves the database usable: it is told, and nothing is moved.
 #[test]
 fn a_changed_record_is_told_by_an_idling_server_and_the_doctor() {
     let place = Place::new();

@@ -259,7 +259,7 @@ fn environment_of_server_adds_rules() {
     );
 }
 
-/// A hook of another configuration is a program that nobody has looked at.
+/// A hook of another configuration is a program that no person has reviewed.
 #[test]
 fn hook_of_environment_runs_once_confirmed() {
     if !database::can_bind("hook_of_environment_runs_once_confirmed") {

@@ -247,7 +247,7 @@ fn contents(
 ) -> rusqlite::Result<Checked> {
     let snapshot = connection.unchecked_transaction()?;
     let (anchor, _) = opening::anchor(connection, key)?;
-    // Retention may have removed that record, or somebody put another one there.
+    // Retention may have removed that record, or another process put one there.
     let before = match progress.matching.filter(|matching| anchor.seq < matching.seq) {
         Some(matching) if record::hash_of(connection, matching.seq)? == Some(matching.hash) => {
             Some(matching)

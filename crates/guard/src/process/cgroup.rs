@@ -93,7 +93,7 @@ impl Hierarchy {
                 Err(errno) => return Err(errno.into()),
             }
             let locked = open_directory(&self.own, &name).and_then(|dir| {
-                // A session that starts beside this one takes what nobody holds for dead.
+                // A session that starts beside this one takes a cgroup without a lock for dead.
                 flock(&dir, FlockOperation::NonBlockingLockExclusive)?;
                 // It may have done so before the lock.
                 let (there, held) =

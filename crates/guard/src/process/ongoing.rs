@@ -26,8 +26,8 @@ use super::wire::{self, Command};
 const MAX_UNREAD: usize = 1 << 20;
 /// How long a text may be that is waited for, in bytes: so much is looked at again with what comes next.
 const MAX_MATCH: usize = 16 << 10;
-/// In how many lines that were looked at before a text is looked for: it may have been written before somebody
-/// waits for it.
+/// In how many lines that were looked at before a text is looked for: it may have been written before the
+/// client waits for it.
 const SEEN_LINES: usize = 20;
 /// How much is looked at without a thread of its own, in bytes.
 const LITTLE: usize = 16 << 10;
@@ -81,7 +81,7 @@ struct State {
 }
 
 impl State {
-    /// Returns the last lines that somebody has looked at, as far as they are kept, and where in the output
+    /// Returns the last lines that the client has seen, as far as they are kept, and where in the output
     /// the last of them begins that has no end yet.
     fn seen_lines(&self) -> (Vec<u8>, u64) {
         let kept_from = self.recent.total - self.recent.bytes.len() as u64;
@@ -397,7 +397,7 @@ impl Ongoing {
     }
 }
 
-/// Looks for a text. Where that may take long, it keeps nobody else waiting.
+/// Looks for a text. Where that may take long, it runs on a thread of its own, so that other calls go on.
 async fn is_found(matches: &Matcher, text: Vec<u8>) -> bool {
     match text.len() <= LITTLE {
         true => matches(&text),

@@ -1,6 +1,6 @@
 //! Tells whether a command can load files that its words do not name: modules, includes, hooks, interpreters.
 //!
-//! An approval covers the files that are named. Of most programs nobody knows what else they load, so a short list
+//! An approval covers the files that are named. Of most programs sinew does not know what else they load, so a short list
 //! holds those that load nothing; every other program counts as one that may.
 
 use sinew_tool::CommandLine;

@@ -104,7 +104,7 @@ impl Porter {
     }
 
     /// Binds a socket to a path. The kernel gets the path as the process wrote it, from the directory where
-    /// that process is, so that the socket has the same name for everyone.
+    /// that process is, so that `getsockname` returns that path.
     fn bind_at(&self, caller: &Caller<'_>, socket: &OwnedFd, path: &Path) -> Result<(), Errno> {
         let place = Place::find(caller, caller.start(here(), path)?.as_fd(), path)?;
         let real = place.real()?;

@@ -2,7 +2,7 @@
 //!
 //! A server judges its arguments and variables by rules of its own: where HOME and the state may be, which
 //! options count. So the check runs in a process of this program, with `--check`: it loads and builds what a
-//! server would, as a client's process that nobody attends, and exits before it serves.
+//! server would, as a client's process without a terminal, and exits before it serves.
 //!
 //! A repository writes the files of clients. So only arguments that parse as `sinew mcp` are used, only variables
 //! that sinew reads are passed on, and only this program is run.
