@@ -357,6 +357,8 @@ def body(directory):
     shutil.copy(checks.binary(), program)
     program.chmod(0o755)
     os.environ["SINEW_BOMB_BIN"] = str(program)
+    # Orphans fall to this process: the first process of a machine may wait for them late.
+    kernel.become_subreaper()
     # A bomb that uses up the processors must not keep this process from looking.
     os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(2))
     only = set(sys.argv[1:])

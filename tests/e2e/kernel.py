@@ -14,6 +14,7 @@ CLONE_NEWNS = 0x0002_0000
 CLONE_NEWPID = 0x2000_0000
 MS_REC, MS_PRIVATE = 0x4000, 0x4_0000
 PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 38, 22, 2
+PR_SET_CHILD_SUBREAPER = 36
 EPERM, ENOSYS = 1, 38
 
 # Numbers of system calls by architecture; those from 424 on are the same everywhere.
@@ -45,6 +46,11 @@ def take_away(missing):
         filters += refuse(LANDLOCK_CREATE_RULESET, ENOSYS)
     if filters:
         load_filter(filters)
+
+
+def become_subreaper():
+    """Has orphans below this process become its children."""
+    check(libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 
 
 def mount(source, target, kind, flags=0, options=None):

@@ -201,16 +201,14 @@ pub(crate) fn restrict(ruleset: BorrowedFd<'_>) -> io::Result<()> {
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Has the scheduler run this thread soon after it wakes, whatever else runs: before all threads of the usual
-/// policy where this process has `CAP_SYS_NICE`, else with the shortest slice that the kernel takes. Threads
-/// and children of it run as usual.
+/// Has the scheduler run this process, which has one thread, soon after it wakes, whatever else runs: before all
+/// threads of the usual policy where it may, else with the shortest slice that the kernel takes. In a session of
+/// its own it also has a share of its own, where the scheduler groups processes by session
+/// (`kernel.sched_autogroup_enabled`). Threads and children of it run as usual.
 pub(crate) fn run_first() {
-    let first = libc::sched_param { sched_priority: 1 };
-    // SAFETY: takes numbers and the address of plain data that lives until the end of the call.
-    let done = unsafe {
-        libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &raw const first)
-    };
-    if done == 0 {
+    // Fails where it leads a session already.
+    let _ = rustix::process::setsid();
+    if schedule(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, 1) {
         return;
     }
     // sched_setattr(2): Linux 6.12 and later take the slice of a thread in `sched_runtime`.
@@ -225,6 +223,29 @@ pub(crate) fn run_first() {
     unsafe {
         libc::syscall(libc::SYS_sched_setattr, 0, &raw const soon, 0);
     }
+}
+
+/// Returns whether this process may have threads run before all of the usual policy: it has `CAP_SYS_NICE`, or
+/// `RLIMIT_RTPRIO` allows it.
+pub(crate) fn can_run_first() -> bool {
+    let mut own = libc::sched_param { sched_priority: 0 };
+    // SAFETY: takes a number and the address of plain data, which it writes.
+    let policy = unsafe {
+        libc::sched_getparam(0, &raw mut own);
+        libc::sched_getscheduler(0)
+    };
+    let can = schedule(libc::SCHED_FIFO, 1);
+    if can {
+        schedule(policy, own.sched_priority);
+    }
+    can
+}
+
+/// Sets the scheduling policy and priority of this thread; returns whether it may have them.
+fn schedule(policy: c_int, priority: c_int) -> bool {
+    let parameters = libc::sched_param { sched_priority: priority };
+    // SAFETY: takes numbers and the address of plain data that lives until the end of the call.
+    unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) == 0 }
 }
 
 /// The shortest slice that the kernel takes for a thread, in nanoseconds.

@@ -11,6 +11,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use rustix::fs::{
     AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, flock, fstat, mkdirat, openat, statat,
@@ -19,6 +20,7 @@ use rustix::fs::{
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use super::kill_scope::ONE_ATTEMPT;
 use super::rung::Shortfall;
 
 /// The beginning of the names of sessions' cgroups.
@@ -211,20 +213,25 @@ impl CommandCgroup {
         (&self.entrance).write_all(b"0")
     }
 
-    /// Kills every process in it, and in version 1 lets it have no new ones.
+    /// Kills every process in it, and in version 1 lets it have no new ones: one that began to fork before is
+    /// reached by the next kill.
     pub(super) fn kill(&mut self) -> io::Result<()> {
         match self.version {
             Version::Two => (&self.stop).write_all(b"1"),
             Version::One => {
                 (&self.stop).write_all(b"0")?;
-                self.kill_members()
+                self.signal(&[Signal::KILL], Instant::now() + ONE_ATTEMPT)
             }
         }
     }
 
-    fn kill_members(&mut self) -> io::Result<()> {
+    /// Sends signals, in their order, to each process in it, as far as the time lasts.
+    pub(super) fn signal(&mut self, signals: &[Signal], until: Instant) -> io::Result<()> {
         let members = self.members()?;
         for some in members.chunks(AT_ONCE) {
+            if until <= Instant::now() {
+                break;
+            }
             let open = |number: &i32| {
                 let process = pidfd_open(Pid::from_raw(*number)?, PidfdFlags::empty()).ok()?;
                 Some((*number, process))
@@ -234,7 +241,9 @@ impl CommandCgroup {
             let still = self.members()?;
             for (number, process) in opened {
                 if still.binary_search(&number).is_ok() {
-                    let _ = pidfd_send_signal(&process, Signal::KILL);
+                    for signal in signals {
+                        let _ = pidfd_send_signal(&process, *signal);
+                    }
                 }
             }
         }

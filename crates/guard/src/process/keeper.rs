@@ -40,7 +40,11 @@ const THREADS: Duration = Duration::from_millis(5);
 /// How long processes that were killed may take to be gone.
 const GONE: Duration = Duration::from_secs(2);
 /// How often a kill is repeated until they are.
-const AGAIN: Duration = Duration::from_millis(100);
+const AGAIN: Duration = Duration::from_millis(20);
+/// How soon that is done again where more have ended than are waited for at once.
+const REAP_MORE: Duration = Duration::from_millis(10);
+/// How late a supervisor wakes that shares its processor with very many others.
+const LATE: Duration = Duration::from_millis(5);
 /// The most processes that are waited for before something else is looked at.
 const MAX_REAPED: usize = 256;
 
@@ -208,28 +212,32 @@ impl Watch<'_> {
         let mut listening = true;
         let mut was_told = false;
         let mut wait = REAP;
+        let mut max_reaped = 1;
+        let mut must_hold_back = false;
         loop {
-            let mut max_reaped = MAX_REAPED;
             let next = [stop_at, kill_at, give_up_at].into_iter().flatten().min();
             let until_next = next.map(|at| at.saturating_duration_since(Instant::now()));
-            let told = self.sleep(until_next.map_or(wait, |time| time.min(wait)), listening);
+            let time = until_next.map_or(wait, |time| time.min(wait));
+            let awake_at = Instant::now() + time;
+            let told = self.sleep(time, listening);
+            // Whoever has used up its share of a processor waits for all others, also when the time is over.
+            let is_late = awake_at + LATE < Instant::now();
+            max_reaped = if is_late { max_reaped / 2 } else { max_reaped * 2 }.clamp(1, MAX_REAPED);
             if stop_at.is_some_and(|at| at <= Instant::now()) {
                 (stop_at, out_of_time) = (None, true);
-                self.killer.terminate();
+                must_hold_back = self.killer.terminate();
                 kill_at.get_or_insert(Instant::now() + self.grace);
             }
             if kill_at.is_some_and(|at| at <= Instant::now()) {
-                let are_left = self.killer.kill(Some(self.pid));
-                kill_at = Some(Instant::now() + if are_left { Duration::ZERO } else { AGAIN });
+                must_hold_back = self.killer.kill(Some(self.pid));
+                kill_at =
+                    Some(Instant::now() + if must_hold_back { Duration::ZERO } else { AGAIN });
                 give_up_at.get_or_insert(Instant::now() + GONE);
-                if are_left {
-                    max_reaped = 0;
-                }
             }
-            match self.reap(max_reaped) {
+            match self.reap(if must_hold_back { 0 } else { max_reaped }) {
                 Reaped::Command(end) => return Watched { end, was_told, out_of_time },
                 Reaped::All => wait = REAP,
-                Reaped::Some => wait = Duration::ZERO,
+                Reaped::Some => wait = REAP_MORE,
             }
             if give_up_at.is_some_and(|at| at <= Instant::now()) {
                 let end = End::Signal(Signal::KILL.as_raw());
@@ -239,7 +247,7 @@ impl Watch<'_> {
             if told {
                 match wire::receive::<Command>(self.line) {
                     Ok(Some((Command::Stop, _))) => {
-                        self.killer.terminate();
+                        must_hold_back = self.killer.terminate();
                         kill_at.get_or_insert(Instant::now() + self.grace);
                     }
                     Ok(Some((Command::Kill, _)) | None) | Err(_) => {
@@ -272,6 +280,9 @@ impl Watch<'_> {
                 Some(signal) => End::Signal(signal),
                 None => End::Code(status.exit_status().unwrap_or(0)),
             });
+        }
+        if at_most == 0 {
+            return Reaped::All;
         }
         for _ in 0..at_most {
             match wait(WaitOptions::NOHANG) {

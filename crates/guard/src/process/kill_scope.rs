@@ -15,8 +15,8 @@ use super::cgroup::CommandCgroup;
 use super::process_tree::ProcessTree;
 use crate::kernel;
 
-/// How long one attempt to kill a process tree may take.
-const ONE_ATTEMPT: Duration = Duration::from_millis(300);
+/// How long one attempt to kill processes one by one may take.
+pub(super) const ONE_ATTEMPT: Duration = Duration::from_millis(300);
 /// How long processes are looked up that are asked to end.
 const ASKED: Duration = Duration::from_millis(100);
 
@@ -29,7 +29,7 @@ pub(super) enum KillScope {
     LandlockDomain,
     /// Commands are in a cgroup that the supervisor is not in.
     Cgroup,
-    /// `/proc` shows the processes below the supervisor.
+    /// Lists of children show the processes below the supervisor.
     ProcessTree,
 }
 
@@ -60,20 +60,25 @@ impl Killer {
     }
 
     /// Asks every process to end, also one that is stopped. Where processes have to be looked up, that takes
-    /// no longer than a moment.
-    pub(super) fn terminate(&mut self) {
+    /// no longer than a moment. Returns whether they may fork without a bound of their own: then none should
+    /// be waited for, since one that has ended holds its share of the limit.
+    pub(super) fn terminate(&mut self) -> bool {
+        let signals = [Signal::TERM, Signal::CONT];
+        let Some(tree) = &mut self.tree else {
+            signals.into_iter().for_each(signal_all);
+            return false;
+        };
         let until = Instant::now() + ASKED;
-        for signal in [Signal::TERM, Signal::CONT] {
-            match &mut self.tree {
-                None => signal_all(signal),
-                Some(tree) => tree.signal(signal, until),
-            }
+        let is_done = |cgroup: &mut CommandCgroup| cgroup.signal(&signals, until).is_ok();
+        if self.cgroup.as_mut().is_some_and(is_done) {
+            return false;
         }
+        tree.terminate(until);
+        true
     }
 
     /// Kills every process but this one. The command leads a process group, which one call reaches as long
-    /// as it is not waited for. Returns whether others may be left that fork: then none should be waited
-    /// for, since a killed process holds its share of the limit.
+    /// as it is not waited for. Returns whether others may be left that fork, as for [`Self::terminate`].
     pub(super) fn kill(&mut self, command: Option<Pid>) -> bool {
         let Some(tree) = &mut self.tree else {
             signal_all(Signal::KILL);

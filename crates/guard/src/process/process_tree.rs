@@ -1,29 +1,34 @@
-//! The processes below one, as `/proc` shows them: the last resort for ending a command.
+//! The processes below one, as the lists of children in `/proc` show them: the last resort for ending a
+//! command.
 //!
-//! Processes fork while `/proc` is read, so one pass may miss some. Each is killed as soon as it is found,
+//! Processes fork while lists are read, so one pass may miss some. Each is killed as soon as it is found,
 //! and passes are repeated until one finds nothing. Nothing is waited for meanwhile: a killed process holds
 //! its share of the limit of processes, so the others cannot go on forking. Without such a limit this may
 //! not come to an end.
+//!
+//! Only lists are read, never the state of a process: to read that waits for locks, and the process that
+//! holds them gets little of a processor that a fork bomb uses up.
 #![expect(clippy::disallowed_methods, reason = "the guard may look at the system")]
 
-use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::Read;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Dir, Mode, OFlags, openat};
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, pidfd_open, pidfd_send_signal,
     waitid,
 };
 
-/// How many processes there is memory for before the first is killed.
-const N_PREPARED: usize = 8_192;
-/// How long a line of `/proc/PID/stat` may be.
-const MAX_STAT_BYTES: usize = 1_024;
-/// How many passes look at the children alone before one reads all of `/proc`, where there are any.
-const CHILDREN_ALONE: u32 = 64;
+/// How long a list there is memory for before the first process is killed.
+const PREPARED_BYTES: usize = 65_536;
+/// How many generations below the children one pass reaches. What is left becomes a child when its parents
+/// are killed.
+const MAX_GENERATIONS: u32 = 16;
+/// How many processes of one list are held at once: each needs a descriptor.
+const AT_ONCE: usize = 32;
 /// How long the processes that were killed get until the next pass.
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -34,127 +39,157 @@ pub(super) struct ProcessTree {
     proc: Option<OwnedFd>,
     /// The threads of this process, whose children `hidepid` does not hide.
     threads: Option<OwnedFd>,
-    /// The processes that a pass has found.
-    below: HashSet<i32>,
+    /// The last list.
+    list: String,
+}
+
+/// One look at the processes below.
+struct Pass<'a> {
+    /// What each is sent, in this order.
+    signals: &'a [Signal],
+    /// Whether the children of all threads are looked for, not of the first alone. That takes longer, and an
+    /// orphan is found anyway when its parent is killed.
+    of_all_threads: bool,
+    until: Instant,
+}
+
+impl Pass<'_> {
+    fn is_over(&self) -> bool {
+        self.until <= Instant::now()
+    }
 }
 
 impl ProcessTree {
     pub(super) fn new() -> Self {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let open = |path| openat(CWD, path, flags, Mode::empty()).ok();
         Self {
-            proc: open("/proc"),
-            threads: open("/proc/self/task"),
-            below: HashSet::with_capacity(N_PREPARED),
+            proc: open_directory(CWD, "/proc"),
+            threads: open_directory(CWD, "/proc/self/task"),
+            list: String::with_capacity(PREPARED_BYTES),
         }
     }
 
-    /// Sends a signal to every process below this one, as far as the time lasts.
-    pub(super) fn signal(&mut self, signal: Signal, until: Instant) {
-        self.below.clear();
-        self.signal_children(signal, &|_| false);
-        self.signal_shown(signal, &|_| false, until);
+    /// Asks every process below this one to end, also one that is stopped, as far as the time lasts.
+    pub(super) fn terminate(&mut self, until: Instant) {
+        let signals = &[Signal::TERM, Signal::CONT];
+        self.signal(&Pass { signals, of_all_threads: true, until }, &|_| false);
     }
 
     /// Kills every process below this one but the trees of those children that are spared, until a pass finds
     /// none or the time is over; returns whether the last pass found one.
     pub(super) fn kill(&mut self, is_spared: &dyn Fn(Pid) -> bool, until: Instant) -> bool {
-        for n in 1_u32.. {
-            self.below.clear();
-            // To list the children takes little of a processor that a bomb uses up, and what they leave become
-            // children in their turn. To read all of `/proc` takes much, and reaches the whole tree.
-            let mut is_any = self.signal_children(Signal::KILL, is_spared);
-            if !is_any || n.is_multiple_of(CHILDREN_ALONE) {
-                is_any |= self.signal_shown(Signal::KILL, is_spared, until);
-            }
-            if !is_any || until <= Instant::now() {
+        let pass = Pass { signals: &[Signal::KILL], of_all_threads: false, until };
+        loop {
+            let is_any = self.signal(&pass, is_spared);
+            if !is_any || pass.is_over() {
                 return is_any;
             }
             std::thread::sleep(PAUSE);
         }
-        true
     }
 
-    /// Sends a signal to each process below this one that `/proc` shows after its parent, as those that are
-    /// older; returns whether there was one.
-    fn signal_shown(
-        &mut self,
-        signal: Signal,
-        is_spared: &dyn Fn(Pid) -> bool,
-        until: Instant,
-    ) -> bool {
-        let own = std::process::id().cast_signed();
-        let Some(proc) = &self.proc else { return false };
-        let Ok(dir) = Dir::read_from(proc) else { return false };
-        for entry in dir.filter_map(Result::ok) {
-            let number = entry.file_name().to_str().ok().and_then(|name| name.parse().ok());
-            let Some(pid) = number.and_then(Pid::from_raw) else { continue };
-            // Opened before it is looked at: the PID may be given to another process afterwards.
-            let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { continue };
-            let number = pid.as_raw_nonzero().get();
-            let Some(parent) = parent(proc, number) else { continue };
-            if self.below.contains(&parent) || (parent == own && !is_spared(pid)) {
-                self.below.insert(number);
-                let _ = pidfd_send_signal(&process, signal);
-            }
-            if until <= Instant::now() {
-                break;
+    /// Signals each child of this process, then what is below them; returns whether a child still ran. What a
+    /// killed process leaves becomes a child of this one.
+    fn signal(&mut self, pass: &Pass<'_>, is_spared: &dyn Fn(Pid) -> bool) -> bool {
+        let mut children = Vec::new();
+        if let Some(threads) = &self.threads {
+            append_children(threads, &mut self.list, &mut children);
+        }
+        // This process waits for its children: until then their PIDs are theirs.
+        children.retain(|child| !is_spared(*child) && has_not_ended(*child));
+        for child in &children {
+            for signal in pass.signals {
+                let _ = kill_process(*child, *signal);
             }
         }
-        !self.below.is_empty()
+        for child in children.iter().take_while(|_| !pass.is_over()) {
+            self.signal_below(*child, None, pass, MAX_GENERATIONS);
+        }
+        !children.is_empty()
+    }
+
+    /// Signals each process below one that has had its signals. That one is a child of this process, or its
+    /// pidfd says whether its PID is still its own.
+    fn signal_below(
+        &mut self,
+        parent: Pid,
+        pidfd: Option<&OwnedFd>,
+        pass: &Pass<'_>,
+        generations: u32,
+    ) {
+        let listed = self.children(parent, pass);
+        for some in listed.chunks(AT_ONCE) {
+            if generations == 0 || pass.is_over() {
+                return;
+            }
+            let open = |pid: &Pid| Some((*pid, pidfd_open(*pid, PidfdFlags::empty()).ok()?));
+            let opened: Vec<_> = some.iter().filter_map(open).collect();
+            // A PID may have been given to another process before it was opened.
+            let still = self.children(parent, pass);
+            if !pidfd.is_none_or(is_running) {
+                return;
+            }
+            let is_still = |(pid, _): &&(Pid, OwnedFd)| still.contains(pid);
+            for (_, child) in opened.iter().filter(is_still) {
+                for signal in pass.signals {
+                    let _ = pidfd_send_signal(child, *signal);
+                }
+            }
+            for (pid, child) in opened.iter().filter(is_still) {
+                self.signal_below(*pid, Some(child), pass, generations - 1);
+            }
+        }
+    }
+
+    /// Returns the children of a process.
+    fn children(&mut self, of: Pid, pass: &Pass<'_>) -> Vec<Pid> {
+        let mut children = Vec::new();
+        let Some(proc) = &self.proc else { return children };
+        let of = of.as_raw_nonzero();
+        if pass.of_all_threads {
+            if let Some(threads) = open_directory(proc, &format!("{of}/task")) {
+                append_children(&threads, &mut self.list, &mut children);
+            }
+        } else {
+            append_list(proc, &format!("{of}/task/{of}/children"), &mut self.list, &mut children);
+        }
+        children
     }
 }
 
-impl ProcessTree {
-    /// Sends a signal to each child of this process, from lists that hold those too that `/proc` hides: with
-    /// `hidepid` a process that may not be traced. What a killed one leaves becomes a child of this process.
-    /// Returns whether there was one.
-    fn signal_children(&mut self, signal: Signal, is_spared: &dyn Fn(Pid) -> bool) -> bool {
-        let Some(threads) = &self.threads else { return false };
-        let Ok(dir) = Dir::read_from(threads) else { return false };
-        let mut list = String::new();
-        for entry in dir.filter_map(Result::ok) {
-            let Ok(thread) = entry.file_name().to_str() else { continue };
-            let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-            let file = openat(threads, format!("{thread}/children"), flags, Mode::empty());
-            list.clear();
-            let Ok(_) = file.map(|file| File::from(file).read_to_string(&mut list)) else {
-                continue;
-            };
-            let children = list.split_whitespace().filter_map(|number| number.parse().ok());
-            for child in children.filter_map(Pid::from_raw).filter(|child| !is_spared(*child)) {
-                // This process waits for its children: until then their PIDs are theirs.
-                if has_not_ended(child) && kill_process(child, signal).is_ok() {
-                    self.below.insert(child.as_raw_nonzero().get());
-                }
-            }
+/// Appends the children of all threads in a `task` directory.
+fn append_children(threads: &OwnedFd, list: &mut String, children: &mut Vec<Pid>) {
+    for entry in Dir::read_from(threads).into_iter().flatten().filter_map(Result::ok) {
+        if let Ok(thread) = entry.file_name().to_str() {
+            append_list(threads, &format!("{thread}/children"), list, children);
         }
-        !self.below.is_empty()
     }
+}
+
+fn append_list(at: &OwnedFd, path: &str, list: &mut String, children: &mut Vec<Pid>) {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let Ok(file) = openat(at, path, flags, Mode::empty()) else { return };
+    list.clear();
+    if File::from(file).read_to_string(list).is_ok() {
+        let numbers = list.split_whitespace().filter_map(|number| number.parse().ok());
+        children.extend(numbers.filter_map(Pid::from_raw));
+    }
+}
+
+fn open_directory(at: impl AsFd, path: &str) -> Option<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    openat(at, path, flags, Mode::empty()).ok()
+}
+
+/// Returns whether the process of a pidfd has not ended.
+fn is_running(pidfd: &OwnedFd) -> bool {
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&at_once)) == Ok(0)
 }
 
 /// Returns whether a child still runs, without waiting for it.
 fn has_not_ended(child: Pid) -> bool {
     let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     matches!(waitid(WaitId::Pid(child), ended), Ok(None))
-}
-
-/// Returns the parent of a process that has not ended.
-fn parent(proc: &OwnedFd, pid: i32) -> Option<i32> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    let file = openat(proc, format!("{pid}/stat"), flags, Mode::empty()).ok()?;
-    let mut text = [0; MAX_STAT_BYTES];
-    let n = File::from(file).read(&mut text).ok()?;
-    parent_in(text.get(..n)?)
-}
-
-/// Reads `/proc/PID/stat` (proc_pid_stat(5)): the name of the program may hold any bytes.
-fn parent_in(stat: &[u8]) -> Option<i32> {
-    let end_of_name = memchr::memrchr(b')', stat)?;
-    let fields = std::str::from_utf8(stat.get(end_of_name + 2..)?).ok()?;
-    let mut fields = fields.split(' ');
-    let ended = matches!(fields.next()?, "Z" | "X");
-    if ended { None } else { fields.next()?.parse().ok() }
 }
 
 /// Counts the threads of a user: what the kernel compares with its limit of processes.
@@ -169,23 +204,4 @@ pub(super) fn n_threads_of(user: u32) -> u64 {
     };
     let entries = fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
     entries.filter_map(|entry| of(entry.file_name().to_str()?.parse().ok()?)).sum()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parent_is_read_past_the_name() {
-        let check = |stat: &str, expected: Option<i32>| {
-            assert_eq!(parent_in(stat.as_bytes()), expected, "{stat}");
-        };
-        check("7 (sh) S 3 5 5 0 -1", Some(3));
-        check("7 (a) R 9) T 3 5 5 0 -1", Some(3));
-        check("7 (sh) Z 3 5 5 0 -1", None);
-        check("7 (sh) S", None);
-        check("7 (sh)", None);
-        check("7 (sh", None);
-        check("", None);
-    }
 }

@@ -10,9 +10,11 @@ mod namespaces;
 mod ruleset;
 
 use std::io;
+use std::num::NonZero;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
+use std::thread::available_parallelism;
 
 use libc::sock_filter;
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -37,9 +39,17 @@ use ruleset::SystemRules;
 
 pub(super) use mounts::{KEPT_OF_SERVICES, SERVICES, sockets};
 
-/// The most processes of a command where they can only be looked up in `/proc`: those are killed one by one,
-/// by a supervisor that gets no larger share of the processors than each of them.
-const MAX_IN_TREE: u64 = 512;
+/// The most processes of a command for each processor, where a supervisor gets no larger share of the processors
+/// than each of them. It needs about a millisecond of it to kill them in time.
+const MAX_EQUAL: usize = 512;
+/// The same where they can only be looked up in `/proc`, and are killed one by one.
+const MAX_LISTED: usize = 128;
+
+/// Returns how many processes a command may have that may have this many for each processor.
+fn for_each_processor(n: usize) -> u64 {
+    let n_processors = available_parallelism().map_or(1, NonZero::get);
+    u64::try_from(n.saturating_mul(n_processors)).unwrap_or(u64::MAX)
+}
 
 /// The containment of one session.
 pub(super) struct Sandbox {
@@ -63,6 +73,8 @@ pub(super) struct Sandbox {
 impl Sandbox {
     /// Takes the containment that the policy names, or says what is missing for it.
     pub(super) fn enter(policy: &Policy) -> Result<Self, Shortfall> {
+        let has_larger_share = policy.trusted || spawn::can_run_first();
+        let at_most = if has_larger_share { u64::MAX } else { for_each_processor(MAX_EQUAL) };
         let mut sandbox = Self {
             rung: policy.rung,
             missing: Vec::new(),
@@ -78,7 +90,7 @@ impl Sandbox {
                 .collect(),
             kill_scope: KillScope::ProcessTree,
             cgroup: None,
-            max_processes: policy.max_processes,
+            max_processes: policy.max_processes.min(at_most),
         };
         // The namespaces of a session have no cgroup file system that can be written.
         let hierarchy = (!policy.trusted).then(Hierarchy::find);
@@ -154,7 +166,7 @@ impl Sandbox {
         match (bounds, is_root) {
             (Some(true), _) => {}
             (_, false) if self.kill_scope == KillScope::ProcessTree && !trusted => {
-                self.bound_by_user(self.max_processes.min(MAX_IN_TREE));
+                self.bound_by_user(self.max_processes.min(for_each_processor(MAX_LISTED)));
             }
             (_, false) => self.bound_by_user(self.max_processes),
             (_, true) => {

@@ -405,8 +405,9 @@ One system call kills all of it where the level has one of these, tried in this 
 3. A cgroup for each command that sinew may make: version 2 (Linux 5.14 or later), or the `pids` controller of
    version 1. Level none always needs it, since its commands are in neither of the first two.
 
-Without all of them the supervisor finds the processes in `/proc` and kills them one by one, and
-bounds them at 512 of an ordinary user. What it could not kill in 2 seconds is reported as perhaps still running.
+Without all of them the supervisor kills the processes one by one, as the lists of children in `/proc` show
+them (`CONFIG_PROC_CHILDREN`, which distributions set), and bounds them at 128 for each processor of an
+ordinary user. What it could not kill in 2 seconds is reported as perhaps still running.
 
 `run.max_processes` bounds the processes of a command: by its PID namespace (Linux 6.14 or later), by a
 pids cgroup, or by `RLIMIT_NPROC`, which counts all processes of the user. Root is exempt from `RLIMIT_NPROC`:
