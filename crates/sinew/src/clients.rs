@@ -30,6 +30,31 @@ pub(crate) struct Server {
     pub(crate) variables: BTreeMap<String, String>,
     /// The directory in which it starts, where that is written.
     pub(crate) dir: Option<String>,
+    /// Whether more variables are in a file that it names.
+    pub(crate) has_env_file: bool,
+}
+
+impl Server {
+    /// Returns whether it may tell sinew what is not looked through: by a shell or another program in front of it, by
+    /// words that are not expanded here, or by variables in a file.
+    pub(crate) fn is_unclear(&self) -> bool {
+        let at = self.words.iter().position(|word| is_sinew(word));
+        let in_front = self.words.iter().take(at.unwrap_or(self.words.len()));
+        let is_env = |(n, word): (usize, &String)| match n {
+            0 => word.rsplit('/').next() == Some("env"),
+            _ => word.contains('=') && !word.starts_with('-'),
+        };
+        let texts = || self.words.iter().chain(self.variables.values());
+        let is_open = texts().any(|text| text.contains("{env:") || text.contains("{file:"));
+        match at {
+            Some(_) => self.has_env_file || is_open || !in_front.enumerate().all(is_env),
+            None => self.words.iter().any(|word| word.contains("sinew")),
+        }
+    }
+}
+
+fn is_sinew(word: &str) -> bool {
+    word.rsplit('/').next() == Some("sinew")
 }
 
 /// Reads the servers of a file. An error says what is wrong and where.
@@ -71,6 +96,7 @@ fn server(name: &str, written: &Value) -> Option<Server> {
         words,
         variables: variables.collect(),
         dir: written.get("cwd").and_then(Value::as_str).map(str::to_owned),
+        has_env_file: written.contains_key("envFile"),
     })
 }
 
@@ -93,7 +119,6 @@ impl Start {
         let home = home.as_deref().and_then(Path::to_str);
         let meant = |word: &String| expanded(word, project_name, home);
         let mut words = server.words.iter().map(meant);
-        let is_sinew = |word: &String| word.rsplit('/').next() == Some("sinew");
         let before: Vec<String> = words.by_ref().take_while(|word| !is_sinew(word)).collect();
         if before.len() == server.words.len() {
             return None;
@@ -160,8 +185,7 @@ pub(crate) fn parsed(words: impl IntoIterator<Item = OsString>) -> Result<Cli, c
 /// `PATH`, which says what program a name means.
 pub(crate) fn loader_variables(server: &Server) -> Vec<(String, String)> {
     let acts = |name: &str| name.starts_with("LD_") || ["GLIBC_TUNABLES", "PATH"].contains(&name);
-    let is_sinew = |word: &String| word.rsplit('/').next() == Some("sinew");
-    let Some(at) = server.words.iter().position(is_sinew) else { return Vec::new() };
+    let Some(at) = server.words.iter().position(|word| is_sinew(word)) else { return Vec::new() };
     // `env` and its like set variables in front of the program.
     let set = server.words.iter().take(at).filter_map(|word| word.split_once('='));
     let variables = server.variables.iter().map(|(name, value)| (name.as_str(), value.as_str()));
@@ -249,6 +273,7 @@ mod tests {
                 words: vec![String::from("sinew"), String::from("mcp")],
                 variables: BTreeMap::from([(String::from("A"), String::from("b"))]),
                 dir: None,
+                has_env_file: false,
             };
             assert_eq!(found, [server], "{file}");
         }
@@ -256,6 +281,25 @@ mod tests {
         assert!(error.contains("line 2 column 7"), "{error}");
         for odd in ["{}", "[]", "1", r#"{"mcpServers": [1]}"#, r#"{"mcpServers": {"s": 1}}"#] {
             assert_eq!(servers(Path::new("x.json"), odd).expect(odd), [], "{odd}");
+        }
+    }
+
+    #[test]
+    fn unclear_starts_are_told_apart() {
+        for (written, expected) in [
+            (r#"{"command": "sinew", "args": ["mcp"]}"#, false),
+            (r#"{"command": "/usr/bin/env", "args": ["A=b", "/x/sinew", "mcp"]}"#, false),
+            (r#"{"command": "npx", "args": ["server"], "envFile": ".env"}"#, false),
+            (r#"{"command": "env", "args": ["-S", "A=b sinew mcp"]}"#, true),
+            (r#"{"command": "env", "args": ["-u", "A", "sinew", "mcp"]}"#, true),
+            (r#"{"command": "sh", "args": ["-c", "exec sinew mcp --approvals allow"]}"#, true),
+            (r#"{"command": "unshare", "args": ["-U", "sinew", "mcp"]}"#, true),
+            (r#"{"command": "sinew", "args": ["mcp"], "envFile": ".env"}"#, true),
+            (r#"{"command": "sinew", "args": ["mcp"], "env": {"HOME": "{env:X}"}}"#, true),
+        ] {
+            let text = format!(r#"{{"servers": {{"s": {written}}}}}"#);
+            let found = servers(Path::new("x.json"), &text).expect(written);
+            assert_eq!(found.iter().any(Server::is_unclear), expected, "{written}");
         }
     }
 
@@ -312,6 +356,7 @@ mod tests {
                     .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
                     .collect(),
                 dir: None,
+                has_env_file: false,
             };
             let said = said(&server, Path::new("/p"));
             let approvals =
@@ -326,6 +371,7 @@ mod tests {
                 (String::from("SINEW_READ_ONLY"), String::from("1")),
             ]),
             dir: Some(String::from("sub")),
+            has_env_file: false,
         };
         let said = said(&server, Path::new("/p")).expect("a server");
         assert_eq!(said.global.root, [PathBuf::from("/p/x")]);

@@ -33,6 +33,13 @@ fn warn(loaded: &Loaded) {
     }
 }
 
+/// Prints that another ledger has records too.
+fn warn_of_other_ledger(loaded: &Loaded) {
+    if let Some(other) = wiring::other_ledger(loaded) {
+        say(&other);
+    }
+}
+
 /// The most warnings that are told one by one, and how much of each.
 const MAX_WARNINGS: usize = 5;
 const MAX_WARNING: usize = 1_000;

@@ -40,10 +40,14 @@ pub(crate) fn of(loaded: &Loaded) -> anyhow::Result<Vec<Arc<CommandHook>>> {
         .state
         .as_ref()
         .context("hooks need a place for state; set XDG_STATE_HOME to an absolute directory")?;
+    let variables = loaded.said.variables();
+    let unmet = |hook: &HookOptions| {
+        hooks::unmet(hook.requires.as_ref()?, &variables, loaded.said.is_by_client())
+    };
     let programs = OwnPrograms::new(OwnProgramSettings {
         helper: loaded.helper.clone(),
         sessions: state.join("sessions"),
-        env: environment(loaded.said.variables(), &[]),
+        env: environment(variables.clone(), &[]),
         roots: loaded.roots.iter().map(real).collect(),
     });
     let written = loaded.layered.options.hooks.as_ref();
@@ -109,10 +113,6 @@ fn trusted(loaded: &Loaded) -> anyhow::Result<Option<TrustedPrograms>> {
     let dir = project.join(".sinew/hooks");
     let is_as_read = move || read.is_some() && Content::read_hooks(&project).ok() == read;
     Ok(Some(TrustedPrograms { dir, is_as_read: Arc::new(is_as_read) }))
-}
-
-fn unmet(hook: &HookOptions) -> Option<String> {
-    hooks::unmet(hook.requires.as_ref()?)
 }
 
 /// Returns the same glob with the real path of a root, where it begins with a root as that was given.

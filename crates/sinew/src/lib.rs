@@ -142,8 +142,20 @@ fn run(cli: &cli::Cli, helper: Helper) -> anyhow::Result<std::process::ExitCode>
         cli::Command::Audit { command } => commands::audit::run(&load()?, command),
         cli::Command::Hook { command } => commands::hook::run(load()?, command),
         cli::Command::Policy { command } => commands::policy::run(&load()?, command),
-        cli::Command::Doctor { json } => commands::doctor::run(&load()?, *json),
+        cli::Command::Doctor { json } => match load() {
+            Ok(loaded) => commands::doctor::run(&loaded, *json),
+            // What was wrong with its own arguments is no finding.
+            Err(error) if stops_without_arguments()? => commands::doctor::stopped(&error, *json),
+            Err(error) => Err(error),
+        },
     }
+}
+
+/// Returns whether the configuration of the user or the system stops every command.
+#[cfg(feature = "cli")]
+fn stops_without_arguments() -> anyhow::Result<bool> {
+    let said = wiring::Said::by_person(&cli::Global::default())?;
+    Ok(wiring::without_project(&said).is_err())
 }
 
 #[cfg(feature = "cli")]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 use sinew_guard::{
-    Checkpoints, CommandSettings, GlobalIgnore, Helper, JournalSettings, Layer, OnFailure,
+    Audit, Checkpoints, CommandSettings, GlobalIgnore, Helper, JournalSettings, Layer, OnFailure,
     Recorded, Redactor, RuleOrigin, SqliteLedger, StateDir, environment, shown,
 };
 use sinew_runtime::{Asking, Builder, Keeper, NoLedger, Runtime};
@@ -124,6 +124,11 @@ impl Said {
         }
     }
 
+    /// Returns whether a client started this process, so that its variables may come out of a repository.
+    pub(crate) fn is_by_client(&self) -> bool {
+        self.by_client
+    }
+
     /// A value of an option came from its variable where the flag was not written.
     fn origin(&self, variable: &'static str, flag: &'static str) -> Origin {
         let written = self.arguments.iter().any(|arg| {
@@ -161,7 +166,11 @@ pub(crate) fn current_dir() -> anyhow::Result<PathBuf> {
 
 /// Reads every layer. What may come out of a repository loosens nothing unless a person confirmed it.
 pub(crate) fn load(mut said: Said, helper: Helper, project: Project) -> anyhow::Result<Loaded> {
-    let trusted = trusted(&said.places)?;
+    // Without it less is trusted, never more.
+    let (trusted, unread) = match trusted(&said.places) {
+        Ok(trusted) => (trusted, None),
+        Err(error) => (Trusted::default(), Some(format!("nothing is trusted: {error:#}"))),
+    };
     said.read_config();
     let mut layered = match project {
         Project::LeftOut => self::layered(&said, None)?,
@@ -177,6 +186,7 @@ pub(crate) fn load(mut said: Said, helper: Helper, project: Project) -> anyhow::
         said.is_held = false;
         layered = settle(&said, &trusted)?;
     }
+    layered.warnings.extend(unread);
     layered.warn_of_unknown_tools();
     layered.warn_of_contradictions();
     layered.check_served()?;
@@ -419,6 +429,24 @@ pub(crate) fn state_dir(loaded: &Loaded) -> anyhow::Result<StateDir> {
     StateDir::open(path).with_context(|| format!("the state directory {}", path.display()))
 }
 
+/// Returns what to know of the ledger in your home, where `XDG_STATE_HOME` names another state directory: `sinew mcp`
+/// keeps its records there until that is confirmed.
+pub(crate) fn other_ledger(loaded: &Loaded) -> Option<String> {
+    let places = &loaded.said.places;
+    let own = places.state().map(|state| config::real(&state))?;
+    let NamedDir { path, variable } = places.other_state()?;
+    let is_other = variable == env_vars::XDG_STATE_HOME && places.other_home().is_none();
+    let is_used = loaded.state.as_ref() != Some(&own);
+    (is_other && is_used && Audit::is_in(&own)).then(|| {
+        format!(
+            "this is the ledger in {}, which {variable} names; another is in {}, where `sinew mcp` records where \
+             you did not confirm {variable}",
+            path.display(),
+            own.display()
+        )
+    })
+}
+
 /// A runtime, and its ledger where it has one.
 pub(crate) struct Wired {
     /// The runtime.
@@ -640,7 +668,10 @@ fn with_ledger(
         }
         LedgerMode::Sqlite(config::LedgerSettings { sync, on_failure, retention }) => {
             let state = state_dir(loaded).map_err(|error| {
-                anyhow::anyhow!("{error:#}; `ledger.mode = \"off\"` runs without records")
+                anyhow::anyhow!(
+                    "{error:#}; make it a directory that you may write, or a link to one, or run without records \
+                     (`ledger.mode = \"off\"` in your configuration)"
+                )
             })?;
             let redactor = Redactor::knowing(env_vars::all());
             let recorded = Recorded { surface, sync, on_failure, retention, redactor };

@@ -400,6 +400,30 @@ impl Machine {
     }
 }
 
+/// A hook that requires what a client can take away was left out, and the call went through.
+#[test]
+fn hook_stays_without_path_and_variables() {
+    if !database::can_bind("hook_stays_without_path_and_variables") {
+        return;
+    }
+    let machine = Machine::new();
+    machine.hook("#!/bin/sh\ncat >/dev/null\nexit 2\n");
+    let own = machine.at("home/.config/sinew/config.toml");
+    let text = fs::read_to_string(&own).unwrap();
+    fs::write(&own, text + "requires = { bins = [\"cat\", \"mine\"], env = [\"WANTED\"] }\n")
+        .unwrap();
+    machine.write("home/.local/bin/mine", "");
+    let database = database::naming(&machine.home());
+    for path in [None, Some("/nonexistent"), Some("")] {
+        let said = machine.serve(&database, &[("PATH", path)]);
+        assert!(!said.is_done("allowed"), "{path:?}: {}", said.err);
+        assert!(!said.err.contains("left out"), "{path:?}: {}", said.err);
+    }
+    fs::remove_file(machine.at("home/.local/bin/mine")).unwrap();
+    let said = machine.serve(&database, &[]);
+    assert!(said.is_done("allowed") && said.err.contains("`mine` in PATH"), "{}", said.err);
+}
+
 /// A hook that looks for `~/.block` found another home, and let the call through.
 #[test]
 fn hook_finds_home_of_user() {
@@ -494,6 +518,55 @@ fn loader_variables_of_server_are_shown() {
 }
 
 /// Where the user database gives no home, nothing holds the variables of a client.
+#[test]
+fn ledger_in_the_home_is_told() {
+    if !database::can_bind("ledger_in_the_home_is_told") {
+        return;
+    }
+    let machine = Machine::new();
+    let database = database::naming(&machine.home());
+    let told = |args: &[&str]| {
+        let mut command = machine.sinew(&database);
+        let done = command.args(args).env("XDG_STATE_HOME", machine.at("elsewhere/state")).output();
+        let done = done.unwrap();
+        let all = [done.stdout, done.stderr].concat();
+        assert_eq!(done.status.code(), Some(0), "{}", String::from_utf8_lossy(&all));
+        String::from_utf8(all).unwrap().contains("another is in ")
+    };
+    let all = [&["audit", "list"][..], &["audit", "verify"], &["checkpoint", "list"], &["doctor"]];
+    for args in all {
+        assert!(!told(args), "{args:?}");
+    }
+    machine.serve(&database, &[]);
+    for args in all {
+        assert!(told(args), "{args:?}");
+    }
+}
+
+#[test]
+fn configuration_that_cannot_be_read_is_a_finding() {
+    if !database::can_bind("configuration_that_cannot_be_read_is_a_finding") {
+        return;
+    }
+    let machine = Machine::new();
+    let check = |args: &[&str], code: i32, told: &str| {
+        let done = machine.run(args);
+        let all = String::from_utf8([done.stdout, done.stderr].concat()).unwrap();
+        assert_eq!(done.status.code(), Some(code), "{args:?}: {all}");
+        assert!(all.contains(told), "{args:?}: {all}");
+    };
+    let call = ["call", "Read", r#"{"file_path": "a.txt"}"#];
+    // Less is trusted then, never more.
+    fs::create_dir_all(machine.at("home/.local/state/sinew/trust.toml")).unwrap();
+    check(&call, 0, "nothing is trusted: ");
+    check(&["doctor"], 0, "nothing is trusted: ");
+    fs::remove_file(machine.at("home/.config/sinew/config.toml")).unwrap();
+    fs::create_dir(machine.at("home/.config/sinew/config.toml")).unwrap();
+    check(&call, 2, "home/.config/sinew/config.toml: ");
+    check(&["doctor"], 1, "MISSING  config");
+    check(&["doctor", "--json"], 1, r#""ok": false"#);
+}
+
 #[test]
 fn server_without_database_home_warns() {
     if !database::can_bind("server_without_database_home_warns") {

@@ -108,6 +108,11 @@ impl Audit {
         Self::at(state.path())
     }
 
+    /// Returns whether a state directory has a database, without opening it.
+    pub fn is_in(state: &Path) -> bool {
+        opening::file_of(&state.join(NAME)).is_some()
+    }
+
     pub(super) fn at(state: &Path) -> Result<Self, AuditError> {
         let state = state.to_owned();
         let path = state.join(NAME);

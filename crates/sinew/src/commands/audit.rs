@@ -30,6 +30,7 @@ const MAX_LINE: u64 = 64 * 1024 * 1024;
 /// Lists, shows, verifies or exports.
 pub(crate) fn run(loaded: &Loaded, command: &AuditCommand) -> anyhow::Result<ExitCode> {
     super::warn(loaded);
+    super::warn_of_other_ledger(loaded);
     let done = answer(loaded, command);
     if let (Err(error), AuditCommand::Verify { json: true, .. }) = (&done, command) {
         not_walked(false, &format!("{error:#}"))?;

@@ -20,6 +20,7 @@ use crate::wiring::{self, Loaded};
 /// Lists, compares or restores.
 pub(crate) fn run(mut loaded: Loaded, command: &CheckpointCommand) -> anyhow::Result<ExitCode> {
     super::warn(&loaded);
+    super::warn_of_other_ledger(&loaded);
     // What is served to models is no matter here.
     loaded.settings.serve = None;
     loaded.settings.dialect = sinew_dialects::NATIVE;

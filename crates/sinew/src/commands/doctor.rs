@@ -69,7 +69,6 @@ pub(crate) fn run(loaded: &Loaded, as_json: bool) -> anyhow::Result<ExitCode> {
         skipped("sandbox", &|| sandbox(&wired)),
         approvals(loaded),
     ];
-    let is_missing = |findings: &[Finding]| findings.iter().any(|one| one.needed && !one.ok);
     // Whatever is missing stops a server too.
     let own = (!is_missing(&findings)).then(|| server::own(loaded)).flatten();
     let server::Servers { stopped, notes } = match has_state {
@@ -84,13 +83,26 @@ pub(crate) fn run(loaded: &Loaded, as_json: bool) -> anyhow::Result<ExitCode> {
             config.add_note(&notes);
         }
     }
-    let missing = is_missing(&findings);
+    print(&findings, as_json)
+}
+
+/// Prints why nothing can be looked at: the configuration of the user or the system stops every command.
+pub(crate) fn stopped(error: &anyhow::Error, as_json: bool) -> anyhow::Result<ExitCode> {
+    print(&[found("config", false, format!("{error:#}"))], as_json)
+}
+
+fn is_missing(findings: &[Finding]) -> bool {
+    findings.iter().any(|one| one.needed && !one.ok)
+}
+
+fn print(findings: &[Finding], as_json: bool) -> anyhow::Result<ExitCode> {
+    let missing = is_missing(findings);
     let mut out = std::io::stdout().lock();
     if as_json {
         let object = serde_json::json!({ "ok": !missing, "findings": findings });
         writeln!(out, "{}", serde_json::to_string_pretty(&object)?)?;
     } else {
-        for finding in &findings {
+        for finding in findings {
             let mark = match (finding.ok, finding.needed) {
                 (true, _) => "ok",
                 (false, true) => "MISSING",
@@ -159,7 +171,7 @@ fn state(loaded: &Loaded) -> Finding {
     let read_only = |path: &Path| {
         let path = path.display();
         let detail = format!(
-            "the state directory is read-only: {path}; make it writable, or set XDG_STATE_HOME to another directory"
+            "the state directory is read-only: {path}; make it writable, or a link to a directory that you may write"
         );
         found("state", false, detail)
     };
@@ -169,7 +181,11 @@ fn state(loaded: &Loaded) -> Finding {
     };
     match (wiring::state_dir(loaded), &loaded.state) {
         (Ok(state), _) if is_read_only(state.path()) => read_only(state.path()),
-        (Ok(state), _) => found("state", true, state.path().display().to_string()),
+        (Ok(state), _) => {
+            let other = wiring::other_ledger(loaded).map(|other| format!("; {other}"));
+            let detail = format!("{}{}", state.path().display(), other.unwrap_or_default());
+            found("state", true, detail)
+        }
         (Err(error), Some(path)) if is_caused_by(&error, io::ErrorKind::ReadOnlyFilesystem) => {
             read_only(path)
         }

@@ -36,6 +36,8 @@ struct Found {
     servers: Vec<Started>,
     /// What its files set for servers that acts before sinew runs.
     loader: Vec<LoaderVariable>,
+    /// The servers that may tell sinew what was not looked through.
+    unclear: Vec<String>,
     /// Whether its configuration cannot be read, so that nothing says what it would loosen.
     is_broken: bool,
 }
@@ -150,6 +152,7 @@ fn project(global: &Global, root: PathBuf, trusted: &Trusted) -> anyhow::Result<
         loosens,
         servers: Vec::new(),
         loader: Vec::new(),
+        unclear: Vec::new(),
         root: root.clone(),
         is_broken,
     };
@@ -173,6 +176,9 @@ fn project(global: &Global, root: PathBuf, trusted: &Trusted) -> anyhow::Result<
                         name,
                         value,
                     }));
+                    if server.is_unclear() {
+                        found.unclear.push(place.clone());
+                    }
                     let Some(said) = clients::said(&server, &root) else { continue };
                     found.servers.extend(started(place, said, trusted)?);
                 }
@@ -207,6 +213,7 @@ fn arguments(line: &[String], root: PathBuf, trusted: &Trusted) -> anyhow::Resul
         loosens: Vec::new(),
         servers,
         loader: Vec::new(),
+        unclear: Vec::new(),
         is_broken: false,
     })
 }
@@ -265,6 +272,13 @@ impl Found {
             let set = shown_line(&format!("{name}={value}"));
             text.push_str(&format!(
                 "{} sets {set}: it acts before sinew runs, so sinew cannot defend against it\n",
+                shown_line(place)
+            ));
+        }
+        for place in &self.unclear {
+            text.push_str(&format!(
+                "{} may start sinew by another program or with a file of variables, which is not looked through: \
+                 the server takes nothing from it that loosens, and says what it left out\n",
                 shown_line(place)
             ));
         }
@@ -345,6 +359,7 @@ impl Found {
             "hooks": hooks,
             "servers": servers.collect::<Vec<_>>(),
             "loader": loader.collect::<Vec<_>>(),
+            "unclear": self.unclear,
             "trusted": is_trusted,
         })
     }

@@ -4,7 +4,7 @@
 //! what the project holds into the person's own configuration or state.
 #![expect(clippy::disallowed_methods, reason = "looks for the files that mark a project")]
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
@@ -54,6 +54,21 @@ pub(super) fn hold(current: &Path) -> anyhow::Result<()> {
 /// tells a program where to find code, modules or settings.
 const PASSED: [&str; 3] = ["LANG", "TERM", "TZ"];
 
+/// Where programs of the user's hooks are found whatever `PATH` a client sets, the first in the home directory.
+const PROGRAMS_AT_HOME: [&str; 4] = [".local/bin", "bin", ".cargo/bin", ".nix-profile/bin"];
+const PROGRAMS: [&str; 10] = [
+    "/usr/local/sbin",
+    "/usr/local/bin",
+    "/usr/sbin",
+    "/usr/bin",
+    "/sbin",
+    "/bin",
+    "/snap/bin",
+    "/run/current-system/sw/bin",
+    "/nix/var/nix/profiles/default/bin",
+    "/home/linuxbrew/.linuxbrew/bin",
+];
+
 /// Returns the variables of the user's hooks where a client set those of this process. Without a home, the
 /// user database names none, and `HOME` counts as it is.
 pub(super) fn variables_of_client(
@@ -65,21 +80,24 @@ pub(super) fn variables_of_client(
         let passes = PASSED.iter().any(|passed| name == *passed)
             || name.as_bytes().starts_with(b"LC_")
             || (name == env_vars::HOME && !is_own);
-        match name == env_vars::PATH {
-            true => Some((name, outside_projects(&value, current))),
-            false => passes.then_some((name, value)),
-        }
+        passes.then_some((name, value))
     });
+    let at_home =
+        home.iter().flat_map(|home| PROGRAMS_AT_HOME.map(|dir| Path::new(home).join(dir)));
+    let named: Vec<_> = std::env::split_paths(&env_vars::path()).collect();
+    let usual = at_home.chain(PROGRAMS.map(PathBuf::from)).filter(|dir| !named.contains(dir));
+    let all = named.iter().cloned().chain(usual.filter(|dir| dir.is_dir()));
+    let path = (OsString::from(env_vars::PATH), outside_projects(all, current));
     let user = UserEntry::of_process().ok().flatten().map(|entry| entry.name);
     let user =
         user.into_iter().flat_map(|user| ["USER", "LOGNAME"].map(|name| (name, user.clone())));
     let user = user.map(|(name, user)| (OsString::from(name), OsString::from(user)));
     let home = home.map(|home| (OsString::from(env_vars::HOME), home));
-    passed.chain(user).chain(home).collect()
+    passed.chain([path]).chain(user).chain(home).collect()
 }
 
-/// Returns the directories of a list such as `PATH` that lie in no project.
-pub(super) fn outside_projects(list: &OsStr, current: &Path) -> OsString {
+/// Returns those directories that lie in no project, as `PATH` lists them.
+fn outside_projects(dirs: impl Iterator<Item = PathBuf>, current: &Path) -> OsString {
     let own = own().map(|home| real(&home));
     let current = real(current);
     let is_outside = |dir: &PathBuf| {
@@ -88,7 +106,7 @@ pub(super) fn outside_projects(list: &OsStr, current: &Path) -> OsString {
             && project_around(&current, own.as_deref(), &dir).is_none()
             && project_holding(own.as_deref(), &dir).is_none()
     };
-    std::env::join_paths(std::env::split_paths(list).filter(is_outside)).unwrap_or_default()
+    std::env::join_paths(dirs.filter(is_outside)).unwrap_or_default()
 }
 
 fn is_marked(above: &Path) -> bool {
@@ -153,9 +171,8 @@ mod tests {
             assert_eq!(found, expected.as_deref(), "{}", place.display());
         }
         let list = ["home/bin", "repo/bin", "z/sub", "other"].map(|name| top.join(name));
-        let list =
-            std::env::join_paths(list.iter().chain([&PathBuf::from("bin")])).expect("a list");
-        let kept = outside_projects(&list, &top.join("home/x"));
+        let list = list.into_iter().chain([PathBuf::from("bin")]);
+        let kept = outside_projects(list, &top.join("home/x"));
         let expected = std::env::join_paths(["home/bin", "other"].map(|name| top.join(name)));
         assert_eq!(kept, expected.expect("a list"));
         let alone = project_around(&home, None, &home).map(Path::to_owned);
