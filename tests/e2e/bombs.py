@@ -289,6 +289,28 @@ WITHOUT = [
 ]
 
 
+def dead_session(directory):
+    """What a command leaves that ends its own supervisor and fork server is killed by the next session."""
+    place = Place(directory / "dead-session", "none", 0)
+    text = """setsid sleep 99 & above=$(cut -d" " -f4 /proc/$PPID/stat); kill -9 $above $PPID"""
+    cgroup = Cgroup("dead", MAX_IN_CGROUP)
+    try:
+        place.start(cgroup, text, 20).communicate(timeout=60)
+        left = cgroup.count()
+        place.start(cgroup, "echo on", 20).communicate(timeout=60)
+        deadline = time.monotonic() + MAX_OVER
+        while cgroup.count() and time.monotonic() < deadline:
+            reap_orphans()
+            time.sleep(0.01)
+        still = cgroup.count()
+    finally:
+        cgroup.remove()
+    with check("none, root: a dead session leaves processes, which shows that the next case can fail"):
+        true(0 < left, "it left none")
+    with check("none, root: the next session kills what a dead one left"):
+        true(still == 0, f"{still} processes are left")
+
+
 def doctor(place):
     """Returns what `sinew doctor` says of commands."""
     def prepare():
@@ -381,6 +403,8 @@ def body(directory):
                         raise Skip("commands reach the processes of their user on this level")
                     continue
                 run_and_judge(f"{level}, {who}", place, name, text)
+    if not only or "none" in only:
+        dead_session(directory)
     without(directory, only)
 
 

@@ -113,11 +113,17 @@ impl Hierarchy {
         Err(last)
     }
 
-    /// Removes cgroups of sessions that no process locks.
+    /// Removes cgroups of sessions that no process locks. What is left in them is killed, and such a cgroup is
+    /// removed by the next session: a command may have ended whatever should have ended it.
     fn remove_dead(&self) {
         for name in names(&self.own).into_iter().filter(|name| name.starts_with(NAME)) {
             let Ok(dir) = open_directory(&self.own, &name) else { continue };
             if flock(&dir, FlockOperation::NonBlockingLockExclusive).is_ok() {
+                for name in names(&dir) {
+                    let command = open_directory(&dir, &name)
+                        .and_then(|command| CommandCgroup::open(command, self.version));
+                    let _ = command.and_then(|mut command| command.kill());
+                }
                 remove(&self.own, &name, &dir);
             }
         }
@@ -160,18 +166,7 @@ impl SessionCgroup {
         if self.hierarchy.has_bound {
             write(&dir, "pids.max", self.max_processes.to_string().as_bytes())?;
         }
-        let stop = match self.hierarchy.version {
-            Version::One => open(&dir, "pids.max", OFlags::WRONLY)?,
-            // Kernels before 5.14 cannot kill a cgroup.
-            Version::Two => open(&dir, "cgroup.kill", OFlags::WRONLY)?,
-        };
-        Ok(CommandCgroup {
-            entrance: open(&dir, "cgroup.procs", OFlags::WRONLY)?,
-            stop,
-            version: self.hierarchy.version,
-            dir,
-            spare: Some(File::open("/dev/null")?),
-        })
+        CommandCgroup::open(dir, self.hierarchy.version)
     }
 
     /// Removes the cgroup of a supervisor that ended. What is left in it is killed.
@@ -208,6 +203,21 @@ pub(super) struct CommandCgroup {
 }
 
 impl CommandCgroup {
+    fn open(dir: OwnedFd, version: Version) -> io::Result<Self> {
+        let stop = match version {
+            Version::One => open(&dir, "pids.max", OFlags::WRONLY)?,
+            // Kernels before 5.14 cannot kill a cgroup.
+            Version::Two => open(&dir, "cgroup.kill", OFlags::WRONLY)?,
+        };
+        Ok(Self {
+            entrance: open(&dir, "cgroup.procs", OFlags::WRONLY)?,
+            stop,
+            version,
+            dir,
+            spare: Some(File::open("/dev/null")?),
+        })
+    }
+
     /// Moves this process into it.
     pub(super) fn enter(&self) -> io::Result<()> {
         (&self.entrance).write_all(b"0")

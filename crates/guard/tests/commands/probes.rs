@@ -395,7 +395,8 @@ A command runs on the strongest rung that works on the machine, and every reply 
   programs that open such a name only to read it do not find it. There are no sockets but pairs, and
   caches of tools cannot be written.
 - **none**: commands can do what sinew can do. They are still killed with all that they started, unless they
-  kill their own supervisors, and get the same environment, no terminal and no descriptors.
+  kill their own supervisors, and get the same environment, no terminal and no descriptors. What such a command
+  leaves in a cgroup is killed by the next session.
 
 Everything that a command starts ends with it: at the end of the command, of its time, or of the session.
 One system call kills all of it where the level has one of these, tried in this order:
@@ -412,7 +413,8 @@ ordinary user. What it could not kill in 2 seconds is reported as perhaps still 
 `run.max_processes` bounds the processes of a command: by its PID namespace (Linux 6.14 or later), by a
 pids cgroup, or by `RLIMIT_NPROC`, which counts all processes of the user. Root is exempt from `RLIMIT_NPROC`:
 as root, without such a namespace and without a pids cgroup, **nothing bounds them**. `sinew doctor` then says
-`bound of processes`.
+`bound of processes`. Without `CAP_SYS_NICE` and `RLIMIT_RTPRIO` a command has at most 512 for each processor,
+whatever the key says: its supervisor gets no larger share of the processors than each of them.
 
 Unix sockets: a command connects only to those with a path that a process of the same session bound, whatever
 they are called now; elsewhere it is told that the connection was refused. Unix datagram sockets, pairs too,
