@@ -24,7 +24,9 @@ CALLS = {
 }[os.uname().machine]
 CLONE3, LANDLOCK_CREATE_RULESET = 435, 444
 
-MISSING = ["PID namespaces", "Landlock", "cgroups", "processes of others in /proc"]
+MISSING = ["PID namespaces", "Landlock", "cgroups", "processes of others in /proc", "recent kernel"]
+# personality(2): has the kernel say that it is Linux 2.6.
+UNAME26 = 0x0002_0000
 
 
 def take_away(missing):
@@ -38,6 +40,8 @@ def take_away(missing):
     if "processes of others in /proc" in missing:
         # What this hides is also hidden from a process of the same user where it may not be traced.
         mount("proc", "/proc", "proc", options="hidepid=2")
+    if "recent kernel" in missing:
+        check(libc.personality(UNAME26))
     filters = []
     if "PID namespaces" in missing:
         filters += refuse_flag(CALLS["clone"], CLONE_NEWPID) + refuse_flag(CALLS["unshare"], CLONE_NEWPID)

@@ -228,17 +228,32 @@ pub(crate) fn run_first() {
 /// Returns whether this process may have threads run before all of the usual policy: it has `CAP_SYS_NICE`, or
 /// `RLIMIT_RTPRIO` allows it.
 pub(crate) fn can_run_first() -> bool {
-    let mut own = libc::sched_param { sched_priority: 0 };
-    // SAFETY: takes a number and the address of plain data, which it writes.
-    let policy = unsafe {
-        libc::sched_getparam(0, &raw mut own);
-        libc::sched_getscheduler(0)
-    };
+    // SAFETY: takes a number.
+    let own = unsafe { libc::sched_getscheduler(0) };
+    let is_usual = [libc::SCHED_OTHER, libc::SCHED_BATCH, libc::SCHED_IDLE].contains(&own);
     let can = schedule(libc::SCHED_FIFO, 1);
-    if can {
-        schedule(policy, own.sched_priority);
+    if can && is_usual {
+        schedule(own, 0);
     }
     can
+}
+
+/// Returns a descriptor that is readable once a child has ended, for a process with one thread. Commands have
+/// the signal in its default state ([`confine`]).
+pub(crate) fn child_signals() -> io::Result<OwnedFd> {
+    // SAFETY: the set is initialized before it is read, and lives until the end of the calls.
+    let fd = unsafe {
+        let mut children: sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut children);
+        libc::sigaddset(&raw mut children, libc::SIGCHLD);
+        libc::sigprocmask(libc::SIG_BLOCK, &raw const children, ptr::null_mut());
+        libc::signalfd(-1, &raw const children, libc::SFD_NONBLOCK | libc::SFD_CLOEXEC)
+    };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is new, and nothing else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Sets the scheduling policy and priority of this thread; returns whether it may have them.

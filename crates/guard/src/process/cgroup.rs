@@ -113,21 +113,34 @@ impl Hierarchy {
         Err(last)
     }
 
-    /// Removes cgroups of sessions that no process locks. What is left in them is killed, and such a cgroup is
-    /// removed by the next session: a command may have ended whatever should have ended it.
+    /// Removes cgroups of sessions that no process locks, and kills the processes in them. Such a cgroup, whose
+    /// fork server and supervisors a command killed, is removed by the session after.
     fn remove_dead(&self) {
-        for name in names(&self.own).into_iter().filter(|name| name.starts_with(NAME)) {
+        for name in names(&self.own).into_iter().filter(|name| is_of_session(name)) {
             let Ok(dir) = open_directory(&self.own, &name) else { continue };
-            if flock(&dir, FlockOperation::NonBlockingLockExclusive).is_ok() {
-                for name in names(&dir) {
-                    let command = open_directory(&dir, &name)
-                        .and_then(|command| CommandCgroup::open(command, self.version));
-                    let _ = command.and_then(|mut command| command.kill());
-                }
-                remove(&self.own, &name, &dir);
+            let supervisors = names(&dir);
+            let is_own = supervisors.iter().all(|name| is_number(name));
+            if !is_own || flock(&dir, FlockOperation::NonBlockingLockExclusive).is_err() {
+                continue;
             }
+            for name in supervisors {
+                let command = open_directory(&dir, &name)
+                    .and_then(|command| CommandCgroup::open(command, self.version));
+                let _ = command.and_then(|mut command| command.kill());
+            }
+            remove(&self.own, &name, &dir);
         }
     }
+}
+
+/// Returns whether a cgroup has a name that [`Hierarchy::make_directory`] gives.
+fn is_of_session(name: &str) -> bool {
+    let numbers = name.strip_prefix(NAME).and_then(|rest| rest.split_once('-'));
+    numbers.is_some_and(|(process, n)| is_number(process) && is_number(n))
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// The cgroup of a session.
@@ -342,6 +355,23 @@ mod tests {
         24 1 0:22 / /sys/fs/cgroup/unified rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n\
         25 1 0:23 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n\
         26 1 0:24 /docker/ab /sys/fs/cgroup/pids rw shared:9 - cgroup cgroup rw,pids\n";
+
+    #[test]
+    fn names_of_sessions_are_told_from_others() {
+        for (name, expected) in [
+            ("sinew-1-0", true),
+            ("sinew-4194304-15", true),
+            ("sinew-agents", false),
+            ("sinew-1", false),
+            ("sinew-1-", false),
+            ("sinew-a-0", false),
+            ("sinew-1-0-0", false),
+            ("sinew-1-0.scope", false),
+            ("x-1-0", false),
+        ] {
+            assert_eq!(is_of_session(name), expected, "{name}");
+        }
+    }
 
     #[test]
     fn own_cgroup_is_found_beneath_its_mount() {

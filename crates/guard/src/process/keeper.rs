@@ -31,7 +31,9 @@ use super::starter::{self, Ordered, Started};
 use super::wire::{self, Command, End, Order, Refusal, Report};
 use crate::spawn;
 
-/// How often children that are nobody's are waited for while the command runs.
+/// How long a signal is that is read from a descriptor (signalfd(2)).
+const SIGNAL_BYTES: usize = 128;
+/// How often orphans are waited for while the command runs, whether a signal tells of one or not.
 const REAP: Duration = Duration::from_millis(500);
 /// How long the report may take to be heard.
 const HEARD: Duration = Duration::from_millis(50);
@@ -41,9 +43,12 @@ const THREADS: Duration = Duration::from_millis(5);
 const GONE: Duration = Duration::from_secs(2);
 /// How often a kill is repeated until they are.
 const AGAIN: Duration = Duration::from_millis(20);
-/// How soon that is done again where more have ended than are waited for at once.
-const REAP_MORE: Duration = Duration::from_millis(10);
-/// How late a supervisor wakes that shares its processor with very many others.
+/// How long a supervisor pauses after it has waited for orphans: else a fork bomb takes its share of a processor.
+const PAUSE: Duration = Duration::from_millis(10);
+/// The most orphans that are waited for between two pauses, and how many at first: up to 6,400 a second.
+const MAX_ORPHANS: usize = 64;
+const FIRST_ORPHANS: usize = 16;
+/// A supervisor that wakes later than this shares its processor with very many processes.
 const LATE: Duration = Duration::from_millis(5);
 /// The most processes that are waited for before something else is looked at.
 const MAX_REAPED: usize = 256;
@@ -59,10 +64,10 @@ pub(super) fn keep(
     let prepared = sandbox.command_cgroup().and_then(|cgroup| {
         sandbox.prepare_keeper()?;
         sandbox.restrict_keeper()?;
-        Ok(Killer::new(sandbox.kill_scope(), cgroup))
+        Ok((Killer::new(sandbox.kill_scope(), cgroup), spawn::child_signals()?))
     });
-    let mut killer = match prepared {
-        Ok(killer) => killer,
+    let (mut killer, children) = match prepared {
+        Ok(prepared) => prepared,
         Err(error) => {
             refuse_next(session, teller, &error);
             return Ok(());
@@ -74,7 +79,7 @@ pub(super) fn keep(
         // The command before shared both.
         umask(mask);
         let _ = chdir("/");
-        match serve_next(session, teller, &mut killer, sandbox) {
+        match serve_next(session, teller, &mut killer, &children, sandbox) {
             Ok(Served::Alone) if lasts && is_alone() && Standing::own() == standing => {
                 teller.free();
             }
@@ -116,6 +121,7 @@ fn serve_next(
     session: &OwnedFd,
     teller: &Teller,
     killer: &mut Killer,
+    children: &OwnedFd,
     sandbox: &Sandbox,
 ) -> io::Result<Served> {
     let started = starter::start_next(session, teller, killer, sandbox).or_else(|_| {
@@ -134,7 +140,7 @@ fn serve_next(
     let mut porting =
         calls.map(|(calls, means)| Porting::begin(calls, Arc::clone(means), terminal));
     // Where nobody listens any more the first look at the line says so.
-    let mut watch = Watch { line: &line, pid, handle: &handle, timeout, grace, killer };
+    let mut watch = Watch { line: &line, pid, handle: &handle, children, timeout, grace, killer };
     let Watched { end, was_told, out_of_time } = watch.until_the_end();
     let rest = end_the_rest(killer, Some(pid));
     let report = match failure {
@@ -187,6 +193,8 @@ struct Watch<'a> {
     pid: Pid,
     /// Becomes readable when it ends.
     handle: &'a OwnedFd,
+    /// Becomes readable when any child ends.
+    children: &'a OwnedFd,
     timeout: Option<Duration>,
     grace: Duration,
     killer: &'a mut Killer,
@@ -211,18 +219,20 @@ impl Watch<'_> {
         let mut out_of_time = false;
         let mut listening = true;
         let mut was_told = false;
-        let mut wait = REAP;
-        let mut max_reaped = 1;
+        let mut max_reaped = FIRST_ORPHANS;
+        let mut pauses = false;
         let mut must_hold_back = false;
         loop {
             let next = [stop_at, kill_at, give_up_at].into_iter().flatten().min();
             let until_next = next.map(|at| at.saturating_duration_since(Instant::now()));
+            let wait = if pauses { PAUSE } else { REAP };
             let time = until_next.map_or(wait, |time| time.min(wait));
             let awake_at = Instant::now() + time;
-            let told = self.sleep(time, listening);
-            // Whoever has used up its share of a processor waits for all others, also when the time is over.
+            let told = self.sleep(time, listening, !pauses && !must_hold_back);
+            // A supervisor that has used up its share of a processor is late when the time is over.
             let is_late = awake_at + LATE < Instant::now();
-            max_reaped = if is_late { max_reaped / 2 } else { max_reaped * 2 }.clamp(1, MAX_REAPED);
+            max_reaped =
+                if is_late { max_reaped / 2 } else { max_reaped * 2 }.clamp(1, MAX_ORPHANS);
             if stop_at.is_some_and(|at| at <= Instant::now()) {
                 (stop_at, out_of_time) = (None, true);
                 must_hold_back = self.killer.terminate();
@@ -236,8 +246,8 @@ impl Watch<'_> {
             }
             match self.reap(if must_hold_back { 0 } else { max_reaped }) {
                 Reaped::Command(end) => return Watched { end, was_told, out_of_time },
-                Reaped::All => wait = REAP,
-                Reaped::Some => wait = REAP_MORE,
+                Reaped::None => pauses = false,
+                Reaped::Some => pauses = true,
             }
             if give_up_at.is_some_and(|at| at <= Instant::now()) {
                 let end = End::Signal(Signal::KILL.as_raw());
@@ -259,15 +269,23 @@ impl Watch<'_> {
         }
     }
 
-    /// Sleeps until the command ends, the line has something to say, or the time is over; returns
-    /// whether the line has.
-    fn sleep(&self, time: Duration, listening: bool) -> bool {
-        let line = if listening { PollFlags::IN } else { PollFlags::empty() };
-        let mut watched = [PollFd::new(self.handle, PollFlags::IN), PollFd::new(self.line, line)];
-        let n = if listening { 2 } else { 1 };
+    /// Sleeps until the command ends, the line has something to say, another child ends if that matters, or the
+    /// time is over; returns whether the line has.
+    fn sleep(&self, time: Duration, listening: bool, for_children: bool) -> bool {
+        let wanted = |is_wanted| if is_wanted { PollFlags::IN } else { PollFlags::empty() };
+        let mut watched = [
+            PollFd::new(self.handle, PollFlags::IN),
+            PollFd::new(self.children, wanted(for_children)),
+            PollFd::new(self.line, wanted(listening)),
+        ];
+        let n = if listening { 3 } else { 2 };
         let time = Timespec::try_from(time).ok();
         let _ = poll(watched.get_mut(..n).unwrap_or_default(), time.as_ref());
-        let [_, line] = watched;
+        let [_, children, line] = watched;
+        if !children.revents().is_empty() {
+            // Signals of several children are one.
+            let _ = rustix::io::read(self.children, &mut [0; SIGNAL_BYTES]);
+        }
         listening && !line.revents().is_empty()
     }
 
@@ -281,10 +299,7 @@ impl Watch<'_> {
                 None => End::Code(status.exit_status().unwrap_or(0)),
             });
         }
-        if at_most == 0 {
-            return Reaped::All;
-        }
-        for _ in 0..at_most {
+        for n in 0..at_most {
             match wait(WaitOptions::NOHANG) {
                 Ok(Some((pid, status))) if pid == self.pid => {
                     return Reaped::Command(match status.terminating_signal() {
@@ -293,10 +308,10 @@ impl Watch<'_> {
                     });
                 }
                 Ok(Some(_)) => {}
-                Ok(None) | Err(_) => return Reaped::All,
+                Ok(None) | Err(_) => return if n == 0 { Reaped::None } else { Reaped::Some },
             }
         }
-        Reaped::Some
+        if at_most == 0 { Reaped::None } else { Reaped::Some }
     }
 }
 
@@ -304,9 +319,9 @@ impl Watch<'_> {
 enum Reaped {
     /// The command among them, which ended like this.
     Command(End),
-    /// Every one that has ended.
-    All,
-    /// As many as are waited for at once.
+    /// None had ended.
+    None,
+    /// Some, and more may have ended.
     Some,
 }
 

@@ -33,8 +33,8 @@ pub(super) enum KillScope {
     ProcessTree,
 }
 
-/// What a supervisor kills with. It is made before the first command, so that a kill needs no memory and no
-/// descriptor that the command could use up.
+/// Kills the processes of a supervisor's command. It is made before the first command, while there are descriptors
+/// for what it opens.
 #[derive(Debug)]
 pub(super) struct Killer {
     cgroup: Option<CommandCgroup>,

@@ -11,7 +11,7 @@
 #![expect(clippy::disallowed_methods, reason = "the guard may look at the system")]
 
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -32,15 +32,19 @@ const AT_ONCE: usize = 32;
 /// How long the processes that were killed get until the next pass.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// The processes below this one. What it takes to kill them is allocated before there are any.
+/// The processes below this one. `/proc` is opened before there are any.
 #[derive(Debug)]
 pub(super) struct ProcessTree {
-    /// `/proc`, opened while there are descriptors.
     proc: Option<OwnedFd>,
-    /// The threads of this process, whose children `hidepid` does not hide.
+    /// The threads of this process, whose children `hidepid` does not hide. None where the kernel has no lists.
     threads: Option<OwnedFd>,
     /// The last list.
     list: String,
+}
+
+/// Returns whether the kernel lists the children of a process (`CONFIG_PROC_CHILDREN`).
+pub(super) fn has_lists() -> bool {
+    fs::exists(format!("/proc/self/task/{}/children", std::process::id())).unwrap_or(false)
 }
 
 /// One look at the processes below.
@@ -63,7 +67,7 @@ impl ProcessTree {
     pub(super) fn new() -> Self {
         Self {
             proc: open_directory(CWD, "/proc"),
-            threads: open_directory(CWD, "/proc/self/task"),
+            threads: open_directory(CWD, "/proc/self/task").filter(|_| has_lists()),
             list: String::with_capacity(PREPARED_BYTES),
         }
     }
@@ -75,7 +79,7 @@ impl ProcessTree {
     }
 
     /// Kills every process below this one but the trees of those children that are spared, until a pass finds
-    /// none or the time is over; returns whether the last pass found one.
+    /// none or the time is over; returns whether the last pass found one, or could not look.
     pub(super) fn kill(&mut self, is_spared: &dyn Fn(Pid) -> bool, until: Instant) -> bool {
         let pass = Pass { signals: &[Signal::KILL], of_all_threads: false, until };
         loop {
@@ -87,12 +91,15 @@ impl ProcessTree {
         }
     }
 
-    /// Signals each child of this process, then what is below them; returns whether a child still ran. What a
-    /// killed process leaves becomes a child of this one.
+    /// Signals each child of this process, then its descendants; returns whether a child still ran, or the
+    /// children could not be listed. The children of a killed process become children of this one.
     fn signal(&mut self, pass: &Pass<'_>, is_spared: &dyn Fn(Pid) -> bool) -> bool {
         let mut children = Vec::new();
-        if let Some(threads) = &self.threads {
-            append_children(threads, &mut self.list, &mut children);
+        if let Some(threads) = &self.threads
+            && append_children(threads, &mut self.list, &mut children).is_err()
+        {
+            // The system may be out of descriptors.
+            return true;
         }
         // This process waits for its children: until then their PIDs are theirs.
         children.retain(|child| !is_spared(*child) && has_not_ended(*child));
@@ -147,32 +154,49 @@ impl ProcessTree {
         let of = of.as_raw_nonzero();
         if pass.of_all_threads {
             if let Some(threads) = open_directory(proc, &format!("{of}/task")) {
-                append_children(&threads, &mut self.list, &mut children);
+                let _ = append_children(&threads, &mut self.list, &mut children);
             }
         } else {
-            append_list(proc, &format!("{of}/task/{of}/children"), &mut self.list, &mut children);
+            let path = format!("{of}/task/{of}/children");
+            let _ = append_list(proc, &path, &mut self.list, &mut children);
         }
         children
     }
 }
 
 /// Appends the children of all threads in a `task` directory.
-fn append_children(threads: &OwnedFd, list: &mut String, children: &mut Vec<Pid>) {
-    for entry in Dir::read_from(threads).into_iter().flatten().filter_map(Result::ok) {
-        if let Ok(thread) = entry.file_name().to_str() {
-            append_list(threads, &format!("{thread}/children"), list, children);
+fn append_children(
+    threads: &OwnedFd,
+    list: &mut String,
+    children: &mut Vec<Pid>,
+) -> io::Result<()> {
+    for entry in Dir::read_from(threads)? {
+        let entry = entry?;
+        let Ok(thread) = entry.file_name().to_str() else { continue };
+        if thread.starts_with('.') {
+            continue;
+        }
+        match append_list(threads, &format!("{thread}/children"), list, children) {
+            // The thread ended.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            appended => appended?,
         }
     }
+    Ok(())
 }
 
-fn append_list(at: &OwnedFd, path: &str, list: &mut String, children: &mut Vec<Pid>) {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    let Ok(file) = openat(at, path, flags, Mode::empty()) else { return };
+fn append_list(
+    at: &OwnedFd,
+    path: &str,
+    list: &mut String,
+    children: &mut Vec<Pid>,
+) -> io::Result<()> {
+    let file = openat(at, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     list.clear();
-    if File::from(file).read_to_string(list).is_ok() {
-        let numbers = list.split_whitespace().filter_map(|number| number.parse().ok());
-        children.extend(numbers.filter_map(Pid::from_raw));
-    }
+    File::from(file).read_to_string(list)?;
+    let numbers = list.split_whitespace().filter_map(|number| number.parse().ok());
+    children.extend(numbers.filter_map(Pid::from_raw));
+    Ok(())
 }
 
 fn open_directory(at: impl AsFd, path: &str) -> Option<OwnedFd> {

@@ -54,6 +54,8 @@ impl fmt::Display for Rung {
 
 /// What is missing where the number of a command's processes has no limit.
 pub(super) const UNBOUNDED: &str = "bound of processes";
+/// What is missing where processes of a command cannot be found to be killed.
+pub(super) const UNLISTED: &str = "lists of processes";
 /// What is missing where calls of commands cannot be handed over.
 pub(super) const WATCHED_NAMES: &str = "watched names";
 
@@ -94,7 +96,7 @@ impl Shortfall {
             }
             "cgroup" => {
                 "run sinew where it can make cgroups (`systemd-run --user --scope`), or on Linux 6.12 or \
-                 later with Landlock: until then the processes of a command are found in /proc and killed one by one"
+                 later with Landlock: until then the processes of a command are listed in /proc and killed one by one"
             }
             WATCHED_NAMES => {
                 "use a kernel of 5.19 or later with CONFIG_SECCOMP_FILTER, outside of another sandbox \
@@ -104,6 +106,10 @@ impl Shortfall {
                 "run sinew as another user than root, on Linux 6.14 or later where it can make PID \
                  namespaces, or where the cgroup that it is in bounds processes (`pids.max`, \
                  `docker run --pids-limit`); until then sinew bounds no fork bomb"
+            }
+            UNLISTED => {
+                "use a kernel with CONFIG_PROC_CHILDREN, or run sinew where it can make cgroups \
+                 (`systemd-run --user --scope`); until then processes that a command leaves are not killed"
             }
             _ => "see `sinew doctor`",
         }

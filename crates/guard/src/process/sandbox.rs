@@ -30,7 +30,7 @@ use super::cgroup::{CommandCgroup, Hierarchy, SessionCgroup};
 use super::kill_scope::KillScope;
 use super::porter::{BoundSockets, Means, StandIn};
 use super::process_tree;
-use super::rung::{Rung, Shortfall, UNBOUNDED, WATCHED_NAMES};
+use super::rung::{Rung, Shortfall, UNBOUNDED, UNLISTED, WATCHED_NAMES};
 use super::wire::Policy;
 use crate::command_rules::CommandJudge;
 use crate::spawn::{self, Confinement, Limit, Own};
@@ -39,13 +39,13 @@ use ruleset::SystemRules;
 
 pub(super) use mounts::{KEPT_OF_SERVICES, SERVICES, sockets};
 
-/// The most processes of a command for each processor, where a supervisor gets no larger share of the processors
-/// than each of them. It needs about a millisecond of it to kill them in time.
+/// The most processes of a command for each processor, where its supervisor has no larger share of the processors
+/// than each of them: then a millisecond of work takes the supervisor half a second.
 const MAX_EQUAL: usize = 512;
-/// The same where they can only be looked up in `/proc`, and are killed one by one.
+/// The same where processes can only be listed, and are killed one by one.
 const MAX_LISTED: usize = 128;
 
-/// Returns how many processes a command may have that may have this many for each processor.
+/// Multiplies a number of processes with the number of processors.
 fn for_each_processor(n: usize) -> u64 {
     let n_processors = available_parallelism().map_or(1, NonZero::get);
     u64::try_from(n.saturating_mul(n_processors)).unwrap_or(u64::MAX)
@@ -73,8 +73,6 @@ pub(super) struct Sandbox {
 impl Sandbox {
     /// Takes the containment that the policy names, or says what is missing for it.
     pub(super) fn enter(policy: &Policy) -> Result<Self, Shortfall> {
-        let has_larger_share = policy.trusted || spawn::can_run_first();
-        let at_most = if has_larger_share { u64::MAX } else { for_each_processor(MAX_EQUAL) };
         let mut sandbox = Self {
             rung: policy.rung,
             missing: Vec::new(),
@@ -90,7 +88,7 @@ impl Sandbox {
                 .collect(),
             kill_scope: KillScope::ProcessTree,
             cgroup: None,
-            max_processes: policy.max_processes.min(at_most),
+            max_processes: policy.max_processes,
         };
         // The namespaces of a session have no cgroup file system that can be written.
         let hierarchy = (!policy.trusted).then(Hierarchy::find);
@@ -117,6 +115,10 @@ impl Sandbox {
         if sandbox.ruleset.is_some() {
             // Without it commands are bound to the rules once more, which takes longer.
             sandbox.apart = ruleset::apart().ok();
+        }
+        // A user namespace takes the privilege away.
+        if !policy.trusted && !spawn::can_run_first() {
+            sandbox.max_processes = sandbox.max_processes.min(for_each_processor(MAX_EQUAL));
         }
         sandbox.find_kill_scope();
         sandbox.bound_processes(policy.trusted, hierarchy);
@@ -166,6 +168,10 @@ impl Sandbox {
         match (bounds, is_root) {
             (Some(true), _) => {}
             (_, false) if self.kill_scope == KillScope::ProcessTree && !trusted => {
+                if !process_tree::has_lists() {
+                    let why = "the kernel does not list the children of a process";
+                    self.missing.push(Shortfall::new(UNLISTED, why));
+                }
                 self.bound_by_user(self.max_processes.min(for_each_processor(MAX_LISTED)));
             }
             (_, false) => self.bound_by_user(self.max_processes),

@@ -395,8 +395,8 @@ A command runs on the strongest rung that works on the machine, and every reply 
   programs that open such a name only to read it do not find it. There are no sockets but pairs, and
   caches of tools cannot be written.
 - **none**: commands can do what sinew can do. They are still killed with all that they started, unless they
-  kill their own supervisors, and get the same environment, no terminal and no descriptors. What such a command
-  leaves in a cgroup is killed by the next session.
+  kill their own supervisors, and get the same environment, no terminal and no descriptors. In a cgroup,
+  processes that such a command leaves are killed by the next session on this level that sinew starts there.
 
 Everything that a command starts ends with it: at the end of the command, of its time, or of the session.
 One system call kills all of it where the level has one of these, tried in this order:
@@ -408,13 +408,17 @@ One system call kills all of it where the level has one of these, tried in this 
 
 Without all of them the supervisor kills the processes one by one, as the lists of children in `/proc` show
 them (`CONFIG_PROC_CHILDREN`, which distributions set), and bounds them at 128 for each processor of an
-ordinary user. What it could not kill in 2 seconds is reported as perhaps still running.
+ordinary user. A kernel without these lists is named by `sinew doctor` (`lists of processes`): there only the
+process group of a command is killed. What a supervisor could not kill in 2 seconds is reported as perhaps still
+running.
 
 `run.max_processes` bounds the processes of a command: by its PID namespace (Linux 6.14 or later), by a
 pids cgroup, or by `RLIMIT_NPROC`, which counts all processes of the user. Root is exempt from `RLIMIT_NPROC`:
 as root, without such a namespace and without a pids cgroup, **nothing bounds them**. `sinew doctor` then says
-`bound of processes`. Without `CAP_SYS_NICE` and `RLIMIT_RTPRIO` a command has at most 512 for each processor,
-whatever the key says: its supervisor gets no larger share of the processors than each of them.
+`bound of processes`. A command whose supervisor may not run before other processes has at most 512 for each
+processor, even if the key says more. That takes `CAP_SYS_NICE` or `RLIMIT_RTPRIO`, which ordinary users, many
+containers and, as root too, the levels namespaces and bubblewrap do not have. Bounds by `RLIMIT_NPROC` are counted
+from the processes that the user has when the session starts, and all later ones of the user share them.
 
 Unix sockets: a command connects only to those with a path that a process of the same session bound, whatever
 they are called now; elsewhere it is told that the connection was refused. Unix datagram sockets, pairs too,

@@ -293,7 +293,7 @@ pub struct RunOptions {
     /// How many commands of a session may go on in the background or in terminals at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_background: Option<u32>,
-    /// The most processes of one command, where the system can hold it to that: at least 301. Of an ordinary user they are at most 512 for each processor, and 128 where they are killed one by one.
+    /// The most processes of one command, where the system can hold it to that: at least 301. At most 512 for each processor without `CAP_SYS_NICE`, and 128 where sinew kills them one by one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_processes: Option<u64>,
     /// The processor time of each process, in seconds.
