@@ -35,8 +35,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Returns whether it may tell sinew what is not looked through: by a shell or another program in front of it, by
-    /// words that are not expanded here, or by variables in a file.
+    /// Returns whether it may start sinew in a way that is not analysed: by a shell, by another program in front of
+    /// it, with words that only the client expands, or with a file of variables.
     pub(crate) fn is_unclear(&self) -> bool {
         let at = self.words.iter().position(|word| is_sinew(word));
         let in_front = self.words.iter().take(at.unwrap_or(self.words.len()));
@@ -44,14 +44,23 @@ impl Server {
             0 => word.rsplit('/').next() == Some("env"),
             _ => word.contains('=') && !word.starts_with('-'),
         };
-        let texts = || self.words.iter().chain(self.variables.values());
-        let is_open = texts().any(|text| text.contains("{env:") || text.contains("{file:"));
-        match at {
-            Some(_) => self.has_env_file || is_open || !in_front.enumerate().all(is_env),
-            None => self.words.iter().any(|word| word.contains("sinew")),
+        let mut texts = self.words.iter().chain(self.variables.values());
+        if at.is_some() {
+            let is_open = |text: &String| {
+                let at = text.find("{env:").or_else(|| text.find("{file:"));
+                at.is_some_and(|at| !text[..at].ends_with('$'))
+            };
+            return self.has_env_file || texts.any(is_open) || !in_front.enumerate().all(is_env);
         }
+        let program = self.words.first().map(String::as_str).unwrap_or_default();
+        let is_shell = SHELLS.contains(&program.rsplit('/').next().unwrap_or_default());
+        let is_of_project = program.starts_with('.') || program.starts_with("${");
+        is_shell || is_of_project || texts.any(|text| text.contains("sinew"))
     }
 }
+
+/// Programs that start what a text or a script says.
+const SHELLS: [&str; 7] = ["sh", "bash", "dash", "zsh", "ksh", "fish", "busybox"];
 
 fn is_sinew(word: &str) -> bool {
     word.rsplit('/').next() == Some("sinew")
@@ -185,7 +194,9 @@ pub(crate) fn parsed(words: impl IntoIterator<Item = OsString>) -> Result<Cli, c
 /// `PATH`, which says what program a name means.
 pub(crate) fn loader_variables(server: &Server) -> Vec<(String, String)> {
     let acts = |name: &str| name.starts_with("LD_") || ["GLIBC_TUNABLES", "PATH"].contains(&name);
-    let Some(at) = server.words.iter().position(|word| is_sinew(word)) else { return Vec::new() };
+    let at = server.words.iter().position(|word| is_sinew(word));
+    let at = at.or_else(|| server.is_unclear().then_some(server.words.len()));
+    let Some(at) = at else { return Vec::new() };
     // `env` and its like set variables in front of the program.
     let set = server.words.iter().take(at).filter_map(|word| word.split_once('='));
     let variables = server.variables.iter().map(|(name, value)| (name.as_str(), value.as_str()));
@@ -296,6 +307,10 @@ mod tests {
             (r#"{"command": "unshare", "args": ["-U", "sinew", "mcp"]}"#, true),
             (r#"{"command": "sinew", "args": ["mcp"], "envFile": ".env"}"#, true),
             (r#"{"command": "sinew", "args": ["mcp"], "env": {"HOME": "{env:X}"}}"#, true),
+            (r#"{"command": "sinew", "args": ["mcp"], "env": {"HOME": "${env:HOME}"}}"#, false),
+            (r#"{"command": "sh", "args": ["-c", "$X"], "env": {"X": "exec sinew mcp"}}"#, true),
+            (r#"{"command": "./run.sh"}"#, true),
+            (r#"{"command": "${workspaceFolder}/run"}"#, true),
         ] {
             let text = format!(r#"{{"servers": {{"s": {written}}}}}"#);
             let found = servers(Path::new("x.json"), &text).expect(written);

@@ -40,14 +40,12 @@ pub(crate) fn of(loaded: &Loaded) -> anyhow::Result<Vec<Arc<CommandHook>>> {
         .state
         .as_ref()
         .context("hooks need a place for state; set XDG_STATE_HOME to an absolute directory")?;
-    let variables = loaded.said.variables();
-    let unmet = |hook: &HookOptions| {
-        hooks::unmet(hook.requires.as_ref()?, &variables, loaded.said.is_by_client())
-    };
+    let by_client = loaded.said.is_by_client();
+    let required = |hook: Option<&HookOptions>| hook.and_then(|hook| hook.requires.clone());
     let programs = OwnPrograms::new(OwnProgramSettings {
         helper: loaded.helper.clone(),
         sessions: state.join("sessions"),
-        env: environment(variables.clone(), &[]),
+        env: environment(loaded.said.variables(), &[]),
         roots: loaded.roots.iter().map(real).collect(),
     });
     let written = loaded.layered.options.hooks.as_ref();
@@ -76,9 +74,16 @@ pub(crate) fn of(loaded: &Loaded) -> anyhow::Result<Vec<Arc<CommandHook>>> {
                 tell(text);
             }
         };
-        if let Some(why) = written.get(at).and_then(unmet) {
+        let requires = required(written.get(at)).unwrap_or_default();
+        if let Some(why) = hooks::unmet(&requires, by_client) {
             warn(&format!("{origin}: the hook `{}` is left out, since {why}", settings.name));
             continue;
+        }
+        if let Some(why) = hooks::absent(&requires) {
+            let name = &settings.name;
+            warn(&format!(
+                "{origin}: the hook `{name}` may fail: {why} here. It stays, because a client can take both away"
+            ));
         }
         for warning in
             written.get(at).map(|hook| hooks::warnings(hook, &origin)).unwrap_or_default()

@@ -109,6 +109,7 @@ pub fn main() -> std::process::ExitCode {
 fn run(cli: &cli::Cli, helper: Helper) -> anyhow::Result<std::process::ExitCode> {
     use wiring::Project;
 
+    let for_load = helper.clone();
     let load = || {
         let by_client = match cli.command {
             // The arguments may come out of a repository.
@@ -121,9 +122,9 @@ fn run(cli: &cli::Cli, helper: Helper) -> anyhow::Result<std::process::ExitCode>
         };
         match cli.command {
             // The record is read from anywhere, and the doctor says what is broken.
-            cli::Command::Audit { .. } => wiring::load_anyway(said, helper, Project::Optional),
-            cli::Command::Doctor { .. } => wiring::load_anyway(said, helper, Project::Needed),
-            _ => wiring::load(said, helper, Project::Needed),
+            cli::Command::Audit { .. } => wiring::load_anyway(said, for_load, Project::Optional),
+            cli::Command::Doctor { .. } => wiring::load_anyway(said, for_load, Project::Needed),
+            _ => wiring::load(said, for_load, Project::Needed),
         }
     };
     match &cli.command {
@@ -144,8 +145,10 @@ fn run(cli: &cli::Cli, helper: Helper) -> anyhow::Result<std::process::ExitCode>
         cli::Command::Policy { command } => commands::policy::run(&load()?, command),
         cli::Command::Doctor { json } => match load() {
             Ok(loaded) => commands::doctor::run(&loaded, *json),
-            // What was wrong with its own arguments is no finding.
-            Err(error) if stops_without_arguments()? => commands::doctor::stopped(&error, *json),
+            // An error in its own arguments is no finding.
+            Err(error) if stops_without_arguments(helper) => {
+                commands::doctor::stopped(&error, *json)
+            }
             Err(error) => Err(error),
         },
     }
@@ -153,9 +156,9 @@ fn run(cli: &cli::Cli, helper: Helper) -> anyhow::Result<std::process::ExitCode>
 
 /// Returns whether the configuration of the user or the system stops every command.
 #[cfg(feature = "cli")]
-fn stops_without_arguments() -> anyhow::Result<bool> {
-    let said = wiring::Said::by_person(&cli::Global::default())?;
-    Ok(wiring::without_project(&said).is_err())
+fn stops_without_arguments(helper: Helper) -> bool {
+    let said = wiring::Said::by_person(&cli::Global::default());
+    said.and_then(|said| wiring::load(said, helper, wiring::Project::LeftOut)).is_err()
 }
 
 #[cfg(feature = "cli")]

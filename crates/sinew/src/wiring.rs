@@ -166,10 +166,9 @@ pub(crate) fn current_dir() -> anyhow::Result<PathBuf> {
 
 /// Reads every layer. What may come out of a repository loosens nothing unless a person confirmed it.
 pub(crate) fn load(mut said: Said, helper: Helper, project: Project) -> anyhow::Result<Loaded> {
-    // Without it less is trusted, never more.
-    let (trusted, unread) = match trusted(&said.places) {
-        Ok(trusted) => (trusted, None),
-        Err(error) => (Trusted::default(), Some(format!("nothing is trusted: {error:#}"))),
+    let trusted = match project {
+        Project::LeftOut => Trusted::default(),
+        Project::Needed | Project::Optional => trusted(&said.places)?,
     };
     said.read_config();
     let mut layered = match project {
@@ -186,7 +185,6 @@ pub(crate) fn load(mut said: Said, helper: Helper, project: Project) -> anyhow::
         said.is_held = false;
         layered = settle(&said, &trusted)?;
     }
-    layered.warnings.extend(unread);
     layered.warn_of_unknown_tools();
     layered.warn_of_contradictions();
     layered.check_served()?;
@@ -429,8 +427,8 @@ pub(crate) fn state_dir(loaded: &Loaded) -> anyhow::Result<StateDir> {
     StateDir::open(path).with_context(|| format!("the state directory {}", path.display()))
 }
 
-/// Returns what to know of the ledger in your home, where `XDG_STATE_HOME` names another state directory: `sinew mcp`
-/// keeps its records there until that is confirmed.
+/// Returns a note on the ledger in your home, where `XDG_STATE_HOME` names another state directory: `sinew mcp` keeps
+/// its records in your home until that is confirmed.
 pub(crate) fn other_ledger(loaded: &Loaded) -> Option<String> {
     let places = &loaded.said.places;
     let own = places.state().map(|state| config::real(&state))?;

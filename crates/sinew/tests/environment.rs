@@ -409,19 +409,30 @@ fn hook_stays_without_path_and_variables() {
     let machine = Machine::new();
     machine.hook("#!/bin/sh\ncat >/dev/null\nexit 2\n");
     let own = machine.at("home/.config/sinew/config.toml");
-    let text = fs::read_to_string(&own).unwrap();
-    fs::write(&own, text + "requires = { bins = [\"cat\", \"mine\"], env = [\"WANTED\"] }\n")
-        .unwrap();
-    machine.write("home/.local/bin/mine", "");
+    let hooked = fs::read_to_string(&own).unwrap()
+        + "requires = { bins = [\"cat\", \"mine\"], env = [\"WANTED\"] }\n";
     let database = database::naming(&machine.home());
-    for path in [None, Some("/nonexistent"), Some("")] {
-        let said = machine.serve(&database, &[("PATH", path)]);
-        assert!(!said.is_done("allowed"), "{path:?}: {}", said.err);
-        assert!(!said.err.contains("left out"), "{path:?}: {}", said.err);
+    for (path, dir) in [
+        (None, machine.at("ws")),
+        (Some("/nonexistent"), machine.at("ws")),
+        (Some(""), machine.at("ws")),
+        (Some("/usr/bin:/bin"), PathBuf::from("/usr")),
+    ] {
+        let listed = |hooked: bool| {
+            let mut command = machine.sinew(&database);
+            machine.set(&mut command, &[("PATH", path)]);
+            command.current_dir(&dir).arg("mcp");
+            let said =
+                client::serve(&mut command, Answers::Never, &[("allowed", "List", json!({}))]);
+            assert_eq!(said.err.contains("may fail: "), hooked, "{path:?}: {}", said.err);
+            said.is_done("allowed")
+        };
+        fs::write(&own, &hooked).unwrap();
+        assert!(!listed(true), "{path:?}");
+        // The control: without the hook the same call is done.
+        fs::write(&own, "").unwrap();
+        assert!(listed(false), "{path:?}");
     }
-    fs::remove_file(machine.at("home/.local/bin/mine")).unwrap();
-    let said = machine.serve(&database, &[]);
-    assert!(said.is_done("allowed") && said.err.contains("`mine` in PATH"), "{}", said.err);
 }
 
 /// A hook that looks for `~/.block` found another home, and let the call through.
@@ -517,7 +528,6 @@ fn loader_variables_of_server_are_shown() {
     assert_eq!(shown["loader"], json!([]), "{shown}");
 }
 
-/// Where the user database gives no home, nothing holds the variables of a client.
 #[test]
 fn ledger_in_the_home_is_told() {
     if !database::can_bind("ledger_in_the_home_is_told") {
@@ -544,8 +554,8 @@ fn ledger_in_the_home_is_told() {
 }
 
 #[test]
-fn configuration_that_cannot_be_read_is_a_finding() {
-    if !database::can_bind("configuration_that_cannot_be_read_is_a_finding") {
+fn broken_configuration_is_a_finding() {
+    if !database::can_bind("broken_configuration_is_a_finding") {
         return;
     }
     let machine = Machine::new();
@@ -556,10 +566,18 @@ fn configuration_that_cannot_be_read_is_a_finding() {
         assert!(all.contains(told), "{args:?}: {all}");
     };
     let call = ["call", "Read", r#"{"file_path": "a.txt"}"#];
-    // Less is trusted then, never more.
-    fs::create_dir_all(machine.at("home/.local/state/sinew/trust.toml")).unwrap();
-    check(&call, 0, "nothing is trusted: ");
-    check(&["doctor"], 0, "nothing is trusted: ");
+    let trust = machine.at("home/.local/state/sinew/trust.toml");
+    fs::create_dir_all(&trust).unwrap();
+    check(&call, 2, "trust.toml: ");
+    check(&["doctor"], 1, "trust.toml: ");
+    fs::remove_dir(&trust).unwrap();
+    check(&call, 0, "one");
+    for broken in
+        ["profile = \"bogus\"", "[run]\nsandbox = \"bogus\"", "[tools.fs]\ndeny_paths = [\"[\"]"]
+    {
+        machine.write("home/.config/sinew/config.toml", broken);
+        check(&["doctor"], 1, "MISSING  config");
+    }
     fs::remove_file(machine.at("home/.config/sinew/config.toml")).unwrap();
     fs::create_dir(machine.at("home/.config/sinew/config.toml")).unwrap();
     check(&call, 2, "home/.config/sinew/config.toml: ");
@@ -567,6 +585,7 @@ fn configuration_that_cannot_be_read_is_a_finding() {
     check(&["doctor", "--json"], 1, r#""ok": false"#);
 }
 
+/// Where the user database gives no home, nothing holds the variables of a client.
 #[test]
 fn server_without_database_home_warns() {
     if !database::can_bind("server_without_database_home_warns") {

@@ -36,7 +36,7 @@ struct Found {
     servers: Vec<Started>,
     /// What its files set for servers that acts before sinew runs.
     loader: Vec<LoaderVariable>,
-    /// The servers that may tell sinew what was not looked through.
+    /// The servers that may start sinew in a way that is not analysed.
     unclear: Vec<String>,
     /// Whether its configuration cannot be read, so that nothing says what it would loosen.
     is_broken: bool,
@@ -277,8 +277,7 @@ impl Found {
         }
         for place in &self.unclear {
             text.push_str(&format!(
-                "{} may start sinew by another program or with a file of variables, which is not looked through: \
-                 the server takes nothing from it that loosens, and says what it left out\n",
+                "{} may start sinew in a way that sinew does not analyse. Read that entry: it can start anything\n",
                 shown_line(place)
             ));
         }

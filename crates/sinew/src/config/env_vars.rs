@@ -108,9 +108,9 @@ pub fn path() -> OsString {
     std::env::var_os(PATH).unwrap_or_default()
 }
 
-/// Returns whether a program of a name is in a list of directories such as `PATH`.
-pub fn has_program(name: &str, path: &OsStr) -> bool {
-    !name.contains('/') && std::env::split_paths(path).any(|dir| dir.join(name).is_file())
+/// Returns whether a program of a name is in `PATH`.
+pub fn has_program(name: &str) -> bool {
+    !name.contains('/') && std::env::split_paths(&path()).any(|dir| dir.join(name).is_file())
 }
 
 /// The variables that stand for flags.

@@ -84,10 +84,11 @@ pub(super) fn variables_of_client(
     });
     let at_home =
         home.iter().flat_map(|home| PROGRAMS_AT_HOME.map(|dir| Path::new(home).join(dir)));
-    let named: Vec<_> = std::env::split_paths(&env_vars::path()).collect();
-    let usual = at_home.chain(PROGRAMS.map(PathBuf::from)).filter(|dir| !named.contains(dir));
-    let all = named.iter().cloned().chain(usual.filter(|dir| dir.is_dir()));
-    let path = (OsString::from(env_vars::PATH), outside_projects(all, current));
+    let named = outside_projects(std::env::split_paths(&env_vars::path()), current);
+    let usual = at_home.chain(PROGRAMS.map(PathBuf::from));
+    let usual = usual.filter(|dir| !named.contains(dir) && dir.is_dir());
+    let path = std::env::join_paths(named.iter().cloned().chain(usual)).unwrap_or_default();
+    let path = (OsString::from(env_vars::PATH), path);
     let user = UserEntry::of_process().ok().flatten().map(|entry| entry.name);
     let user =
         user.into_iter().flat_map(|user| ["USER", "LOGNAME"].map(|name| (name, user.clone())));
@@ -96,8 +97,8 @@ pub(super) fn variables_of_client(
     passed.chain([path]).chain(user).chain(home).collect()
 }
 
-/// Returns those directories that lie in no project, as `PATH` lists them.
-fn outside_projects(dirs: impl Iterator<Item = PathBuf>, current: &Path) -> OsString {
+/// Returns those directories that lie in no project.
+fn outside_projects(dirs: impl Iterator<Item = PathBuf>, current: &Path) -> Vec<PathBuf> {
     let own = own().map(|home| real(&home));
     let current = real(current);
     let is_outside = |dir: &PathBuf| {
@@ -106,7 +107,7 @@ fn outside_projects(dirs: impl Iterator<Item = PathBuf>, current: &Path) -> OsSt
             && project_around(&current, own.as_deref(), &dir).is_none()
             && project_holding(own.as_deref(), &dir).is_none()
     };
-    std::env::join_paths(dirs.filter(is_outside)).unwrap_or_default()
+    dirs.filter(is_outside).collect()
 }
 
 fn is_marked(above: &Path) -> bool {
@@ -173,8 +174,7 @@ mod tests {
         let list = ["home/bin", "repo/bin", "z/sub", "other"].map(|name| top.join(name));
         let list = list.into_iter().chain([PathBuf::from("bin")]);
         let kept = outside_projects(list, &top.join("home/x"));
-        let expected = std::env::join_paths(["home/bin", "other"].map(|name| top.join(name)));
-        assert_eq!(kept, expected.expect("a list"));
+        assert_eq!(kept, ["home/bin", "other"].map(|name| top.join(name)));
         let alone = project_around(&home, None, &home).map(Path::to_owned);
         assert_eq!(alone, Some(home.clone()), "where the machine does not know the home");
     }
