@@ -24,6 +24,6 @@ docs:
 bench *args:
     cargo xtask bench {{args}}
 
-# What takes long: every test with more rounds, every row of the bench.
-nightly:
-    cargo xtask nightly
+# What takes long, all or some of `tests` (more rounds), `bombs` (every case), `bench` (every row).
+nightly *parts:
+    cargo xtask nightly {{parts}}

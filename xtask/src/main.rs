@@ -37,7 +37,7 @@ const CHORES: &[Chore] = &[
     },
     Chore {
         name: "nightly",
-        about: "what takes long: every test with more rounds, every row of the bench",
+        about: "what takes long, or some of it: tests, bombs, bench",
         run: nightly,
     },
 ];
@@ -142,41 +142,56 @@ fn bench(args: &[String]) -> Result<()> {
     bench::run(&root(), args)
 }
 
-/// Runs what is too long for every change, and keeps the figures of the bench under their date.
+/// Runs tests and measurements that take too long for every change, all or the named parts, and keeps results under
+/// their date.
 fn nightly(args: &[String]) -> Result<()> {
-    refuse(args)?;
-    bench::ripgrep(&root())?;
+    let parts: Vec<&str> = args.iter().map(String::as_str).collect();
+    if let Some(unknown) = parts.iter().find(|part| !NIGHTLY_PARTS.contains(part)) {
+        bail!("no such part: `{unknown}`; parts are {}", NIGHTLY_PARTS.join(", "));
+    }
+    let runs = |part: &str| parts.is_empty() || parts.contains(&part);
     let date =
         Command::new("date").args(["-u", "+%F"]).output().context("`date` does not start")?;
     let date = String::from_utf8_lossy(&date.stdout).trim().to_owned();
     let results = root().join("nightly");
     std::fs::create_dir_all(&results)?;
-    let status = Command::new("cargo")
-        .args(["test", "--workspace"])
-        .env("SINEW_TEST_ROUNDS", NIGHTLY_ROUNDS)
-        .env("PROPTEST_CASES", NIGHTLY_CASES)
-        .current_dir(root())
-        .status()
-        .context("cargo does not start")?;
-    if !status.success() {
-        bail!("the tests ended with {status}");
+    if runs("tests") {
+        bench::ripgrep(&root())?;
+        let mut tests = Command::new("cargo");
+        tests.args(["test", "--workspace"]);
+        tests.env("SINEW_TEST_ROUNDS", NIGHTLY_ROUNDS).env("PROPTEST_CASES", NIGHTLY_CASES);
+        run("the tests", &mut tests)?;
     }
-    let status = Command::new("tests/e2e/run")
-        .arg("bombs")
-        .env("SINEW_BOMB_ROUNDS", NIGHTLY_BOMBS)
-        .current_dir(root())
-        .status()
-        .context("tests/e2e/run does not start")?;
-    if !status.success() {
-        bail!("the suite `bombs` ended with {status}");
+    if runs("bombs") {
+        let file = results.join(format!("bombs-{date}.txt"));
+        let mut bombs = Command::new("tests/e2e/run");
+        bombs.arg("bombs").env("SINEW_BOMB_ROUNDS", NIGHTLY_BOMBS);
+        bombs.stdout(std::fs::File::create(&file)?);
+        let done = run("the suite `bombs`", &mut bombs);
+        println!("{}", file.display());
+        done?;
     }
-    let file = results.join(format!("bench-{date}.json"));
-    bench::run(
-        &root(),
-        &[String::from("--nightly"), String::from("--json"), file.display().to_string()],
-    )
+    if runs("bench") {
+        let file = results.join(format!("bench-{date}.json"));
+        let options = ["--nightly", "--json"].map(String::from).into_iter();
+        bench::run(&root(), &options.chain([file.display().to_string()]).collect::<Vec<_>>())?;
+    }
+    Ok(())
 }
 
+/// Runs a command in the root of the workspace.
+fn run(name: &str, command: &mut Command) -> Result<()> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let status = command.current_dir(root()).status();
+    let status = status.with_context(|| format!("`{program}` does not start"))?;
+    if !status.success() {
+        bail!("{name} ended with {status}");
+    }
+    Ok(())
+}
+
+/// What `nightly` runs, in this order.
+const NIGHTLY_PARTS: [&str; 3] = ["tests", "bombs", "bench"];
 /// How often the suite of fork bombs runs each case at night.
 const NIGHTLY_BOMBS: &str = "3";
 /// How many times as long the tests that repeat themselves (races, kills) go on at night.
@@ -194,16 +209,8 @@ fn refuse(args: &[String]) -> Result<()> {
 
 /// Runs cargo in the root of the workspace, with its output on the terminal.
 fn cargo(args: &[&str], more: &[String]) -> Result<()> {
-    let status = Command::new("cargo")
-        .args(args)
-        .args(more)
-        .current_dir(root())
-        .status()
-        .context("cargo does not start")?;
-    if !status.success() {
-        bail!("`cargo {}` ended with {status}", args.join(" "));
-    }
-    Ok(())
+    let mut command = Command::new("cargo");
+    run(&format!("`cargo {}`", args.join(" ")), command.args(args).args(more))
 }
 
 /// Returns the root of the workspace.
