@@ -151,6 +151,17 @@ fn a_session_goes_on_from_call_to_call() {
 
 /// A removed working directory once kept every later command of the session from starting.
 #[test]
+fn out_of_memory_ends_commands_first() {
+    let home = Home::new();
+    let own = fs::read_to_string("/proc/self/oom_score_adj").unwrap();
+    let own: i32 = own.trim().parse().unwrap();
+    let command = json!({ "command": "cat /proc/self/oom_score_adj" }).to_string();
+    let (code, out, err) = home.run(&["--approvals", "allow", "call", "Bash", &command]);
+    let told = out.lines().next().unwrap_or_default();
+    assert_eq!((code, told), (0, own.max(500).to_string().as_str()), "{err}");
+}
+
+#[test]
 fn removed_working_directory_gives_way_to_the_one_above() {
     let home = Home::new();
     let sub = home.project.join("sub");

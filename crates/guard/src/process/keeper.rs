@@ -27,7 +27,7 @@ use super::kill_scope::Killer;
 use super::launcher::Teller;
 use super::porter::Porting;
 use super::sandbox::Sandbox;
-use super::starter::{self, Ordered, Started};
+use super::starter::{self, OomPreference, Ordered, Started};
 use super::wire::{self, Command, End, Order, Refusal, Report};
 use crate::spawn;
 
@@ -63,10 +63,12 @@ pub(super) fn keep(
 ) -> io::Result<()> {
     let prepared = sandbox.command_cgroup().and_then(|cgroup| {
         sandbox.prepare_keeper()?;
+        let oom = OomPreference::open();
         sandbox.restrict_keeper()?;
-        Ok((Killer::new(sandbox.kill_scope(), cgroup), spawn::child_signals()?))
+        let killer = Killer::new(sandbox.kill_scope(), cgroup);
+        Ok(Prepared { killer, oom, children: spawn::child_signals()? })
     });
-    let (mut killer, children) = match prepared {
+    let mut prepared = match prepared {
         Ok(prepared) => prepared,
         Err(error) => {
             refuse_next(session, teller, &error);
@@ -79,7 +81,7 @@ pub(super) fn keep(
         // The command before shared both.
         umask(mask);
         let _ = chdir("/");
-        match serve_next(session, teller, &mut killer, &children, sandbox) {
+        match serve_next(session, teller, &mut prepared, sandbox) {
             Ok(Served::Alone) if lasts && is_alone() && Standing::own() == standing => {
                 teller.free();
             }
@@ -91,6 +93,14 @@ pub(super) fn keep(
             }
         }
     }
+}
+
+/// What a supervisor has before its first command.
+struct Prepared {
+    killer: Killer,
+    oom: OomPreference,
+    /// Becomes readable when a child ends.
+    children: OwnedFd,
 }
 
 /// What another process of this user can change about this one, and what it makes inherits.
@@ -120,14 +130,14 @@ enum Served {
 fn serve_next(
     session: &OwnedFd,
     teller: &Teller,
-    killer: &mut Killer,
-    children: &OwnedFd,
+    prepared: &mut Prepared,
     sandbox: &Sandbox,
 ) -> io::Result<Served> {
-    let started = starter::start_next(session, teller, killer, sandbox).or_else(|_| {
+    let Prepared { killer, oom, children } = prepared;
+    let started = starter::start_next(session, teller, (killer, oom), sandbox).or_else(|_| {
         // What was short may be there again when it is needed.
         poll(&mut [PollFd::new(session, PollFlags::IN)], None)?;
-        starter::start_next(session, teller, killer, sandbox)
+        starter::start_next(session, teller, (killer, oom), sandbox)
     })?;
     let Started { pid, handle, calls, ordered, terminal, failure } = started;
     let Some(Ordered { line, timeout, grace }) = ordered else {
@@ -222,6 +232,7 @@ impl Watch<'_> {
         let mut max_reaped = FIRST_ORPHANS;
         let mut pauses = false;
         let mut must_hold_back = false;
+        self.forget_signals();
         loop {
             let next = [stop_at, kill_at, give_up_at].into_iter().flatten().min();
             let until_next = next.map(|at| at.saturating_duration_since(Instant::now()));
@@ -283,10 +294,14 @@ impl Watch<'_> {
         let _ = poll(watched.get_mut(..n).unwrap_or_default(), time.as_ref());
         let [_, children, line] = watched;
         if !children.revents().is_empty() {
-            // Signals of several children are one.
-            let _ = rustix::io::read(self.children, &mut [0; SIGNAL_BYTES]);
+            self.forget_signals();
         }
         listening && !line.revents().is_empty()
+    }
+
+    /// Reads the signal of children that ended: that of several is one.
+    fn forget_signals(&self) {
+        let _ = rustix::io::read(self.children, &mut [0; SIGNAL_BYTES]);
     }
 
     /// Waits for processes that ended, also orphans that fell to this one, and no more of them than leave

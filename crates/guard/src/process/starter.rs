@@ -5,7 +5,8 @@
 //! it shares the memory of its keeper, which sleeps.
 
 use std::ffi::{CString, OsStr};
-use std::io;
+use std::fs::File;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -28,7 +29,7 @@ use crate::stat::identity_of;
 
 /// What the kernel adds to a command's share of memory, in thousandths, when it looks for a process to kill:
 /// proc_pid_oom_score_adj(5).
-const OOM_SCORE_ADJ: &str = "500";
+const OOM_SCORE_ADJ: i32 = 500;
 
 /// What a keeper has to know of an order.
 pub(super) struct Ordered {
@@ -55,11 +56,42 @@ pub(super) struct Started {
     pub(super) failure: Option<(Refusal, i32)>,
 }
 
+/// Makes the kernel kill commands before sinew when memory runs out.
+#[derive(Debug)]
+pub(super) struct OomPreference {
+    /// `oom_score_adj` of this process, with its own value.
+    score: Option<(File, String)>,
+}
+
+impl OomPreference {
+    /// Opens the score, which a sandboxed process cannot.
+    #[expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
+    pub(super) fn open() -> Self {
+        let read = || {
+            let path = "/proc/self/oom_score_adj";
+            let own = std::fs::read_to_string(path).ok()?.trim().to_owned();
+            let is_lower = own.parse::<i32>().ok()? < OOM_SCORE_ADJ;
+            let file = File::options().write(true).open(path).ok()?;
+            is_lower.then_some((file, own))
+        };
+        Self { score: read() }
+    }
+
+    /// Starts a process that inherits a higher score. To write the score of the child takes much longer.
+    fn start<T>(&self, start: impl FnOnce() -> T) -> T {
+        let Some((file, own)) = &self.score else { return start() };
+        let _ = (&mut &*file).write(OOM_SCORE_ADJ.to_string().as_bytes());
+        let started = start();
+        let _ = (&mut &*file).write(own.as_bytes());
+        started
+    }
+}
+
 /// Starts the next command of a session, and waits until that is ordered. Fails where nothing was started.
 pub(super) fn start_next(
     session: &OwnedFd,
     teller: &Teller,
-    killer: &Killer,
+    (killer, oom): (&Killer, &OomPreference),
     sandbox: &Sandbox,
 ) -> io::Result<Started> {
     let (line, theirs) = wire::line()?;
@@ -69,7 +101,7 @@ pub(super) fn start_next(
         let lines = Lines { session, keeper: &theirs, teller };
         let _ = become_command(&lines, killer, sandbox, &mut memory);
     };
-    let (pid, handle) = spawn::beside(work)?;
+    let (pid, handle) = oom.start(|| spawn::beside(work))?;
     drop((theirs, memory));
     let mut started =
         Started { pid, handle, calls: None, ordered: None, terminal: None, failure: None };
@@ -124,7 +156,6 @@ fn become_command(
 ) -> io::Result<()> {
     let Lines { session, keeper, teller } = lines;
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    prefer_for_oom_kill();
     let confined = killer.enter_cgroup().and_then(|()| spawn::confine(&sandbox.confinement()));
     let calls = confined.as_ref().ok().and_then(Option::as_ref);
     let handles: Vec<_> = calls.into_iter().map(AsFd::as_fd).collect();
@@ -156,12 +187,6 @@ fn become_command(
         Err(error) => (Refusal::Containment, error),
     };
     wire::send(keeper, &Notice::Failed(refusal, error.raw_os_error().unwrap_or(0)), &[])
-}
-
-/// Has the kernel kill commands before sinew when memory runs out.
-#[expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
-fn prefer_for_oom_kill() {
-    let _ = std::fs::write("/proc/self/oom_score_adj", OOM_SCORE_ADJ);
 }
 
 fn is_closed(line: &OwnedFd) -> bool {
