@@ -267,21 +267,24 @@ impl Commands {
         };
         let mut complaints = lines(head);
         complaints.extend(lines(&tail));
+        if complaints.is_empty() {
+            return Vec::new();
+        }
         let n_naming = |path: &PathBuf| {
             let path = path.as_os_str().as_bytes();
             complaints.iter().filter(|line| memmem::find(line, path).is_some()).count()
         };
         let own = &self.settings.sessions;
         let others = self.settings.hidden.iter().filter(|path| !own.starts_with(path));
-        let refused = |path: &PathBuf| Refused {
+        let named = others.map(|path| (path, n_naming(path))).filter(|(_, n)| 0 < *n);
+        let refused = |(path, n): (&PathBuf, usize)| Refused {
             deed: "read",
             what: line_name(path).into_owned(),
             why: String::from("it holds secrets"),
             grant: format!("run.show = [{}]", quoted(&path.to_string_lossy())),
-            times: u32::try_from(n_naming(path)).unwrap_or(u32::MAX),
+            times: u32::try_from(n).unwrap_or(u32::MAX),
         };
-        let refused = others.map(refused).filter(|refused| 0 < refused.times);
-        refused.take(MAX_HIDDEN_TOLD).collect()
+        named.take(MAX_HIDDEN_TOLD).map(refused).collect()
     }
 
     /// Ends every command of every session.
