@@ -35,6 +35,7 @@ mod spool;
 mod starter;
 mod terminal;
 mod typist;
+mod urgency;
 mod wire;
 
 use std::collections::HashMap;

@@ -201,7 +201,7 @@ pub(crate) fn restrict(ruleset: BorrowedFd<'_>) -> io::Result<()> {
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Has the scheduler run this process, which has one thread, soon after it wakes, whatever else runs: before all
+/// Has the scheduler run this process, which has one thread, soon after it wakes, even if others run: before all
 /// threads of the usual policy where it may, else with the shortest slice that the kernel takes. In a session of
 /// its own it also has a share of its own, where the scheduler groups processes by session
 /// (`kernel.sched_autogroup_enabled`). Threads and children of it run as usual.
@@ -223,6 +223,11 @@ pub(crate) fn run_first() {
     unsafe {
         libc::syscall(libc::SYS_sched_setattr, 0, &raw const soon, 0);
     }
+}
+
+/// Has the scheduler run this process, which has one thread, as any other again.
+pub(crate) fn run_as_usual() {
+    schedule(libc::SCHED_OTHER | libc::SCHED_RESET_ON_FORK, 0);
 }
 
 /// Returns whether this process may have threads run before all of the usual policy: it has `CAP_SYS_NICE`, or

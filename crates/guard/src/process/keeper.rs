@@ -28,11 +28,14 @@ use super::launcher::Teller;
 use super::porter::Porting;
 use super::sandbox::Sandbox;
 use super::starter::{self, OomPreference, Ordered, Started};
+use super::urgency::Urgency;
 use super::wire::{self, Command, End, Order, Refusal, Report};
 use crate::spawn;
 
 /// How long a signal is that is read from a descriptor (signalfd(2)).
 const SIGNAL_BYTES: usize = 128;
+/// A command that runs longer than this may be one that uses up the processors.
+const SHORT: Duration = Duration::from_millis(5);
 /// How often orphans are waited for while the command runs, whether a signal tells of one or not.
 const REAP: Duration = Duration::from_millis(500);
 /// How long the report may take to be heard.
@@ -62,11 +65,11 @@ pub(super) fn keep(
     sandbox: &Sandbox,
 ) -> io::Result<()> {
     let prepared = sandbox.command_cgroup().and_then(|cgroup| {
-        sandbox.prepare_keeper()?;
+        let urgency = sandbox.prepare_keeper()?;
         let oom = OomPreference::open();
         sandbox.restrict_keeper()?;
         let killer = Killer::new(sandbox.kill_scope(), cgroup);
-        Ok(Prepared { killer, oom, children: spawn::child_signals()? })
+        Ok(Prepared { killer, oom, children: spawn::child_signals()?, urgency })
     });
     let mut prepared = match prepared {
         Ok(prepared) => prepared,
@@ -101,6 +104,7 @@ struct Prepared {
     oom: OomPreference,
     /// Becomes readable when a child ends.
     children: OwnedFd,
+    urgency: Urgency,
 }
 
 /// What another process of this user can change about this one, and what it makes inherits.
@@ -133,7 +137,7 @@ fn serve_next(
     prepared: &mut Prepared,
     sandbox: &Sandbox,
 ) -> io::Result<Served> {
-    let Prepared { killer, oom, children } = prepared;
+    let Prepared { killer, oom, children, urgency } = prepared;
     let started = starter::start_next(session, teller, (killer, oom), sandbox).or_else(|_| {
         // What was short may be there again when it is needed.
         poll(&mut [PollFd::new(session, PollFlags::IN)], None)?;
@@ -141,7 +145,7 @@ fn serve_next(
     })?;
     let Started { pid, handle, calls, ordered, terminal, failure } = started;
     let Some(Ordered { line, timeout, grace }) = ordered else {
-        let rest = end_the_rest(killer, None);
+        let rest = end_the_rest(killer, urgency, None);
         return Ok(if rest.is_left { Served::Left } else { Served::Done });
     };
     let calls = calls.zip(sandbox.means());
@@ -150,9 +154,11 @@ fn serve_next(
     let mut porting =
         calls.map(|(calls, means)| Porting::begin(calls, Arc::clone(means), terminal));
     // Where nobody listens any more the first look at the line says so.
-    let mut watch = Watch { line: &line, pid, handle: &handle, children, timeout, grace, killer };
+    let mut watch =
+        Watch { line: &line, pid, handle: &handle, children, timeout, grace, killer, urgency };
     let Watched { end, was_told, out_of_time } = watch.until_the_end();
-    let rest = end_the_rest(killer, Some(pid));
+    let rest = end_the_rest(killer, urgency, Some(pid));
+    urgency.lower();
     let report = match failure {
         Some((refusal, number)) => Report::Failed(refusal, number),
         None => {
@@ -208,6 +214,7 @@ struct Watch<'a> {
     timeout: Option<Duration>,
     grace: Duration,
     killer: &'a mut Killer,
+    urgency: &'a mut Urgency,
 }
 
 /// How a command ended that was watched.
@@ -236,7 +243,11 @@ impl Watch<'_> {
         loop {
             let next = [stop_at, kill_at, give_up_at].into_iter().flatten().min();
             let until_next = next.map(|at| at.saturating_duration_since(Instant::now()));
-            let wait = if pauses { PAUSE } else { REAP };
+            let wait = match self.urgency {
+                Urgency::Usual => SHORT,
+                Urgency::Fixed | Urgency::Raised if pauses => PAUSE,
+                Urgency::Fixed | Urgency::Raised => REAP,
+            };
             let time = until_next.map_or(wait, |time| time.min(wait));
             let awake_at = Instant::now() + time;
             let told = self.sleep(time, listening, !pauses && !must_hold_back);
@@ -282,7 +293,7 @@ impl Watch<'_> {
 
     /// Sleeps until the command ends, the line has something to say, another child ends if that matters, or the
     /// time is over; returns whether the line has.
-    fn sleep(&self, time: Duration, listening: bool, for_children: bool) -> bool {
+    fn sleep(&mut self, time: Duration, listening: bool, for_children: bool) -> bool {
         let wanted = |is_wanted| if is_wanted { PollFlags::IN } else { PollFlags::empty() };
         let mut watched = [
             PollFd::new(self.handle, PollFlags::IN),
@@ -292,7 +303,10 @@ impl Watch<'_> {
         let n = if listening { 3 } else { 2 };
         let time = Timespec::try_from(time).ok();
         let _ = poll(watched.get_mut(..n).unwrap_or_default(), time.as_ref());
-        let [_, children, line] = watched;
+        let [command, children, line] = watched;
+        if command.revents().is_empty() {
+            self.urgency.raise();
+        }
         if !children.revents().is_empty() {
             self.forget_signals();
         }
@@ -352,7 +366,7 @@ struct Rest {
 }
 
 /// Kills what the command left behind, until nothing is left or the time is over.
-fn end_the_rest(killer: &mut Killer, command: Option<Pid>) -> Rest {
+fn end_the_rest(killer: &mut Killer, urgency: &mut Urgency, command: Option<Pid>) -> Rest {
     let until = Instant::now() + GONE;
     let mut rest = Rest::default();
     let mut pause = Duration::from_micros(100);
@@ -378,6 +392,7 @@ fn end_the_rest(killer: &mut Killer, command: Option<Pid>) -> Rest {
         }
         if kill_at.is_none_or(|at| at <= now) {
             rest.had_to_kill = true;
+            urgency.raise();
             let are_left = killer.kill(unwaited);
             max_reaped = if are_left { 0 } else { MAX_REAPED };
             kill_at = Some(now + if are_left { Duration::ZERO } else { AGAIN });

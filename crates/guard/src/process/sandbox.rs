@@ -31,6 +31,7 @@ use super::kill_scope::KillScope;
 use super::porter::{BoundSockets, Means, StandIn};
 use super::process_tree;
 use super::rung::{Rung, Shortfall, UNBOUNDED, UNLISTED, WATCHED_NAMES};
+use super::urgency::Urgency;
 use super::wire::Policy;
 use crate::command_rules::CommandJudge;
 use crate::spawn::{self, Confinement, Limit, Own};
@@ -298,7 +299,7 @@ impl Sandbox {
 
     /// Makes a keeper of a fresh copy of this process: what falls to it stays with it, it ends with
     /// its parent, and it has no rights that its command could gain.
-    pub(super) fn prepare_keeper(&self) -> io::Result<()> {
+    pub(super) fn prepare_keeper(&self) -> io::Result<Urgency> {
         if self.kill_scope == KillScope::PidNamespace {
             set_parent_process_death_signal(Some(Signal::KILL))?;
             namespaces::mount_proc()?;
@@ -309,12 +310,12 @@ impl Sandbox {
         } else {
             set_child_subreaper(Some(getpid()))?;
         }
-        // A command that uses up the processors must not keep its supervisor from killing it.
-        spawn::run_first();
-        if self.rung != Rung::None {
+        let drops_rights = self.rung != Rung::None;
+        let urgency = Urgency::new(drops_rights);
+        if drops_rights {
             drop_rights()?;
         }
-        Ok(())
+        Ok(urgency)
     }
 }
 
