@@ -21,10 +21,10 @@ use std::time::{Duration, Instant};
 
 use sinew_guard::checkpoints::{Before, CallMark, PathState};
 use sinew_guard::{
-    Caller, Case, CheckpointSettings, Checkpoints, Guard, GuardSettings, Profile, Rules, StateDir,
+    Case, CheckpointSettings, Checkpoints, Guard, GuardSettings, Profile, Rules, StateDir,
 };
 use sinew_tool::{
-    Access, Claim, Expect, Facts, FileKind, FileMeta, Identity, Links, Slot, Stamp, World,
+    Access, Caller, Claim, Expect, Facts, FileKind, FileMeta, Identity, Links, Slot, Stamp, World,
 };
 
 fn main() {
@@ -134,15 +134,17 @@ fn meta_of(file: &fs::File) -> FileMeta {
 
 fn world(guard: &Arc<Guard>, access: Access) -> World {
     let claim = Claim { argument: "path", path: Some("a/b/c/d/file.txt".into()), access };
-    let contained = guard.contain(&[claim], None, None).unwrap().by(Caller {
-        session: String::from("s"),
-        agent: None,
-        turn: None,
-        call_id: String::from("toolu_1"),
-        tool: String::from("Edit"),
-        dialect: "native".into(),
-        store: None,
-    });
+    let contained = guard.contain(&[claim], None, None).unwrap().by(
+        Caller {
+            session: String::from("s"),
+            agent: None,
+            turn: None,
+            call_id: String::from("toolu_1"),
+            tool: String::from("Edit"),
+            dialect: "native".into(),
+        },
+        None,
+    );
     let (facts, rules) = (&Facts::CHANGES, Rules { profile: Profile::Full, ..Rules::default() });
     let case =
         Case { tool: "bench", operation: "Bench", facts, effects: facts.effects, agent: None };

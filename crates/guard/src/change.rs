@@ -6,6 +6,7 @@
 //! name in this process keep apart ([`locks`]). The name is then taken by
 //! [`replace`](crate::replace) or, together with others, by [`commit`](crate::commit).
 
+pub(crate) mod kept;
 pub(crate) mod locks;
 pub(crate) mod old;
 pub(crate) mod parents;
@@ -18,7 +19,6 @@ use rustix::fs::fsync;
 use rustix::io::Errno;
 use sinew_tool::{Expect, FileError, FileSettings, Identity, Stamp};
 
-use crate::checkpoints::of_call;
 use crate::knowledge::OfCall;
 use crate::late::Late;
 use crate::resolve::Place;
@@ -60,7 +60,7 @@ pub(crate) struct Terms<'a> {
     /// What the caller knows of the old file by earlier calls.
     pub(crate) knowledge: &'a OfCall,
     /// The checkpoint of the call.
-    pub(crate) kept: &'a of_call::OfCall,
+    pub(crate) kept: &'a kept::OfCall,
     /// Where old files stay open for a moment.
     pub(crate) late: &'a Late,
     /// When the caller could read the old file first.

@@ -17,7 +17,6 @@ mod contents;
 mod draft;
 mod error;
 mod index;
-pub(crate) mod of_call;
 mod path_state;
 mod plan;
 
@@ -30,10 +29,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
+use sinew_tool::sync::lock;
 use sinew_tool::{FileKind, FileState};
 
 use crate::StateDir;
-use crate::database::{self, PATIENT, at_once, lock};
+use crate::database::{self, PATIENT, at_once};
 use crate::ledger::LedgerSync;
 use crate::mark::ProcessMark;
 pub use collect::Collected;
@@ -47,7 +47,7 @@ pub use path_state::{ContentHash, PathState};
 pub use plan::{Act, Changer, Conflict, History, Plan, Scope, Step};
 
 /// How long a change waits in place for those who collect.
-const QUICK: Duration = Duration::from_millis(20);
+pub(crate) const QUICK: Duration = Duration::from_millis(20);
 /// How long a thread sleeps that waits for another of its process, which writes for about as long.
 const SHORT: Duration = Duration::from_micros(50);
 /// After this many checkpoints of this process the log of the database is looked at.

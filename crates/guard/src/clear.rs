@@ -42,15 +42,14 @@ use std::ffi::{CString, OsStr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::io::Errno;
 use sinew_tool::{
-    Access, Answer, Command, Effects, Facts, FileKind, FileSettings, FileState, FileTarget, Kind,
-    NoProcesses, Processes, Ruling, Targets, ToolError, Verdict, World,
+    Access, Answer, Caller, Command, Effects, Facts, FileKind, FileSettings, FileState, FileTarget,
+    Kind, NoProcesses, Processes, Ruling, Targets, ToolError, Verdict, World,
 };
 
-use crate::caller::Caller;
-use crate::checkpoints::of_call;
+use crate::change::kept;
 use crate::clock::SystemClock;
+use crate::command;
 use crate::command_pattern;
 use crate::files::{Armed, GuardedFiles};
 use crate::guard::Guard;
@@ -63,6 +62,8 @@ use crate::restore::{OfWorld, Restoring};
 use crate::roots::Roots;
 use crate::rule::{self, Beneath, Condition, Layer, Object, Paths, Rule, RuleOrigin, Taken};
 use crate::seal::Seal;
+use crate::store::Store;
+use crate::temporary::temporary_name;
 
 use crate::shell::{self, arity};
 
@@ -77,6 +78,8 @@ pub struct Contained {
     places: Arc<[Place]>,
     /// Who makes the call, where it is known.
     caller: Option<Arc<Caller>>,
+    /// Where whole outputs are stored, if they are.
+    store: Option<Store>,
     /// What the call restores, where it does.
     restoring: Option<Arc<Restoring>>,
     /// What rules keep out of its searches.
@@ -131,6 +134,7 @@ impl Contained {
             targets: Arc::new(targets),
             places: places.into(),
             caller: None,
+            store: None,
             restoring: None,
             beneath: None,
             taken: None,
@@ -148,11 +152,12 @@ impl Contained {
         self
     }
 
-    /// Adds who makes the call. Without a caller no command runs, nothing is known of files, and nothing
-    /// is kept before a change.
+    /// Adds who makes the call, and where whole outputs are stored. Without a caller no command runs, nothing
+    /// is known of files, and nothing is kept before a change.
     #[must_use]
-    pub fn by(mut self, caller: Caller) -> Self {
+    pub fn by(mut self, caller: Caller, store: Option<Store>) -> Self {
         self.caller = Some(Arc::new(caller));
+        self.store = store;
         self
     }
 
@@ -185,7 +190,7 @@ impl Contained {
     ) -> Result<Self, ToolError> {
         let place = self.targets.files.first().zip(self.places.first());
         let kept_out = Beneath::of_calls(&rules.rules, lookers);
-        let target = run::contain(&self.guard, command, place, &self.cwd, kept_out.as_ref())?;
+        let target = command::contain(&self.guard, command, place, &self.cwd, kept_out.as_ref())?;
         Arc::make_mut(&mut self.targets).command = Some(target);
         Ok(self)
     }
@@ -293,7 +298,7 @@ impl Contained {
             Arc::clone(&self.places),
             armed,
             Arc::clone(&knowledge),
-            of_call::OfCall::new(kept, caller, &self.guard),
+            kept::OfCall::new(kept, caller, &self.guard.roots),
         )
         .without(self.beneath.clone())
         .taking(self.taken.clone());
@@ -536,8 +541,10 @@ impl Guard {
             }
             armed.push(arm);
         }
-        let caller = contained.caller.as_deref();
-        let processes = run::processes(&contained.guard, &contained.targets, caller, effects)?;
+        let Contained { guard, targets, caller, store, .. } = &contained;
+        let call = caller.as_deref().map(|caller| (caller, store.as_ref()));
+        let commands = guard.commands.as_ref().map(|commands| (commands, &guard.globs));
+        let processes = run::processes(commands, targets, call, effects)?;
         Ok(Cleared { world: contained.world(armed, processes), temporaries })
     }
 }
@@ -560,30 +567,6 @@ fn arm(target: &FileTarget, bound: bool, is_second: bool) -> Result<Option<Armed
 
 fn file_name(name: &CString) -> &OsStr {
     std::os::unix::ffi::OsStrExt::from_bytes(name.as_bytes())
-}
-
-/// Returns a name that nobody can guess, for a temporary file.
-pub(crate) fn temporary_name() -> Result<CString, Errno> {
-    let mut random = [0_u8; 12];
-    getrandom::fill(&mut random).map_err(|_| Errno::IO)?;
-    let mut name = String::from(TEMPORARY_PREFIX);
-    for byte in random {
-        name.push_str(&format!("{byte:02x}"));
-    }
-    name.push_str(TEMPORARY_SUFFIX);
-    CString::new(name).map_err(|_| Errno::INVAL)
-}
-
-pub(crate) const TEMPORARY_PREFIX: &str = ".sinew-";
-pub(crate) const TEMPORARY_SUFFIX: &str = ".tmp";
-
-/// Returns whether a name is one that [`temporary_name`] makes.
-pub(crate) fn is_temporary(name: &[u8]) -> bool {
-    name.strip_prefix(TEMPORARY_PREFIX.as_bytes())
-        .and_then(|rest| rest.strip_suffix(TEMPORARY_SUFFIX.as_bytes()))
-        .is_some_and(|hex| {
-            16 <= hex.len() && hex.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
-        })
 }
 
 fn is_directory(state: &FileState) -> bool {

@@ -40,7 +40,7 @@ use journal::{DirRecord, Journal};
 use step::{ALONE, Stand, Step, Trace, WAYS, Way};
 
 pub use journal::JournalSettings;
-pub(crate) use recover::{needed, recover};
+pub(crate) use recover::recover;
 
 /// One of the changes.
 pub(crate) struct Part<'a> {

@@ -5,7 +5,6 @@
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
@@ -178,12 +177,6 @@ pub(crate) fn shorten_log(connection: &Connection) {
     if pages.is_ok_and(|pages: i64| LOG_PAGES < pages) {
         let _ = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
     }
-}
-
-/// Locks what a panic of another thread may have left locked: everything that is locked here is
-/// whole at each step.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Paths one after the other, each ended by the one byte that no path holds.

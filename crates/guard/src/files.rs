@@ -5,17 +5,18 @@ use std::fs::File;
 use std::io::Read;
 use std::os::fd::AsFd;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use rustix::fs::{fstat, readlinkat};
+use sinew_tool::sync::lock;
 use sinew_tool::{
     Access, Becomes, Change, CommitError, Deed, Expect, FileError, FileKind, FileMeta, FileMode,
     FileState, FileTarget, Files, Identity, Info, Listing, Opened, Slot, Stamp, Targets, Visitors,
     WalkOptions, WalkReport, Written,
 };
 
+use crate::change::kept;
 use crate::change::{Job, Terms};
-use crate::checkpoints::of_call;
 use crate::commit::{self, DirectoryPart, OfDirectory, Part};
 use crate::guard::Guard;
 use crate::knowledge::OfCall;
@@ -44,7 +45,7 @@ impl Armed {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Option<Identity>>> {
-        self.bound.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.bound)
     }
 }
 
@@ -65,7 +66,7 @@ pub(crate) struct GuardedFiles {
     /// What the caller knows of them.
     knowledge: Arc<OfCall>,
     /// The checkpoint of the call.
-    kept: of_call::OfCall,
+    kept: kept::OfCall,
     /// When the call could read its first file.
     since: Stamp,
     /// What rules keep out of its searches.
@@ -82,7 +83,7 @@ impl GuardedFiles {
         places: Arc<[Place]>,
         armed: Vec<Option<Armed>>,
         knowledge: Arc<OfCall>,
-        kept: of_call::OfCall,
+        kept: kept::OfCall,
     ) -> Self {
         let changes = Mutex::new(Vec::new());
         let since = now();
@@ -181,6 +182,12 @@ impl GuardedFiles {
         }
     }
 
+    /// Returns what judges the names beneath a directory that the call looks at.
+    fn judge(&self) -> Judge<'_> {
+        let Guard { roots, rules, .. } = &*self.guard;
+        Judge { roots, rules, beneath: self.beneath.as_deref() }
+    }
+
     /// Returns the change of one target.
     fn job<'a>(
         &'a self,
@@ -271,7 +278,7 @@ impl Files for GuardedFiles {
         }
         drop(bound);
         self.knowledge.changed(&done.change);
-        self.changes.lock().unwrap_or_else(PoisonError::into_inner).push(done.change);
+        lock(&self.changes).push(done.change);
         done.late.map_or(Ok(done.written), Err)
     }
 
@@ -351,7 +358,7 @@ impl Files for GuardedFiles {
         let mut written: Vec<(Slot, Written)> = slots.into_iter().zip(done.written).collect();
         written.extend(made);
         done.changes.iter().for_each(|change| self.knowledge.changed(change));
-        self.changes.lock().unwrap_or_else(PoisonError::into_inner).extend(done.changes);
+        lock(&self.changes).extend(done.changes);
         if let Some(late) = done.late {
             return Err(late);
         }
@@ -369,7 +376,7 @@ impl Files for GuardedFiles {
         if made {
             let path = target.path.clone();
             let change = Change { path, before: None, after: None, bytes: 0 };
-            self.changes.lock().unwrap_or_else(PoisonError::into_inner).push(change);
+            lock(&self.changes).push(change);
         }
         if let Some(before) = bound.as_mut() {
             *before = place.meta_now().ok().map(|meta| meta.identity);
@@ -391,7 +398,7 @@ impl Files for GuardedFiles {
         let job = self.job(from, armed, *bound, Expect::Any, &terms)?;
         let taken = self.taken.as_deref();
         let changes = moving::rename(&self.guard, &job, to, target.protected, taken)?;
-        self.changes.lock().unwrap_or_else(PoisonError::into_inner).extend(changes);
+        lock(&self.changes).extend(changes);
         Ok(())
     }
 
@@ -404,23 +411,18 @@ impl Files for GuardedFiles {
     ) -> Result<WalkReport, FileError> {
         let (target, place) = self.searched(slot)?;
         let dir = place.open_directory(DIRECTORY_READ)?;
-        let judge = Judge { guard: &self.guard, beneath: self.beneath.as_deref() };
-        walk::walk(judge, target, dir, options, visitors, stop)
+        let search = (&*self.guard.ignores, self.guard.n_threads());
+        walk::walk(self.judge(), search, target, dir, options, visitors, stop)
     }
 
     fn list(&self, slot: Slot, limit: usize) -> Result<Listing, FileError> {
         let (target, place) = self.searched(slot)?;
         let dir = place.open_directory(DIRECTORY_READ)?;
-        list::list(
-            Judge { guard: &self.guard, beneath: self.beneath.as_deref() },
-            target,
-            &dir,
-            limit,
-        )
+        list::list(self.judge(), target, &dir, limit)
     }
 
     fn changes(&self) -> Vec<Change> {
-        self.changes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.changes).clone()
     }
 
     fn checkpoint(&self) -> Option<String> {

@@ -8,6 +8,7 @@ use globset::{Candidate, Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 use memchr::memmem;
 use serde::{Deserialize, Serialize};
 
+use crate::literal::escaped;
 use crate::roots::Roots;
 
 /// One glob.
@@ -80,23 +81,6 @@ impl Written {
         }
         Ok(self)
     }
-}
-
-/// Returns the glob that means one text and nothing else.
-pub(crate) fn escape(text: &str) -> String {
-    globset::escape(text).replace('\\', "[\\]")
-}
-
-/// Returns the glob that means one path and nothing else.
-pub(crate) fn escaped(path: &Path) -> Result<String, String> {
-    let text = path.to_str().ok_or_else(|| {
-        format!(
-            "the name of {} is no text, so no glob can be meant beneath it; work in a directory with \
-             another name",
-            path.display()
-        )
-    })?;
-    Ok(escape(text))
 }
 
 /// Returns a glob without parts that say nothing; one that could mean no path is refused with the reason.
@@ -336,6 +320,7 @@ fn literal(part: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::literal::escape;
 
     #[test]
     fn what_says_nothing_is_taken_out_of_a_glob_and_what_means_nothing_is_refused() {

@@ -21,7 +21,7 @@ use crate::checkpoints::Checkpoints;
 use crate::clear::Contained;
 use crate::commit::{self, JournalSettings};
 use crate::globs::RuleError;
-use crate::ignore_rules::IgnoreCache;
+use crate::ignore_rules::{GlobalIgnore, IgnoreCache};
 use crate::judge::Rules;
 use crate::knowledge::KnowledgeBase;
 use crate::late::Late;
@@ -33,19 +33,8 @@ use crate::rule::Beneath;
 use crate::rules::{self, Names, PathGlobs, PathRules};
 use crate::seal::{CONTAINMENT, state_at};
 use crate::shell::{self, Scene, Seen};
+use crate::store::Store;
 use crate::turn::Turns;
-
-/// Where the person's own ignore file for every repository lies.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum GlobalIgnore {
-    /// Nowhere.
-    #[default]
-    None,
-    /// At this path.
-    At(PathBuf),
-    /// Where git's configuration says; it is read when the first walk needs it, not at start.
-    FromGit,
-}
 
 /// What a guard is opened with.
 #[derive(Debug, Clone)]
@@ -315,6 +304,11 @@ impl Guard {
     /// Returns how many threads this process may keep busy.
     pub(crate) fn n_threads(&self) -> usize {
         *self.n_threads.get_or_init(|| available_parallelism().map_or(1, NonZero::get))
+    }
+
+    /// Returns where the first root keeps whole outputs.
+    pub fn store(&self) -> Store {
+        Store::new(Arc::clone(&self.roots))
     }
 
     /// Returns the settings of the file tools.

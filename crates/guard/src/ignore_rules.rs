@@ -18,16 +18,16 @@ use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, openat, statat};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
+use sinew_tool::sync::lock;
 use sinew_tool::{FileKind, Identity};
 
-use crate::guard::GlobalIgnore;
 use crate::roots::{DIRECTORY_PATH, FILE_READ, open_name};
 use crate::stat::{identity_of, kind_of};
 use crate::worktree;
@@ -40,6 +40,18 @@ const MAX_KEPT: usize = 4_096;
 const MAX_KEPT_BYTES: u64 = 8 * 1024 * 1024;
 /// Files younger than this are not kept: a second change could carry the same time.
 const YOUNG_SECONDS: i64 = 2;
+
+/// Where the person's own ignore file for every repository lies.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum GlobalIgnore {
+    /// Nowhere.
+    #[default]
+    None,
+    /// At this path.
+    At(PathBuf),
+    /// Where git's configuration says; it is read when the first walk needs it, not at start.
+    FromGit,
+}
 
 /// Compiled ignore files of all walks.
 #[derive(Debug)]
@@ -121,7 +133,7 @@ impl IgnoreCache {
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.kept)
     }
 }
 

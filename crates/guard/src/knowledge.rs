@@ -14,14 +14,15 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use sinew_tool::sync::lock;
 use sinew_tool::{
-    Change, Clock, FileError, FileSettings, Identity, Knowledge, Sight, Slot, Targets, Writer,
+    Caller, Change, Clock, FileError, FileSettings, Identity, Knowledge, Sight, Slot, Targets,
+    Writer,
 };
 
-use crate::caller::Caller;
 use crate::clock::SystemClock;
 use crate::ledger::{Deed, KnownRow, Records};
 
@@ -161,7 +162,7 @@ impl KnowledgeBase {
     }
 
     fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.memory)
     }
 
     /// Returns what a caller knows of a file.

@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::sync::Mutex;
 
-use crate::database::lock;
+use sinew_tool::sync::lock;
 
 /// The most files that stay open; what is more is closed at once.
 const MAX_LATE: usize = 32;

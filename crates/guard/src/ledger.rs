@@ -43,9 +43,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
+use sinew_tool::sync::lock;
 use sinew_tool::{BoxFuture, Closing, Event, Kind, Ledger, Ticket, ToolError};
 
-use crate::database::{self, Failed, PATIENT, at_once, lock};
+use crate::database::{self, Failed, PATIENT, at_once};
 use crate::knowledge::KnowledgeBase;
 use crate::mark::{ProcessMark, os_user};
 use crate::{Redactor, StateDir};

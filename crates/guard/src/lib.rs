@@ -5,11 +5,11 @@
 //! keeps everything else away from files, processes and the network.
 
 mod attributes;
-mod caller;
 mod change;
 pub mod checkpoints;
 mod clear;
 mod clock;
+mod command;
 mod command_pattern;
 mod command_policy;
 mod command_rules;
@@ -21,12 +21,14 @@ mod guard;
 #[cfg(feature = "http")]
 mod http;
 mod ignore_rules;
+mod journal_files;
 mod judge;
 mod kernel;
 mod knowledge;
 mod late;
 mod ledger;
 mod list;
+mod literal;
 mod mark;
 mod memory;
 mod moving;
@@ -45,13 +47,12 @@ mod stat;
 mod state;
 mod store;
 mod streams;
+mod temporary;
 mod turn;
 mod user_database;
-mod visible;
 mod walk;
 mod worktree;
 
-pub use caller::Caller;
 pub use checkpoints::{CheckpointError, CheckpointId, CheckpointSettings, Checkpoints};
 pub use clear::{Clearance, Cleared, Contained, Judged};
 pub use clock::{SystemClock, timestamp};
@@ -59,9 +60,10 @@ pub use command_pattern::CommandPattern;
 pub use command_policy::CommandPolicy;
 pub use commit::JournalSettings;
 pub use globs::{RuleError, lies_outside};
-pub use guard::{GlobalIgnore, Guard, GuardError, GuardSettings};
+pub use guard::{Guard, GuardError, GuardSettings};
 #[cfg(feature = "http")]
 pub use http::{HttpAddress, HttpClient, HttpError, HttpReply};
+pub use ignore_rules::GlobalIgnore;
 pub use judge::{Case, Profile, Rules, judge};
 pub use knowledge::KnowledgeBase;
 pub use ledger::{
@@ -87,7 +89,6 @@ pub use store::Store;
 pub use streams::{BlockingFile, Streams, standard_streams};
 pub use turn::Turns;
 pub use user_database::UserEntry;
-pub use visible::{shown, shown_line, shown_path};
 
 /// Returns whether the kernel resolves paths beneath a handle by itself.
 pub fn has_openat2() -> bool {

@@ -11,10 +11,10 @@ use rustix::fs::{AtFlags, FileType, RawDir, statat};
 use rustix::io::Errno;
 use sinew_tool::{Access, FileError, FileKind, FileTarget, Listed, Listing};
 
-use crate::clear::is_temporary;
 use crate::rule::Judge;
 use crate::rules;
 use crate::stat::{error_of, kind_of, meta_of};
+use crate::temporary::is_temporary;
 
 /// Bytes of entries asked for at once. The C library tidies up all of its heap where 64 KiB are given back.
 const BUFFER: usize = 32 * 1024;
@@ -52,8 +52,7 @@ pub(crate) fn list(
     dir: &OwnedFd,
     limit: usize,
 ) -> Result<Listing, FileError> {
-    let guard = judge.guard;
-    let own = guard.roots.named(&target.path).iter().any(rules::is_own);
+    let own = judge.roots.named(&target.path).iter().any(rules::is_own);
     let judged = own || judge.judges_beneath(&target.path);
     let mut listing = Listing::default();
     let mut kept: BinaryHeap<Kept> = BinaryHeap::new();
@@ -100,7 +99,7 @@ pub(crate) fn list(
 fn may_see(judge: Judge<'_>, path: &Path, kind: FileType) -> bool {
     let directory = kind == FileType::Directory;
     let access = if directory { Access::Search } else { Access::Read };
-    let named = judge.guard.roots.named(path);
+    let named = judge.roots.named(path);
     judge.may_see(path, directory) && rules::check_own(named, access).is_ok()
 }
 

@@ -17,10 +17,11 @@ use rustix::fs::{
 use rustix::io::Errno;
 use sinew_tool::{Change, FileError, FileKind, Identity, Sync};
 
+use crate::change::kept;
 use crate::change::old::Old;
 use crate::change::parents::Parents;
 use crate::change::{Failure, Job, sync_directory};
-use crate::checkpoints::{PathState, of_call};
+use crate::checkpoints::PathState;
 use crate::guard::Guard;
 use crate::resolve::{Place, Spot};
 use crate::roots::Dir;
@@ -41,7 +42,7 @@ pub(crate) struct Moved {
 pub(crate) fn make_directory(
     place: &Place,
     sync: Sync,
-    kept: &of_call::OfCall,
+    kept: &kept::OfCall,
 ) -> Result<bool, FileError> {
     let Some(name) = &place.name else { return Ok(false) };
     match &place.spot {
@@ -209,7 +210,7 @@ fn take_down(job: &Job<'_>, dir: &Dir, to: &Path) -> Result<(Option<String>, Mov
     let hash = job.take_down(Some(&old))?;
     let mut moved = kept_at(kept, here, to, &old)?;
     if let (PathState::Unkept { size, mode }, Some(hash)) = (&moved.after, &hash) {
-        moved.after = of_call::written(hash, *size, *mode);
+        moved.after = kept::written(hash, *size, *mode);
     }
     kept.record()?;
     Ok((hash, moved))
@@ -224,7 +225,7 @@ fn open_to_keep(dir: &Dir, name: &CStr, seen: Stat) -> Result<Old, FileError> {
 }
 
 /// Keeps a file or link that goes from one path to another.
-fn kept_at(kept: &of_call::OfCall, from: &Path, to: &Path, old: &Old) -> Result<Moved, FileError> {
+fn kept_at(kept: &kept::OfCall, from: &Path, to: &Path, old: &Old) -> Result<Moved, FileError> {
     let meta = meta_of(&old.stat);
     let found = kept.keep(from, Some(old), PathState::Absent)?;
     let after = found.unwrap_or_else(|| PathState::unkept(meta.size(), meta.mode));

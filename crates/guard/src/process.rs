@@ -43,11 +43,12 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use memchr::memmem;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+use sinew_tool::sync::lock;
 use sinew_tool::{Contained, Kind, Refusals, Refused, Size, ToolError, line_name};
 
 use crate::command_rules::CommandRules;
@@ -461,11 +462,7 @@ fn in_ms(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn no_helper() -> ToolError {
+pub(crate) fn no_helper() -> ToolError {
     ToolError::new(Kind::Unavailable, "no command can be run here").hint(
         "a program that embeds sinew calls `sinew::helper_main` first in its `main`, and gives the \
          runtime what it returns",

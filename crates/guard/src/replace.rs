@@ -12,12 +12,12 @@ use rustix::fs::{OFlags, fdatasync, fstat, ftruncate, renameat};
 use rustix::io::Errno;
 use sinew_tool::{Change, FileError, FileKind, HardLinks, Sync, Written};
 
+use crate::change::kept;
 use crate::change::old::{self, Content, Old};
 use crate::change::parents::Parents;
 use crate::change::temporary::{Temporary, take_free_name, write_pieces};
 use crate::change::{Failure, Job, MAX_ATTEMPTS, length, sync_directory};
 use crate::checkpoints::PathState;
-use crate::checkpoints::of_call;
 use crate::roots::{Dir, FILE_READ, open_name};
 use crate::stat::{error_of, identity_of, meta_of};
 use crate::turn::{self, Turn};
@@ -147,7 +147,7 @@ fn write_in_place(job: &Job<'_>, pieces: &[&[u8]], dir: &Dir, old: &Old) -> Resu
             hasher.update(piece);
         }
         let after = hasher.finalize().to_hex();
-        kept.keep(path, Some(old), of_call::written(&after, length(pieces), old.stat.st_mode))?;
+        kept.keep(path, Some(old), kept::written(&after, length(pieces), old.stat.st_mode))?;
         kept.record()?;
     }
     let written = write_pieces(&file, pieces).and_then(|after| {
@@ -160,7 +160,7 @@ fn write_in_place(job: &Job<'_>, pieces: &[&[u8]], dir: &Dir, old: &Old) -> Resu
     drop((file, turn));
     match written {
         Ok(after) => {
-            kept.settle(path, of_call::written(&after, length(pieces), old.stat.st_mode));
+            kept.settle(path, kept::written(&after, length(pieces), old.stat.st_mode));
             Ok(finish(job, pieces, dir, before, Some(after), false))
         }
         Err(errno) => {
@@ -186,7 +186,7 @@ impl Job<'_> {
             return Ok(PathState::Absent);
         }
         let mode = fstat(&new.file)?.st_mode;
-        let after = of_call::written(hash, length(pieces), mode);
+        let after = kept::written(hash, length(pieces), mode);
         kept.keep(&self.place.real, old, after.clone())?;
         kept.record()?;
         Ok(after)

@@ -19,7 +19,7 @@ use sinew_tool::{
     RestoreStep, Ruling, Slot, Targets, ToolError, Was,
 };
 
-use crate::checkpoints::of_call::path_of;
+use crate::change::kept::path_of;
 use crate::checkpoints::{
     Act, Changer, CheckpointError, CheckpointId, Checkpoints, Conflict, Entry, Held, History,
     Listed, PathState, Plan, Query, Scope, Step,

@@ -16,7 +16,7 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 use sinew_tool::{FileError, Links};
 
-use crate::globs::escaped;
+use crate::literal::escaped;
 use crate::resolve::{self, Resolver, Spot};
 
 /// An open directory that several places share.

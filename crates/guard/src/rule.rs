@@ -25,8 +25,9 @@ use sinew_tool::{
 };
 
 use crate::command_pattern::{self, CommandPattern, Fit, UNCONTAINED};
-use crate::globs::{self, Globs, RuleError, Written, escaped};
+use crate::globs::{self, Globs, RuleError, Written};
 use crate::judge::Case;
+use crate::literal::escaped;
 use crate::roots::Roots;
 use crate::shell::{self, Piece};
 

@@ -19,7 +19,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use sinew_tool::{Access, FileError};
+use sinew_tool::{Access, FileError, visible};
 
 use crate::globs::{Globs, RuleError, Written};
 use crate::roots::Roots;
@@ -405,20 +405,10 @@ fn fold(name: &OsStr) -> String {
         return text.to_ascii_lowercase();
     }
     text.chars()
-        .filter(|c| !is_ignorable(*c))
+        .filter(|c| !visible::is_ignorable(*c))
         .flat_map(char::to_uppercase)
         .flat_map(char::to_lowercase)
         .collect()
-}
-
-/// Returns whether Unicode says that a character may be ignored where it cannot be shown.
-pub(crate) fn is_ignorable(c: char) -> bool {
-    matches!(c,
-        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}'
-        | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
-        | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}' | '\u{1bca0}'..='\u{1bca3}'
-        | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 #[cfg(test)]

@@ -8,8 +8,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, unlinkat};
 use rustix::io::Errno;
 use sinew_tool::{Kind, ToolError, call_id};
 
-use crate::guard::Guard;
-use crate::roots::{DIRECTORY_PATH, open_name};
+use crate::roots::{DIRECTORY_PATH, Roots, open_name};
 
 /// How many outputs may be kept under one call id: ids of clients need not be unique.
 const MAX_OF_ID: u32 = 10_000;
@@ -23,13 +22,13 @@ const OUTPUTS: &str = ".sinew/tool-output/";
 /// Where full outputs are kept: `.sinew/tool-output/` in the first root.
 #[derive(Debug, Clone)]
 pub struct Store {
-    guard: Arc<Guard>,
+    roots: Arc<Roots>,
 }
 
 impl Store {
-    /// Returns the store of a guard's first root. Nothing is created before it is needed.
-    pub fn new(guard: Arc<Guard>) -> Self {
-        Self { guard }
+    /// Returns the store of the first root. Nothing is created before it is needed.
+    pub(crate) fn new(roots: Arc<Roots>) -> Self {
+        Self { roots }
     }
 
     /// Keeps the full output of a call and returns its path relative to the first root. What lies
@@ -57,7 +56,7 @@ impl Store {
         let Some(name) = path.strip_prefix(OUTPUTS).filter(|name| !name.contains('/')) else {
             return;
         };
-        let Some(root) = self.guard.roots.first() else { return };
+        let Some(root) = self.roots.first() else { return };
         let removed = open_name(root.handle.as_fd(), c".sinew", DIRECTORY_PATH)
             .and_then(|own| open_name(own.as_fd(), c"tool-output", DIRECTORY_PATH))
             .and_then(|outputs| unlinkat(&outputs, name, AtFlags::empty()));
@@ -76,7 +75,7 @@ impl Store {
 
     /// Creates a file whose name begins with `stem`; returns its directory, its name and the file.
     fn create(&self, stem: &str) -> Result<(OwnedFd, String, OwnedFd), Errno> {
-        let root = self.guard.roots.first().ok_or(Errno::NOENT)?;
+        let root = self.roots.first().ok_or(Errno::NOENT)?;
         let own = own_directory(&root.handle)?;
         let outputs = directory(&own, c"tool-output")?;
         for n in 1..=MAX_OF_ID {

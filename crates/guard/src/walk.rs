@@ -16,25 +16,26 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, FileType, RawDir, fstat, statat};
 use rustix::io::Errno;
+use sinew_tool::sync::lock;
 use sinew_tool::{
     Access, Entry, FileError, FileKind, FileMeta, FileTarget, Flow, Skipped, Visitor, Visitors,
     WalkOptions, WalkReport,
 };
 
-use crate::clear::is_temporary;
-use crate::guard::Guard;
+use crate::ignore_rules::IgnoreCache;
 use crate::ignore_rules::{Level, Marks};
 use crate::resolve::open_beneath;
 use crate::roots::{DIRECTORY_PATH, DIRECTORY_READ, FILE_READ, open_name};
 use crate::rule::Judge;
 use crate::rules;
 use crate::stat::{error_of, kind_of, meta_of};
+use crate::temporary::is_temporary;
 use queue::Queues;
 
 /// Bytes of entries asked for at once.
@@ -57,7 +58,7 @@ const STATE: [&[u8]; 3] = [b".git", b".sinew", b".molf"];
 /// A walk that all its threads share.
 struct Walk<'w> {
     judge: Judge<'w>,
-    guard: &'w Guard,
+    ignores: &'w IgnoreCache,
     options: &'w WalkOptions,
     visitors: &'w dyn Visitors,
     stop: &'w AtomicBool,
@@ -95,33 +96,33 @@ struct Where {
 /// Walks the directory at a target, which is open as `start`.
 pub(crate) fn walk(
     judge: Judge<'_>,
+    (ignores, n_threads): (&IgnoreCache, usize),
     target: &FileTarget,
     start: OwnedFd,
     options: &WalkOptions,
     visitors: &dyn Visitors,
     stop: &AtomicBool,
 ) -> Result<WalkReport, FileError> {
-    let guard = judge.guard;
     let mut base = target.path.as_os_str().as_bytes().to_vec();
     if !base.ends_with(b"/") {
         base.push(b'/');
     }
     let level = match options.heed_ignore {
-        true => Level::above(&guard.ignores, &start, &target.path),
+        true => Level::above(ignores, &start, &target.path),
         false => Arc::default(),
     };
-    let own = guard.roots.named(&target.path).iter().any(rules::is_own);
-    let n_threads = guard.n_threads().min(MAX_THREADS);
+    let own = judge.roots.named(&target.path).iter().any(rules::is_own);
+    let n_threads = n_threads.min(MAX_THREADS);
     let walk = Walk {
         judge,
-        guard,
+        ignores,
         options,
         visitors,
         stop,
         start: Arc::new(start),
         base,
         judged: judge.judges_beneath(&target.path),
-        kernel: guard.roots.kernel_resolves(),
+        kernel: judge.roots.kernel_resolves(),
         n_threads,
         queues: Queues::new(n_threads),
         skipped: Mutex::default(),
@@ -140,7 +141,7 @@ pub(crate) fn walk(
         Worker::new(&walk, 0, Some(&grow)).run();
     });
     let complete = !walk.queues.is_ended();
-    let skipped = *walk.skipped.lock().unwrap_or_else(PoisonError::into_inner);
+    let skipped = *lock(&walk.skipped);
     Ok(WalkReport { skipped, complete })
 }
 
@@ -193,7 +194,7 @@ impl<'w> Worker<'w> {
             }
             walk.queues.done();
         }
-        walk.skipped.lock().unwrap_or_else(PoisonError::into_inner).add(&self.skipped);
+        lock(&walk.skipped).add(&self.skipped);
     }
 
     /// Opens a directory and looks at its entries.
@@ -213,7 +214,7 @@ impl<'w> Worker<'w> {
         if self.walk.options.heed_ignore {
             let below = if place.path.is_empty() { 0 } else { place.path.len() + 1 };
             let base = self.walk.base.len() + below;
-            let cache = &self.walk.guard.ignores;
+            let cache = self.walk.ignores;
             place.level = place.level.enter(cache, dir.as_fd(), marks, base);
         }
         self.entries(&place, &dir, entries)
@@ -365,7 +366,7 @@ impl<'w> Worker<'w> {
             return false;
         }
         let access = if directory { Access::Search } else { Access::Read };
-        !own || rules::check_own(self.walk.guard.roots.named(path), access).is_ok()
+        !own || rules::check_own(self.walk.judge.roots.named(path), access).is_ok()
     }
 }
 

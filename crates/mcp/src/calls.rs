@@ -1,9 +1,10 @@
 //! The calls that run, so that all of them can be taken back together.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use sinew_tool::sync::lock;
 use sinew_tool::{Cancel, Reply};
 
 /// The calls of one process that were started and did not end yet.
@@ -30,7 +31,7 @@ impl Calls {
     }
 
     fn locked(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Makes a call one of these. Once they are closed nothing starts and nothing is answered any

@@ -7,11 +7,12 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sinew_runtime::question;
+use sinew_tool::sync::lock;
 use sinew_tool::{
     Answer, Approver, Arguments, BoxFuture, Cancel, Kind, Question, Reply, Scope, ToolError,
 };
@@ -358,10 +359,6 @@ fn params(question: &Question) -> Value {
             "required": ["approve"],
         },
     })
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use sinew_runtime::{Attached, CallOptions, Runtime};
+use sinew_tool::sync::{read, write};
 use sinew_tool::{Approver, Arguments, Reply, Request};
 
 use crate::catalog::Shown;
@@ -48,11 +49,11 @@ impl Engine {
             Some(name) => catalogs.iter().find(|catalog| catalog.name() == name),
         };
         let shown = Shown::new(catalog.map(|catalog| catalog.tools()).unwrap_or_default());
-        *self.shown.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(shown);
+        *write(&self.shown) = Arc::new(shown);
     }
 
     pub(crate) fn shown(&self) -> Arc<Shown> {
-        Arc::clone(&self.shown.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&read(&self.shown))
     }
 
     /// Returns the id of a new call. It is ours: ids of JSON-RPC count from one in every connection.

@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use rmcp::service::{RoleServer, RxJsonRpcMessage};
 use serde_json::value::RawValue;
 use sinew_runtime::{CallOptions, Runtime};
+use sinew_tool::sync::lock;
 use sinew_tool::{Cancel, Progress, Reply};
 use tokio::runtime::Handle;
 use tokio_util::sync::ReusableBoxFuture;
@@ -576,5 +577,5 @@ impl Connection {
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(mutex)
 }

@@ -1,9 +1,10 @@
 //! The two ends of the connection as the rest sees them: a writer that every thread shares, and
 //! the transport under the protocol library.
 
+use sinew_tool::sync::lock;
 use std::collections::HashMap;
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use rmcp::model::ServerResult;
 use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
@@ -20,7 +21,7 @@ impl Output {
     }
 
     pub(crate) fn write(&self, bytes: &[u8]) -> io::Result<()> {
-        let mut output = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut output = lock(&self.0);
         output.write_all(bytes).and_then(|()| output.flush()).map_err(|error| {
             let kind = error.kind();
             // A client that left is no failure; it may do so at any time.
@@ -54,7 +55,7 @@ enum Debt {
 
 impl Owed {
     fn locked(&self) -> MutexGuard<'_, HashMap<String, Debt>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     pub(crate) fn add(&self, id: String) {

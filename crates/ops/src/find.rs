@@ -5,10 +5,11 @@
 
 use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use globset::GlobSet;
 use serde::Deserialize;
+use sinew_tool::sync::{into_inner, lock};
 use sinew_tool::{
     Access, Claim, Context, Cost, Entry, Facts, FileKind, FileSettings, Flow, Operation, Skipped,
     Targets, ToolError, Visitor, Visitors, WalkOptions,
@@ -121,7 +122,7 @@ impl Operation for Find {
             .walk(target.slot, &options, &search, cx.cancel.flag())
             .map_err(|error| cx.about(target, error))?;
         watch.not_cancelled()?;
-        let (best, total) = search.gathered.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let (best, total) = into_inner(search.gathered);
         Ok(Out {
             root: target.path.clone(),
             names: best.into_sorted(),
@@ -201,7 +202,7 @@ impl Visitor for Finder<'_> {
 
 impl Drop for Finder<'_> {
     fn drop(&mut self) {
-        let mut gathered = self.search.gathered.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut gathered = lock(&self.search.gathered);
         gathered.0.merge(std::mem::replace(&mut self.best, Best::new(0)));
         gathered.1 += self.total;
     }

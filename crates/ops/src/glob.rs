@@ -8,10 +8,11 @@
 use std::cmp::Reverse;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use globset::GlobSet;
 use serde::Deserialize;
+use sinew_tool::sync::{into_inner, lock};
 use sinew_tool::{
     Access, Bound, Claim, Context, Cost, Entry, Facts, FileKind, FileSettings, FileTarget, Flow,
     Operation, Param, ParamKind, Reply, Row, Shaping, Skipped, Stamp, Targets, ToolError, Visitor,
@@ -154,7 +155,7 @@ impl Operation for Glob {
             .walk(target.slot, &options, &search, cx.cancel.flag())
             .map_err(|error| cx.about(target, error))?;
         watch.not_cancelled()?;
-        let gathered = search.gathered.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let gathered = into_inner(search.gathered);
         let mut skipped = report.skipped;
         skipped.unreadable += gathered.unreadable;
         Ok(Out {
@@ -282,7 +283,7 @@ impl Visitor for Finder<'_> {
 
 impl Drop for Finder<'_> {
     fn drop(&mut self) {
-        let mut gathered = self.search.gathered.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut gathered = lock(&self.search.gathered);
         gathered.total += self.total;
         gathered.unreadable += self.unreadable;
         match (&mut gathered.best, self.best.take()) {

@@ -7,9 +7,10 @@
 //! does not.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use serde::Deserialize;
+use sinew_tool::sync::{into_inner, lock};
 use sinew_tool::{
     Access, Bound, Claim, Context, Cost, Entry, Facts, FileError, FileKind, FileSettings,
     FileTarget, Flow, Operation, Param, ParamKind, Preset, Reply, Row, Shaping, Skipped, Stamp,
@@ -348,17 +349,17 @@ impl<'a> Search<'a> {
     }
 
     fn kept(&self) -> std::sync::MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.kept)
     }
 
     fn skip(&self, skipped: &Skipped) {
-        self.skipped.lock().unwrap_or_else(PoisonError::into_inner).add(skipped);
+        lock(&self.skipped).add(skipped);
     }
 
     /// Cuts the results to the rows asked for.
     fn finish(self, args: &Args, limit: u64, walked: Skipped) -> Out {
-        let kept = self.kept.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let mut skipped = self.skipped.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let kept = into_inner(self.kept);
+        let mut skipped = into_inner(self.skipped);
         skipped.add(&walked);
         let mut page = Page { pass: args.offset, left: limit, n_bytes: 0, more: false };
         let too_much_text = kept.is_cut_by_text();

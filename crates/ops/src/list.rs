@@ -6,9 +6,10 @@
 
 use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use serde::Deserialize;
+use sinew_tool::sync::{into_inner, lock};
 use sinew_tool::{
     Access, Bound, Claim, Context, Cost, Entry, Facts, FileKind, FileMeta, FileSettings, FileState,
     Flow, Operation, Param, ParamKind, Reply, Row, Shaping, Skipped, Stamp, Targets, ToolError,
@@ -194,7 +195,7 @@ fn tree(args: &Args, cx: &Context, limit: usize) -> Result<Out, ToolError> {
         .walk(target.slot, &options, &search, cx.cancel.flag())
         .map_err(|error| cx.about(target, error))?;
     watch.not_cancelled()?;
-    let (best, total) = search.gathered.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let (best, total) = into_inner(search.gathered);
     Ok(Out {
         root: target.path.clone(),
         rows: best.into_sorted(),
@@ -239,7 +240,7 @@ impl Visitor for Lister<'_> {
 
 impl Drop for Lister<'_> {
     fn drop(&mut self) {
-        let mut gathered = self.search.gathered.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut gathered = lock(&self.search.gathered);
         let best = std::mem::replace(&mut self.best, Best::new(0));
         gathered.0.merge(best);
         gathered.1 += self.total;

@@ -5,9 +5,10 @@
 //! within one tick of its clock a file system can hide a second change.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use sinew_tool::Identity;
+use sinew_tool::sync::lock;
 
 /// The bytes between two marks.
 pub(crate) const BLOCK: usize = 64 * 1024;
@@ -57,7 +58,7 @@ pub(crate) struct MarkStore(Mutex<VecDeque<(Identity, Arc<Marks>)>>);
 impl MarkStore {
     /// Returns the marks of a file, or none yet.
     pub(crate) fn get(&self, identity: &Identity) -> Arc<Marks> {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.0);
         match kept.iter().position(|(known, _)| known == identity) {
             Some(at) => {
                 let entry = kept.remove(at);
@@ -77,7 +78,7 @@ impl MarkStore {
         if identity.size == 0 || !rested {
             return;
         }
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.0);
         if let Some(at) = kept.iter().position(|(known, _)| *known == identity) {
             let longer = kept.get(at).is_some_and(|(_, old)| old.len() < marks.len());
             if !longer && marks.total_lines.is_none() {

@@ -6,12 +6,13 @@
 
 use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use globset::{ErrorKind, GlobBuilder, GlobSet, GlobSetBuilder};
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use ignore::overrides::{Override, OverrideBuilder};
 use ignore::types::{Types, TypesBuilder};
+use sinew_tool::sync::lock;
 use sinew_tool::{Context, ToolError};
 
 /// The most memory of a compiled pattern, and of its cache in each thread.
@@ -35,7 +36,7 @@ struct RegexStore(Mutex<VecDeque<(RegexKey, RegexMatcher)>>);
 /// Returns a compiled regular expression, perhaps from an earlier call.
 pub(crate) fn regex(cx: &Context, key: RegexKey) -> Result<RegexMatcher, ToolError> {
     let store = cx.memo.get::<RegexStore>();
-    let mut kept = store.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut kept = lock(&store.0);
     if let Some(entry) =
         kept.iter().position(|(known, _)| *known == key).and_then(|at| kept.remove(at))
     {
@@ -45,7 +46,7 @@ pub(crate) fn regex(cx: &Context, key: RegexKey) -> Result<RegexMatcher, ToolErr
     }
     drop(kept);
     let matcher = compile(&key)?;
-    let mut kept = store.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut kept = lock(&store.0);
     kept.push_back((key, matcher.clone()));
     if MAX_KEPT < kept.len() {
         kept.pop_front();

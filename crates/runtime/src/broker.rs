@@ -9,10 +9,11 @@
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 use std::task::Poll;
 use std::time::Duration;
 
+use sinew_tool::sync::{lock, read, write};
 use sinew_tool::{Answer, Approver, BoxFuture, Question, Scope};
 use tokio::sync::watch;
 
@@ -67,26 +68,26 @@ impl Broker {
     /// Adds an approver; returns what takes it away again.
     pub(crate) fn add(&self, approver: Arc<dyn Approver>) -> u64 {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        self.approvers.write().unwrap_or_else(PoisonError::into_inner).push((id, approver));
+        write(&self.approvers).push((id, approver));
         id
     }
 
     /// Takes an approver away. What it is asked goes on until it says that it is gone.
     pub(crate) fn remove(&self, id: u64) {
-        let mut approvers = self.approvers.write().unwrap_or_else(PoisonError::into_inner);
+        let mut approvers = write(&self.approvers);
         approvers.retain(|(other, _)| *other != id);
     }
 
     /// Returns whoever can answer questions about a call of a session.
     pub(crate) fn approvers(&self, session: &str, call_id: &str) -> Vec<Arc<dyn Approver>> {
-        let approvers = self.approvers.read().unwrap_or_else(PoisonError::into_inner);
+        let approvers = read(&self.approvers);
         let serving = approvers.iter().filter(|(_, approver)| approver.serves(session, call_id));
         serving.map(|(_, approver)| Arc::clone(approver)).collect()
     }
 
     /// Returns the names of all approvers.
     pub(crate) fn names(&self) -> Vec<&'static str> {
-        let approvers = self.approvers.read().unwrap_or_else(PoisonError::into_inner);
+        let approvers = read(&self.approvers);
         approvers.iter().map(|(_, approver)| approver.name()).collect()
     }
 
@@ -244,8 +245,4 @@ async fn first_answer(approvers: &[Arc<dyn Approver>], question: &Question) -> S
         }
     })
     .await
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

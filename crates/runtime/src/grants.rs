@@ -1,10 +1,11 @@
 //! What was answered for more than one call.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use sinew_guard::{Judged, Rule};
 use sinew_tool::ToolError;
+use sinew_tool::sync::lock;
 
 use crate::broker::Digest;
 
@@ -85,6 +86,6 @@ impl Grants {
     }
 
     fn locked(&self) -> MutexGuard<'_, HashMap<String, OfSession>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }

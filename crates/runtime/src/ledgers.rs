@@ -1,9 +1,10 @@
 //! Ledgers for embedding programs that need no database.
 
 use std::path::PathBuf;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
+use sinew_tool::sync::lock;
 use sinew_tool::{BoxFuture, Closing, Event, Ledger, Ticket, ToolError};
 
 /// Records nothing.
@@ -39,12 +40,12 @@ impl MemoryLedger {
     /// Returns the calls that closed so far, in order, and empties the ledger. A call that changed
     /// something comes with the ticket of its intent.
     pub fn take(&self) -> Vec<(Option<Ticket>, Closing)> {
-        std::mem::take(&mut *self.closed.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *lock(&self.closed))
     }
 
     /// Returns what else was recorded so far, in order, and forgets it.
     pub fn take_events(&self) -> Vec<Event> {
-        std::mem::take(&mut *self.events.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *lock(&self.events))
     }
 }
 
@@ -60,11 +61,11 @@ impl Ledger for MemoryLedger {
     }
 
     fn close(&self, intent: Option<Ticket>, closing: Closing) {
-        self.closed.lock().unwrap_or_else(PoisonError::into_inner).push((intent, closing));
+        lock(&self.closed).push((intent, closing));
     }
 
     fn event(&self, event: Event) {
-        self.events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+        lock(&self.events).push(event);
     }
 
     fn flush(&self) -> Result<(), ToolError> {

@@ -1,8 +1,9 @@
 //! Changes to one path happen one after the other.
 
+use sinew_tool::sync::lock;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::{Mutex as Turn, OwnedMutexGuard};
 
@@ -36,7 +37,7 @@ impl Order {
         let mut turns = Turns { held: Vec::new(), order: Arc::clone(&self.0) };
         for path in paths {
             let queue = {
-                let mut order = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut order = lock(&self.0);
                 Arc::clone(order.entry(path.clone()).or_default())
             };
             // Whoever stops waiting leaves the table as whoever had the turn does.
@@ -52,7 +53,7 @@ impl Order {
 
 impl Drop for Turns {
     fn drop(&mut self) {
-        let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut order = lock(&self.order);
         for Place { path, queue, turn } in self.held.drain(..) {
             drop((turn, queue));
             // Only the table holds a turn that nobody else has or waits for.

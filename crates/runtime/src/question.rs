@@ -5,8 +5,7 @@
 use std::fmt::Write;
 
 use serde_json::{Value, json};
-use sinew_guard::shown;
-use sinew_tool::{Answer, CommandLine, CommandTarget, Question, Scope};
+use sinew_tool::{Answer, CommandLine, CommandTarget, Question, Scope, shown};
 
 /// Returns a question in words: what, where, the change itself, why it is asked, and what an answer can
 /// cover.

@@ -480,7 +480,7 @@ impl Builder {
         }
         Ok(Arc::new(Runtime {
             catalogs: watch::Sender::new(Arc::new(catalogs)),
-            store: may_store.then(|| Store::new(Arc::clone(&guard))),
+            store: may_store.then(|| guard.store()),
             clock: Arc::new(SystemClock),
             guard,
             approvals: self.asking.approvals,

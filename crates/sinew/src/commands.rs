@@ -15,8 +15,8 @@ pub(crate) mod trust;
 
 use std::time::Duration;
 
-use sinew_guard::shown_line;
 use sinew_runtime::Runtime;
+use sinew_tool::shown_line;
 
 use crate::config::LogLevel;
 use crate::screen::say;

@@ -2,12 +2,12 @@
 //! what stands beside it or hides.
 //!
 //! [`say`] writes a message to standard error, [`Visible`] filters a stream that a command writes to. Names get
-//! [`shown_line`](sinew_guard::shown_line) where they are put into a text, since a line feed in a name begins a
+//! [`shown_line`](sinew_tool::shown_line) where they are put into a text, since a line feed in a name begins a
 //! line here. JSON is exact and does not pass here.
 
 use std::io::{self, IsTerminal, Write};
 
-use sinew_guard::shown;
+use sinew_tool::shown;
 
 /// Writes a message to standard error. Lines after the first are set in, where none can pass for a message.
 pub(crate) fn say(text: &str) {

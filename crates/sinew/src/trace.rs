@@ -4,13 +4,14 @@
 //! so costs nothing. A line is written as a whole when its span closes. Surface, client and user are not
 //! known to the runtime, so they are added here.
 
+use sinew_tool::sync::lock;
 use std::collections::HashMap;
 use std::fmt;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use anyhow::Context as _;
 use serde_json::{Map, Value};
@@ -183,8 +184,4 @@ impl Visit for Fields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         self.0.insert(field.name().to_owned(), Value::from(format!("{value:?}")));
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

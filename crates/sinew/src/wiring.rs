@@ -9,10 +9,10 @@ use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 use sinew_guard::{
     Audit, Checkpoints, CommandSettings, GlobalIgnore, Helper, JournalSettings, Layer, OnFailure,
-    Recorded, Redactor, RuleOrigin, SqliteLedger, StateDir, environment, shown,
+    Recorded, Redactor, RuleOrigin, SqliteLedger, StateDir, environment,
 };
 use sinew_runtime::{Asking, Builder, Keeper, NoLedger, Runtime};
-use sinew_tool::{Approver, Ledger};
+use sinew_tool::{Approver, Ledger, shown};
 
 use crate::cli::Global;
 use crate::config::trust::{Known, Trusted};

@@ -1,8 +1,9 @@
 //! Commands that end as they are told to.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use sinew_tool::sync::lock;
 use sinew_tool::{
     Background, BoxFuture, Contained, Exit, Finished, News, Output, Processes, Refusals,
     RunOptions, Screen, Size, ToolError, Typed, Wait, Waited,
@@ -45,7 +46,7 @@ impl Scripted {
 
     /// Returns what was typed.
     pub fn typed(&self) -> Vec<Typed> {
-        std::mem::take(&mut self.typed.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut lock(&self.typed))
     }
 
     fn one(&self, id: &str) -> Result<Background, ToolError> {
@@ -64,11 +65,11 @@ impl Scripted {
 
     /// Returns how the last command was run, if one was.
     pub fn asked(&self) -> Option<RunOptions> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner).take()
+        lock(&self.asked).take()
     }
 
     fn remember(&self, options: RunOptions) {
-        *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = Some(options);
+        *lock(&self.asked) = Some(options);
     }
 }
 
@@ -113,14 +114,14 @@ impl Processes for Scripted {
 
     fn enter(&self, id: &str, typed: Vec<Typed>) -> BoxFuture<'static, Result<(), ToolError>> {
         let entered = self.one(id).map(|_| {
-            self.typed.lock().unwrap_or_else(PoisonError::into_inner).extend(typed);
+            lock(&self.typed).extend(typed);
         });
         Box::pin(std::future::ready(entered))
     }
 
     fn resize(&self, id: &str, rows: Option<u16>, cols: Option<u16>) -> Result<(), ToolError> {
         self.one(id)?;
-        let mut size = self.size.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut size = lock(&self.size);
         size.rows = rows.unwrap_or(size.rows);
         size.cols = cols.unwrap_or(size.cols);
         Ok(())
@@ -133,7 +134,7 @@ impl Processes for Scripted {
             let waited = self.waited(&background, &wait);
             Screen {
                 background,
-                size: *self.size.lock().unwrap_or_else(PoisonError::into_inner),
+                size: *lock(&self.size),
                 changed: rows.iter().map(|row| row.contains("new")).collect(),
                 cursor: (u16::try_from(rows.len()).map_or(0, |n| n.saturating_sub(1)), 0),
                 n_skipped: 0,

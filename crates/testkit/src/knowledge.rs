@@ -6,8 +6,9 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use sinew_tool::sync::lock;
 use sinew_tool::{Change, FileError, FileSettings, Identity, Knowledge, Sight, Slot, Targets};
 
 /// What the caller knows, over all its calls.
@@ -28,7 +29,7 @@ struct OfFile {
 
 impl MemoryKnowledge {
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Refuses a change of what the caller knows otherwise, or not at all where it must.

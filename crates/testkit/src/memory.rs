@@ -23,11 +23,12 @@ mod walk;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use sinew_tool::sync::lock;
 use sinew_tool::{
     Arguments, Cancel, Claim, Clock, Context, FileError, FileMeta, FileSettings, FileState,
     FileTarget, Kind, Memo, NoCheckpoints, NoProcesses, Prepared, Preview, Processes, Progress,
@@ -248,7 +249,7 @@ impl MemoryWorld {
     }
 
     fn tree(&self) -> MutexGuard<'_, Tree> {
-        self.tree.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.tree)
     }
 }
 

@@ -1,9 +1,10 @@
 //! Taking a call back.
 
+use crate::sync::lock;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 /// A flag that a caller raises and that work looks at between steps.
@@ -20,8 +21,7 @@ impl Cancel {
     /// Raises the flag and wakes whoever waits for it.
     pub fn cancel(&self) {
         self.0.raised.store(true, Ordering::Release);
-        let wakers =
-            std::mem::take(&mut *self.0.wakers.lock().unwrap_or_else(PoisonError::into_inner));
+        let wakers = std::mem::take(&mut *lock(&self.0.wakers));
         wakers.into_iter().for_each(Waker::wake);
     }
 
@@ -50,7 +50,7 @@ impl Future for CancelWait {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let inner = &self.0.0;
-        let mut wakers = inner.wakers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut wakers = lock(&inner.wakers);
         if inner.raised.load(Ordering::Acquire) {
             return Poll::Ready(());
         }

@@ -8,6 +8,7 @@
 mod analysis;
 mod approval;
 mod background;
+mod caller;
 mod cancel;
 mod checkpoint;
 mod claim;
@@ -29,12 +30,15 @@ mod request;
 mod row;
 mod ruling;
 mod settings;
+pub mod sync;
 mod tools;
+pub mod visible;
 mod world;
 
 pub use analysis::{Analysis, Plain, Segment, Unclear};
 pub use approval::{Answer, Approver, Cover, Question, Scope};
 pub use background::{Background, Key, Matcher, News, Screen, Size, Typed, Wait, Waited};
+pub use caller::Caller;
 pub use cancel::{Cancel, CancelWait};
 pub use checkpoint::{
     CheckpointInfo, CheckpointQuery, Checkpoints, NoCheckpoints, PathChange, Restore, RestoreAct,
@@ -68,6 +72,7 @@ pub use row::{Bound, Row, Shaping};
 pub use ruling::{Ruled, Ruling, Verdict};
 pub use settings::{BinaryPolicy, FileSettings, HardLinks, Sync};
 pub use tools::{BoxFuture, Prepared, Ran, Tool};
+pub use visible::{shown, shown_line, shown_path};
 pub use world::{
     Becomes, Change, Clock, CommitError, Deed, Entry, Expect, FileKind, FileMode, Files, Flow,
     Identity, Info, Listed, Listing, Meta as FileMeta, Opened, Seen, Slot, Stamp, Visitor,

@@ -2,10 +2,11 @@
 
 use std::collections::HashSet;
 use std::ffi::{CStr, CString};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use rustix::fs::fstat;
 use sinew_tool::FileError;
+use sinew_tool::sync::lock;
 
 use crate::roots::Dir;
 use crate::stat::{error_of, identity_of};
@@ -28,7 +29,7 @@ impl Locks {
     }
 
     fn changing(&self) -> MutexGuard<'_, HashSet<Changing>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -13,8 +13,8 @@ use rustix::io::Errno;
 use sinew_tool::{FileError, Sync};
 
 use super::sync_directory;
+use crate::change::kept::OfCall;
 use crate::checkpoints::PathState;
-use crate::checkpoints::of_call::OfCall;
 use crate::resolve::{Place, Spot};
 use crate::roots::{DIRECTORY_PATH, DIRECTORY_READ, Dir, open_name};
 use crate::stat::{error_of, identity_of};

@@ -10,34 +10,25 @@
 
 use std::ffi::CString;
 use std::fs::File;
-use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, fdatasync, fstat, fsync, mkdirat, openat, renameat, unlinkat,
-};
-use rustix::io::Errno;
+use rustix::fs::{AtFlags, Mode, OFlags, fdatasync, fsync, openat, renameat, unlinkat};
 use serde::{Deserialize, Serialize};
 use sinew_tool::{Clock, Sync};
 
 use super::step::Step;
-use crate::StateDir;
-use crate::clear::is_temporary;
 use crate::clock::SystemClock;
+use crate::journal_files::open_or_make;
 use crate::mark::ProcessMark;
 use crate::resolve::check_spelling;
-use crate::roots::DIRECTORY_READ;
+use crate::temporary::is_temporary;
 
-/// The directory of journals in the state directory.
-const DIRECTORY: &str = "journals";
 /// How a journal begins, with the version of its form.
 const HEAD: &[u8] = b"sinew journal 1\n";
 const HASH_BYTES: usize = 32;
-/// The largest journal that is read.
-const MAX_BYTES: u64 = 256 << 20;
-
 /// The ending of a journal that is being written.
 pub(super) const NEW: &str = ".new";
 /// The ending of a journal whose changes are to be made.
@@ -196,53 +187,4 @@ impl Journal {
     fn name(&self, ending: &str) -> String {
         format!("{}{ending}", self.stem)
     }
-}
-
-/// Opens the directory of journals in a state directory, making both where they are missing.
-fn open_or_make(state: &Path) -> io::Result<OwnedFd> {
-    let state = StateDir::open(state)?;
-    match mkdirat(CWD, state.path().join(DIRECTORY), Mode::RWXU) {
-        Ok(()) | Err(Errno::EXIST) => {}
-        Err(errno) => return Err(errno.into()),
-    }
-    open(state.path())?.ok_or_else(|| io::Error::from(Errno::NOENT))
-}
-
-/// Opens the directory of journals in a state directory, where there is one. Journals make whoever
-/// starts next rename files, so one that others could have written is not looked into.
-pub(super) fn open(state: &Path) -> io::Result<Option<OwnedFd>> {
-    let dir = match openat(CWD, state.join(DIRECTORY), DIRECTORY_READ, Mode::empty()) {
-        Ok(dir) => dir,
-        Err(Errno::NOENT) => return Ok(None),
-        Err(errno) => return Err(errno.into()),
-    };
-    let stat = fstat(&dir)?;
-    if stat.st_uid != rustix::process::geteuid().as_raw() {
-        return Err(io::Error::other("the directory of journals belongs to another user"));
-    }
-    if stat.st_mode & 0o022 != 0 {
-        return Err(io::Error::other("the directory of journals can be written by other users"));
-    }
-    Ok(Some(dir))
-}
-
-/// Returns the names in the directory of journals.
-pub(super) fn names(dir: impl AsFd) -> io::Result<Vec<CString>> {
-    let mut names = Vec::new();
-    for entry in rustix::fs::Dir::read_from(dir)? {
-        let name = entry?.file_name().to_owned();
-        if !matches!(name.to_bytes(), b"." | b"..") {
-            names.push(name);
-        }
-    }
-    Ok(names)
-}
-
-/// Reads a file in the directory of journals.
-pub(super) fn read(file: impl Read) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    if file.take(MAX_BYTES + 1).read_to_end(&mut bytes)? as u64 <= MAX_BYTES {
-        return Ok(bytes);
-    }
-    Err(io::Error::other("it is too large"))
 }

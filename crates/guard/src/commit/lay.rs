@@ -4,10 +4,11 @@ use rustix::fs::{AtFlags, Gid, Mode, Uid, chownat, fchmod, fstat, statat, symlin
 use sinew_tool::{FileError, FileKind, FileMode, HardLinks};
 
 use super::step::Trace;
+use crate::change::kept;
 use crate::change::old::{self, Content, Old};
 use crate::change::temporary::{Named, Temporary};
 use crate::change::{Failure, Job, Terms, length};
-use crate::checkpoints::{PathState, of_call};
+use crate::checkpoints::PathState;
 use crate::resolve::Place;
 use crate::roots::Dir;
 use crate::stat::meta_of;
@@ -68,7 +69,7 @@ pub(super) fn file(
     }
     temporary.sync(job.terms.settings.sync)?;
     let stat = fstat(&temporary.file)?;
-    let state = of_call::written(&hash, length(pieces), stat.st_mode);
+    let state = kept::written(&hash, length(pieces), stat.st_mode);
     Ok(Laid { name: temporary.name, trace: Trace::of(&stat), hash, state })
 }
 
@@ -92,6 +93,6 @@ pub(super) fn link(
             .map_err(|_| FileError::Owner)?;
     }
     let hash = blake3::hash(target).to_hex().to_string();
-    let state = PathState::Link(of_call::path_of(target).to_owned());
+    let state = PathState::Link(kept::path_of(target).to_owned());
     Ok(Laid { name, trace: Trace::of(&stat()?), hash, state })
 }

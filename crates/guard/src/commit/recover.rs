@@ -9,7 +9,6 @@
 //! turn. A journal whose changes cannot be settled stays for the next start; one that cannot be read is
 //! put aside and never followed.
 
-use std::collections::HashSet;
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
@@ -17,16 +16,15 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use memchr::memmem;
 use rustix::fs::{AtFlags, FlockOperation, flock, fstat, renameat, statat, unlinkat};
 use rustix::io::Errno;
 use sinew_tool::{Clock, FileError, Links};
 
-use super::journal::{self, ASIDE, BACK, DONE, DirRecord, FORWARD, JournalSettings, NEW, Record};
+use super::journal::{ASIDE, BACK, DONE, DirRecord, FORWARD, JournalSettings, NEW, Record};
 use super::step::{Stand, Step, WAYS};
 use crate::change::sync_directory;
-use crate::clear::{TEMPORARY_PREFIX, TEMPORARY_SUFFIX, is_temporary};
 use crate::clock::SystemClock;
+use crate::journal_files;
 use crate::mark::{ProcessMark, is_running};
 use crate::resolve;
 use crate::roots::{DIRECTORY_PATH, Dir, FILE_READ, Roots, open_name};
@@ -39,8 +37,8 @@ const GONE_MS: i64 = 30 * 24 * 60 * 60 * 1_000;
 
 /// Settles the journals of dead processes. Costs one failed system call where there never was one.
 pub(crate) fn recover(settings: &JournalSettings, turns: Turns) {
-    let found = journal::open(&settings.state).and_then(|dir| match dir {
-        Some(dir) => journal::names(&dir).map(|names| Some((dir, names))),
+    let found = journal_files::open(&settings.state).and_then(|dir| match dir {
+        Some(dir) => journal_files::names(&dir).map(|names| Some((dir, names))),
         None => Ok(None),
     });
     match found {
@@ -58,31 +56,6 @@ pub(crate) fn recover(settings: &JournalSettings, turns: Turns) {
             settings.state.display()
         )),
     }
-}
-
-/// Returns the names of the temporary files that journals still speak of, damaged ones too: the names
-/// are looked for in their bytes. Fails where a journal may be there and cannot be read.
-pub(crate) fn needed(state: &Path) -> io::Result<HashSet<Vec<u8>>> {
-    let mut needed = HashSet::new();
-    let Some(dir) = journal::open(state)? else { return Ok(needed) };
-    let finder = memmem::Finder::new(TEMPORARY_PREFIX);
-    for name in journal::names(&dir)? {
-        let file = match open_name(dir.as_fd(), &name, FILE_READ) {
-            Ok(file) => file,
-            // Somebody settled it meanwhile.
-            Err(Errno::NOENT) => continue,
-            Err(errno) => return Err(errno.into()),
-        };
-        let bytes = journal::read(File::from(file))?;
-        for at in finder.find_iter(&bytes) {
-            let tail = bytes.get(at..).unwrap_or_default();
-            let tail = tail.get(..255).unwrap_or(tail);
-            let end = memmem::find(tail, TEMPORARY_SUFFIX.as_bytes());
-            let name = end.and_then(|end| tail.get(..end + TEMPORARY_SUFFIX.len()));
-            needed.extend(name.filter(|name| is_temporary(name)).map(<[u8]>::to_vec));
-        }
-    }
-    Ok(needed)
 }
 
 /// Deals with one file in the directory of journals; returns what is to be said about it.
@@ -139,7 +112,7 @@ fn locked(dir: &OwnedFd, name: &CStr) -> io::Result<Option<File>> {
 /// Reads a journal, and puts it aside where it is damaged; otherwise returns what is to be said.
 fn read(dir: &OwnedFd, name: &CStr, file: &File) -> Result<Record, String> {
     let shown = name.to_string_lossy();
-    match journal::read(file).map(|bytes| Record::parse(&bytes)) {
+    match journal_files::read(file).map(|bytes| Record::parse(&bytes)) {
         Ok(Some(record)) => Ok(record),
         Ok(None) => {
             put_aside(dir, name);

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OptionalExtension, ffi};
 use sinew_tool::Ledger as _;
+use sinew_tool::sync::lock;
 
 use super::key::Key;
 use super::opening::{self, FileId, NAME};
@@ -19,7 +20,7 @@ use super::record::{self, Link};
 use super::row::{self, OBJECTS};
 use super::verify::{Finding, Walk};
 use super::{Audit, AuditError, Database, Shared, SqliteLedger, TENDED_EVERY, audit, reading};
-use crate::database::{self, Failed, PATIENT, lock};
+use crate::database::{self, Failed, PATIENT};
 
 /// How many of the last records are compared with their hashes when the database is opened.
 const N_TAIL: i64 = 8;

@@ -11,13 +11,12 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use rustix::fs::FlockOperation;
-use sinew_tool::{Clock, Identity, Stamp, Writer};
+use sinew_tool::{Caller, Clock, Identity, Stamp, Writer};
 
 use super::opening::{self, NAME};
 use super::row::Cleaner;
 use super::{Row, Shared, lock};
 use crate::Redactor;
-use crate::caller::Caller;
 use crate::clock::SystemClock;
 use crate::knowledge::Known;
 

@@ -13,13 +13,13 @@ use rustix::fs::{AtFlags, unlinkat};
 use rustix::io::Errno;
 use sinew_tool::{Clock, FileError, FileKind, Links};
 
-use crate::clear::is_temporary;
 use crate::clock::SystemClock;
-use crate::commit;
+use crate::journal_files;
 use crate::mark::ProcessMark;
 use crate::resolve::{self, Spot};
 use crate::roots::Roots;
 use crate::stat::error_of;
+use crate::temporary::is_temporary;
 
 /// A directory that is missing may be on a disk that comes back; after this time it counts as gone.
 const GONE_MS: i64 = 30 * 24 * 60 * 60 * 1_000;
@@ -70,7 +70,7 @@ pub(super) fn remove(connection: &Connection, state: &Path) -> rusqlite::Result<
         return Ok(());
     }
     // Where that cannot be told, nothing goes this time.
-    let Ok(needed) = commit::needed(state) else { return Ok(()) };
+    let Ok(needed) = journal_files::named_temporaries(state) else { return Ok(()) };
     for (seq, _, temporaries, at_ms) in dead {
         let stays = |path: &&[u8]| {
             let path = Path::new(OsStr::from_bytes(path));

@@ -1,10 +1,11 @@
 //! An intent that waits for the helper thread to write it.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use sinew_tool::Ticket;
+use sinew_tool::sync::lock;
 
 use crate::database::Failed;
 
@@ -40,12 +41,12 @@ pub(super) fn promise(ticket: Ticket) -> (Promise, Waiting) {
 impl Promise {
     /// Returns whether nobody waits any more.
     pub(super) fn is_withdrawn(&self) -> bool {
-        matches!(*self.0.lock().unwrap_or_else(PoisonError::into_inner), State::Withdrawn)
+        matches!(*lock(&self.0), State::Withdrawn)
     }
 
     /// Tells what became of the intent; returns whether somebody still waits for it.
     pub(super) fn settle(&self, result: Result<(), Failed>) -> bool {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.0);
         match std::mem::replace(&mut *state, State::Settled(result)) {
             State::Due(waker) => {
                 drop(state);
@@ -61,7 +62,7 @@ impl Future for Waiting {
     type Output = Result<Ticket, Failed>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         match &*state {
             State::Settled(result) => Poll::Ready(result.clone().map(|()| self.ticket)),
             State::Due(_) | State::Withdrawn => {
@@ -74,7 +75,7 @@ impl Future for Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         if let State::Due(_) = *state {
             *state = State::Withdrawn;
         }

@@ -14,7 +14,7 @@ use rustix::fs::{AtFlags, Dir as Entries, FileType, Stat, statat};
 use sinew_tool::{Access, FileError, FileKind};
 
 use super::{Moved, kept_at};
-use crate::checkpoints::of_call::OfCall;
+use crate::change::kept::OfCall;
 use crate::checkpoints::{CheckpointError, PathState};
 use crate::guard::Guard;
 use crate::resolve::Place;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use futures_channel::oneshot;
 use sinew_tool::{
-    Background, BoxFuture, Cancel, Exit, Kind, News, Refusals, Screen, Size, ToolError, Typed,
-    Wait, line_name,
+    Background, BoxFuture, Caller, Cancel, Exit, Kind, News, Refusals, Screen, Size, ToolError,
+    Typed, Wait, line_name,
 };
 
 use super::capture::{Became, Following};
@@ -19,7 +19,7 @@ use super::terminal::Tty;
 use super::typist::NotTyped;
 use super::wire::End;
 use super::{Commands, Counted, Job, Running, Seat, broken, lock};
-use crate::caller::Caller;
+use crate::store::Store;
 
 /// How many commands that ended are remembered.
 const MAX_ENDED: usize = 16;
@@ -39,7 +39,7 @@ impl Commands {
     /// Begins a command that goes on; returns its name.
     pub(super) fn begin(
         self: &Arc<Self>,
-        caller: &Caller,
+        (caller, store): (&Caller, Option<Store>),
         job: Job,
         command: String,
     ) -> BoxFuture<'static, Result<String, ToolError>> {
@@ -53,7 +53,7 @@ impl Commands {
         let (begun, has_begun) = oneshot::channel();
         let (commands, caller) = (Arc::clone(self), caller.clone());
         let started = seat.and_then(|seat| {
-            on_thread(move || go_on(&commands, &caller, job, command, seat, begun))
+            on_thread(move || go_on(&commands, (&caller, store), job, command, seat, begun))
         });
         Box::pin(async move {
             drop(started?);
@@ -253,14 +253,14 @@ fn not_typed(id: &str, problem: NotTyped) -> ToolError {
 /// Begins a command that goes on, and follows it to its end.
 fn go_on(
     commands: &Commands,
-    caller: &Caller,
+    (caller, store): (&Caller, Option<Store>),
     job: Job,
     command: String,
     seat: Seat,
     begun: oneshot::Sender<Result<String, ToolError>>,
 ) {
     // Whatever it writes is stored from the first byte on, since nobody waits for it.
-    let mut store = ToStore::above(caller.clone(), (0, 0));
+    let mut store = ToStore::above(store, &caller.call_id, (0, 0));
     store.begin();
     let stored = store.path();
     let size = job.terminal;

@@ -7,9 +7,10 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use sinew_tool::sync::lock;
 use sinew_tool::{
     Background, Exit, MAX_STORED_OUTPUT, Matcher, News, Refusals, Screen, Size, Wait, Waited,
 };
@@ -156,17 +157,17 @@ impl Ongoing {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Returns its screen, held until what is returned is dropped.
     pub(super) fn emulator(&self) -> Option<MutexGuard<'_, Emulator>> {
         let emulator = self.emulator.as_ref()?;
-        Some(emulator.lock().unwrap_or_else(PoisonError::into_inner))
+        Some(lock(emulator))
     }
 
     fn handles(&self) -> MutexGuard<'_, Option<Handles>> {
-        self.handles.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.handles)
     }
 
     /// Returns its terminal as long as it runs.

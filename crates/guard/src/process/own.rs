@@ -19,13 +19,14 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{Access, access, stat};
+use sinew_tool::sync::lock;
 
 use super::capture::{Became, Captured, Following, Keep, Spool};
 use super::run::{KillOnDrop, on_thread, words};
 use super::rung::Rung;
 use super::session::{NoSession, Session};
 use super::wire::{self, Command, End, Order, Policy};
-use super::{GRACE_MS, Helper, in_ms, lock, real_or_same};
+use super::{GRACE_MS, Helper, in_ms, real_or_same};
 use crate::command_rules::CommandRules;
 use crate::rules::PathGlobs;
 use crate::stat::identity_of;

@@ -17,11 +17,12 @@ mod deeds;
 mod path;
 mod sockets;
 
+use sinew_tool::sync::lock;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -50,7 +51,7 @@ struct AllRefused(Arc<Mutex<Refusals>>);
 
 impl AllRefused {
     fn add(&self, refused: Refused) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.0);
         if let Some((_, times)) = all.listed.iter_mut().find(|(listed, _)| *listed == refused) {
             *times = times.saturating_add(1);
         } else if all.listed.len() < MAX_REFUSED {
@@ -134,7 +135,7 @@ impl Porting {
 
     /// Returns what was refused so far.
     pub(super) fn refused(&self) -> Refusals {
-        self.refused.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.refused.0).clone()
     }
 
     /// Waits for the thread where it has ended, or nearly; returns whether it has.

@@ -9,7 +9,7 @@ use crate::stat::identity_of;
 
 impl Commands {
     /// Returns the path of a shell.
-    pub(super) fn shell(&self, shell: Shell) -> PathBuf {
+    pub(crate) fn shell(&self, shell: Shell) -> PathBuf {
         let there = |path: &Path| rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok();
         let posix = PathBuf::from("/bin/sh");
         match shell {
@@ -44,7 +44,7 @@ impl Commands {
     }
 
     /// Finds the program that a name means for a command that starts in a directory.
-    pub(super) fn program(
+    pub(crate) fn program(
         &self,
         name: &str,
         cwd: &Path,
@@ -78,7 +78,7 @@ impl Commands {
 
     /// Finds a program that must be one of a list. One that is named by its path must be the one that
     /// its bare name means: a file of the same name elsewhere is another program.
-    pub(super) fn listed(
+    pub(crate) fn listed(
         &self,
         name: &str,
         cwd: &Path,
@@ -125,7 +125,7 @@ impl Commands {
     }
 
     /// Returns direnv where it has something to do in a directory.
-    pub(super) fn direnv(&self, cwd: &Path) -> Result<Option<PathBuf>, ToolError> {
+    pub(crate) fn direnv(&self, cwd: &Path) -> Result<Option<PathBuf>, ToolError> {
         let wanted = self.settings.activate.contains(&Activate::Direnv);
         if !wanted || !activate::has_envrc(cwd, &self.writable) {
             return Ok(None);

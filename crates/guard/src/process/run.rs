@@ -3,160 +3,39 @@
 use std::ffi::OsString;
 use std::future::Future;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
 use futures_channel::oneshot;
 use rustix::io::Errno;
+use sinew_tool::sync::lock;
 use sinew_tool::{
-    Background, BoxFuture, Cancel, Command, CommandLine, CommandTarget, Contained, Effects, Exit,
-    FileError, FileState, FileTarget, Finished, Kind, News, NoProcesses, Output, Plain, Processes,
-    Refused, RunOptions, Screen, Size, Targets, ToolError, Typed, Unclear, Used, Wait, line_name,
+    Background, BoxFuture, Caller, Cancel, CommandLine, CommandTarget, Contained, Effects, Exit,
+    FileState, Finished, Kind, News, NoProcesses, Output, Processes, Refused, RunOptions, Screen,
+    Size, Targets, ToolError, Typed, Used, Wait, line_name,
 };
 
 use super::capture::{Became, Captured, Following, Keep};
 use super::kept::Kept;
 use super::spool::ToStore;
 use super::wire::{self, End, Refusal};
-use super::{AtOnce, Commands, Job, Running, activate, broken, environment, lock, quoted};
-use crate::caller::Caller;
-use crate::guard::Guard;
-use crate::resolve::Place;
-use crate::rule::Beneath;
+use super::{AtOnce, Commands, Job, Running, activate, broken, environment, quoted};
 use crate::rules::PathGlobs;
+use crate::store::Store;
 
-/// The longest text that the system takes as one argument of a program, with its end.
-const MAX_ARGUMENT: usize = 128 * 1024;
 /// What is kept in memory of an output. Dialects show up to 200 KiB of the beginning of a stream.
 pub(super) const KEEP: Keep = Keep { merged: (64 << 10, 64 << 10), stream: (400 << 10, 64 << 10) };
 
-/// Finds out what a command would execute. What rules keep out is nothing that a plain command may read.
-pub(crate) fn contain(
-    guard: &Guard,
-    command: Command,
-    place: Option<(&FileTarget, &Place)>,
-    cwd: &Path,
-    kept_out: Option<&Beneath>,
-) -> Result<CommandTarget, ToolError> {
-    let cwd = match place {
-        Some((target, place)) if place.is_directory() => target.path.clone(),
-        Some((target, _)) => {
-            let error = match target.state {
-                FileState::Missing => FileError::Missing,
-                FileState::Found(_) => FileError::NotDirectory,
-            };
-            let shown = target.claim.path.clone().unwrap_or_default();
-            return Err(about(target.claim.argument, error.about(&shown)));
-        }
-        None => cwd.to_owned(),
-    };
-    let commands = guard.commands.as_ref().ok_or_else(super::no_helper)?;
-    let (program, argv) = match &command.line {
-        CommandLine::Shell(shell, text) => {
-            check_text(&command, text)?;
-            let path = commands.shell(*shell);
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            (path, vec![name, String::from("-c"), prepared(text)])
-        }
-        CommandLine::Argv(argv) => {
-            argv.iter().try_for_each(|arg| check_text(&command, arg))?;
-            let name = argv
-                .first()
-                .filter(|name| !name.is_empty())
-                .ok_or_else(|| ToolError::argument(command.argument, "is empty; name a program"))?;
-            let program = match command.programs.as_slice() {
-                [] => commands.program(name, &cwd, command.argument),
-                listed => commands.listed(name, &cwd, command.argument, listed),
-            };
-            (program?, argv.clone())
-        }
-    };
-    let mut analysis = guard.analysed_without(&command.line, &cwd, kept_out);
-    if commands.wants_no_containment() {
-        let why = "nothing contains commands here, so each of them asks";
-        analysis.plain = Err(Unclear::new("shell.rung", why));
-    }
-    if command.has_terminal {
-        let why = "it runs in a terminal, and whatever is typed there later runs unasked";
-        analysis.plain = Err(Unclear::new("shell.terminal", why));
-        // No rule and no answer for the same command elsewhere covers that.
-        (analysis.rest, analysis.repeats) = (None, None);
-    }
-    // What was looked at is what runs.
-    let (program, argv) = match &analysis.plain {
-        // Shells differ in what they make of an argument of `printf`; these two are known.
-        Ok(Plain::Script(script)) => {
-            let bash = commands.find("bash").map(|path| (path, "bash"));
-            let (program, name) = bash.unwrap_or_else(|| (PathBuf::from("/bin/sh"), "sh"));
-            (program, vec![name.to_owned(), String::from("-c"), prepared(script)])
-        }
-        Ok(Plain::Argv(plain)) => {
-            let path = plain.first().map_or(program, PathBuf::from);
-            let rest = plain.iter().skip(1).cloned();
-            (path, argv.into_iter().take(1).chain(rest).collect())
-        }
-        Err(_) => (program, argv),
-    };
-    let (program, argv) = match commands.direnv(&cwd)? {
-        None => (program, argv),
-        Some(direnv) => (direnv, through_direnv(&cwd, &program, argv)),
-    };
-    Ok(CommandTarget { command, program, argv, cwd, analysis })
-}
-
-/// Returns the arguments with which direnv executes a program in its own place.
-fn through_direnv(cwd: &Path, program: &Path, argv: Vec<String>) -> Vec<String> {
-    let text = |path: &Path| path.to_string_lossy().into_owned();
-    let own = [String::from("direnv"), String::from("exec"), text(cwd), text(program)];
-    own.into_iter().chain(argv.into_iter().skip(1)).collect()
-}
-
-fn about(argument: &str, error: ToolError) -> ToolError {
-    let message = format!("argument `{argument}`: {}", error.message);
-    ToolError { message: message.into(), ..error }
-}
-
-/// Refuses a text that cannot be an argument of a program.
-fn check_text(command: &Command, text: &str) -> Result<(), ToolError> {
-    if text.contains('\0') {
-        return Err(ToolError::argument(
-            command.argument,
-            "holds a NUL byte, which no program takes",
-        ));
-    }
-    let longest = match command.line {
-        CommandLine::Shell(..) => MAX_ARGUMENT - prepared("").len(),
-        CommandLine::Argv(_) => MAX_ARGUMENT,
-    };
-    if longest <= text.len() {
-        return Err(ToolError::argument(
-            command.argument,
-            format!("has {} bytes, and the system takes {} at once", text.len(), longest - 1),
-        )
-        .hint("write it to a file and run that"));
-    }
-    if matches!(command.line, CommandLine::Shell(..)) && text.trim().is_empty() {
-        return Err(ToolError::argument(command.argument, "is empty; name a command"));
-    }
-    Ok(())
-}
-
-/// Returns a text so that the shell stays until its end: one that executes its last program in its own
-/// place would end where that program went.
-fn prepared(text: &str) -> String {
-    format!("trap : 0; {text}")
-}
-
-/// Returns the processes of a cleared call.
+/// Returns the processes of a cleared call, which a caller makes who may store whole outputs.
 pub(crate) fn processes(
-    guard: &Guard,
+    commands: Option<(&Arc<Commands>, &Arc<PathGlobs>)>,
     targets: &Arc<Targets>,
-    caller: Option<&Caller>,
+    call: Option<(&Caller, Option<&Store>)>,
     effects: Effects,
 ) -> Result<Arc<dyn Processes>, ToolError> {
-    let (Some(commands), Some(caller)) = (&guard.commands, caller) else {
+    let (Some((commands, globs)), Some((caller, store))) = (commands, call) else {
         return Ok(Arc::new(NoProcesses));
     };
     if targets.command.is_none() && !effects.contains(Effects::SESSION) {
@@ -169,12 +48,13 @@ pub(crate) fn processes(
             return Err(ToolError::new(Kind::ExecutionFailed, what));
         };
         let identity = meta.identity.of_file();
-        Ok(Cleared { target, identity, globs: Arc::clone(&guard.globs) })
+        Ok(Cleared { target, identity, globs: Arc::clone(globs) })
     });
     let commands = Arc::clone(commands);
     Ok(Arc::new(OfCall {
         commands,
         caller: caller.clone(),
+        store: store.cloned(),
         command: command.transpose()?,
         used: Arc::default(),
     }))
@@ -185,6 +65,7 @@ pub(crate) fn processes(
 struct OfCall {
     commands: Arc<Commands>,
     caller: Caller,
+    store: Option<Store>,
     command: Option<Cleared>,
     used: Arc<Mutex<Used>>,
 }
@@ -238,6 +119,7 @@ impl Processes for OfCall {
         let Some(command) = &self.command else { return NoProcesses.run(options) };
         let job = command.job(&self.commands, &options);
         let (commands, caller) = (Arc::clone(&self.commands), self.caller.clone());
+        let store = self.store.clone();
         let keeps_cwd = command.target.command.keeps_cwd;
         let cwd = command.target.cwd.clone();
         let used = Arc::clone(&self.used);
@@ -257,7 +139,7 @@ impl Processes for OfCall {
             };
             let contained = commands.containment(&running.session);
             lock(&used).rung = Some(contained.rung);
-            let (captured, whole) = follow(running, &caller, &options).await?;
+            let (captured, whole) = follow(running, (&caller, store), &options).await?;
             // Whoever hears of the end may begin the next one.
             drop(seat);
             let mut finished =
@@ -285,7 +167,7 @@ impl Processes for OfCall {
         };
         let (commands, session) = (Arc::clone(&self.commands), self.caller.session.clone());
         let (globs, used) = (Arc::clone(&job.globs), Arc::clone(&self.used));
-        let begun = self.commands.begin(&self.caller, job, text);
+        let begun = self.commands.begin((&self.caller, self.store.clone()), job, text);
         Box::pin(async move {
             let id = begun.await?;
             let rung = commands.rung(&session, &globs);
@@ -357,11 +239,11 @@ pub(super) fn lost() -> ToolError {
 /// Follows a command to its end. It ends where this future is dropped.
 async fn follow(
     running: Running,
-    caller: &Caller,
+    (caller, store): (&Caller, Option<Store>),
     options: &RunOptions,
 ) -> Result<(Captured, Whole), ToolError> {
     let Running { session, ordered, timeout, tty: _ } = running;
-    let mut spool = ToStore::above(caller.clone(), options.store_above);
+    let mut spool = ToStore::above(store, &caller.call_id, options.store_above);
     let progress = options.progress.clone();
     let tell = move |n| progress.report(n, "bytes of output");
     let following = Following::begin(ordered, KEEP, timeout).map_err(broken)?;

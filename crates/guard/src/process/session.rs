@@ -4,6 +4,7 @@
     reason = "the guard may start processes and keep files of its own"
 )]
 
+use sinew_tool::sync::lock;
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
@@ -151,7 +152,7 @@ impl Session {
 
     /// Returns what bubblewrap complained of before it ended.
     fn complaint(&self) -> Shortfall {
-        let mut helper = self.helper.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut helper = lock(&self.helper);
         let _ = helper.kill();
         let mut text = String::new();
         if let Some(errors) = helper.stderr.take() {
@@ -195,7 +196,7 @@ impl Session {
     }
 
     fn ahead(&self) -> MutexGuard<'_, Option<Ends>> {
-        self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.ahead)
     }
 
     /// Returns whether calls of its commands are handed over and judged.
@@ -217,7 +218,7 @@ impl Session {
 
     /// Returns whether the helper runs.
     pub(super) fn is_alive(&self) -> bool {
-        let mut helper = self.helper.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut helper = lock(&self.helper);
         matches!(helper.try_wait(), Ok(None))
     }
 

@@ -8,8 +8,9 @@
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
+use sinew_tool::sync::lock;
 use sinew_tool::{Moved, WentBack};
 
 /// The working directories of sessions.
@@ -79,6 +80,6 @@ impl SessionCwds {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, SessionCwd>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }

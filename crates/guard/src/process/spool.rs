@@ -4,12 +4,12 @@ use rustix::io::Errno;
 use sinew_tool::MAX_STORED_OUTPUT;
 
 use super::capture::Spool;
-use crate::caller::Caller;
-use crate::store::Spooled;
+use crate::store::{Spooled, Store};
 
 /// The whole output on its way to the store, once it is more than a reply shows.
 pub(super) struct ToStore {
-    caller: Caller,
+    store: Option<Store>,
+    call_id: String,
     max_bytes: usize,
     max_lines: u64,
     /// How many lines ended so far.
@@ -27,9 +27,14 @@ enum Spooling {
 
 impl ToStore {
     /// Stores an output of more bytes or lines than these.
-    pub(super) fn above(caller: Caller, (max_bytes, max_lines): (u64, u64)) -> Self {
+    pub(super) fn above(
+        store: Option<Store>,
+        call_id: &str,
+        (max_bytes, max_lines): (u64, u64),
+    ) -> Self {
         Self {
-            caller,
+            store,
+            call_id: call_id.to_owned(),
             max_bytes: usize::try_from(max_bytes).unwrap_or(usize::MAX),
             max_lines,
             n_lines: 0,
@@ -43,8 +48,8 @@ impl ToStore {
     pub(super) fn begin(&mut self) {
         let head = std::mem::take(&mut self.head);
         self.stored = head.len() as u64;
-        let begun = self.caller.store.as_ref().ok_or(Errno::NOENT).and_then(|store| {
-            let mut file = store.begin(&self.caller.call_id)?;
+        let begun = self.store.as_ref().ok_or(Errno::NOENT).and_then(|store| {
+            let mut file = store.begin(&self.call_id)?;
             file.write(&head)?;
             Ok(file)
         });

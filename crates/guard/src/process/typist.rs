@@ -5,11 +5,12 @@
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use futures_channel::oneshot;
+use sinew_tool::sync::lock;
 use sinew_tool::{Key, Typed};
 
 use super::ongoing::Ongoing;
@@ -64,7 +65,7 @@ impl Typist {
         typed: Vec<Typed>,
     ) -> io::Result<oneshot::Receiver<Answer>> {
         let (done, answer) = oneshot::channel();
-        let mut orders = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut orders = lock(&self.0);
         let sender = match &*orders {
             Typing::By(sender) => sender.clone(),
             // The answer never comes.
@@ -85,7 +86,7 @@ impl Typist {
 
     /// Lets nothing more be typed.
     pub(super) fn rest(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Typing::Over;
+        *lock(&self.0) = Typing::Over;
     }
 }
 

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use sinew_tool::{Access, FileError, FileTarget, Targets, Verdict};
 
 use super::{Condition, Object, Paths, Rule};
-use crate::guard::Guard;
 use crate::judge::Case;
+use crate::roots::Roots;
+use crate::rules::PathRules;
 
 /// Returns the rules by path that deny and ask of a call.
 fn held_by_path<'r>(
@@ -54,19 +55,21 @@ impl Taken {
 /// Judges what lies beneath a directory that one call searches or lists.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Judge<'a> {
-    pub(crate) guard: &'a Guard,
+    pub(crate) roots: &'a Roots,
+    pub(crate) rules: &'a PathRules,
+    /// What rules keep out of the call.
     pub(crate) beneath: Option<&'a Beneath>,
 }
 
 impl Judge<'_> {
     /// Returns whether something beneath a directory may be out of sight.
     pub(crate) fn judges_beneath(&self, dir: &Path) -> bool {
-        self.beneath.is_some() || self.guard.rules.judge_beneath(dir)
+        self.beneath.is_some() || self.rules.judge_beneath(dir)
     }
 
     /// Returns whether the rules about paths let something be seen.
     pub(crate) fn may_see(&self, path: &Path, is_directory: bool) -> bool {
-        let rules = &self.guard.rules;
+        let rules = self.rules;
         let rule = if is_directory { rules.check_search(path) } else { rules.check(path) };
         rule.is_ok() && !self.beneath.is_some_and(|beneath| beneath.hides(path, is_directory))
     }

@@ -3,7 +3,7 @@
 use crate::command_pattern::CommandPattern;
 
 use super::wrappers;
-use crate::visible::shown;
+use sinew_tool::visible::shown;
 
 /// Programs, with the first of their words where these say more, and how many words name what is done.
 /// Those behind them are what it is done with.

@@ -2,7 +2,7 @@
 
 use sinew_tool::Unclear;
 
-use crate::visible::is_shown;
+use sinew_tool::visible::is_shown;
 
 /// A word whose text is known, but for the names that its patterns stand for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

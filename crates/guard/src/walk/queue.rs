@@ -1,9 +1,10 @@
 //! Work for several threads: each has a queue of its own, takes its newest work, and takes the oldest
 //! of others when it has none.
 
+use sinew_tool::sync::lock;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 /// How long a thread sleeps at most before it looks whether it shall stop.
@@ -108,8 +109,4 @@ impl<T> Queues<T> {
         drop(lock(&self.bed));
         self.bell.notify_all();
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -5,16 +5,17 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{self, Stdio};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use sinew_guard::{
-    Activate, Caller, Case, CommandSettings, Guard, GuardSettings, Helper, ProcessLimits, Profile,
-    Rules, Rung, environment,
+    Activate, Case, CommandSettings, Guard, GuardSettings, Helper, ProcessLimits, Profile, Rules,
+    Rung, environment,
 };
+use sinew_tool::sync::{read, write};
 use sinew_tool::{
-    Access, Cancel, Claim, Command, CommandLine, FileSettings, Finished, Progress, RunOptions,
-    Shell, ToolError, World,
+    Access, Caller, Cancel, Claim, Command, CommandLine, FileSettings, Finished, Progress,
+    RunOptions, Shell, ToolError, World,
 };
 use tempfile::TempDir;
 
@@ -162,13 +163,12 @@ impl Place {
             call_id: String::from("call"),
             tool: String::from("Bash"),
             dialect: "native".into(),
-            store: Some(sinew_guard::Store::new(Arc::clone(&self.guard))),
         };
-        let contained = self.guard.contain(&[claim], None, None)?.by(caller).with_command(
-            command,
-            &sinew_guard::Rules::default(),
-            &[],
-        )?;
+        let contained = self
+            .guard
+            .contain(&[claim], None, None)?
+            .by(caller, Some(self.guard.store()))
+            .with_command(command, &sinew_guard::Rules::default(), &[])?;
         let rules = Rules { profile: Profile::Full, ..Rules::default() };
         let clearance = contained.judge(&Case::COMMAND, &rules).by_ruling().expect("it is allowed");
         Ok(Guard::clear(clearance)?.world)
@@ -179,12 +179,12 @@ static TURN: RwLock<()> = RwLock::new(());
 
 /// Waits until no command runs that counts processes, and keeps such away.
 pub(crate) fn beside_others() -> RwLockReadGuard<'static, ()> {
-    TURN.read().unwrap_or_else(PoisonError::into_inner)
+    read(&TURN)
 }
 
 /// Waits until no such command runs, and keeps them away.
 pub(crate) fn alone() -> RwLockWriteGuard<'static, ()> {
-    TURN.write().unwrap_or_else(PoisonError::into_inner)
+    write(&TURN)
 }
 
 /// Returns where places are made: not among the temporary files, which a session has of its own.

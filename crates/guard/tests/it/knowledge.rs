@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rusqlite::Connection;
-use sinew_guard::{Caller, Guard, GuardSettings, KnowledgeBase, Recorded, SqliteLedger, StateDir};
+use sinew_guard::{Guard, GuardSettings, KnowledgeBase, Recorded, SqliteLedger, StateDir};
 use sinew_tool::{
-    Access, Closing, Expect, FileError, FileSettings, Ledger, Opening, Sight, Slot, World,
+    Access, Caller, Closing, Expect, FileError, FileSettings, Ledger, Opening, Sight, Slot, World,
 };
 
 use crate::tree::{Tree, WRITE, allow, contain};
@@ -44,9 +44,8 @@ impl Process {
             call_id: String::from("call"),
             tool: String::from("Edit"),
             dialect: "native".into(),
-            store: None,
         };
-        allow(contain(&self.guard, path, access).unwrap().by(caller)).world
+        allow(contain(&self.guard, path, access).unwrap().by(caller, None)).world
     }
 
     /// Reads a file, whole or in part, and says so; returns how often in a row that was.

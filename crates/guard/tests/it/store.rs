@@ -2,7 +2,6 @@
 
 use std::fs;
 
-use sinew_guard::Store;
 use sinew_tool::{Access, Kind};
 
 use crate::tree::{RESOLVERS, Tree, WRITE, contain, read};
@@ -12,7 +11,7 @@ fn a_stored_output_can_be_read_back_and_not_written() {
     for resolver in RESOLVERS {
         let tree = Tree::new();
         let guard = tree.guard(resolver);
-        let store = Store::new(guard.clone());
+        let store = guard.store();
         let path = store.put("toolu_01-x", "full output").unwrap();
         assert_eq!(path, ".sinew/tool-output/toolu_01-x.txt");
         assert_eq!(read(&guard, &path).unwrap(), "full output");
@@ -30,7 +29,7 @@ fn a_stored_output_can_be_read_back_and_not_written() {
 #[test]
 fn ids_that_could_leave_the_store_are_refused() {
     let tree = Tree::new();
-    let store = Store::new(tree.guard(RESOLVERS[0]));
+    let store = tree.guard(RESOLVERS[0]).store();
     for id in ["../x", "", "a/b", &"x".repeat(257)] {
         assert!(store.put(id, "x").is_err(), "{id}");
     }
@@ -42,7 +41,7 @@ fn ids_that_could_leave_the_store_are_refused() {
 #[test]
 fn links_and_hard_links_planted_in_the_store_are_not_followed() {
     let tree = Tree::new();
-    let store = Store::new(tree.guard(RESOLVERS[0]));
+    let store = tree.guard(RESOLVERS[0]).store();
     tree.link(".sinew", &tree.outside);
     assert!(store.put("a", "x").is_err());
     fs::remove_file(tree.root.join(".sinew")).unwrap();

@@ -1,9 +1,10 @@
 //! clear: a ruling, and an answer where it asks, become a World.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use sinew_guard::{Guard, Rule, Seal};
+use sinew_tool::sync::{into_inner, lock};
 use sinew_tool::{
     Answer, Context, Cost, Cover, Event, Kind, Preview, Question, Ruling, Scope, Targets,
     ToolError, Verdict, World,
@@ -185,7 +186,7 @@ async fn put(
             timeout: runtime.answer_within,
         };
         let hooks = approval_hooks::asked(runtime, &*decoded.tool, &question, &names.join(", "));
-        *told.lock().unwrap_or_else(PoisonError::into_inner) = hooks;
+        *lock(&told) = hooks;
         question
     };
     let asked_at = runtime.clock.now();
@@ -223,7 +224,7 @@ async fn put(
         None => open.entry.asked(names.join(", ")),
     }
     open.entry.answered(&settled.answer, waited);
-    let told = told.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let told = into_inner(told);
     approval_hooks::answered(told, settled.by, &settled.answer);
     match options.cancel.is_cancelled() {
         false => Ok(settled.answer),

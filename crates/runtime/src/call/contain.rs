@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use sinew_guard::{Caller, Contained, Rules};
-use sinew_tool::{Effects, Kind, Request, ToolError, Verdict};
+use sinew_guard::{Contained, Rules};
+use sinew_tool::{Caller, Effects, Kind, Request, ToolError, Verdict};
 
 use super::decode::Decoded;
 use super::open::Open;
@@ -81,22 +81,27 @@ pub(super) fn contained(
         call_id: request.call_id.clone(),
         tool: request.name.clone(),
         dialect,
-        store: runtime.store.clone(),
     };
     if let Some(restore) = decoded.prepared.restores() {
         let cwd = request.cwd.as_deref();
-        return Ok(decoded.guard.contain_restore(&restore, cwd, roots)?.by(caller));
+        return Ok(decoded
+            .guard
+            .contain_restore(&restore, cwd, roots)?
+            .by(caller, runtime.store.clone()));
     }
     let Some(command) = decoded.prepared.command() else {
         let cwd = request.cwd.as_deref();
         let contained = decoded.guard.contain(&decoded.claims, cwd, roots);
         let contained = contained.or_else(|error| denied_behind(decoded, rules, request, error))?;
-        return Ok(contained.by(caller).with_hosts(decoded.prepared.hosts()));
+        return Ok(contained
+            .by(caller, runtime.store.clone())
+            .with_hosts(decoded.prepared.hosts()));
     };
     let last = command.keeps_cwd.then(|| decoded.guard.cwd_of(&request.session)).flatten();
     let cwd = last.as_deref().or(request.cwd.as_deref());
     let contained = decoded.guard.contain(&decoded.claims, cwd, roots)?;
-    let contained = contained.by(caller).with_hosts(decoded.prepared.hosts());
+    let contained =
+        contained.by(caller, runtime.store.clone()).with_hosts(decoded.prepared.hosts());
     let agent = request.agent.as_deref();
     let by_command = decoded.case(decoded.prepared.effects(), agent);
     let looks = decoded.lookers.iter().map(|looker| looker.case(agent));

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use sinew_guard::{Guard, Rules, shown_line};
-use sinew_tool::{FileSettings, Kind, Request, ToolError};
+use sinew_guard::{Guard, Rules};
+use sinew_tool::{FileSettings, Kind, Request, ToolError, shown_line};
 
 use crate::catalog::{Catalog, Listed, Looker};
 

@@ -1,5 +1,6 @@
 //! hint: a reply says, once in a session, that a tool does what its command did.
 
+use sinew_tool::sync::lock;
 use sinew_tool::{Block, Reply, Request, Targets};
 
 use crate::runtime::Runtime;
@@ -14,7 +15,7 @@ pub(super) fn hint(runtime: &Runtime, request: &Request, targets: &Targets, repl
     let catalogs = runtime.catalogs();
     let Some(catalog) = super::find::catalog(&catalogs, request) else { return };
     let Some(name) = catalog.does(operation) else { return };
-    let mut told = runtime.hinted.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut told = lock(&runtime.hinted);
     if told.len() < MAX_HINTS && told.insert((request.session.clone(), operation)) {
         let text = format!("[`{name}` does this too, without a shell]");
         reply.content.push(Block::Text { text });

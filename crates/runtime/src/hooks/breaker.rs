@@ -1,7 +1,8 @@
 //! What keeps a program that fails time and again from being started: it rests after so many failures
 //! in a row, and one success makes good for all of them.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use sinew_tool::sync::lock;
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Counts the failures of one hook.
@@ -40,7 +41,7 @@ impl Breaker {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

@@ -4,9 +4,10 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use sinew_tool::sync::lock;
 use sinew_tool::{HookEvent, SessionEnd, SessionStart};
 use tokio::sync::watch;
 
@@ -36,7 +37,7 @@ impl Drop for Starting {
 
 impl Sessions {
     fn all(&self) -> MutexGuard<'_, HashMap<String, Arc<Began>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Returns a session, and what its first call has to start.

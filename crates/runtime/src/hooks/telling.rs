@@ -1,7 +1,8 @@
 //! What hooks are told that nobody waits for: it goes on beside the calls, on a thread of its own, which
 //! outlives the thread that reads them. The thread begins with the first of it and ends with the runtime.
 
-use std::sync::{Mutex, PoisonError};
+use sinew_tool::sync::lock;
+use std::sync::Mutex;
 use std::thread;
 
 use futures_util::future::BoxFuture;
@@ -38,7 +39,7 @@ impl Telling {
             let _left = left;
             what.await;
         });
-        let mut to = self.to.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut to = lock(&self.to);
         let what = match &*to {
             Some(open) => match open.send(what) {
                 Ok(()) => return,

@@ -13,9 +13,9 @@ use anyhow::{Context as _, bail};
 use serde_json::{Map, Value, json};
 use sinew_guard::{
     Audit, AuditError, ChainLink, Finding, Record, SystemClock, Verified, Walk, Wanted, key_of,
-    shown, shown_line, timestamp,
+    timestamp,
 };
-use sinew_tool::{Clock, Kind};
+use sinew_tool::{Clock, Kind, shown, shown_line};
 
 use crate::cli::AuditCommand;
 use crate::config::LedgerMode;

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use serde_json::{Map, Value, json};
-use sinew_guard::shown_line;
+use sinew_tool::shown_line;
 
 use crate::config;
 use crate::wiring::Loaded;

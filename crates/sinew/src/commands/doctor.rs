@@ -10,8 +10,9 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::io::Errno;
 use serde::Serialize;
 use sinew_guard::checkpoints::Usage;
-use sinew_guard::{Audit, AuditError, Profile, Rung, Shortfall, shown_line};
+use sinew_guard::{Audit, AuditError, Profile, Rung, Shortfall};
 use sinew_runtime::Approvals;
+use sinew_tool::shown_line;
 
 use crate::wiring::{self, DatabaseHome, Loaded, NamedDir, Wired};
 

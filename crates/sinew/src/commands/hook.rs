@@ -8,10 +8,10 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 use serde_json::{Map, Value, json};
 use sinew_dialects::HOOK_FORMS;
-use sinew_guard::{OwnEnd, shown_line};
+use sinew_guard::OwnEnd;
 use sinew_runtime::{CommandHook, HookCommand, HookTrial};
 use sinew_tool::hook::{example, schema, schemas};
-use sinew_tool::{Arguments, Hook as _, HookAnswer, HookEvent, Request};
+use sinew_tool::{Arguments, Hook as _, HookAnswer, HookEvent, Request, shown_line};
 
 use crate::cli::HookCommand as Asked;
 use crate::hooks;

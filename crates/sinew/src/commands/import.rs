@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::ValueEnum as _;
-use sinew_guard::{shown_line, shown_path};
+use sinew_tool::{shown_line, shown_path};
 
 use crate::cli::Form;
 use crate::config::{Options, Settings, env_vars};

@@ -9,13 +9,14 @@ use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sinew_mcp::{Calls, Line, Lines, Object, Pace};
 use sinew_runtime::{CallOptions, question};
+use sinew_tool::sync::lock;
 use sinew_tool::{
     Answer, Approver, Arguments, BoxFuture, Cancel, Kind, Progress, Question, Request, call_id,
 };
@@ -407,10 +408,6 @@ impl Drop for Settled<'_> {
         }
         self.asker.output.write(&json!({ "type": "settled", "question": self.id }));
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

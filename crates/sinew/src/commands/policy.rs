@@ -9,9 +9,10 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use sinew_guard::{Case, Layer, Profile, Rule, RuleOrigin, Rules, shown, shown_line};
+use sinew_guard::{Case, Layer, Profile, Rule, RuleOrigin, Rules};
 use sinew_tool::{
     Arguments, CommandLine, Plain, Request, Ruling, Segment, Shell, Targets, ToolError, Verdict,
+    shown, shown_line,
 };
 
 use crate::cli::PolicyCommand;

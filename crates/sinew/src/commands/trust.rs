@@ -12,9 +12,8 @@ use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 use sinew_guard::{
     Layer, LedgerSync, OnFailure, Recorded, Redactor, Retention, SqliteLedger, StateDir,
-    shown_line, shown_path,
 };
-use sinew_tool::{Event, Ledger as _};
+use sinew_tool::{Event, Ledger as _, shown_line, shown_path};
 
 use crate::cli::{Cli, Global, TrustArgs, TrustCommand};
 use crate::clients;

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use sinew_guard::{
-    CommandPattern, Condition, Layer, Object, Paths, Profile, Rule, RuleOrigin, lies_outside, shown,
+    CommandPattern, Condition, Layer, Object, Paths, Profile, Rule, RuleOrigin, lies_outside,
 };
-use sinew_tool::{Effects, Verdict, name_matches, tool_matches};
+use sinew_tool::{Effects, Verdict, name_matches, shown, tool_matches};
 
 use super::options::{ConditionOptions, RuleOptions};
 use super::{ConfigError, Layered, Options, ToolList, layers};

@@ -11,12 +11,13 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, Once, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use rustix::fs::{FlockOperation, OFlags, flock};
+use sinew_tool::sync::lock;
 use sinew_tool::{Closing, Recorder};
 
 use super::Metrics;
@@ -225,8 +226,4 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
         .and_then(|()| file.write_all(text.as_bytes()))
         .and_then(|()| fs::rename(&temporary, path));
     done.inspect_err(|_| drop(fs::remove_file(&temporary)))
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,9 +6,10 @@ use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rustix::fs::{MemfdFlags, memfd_create};
+use sinew_tool::sync::lock;
 use sinew_tool::{
     Access, Becomes, Change, Clock, CommitError, Deed, Expect, FileError, FileKind, FileMeta,
     FileMode, FileTarget, Files, Info, Links, Listed, Listing, Opened, Slot, Stamp, Targets,
@@ -41,7 +42,7 @@ impl MemoryFiles {
     }
 
     fn note(&self, changes: impl IntoIterator<Item = Change>) {
-        self.changes.lock().unwrap_or_else(PoisonError::into_inner).extend(changes);
+        lock(&self.changes).extend(changes);
     }
 
     /// Returns the directory at a slot that may be looked into.
@@ -306,7 +307,7 @@ impl Files for MemoryFiles {
         let deed = Deed { slot, expect, becomes };
         let (written, change) = self.change(&mut tree, &deed, &place, None)?;
         self.world.knowledge.changed(&change);
-        self.changes.lock().unwrap_or_else(PoisonError::into_inner).push(change);
+        lock(&self.changes).push(change);
         Ok(written)
     }
 
@@ -380,7 +381,7 @@ impl Files for MemoryFiles {
         }
         *tree = draft;
         changes.iter().for_each(|change| self.world.knowledge.changed(change));
-        self.changes.lock().unwrap_or_else(PoisonError::into_inner).extend(changes);
+        lock(&self.changes).extend(changes);
         written.sort_by_key(|(slot, _)| deeds.iter().position(|deed| deed.slot == *slot));
         Ok(written.into_iter().map(|(_, wrote)| wrote).collect())
     }
@@ -415,6 +416,6 @@ impl Files for MemoryFiles {
     }
 
     fn changes(&self) -> Vec<Change> {
-        self.changes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.changes).clone()
     }
 }

@@ -11,6 +11,7 @@ use rustix::fs::lstat;
 
 use super::*;
 use crate::commit::step::{Step, Trace};
+use crate::journal_files::named_temporaries;
 
 /// What was told. Tests of one process share it, so each looks for its own words.
 static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -117,7 +118,7 @@ fn what_is_not_a_dead_process_s_journal_is_left_alone() {
         scene.write("1-1-0.journal", &record.to_bytes().unwrap());
         recover(&scene.settings, Turns::Auto);
         assert_eq!(scene.found(), found("old", &[TEMPORARY, "a"], &["1-1-0.journal"]));
-        assert!(needed(&scene.settings.state).unwrap().contains(TEMPORARY.as_bytes()));
+        assert!(named_temporaries(&scene.settings.state).unwrap().contains(TEMPORARY.as_bytes()));
     }
     // One that another process follows just now is its own.
     let scene = Scene::new();
@@ -273,7 +274,7 @@ fn old_content_stays_where_others_changed_what_is_taken_back() {
     scene.write("1-1-0.undo", &record.to_bytes().unwrap());
     recover(&scene.settings, Turns::Auto);
     assert_eq!(scene.found(), found("theirs", &[TEMPORARY, "a", "gone"], &["1-1-0.undo.aside"]));
-    assert!(needed(&scene.settings.state).unwrap().contains(TEMPORARY.as_bytes()));
+    assert!(named_temporaries(&scene.settings.state).unwrap().contains(TEMPORARY.as_bytes()));
 }
 
 /// What was given up because of others, and then cut off, leaves nothing.
@@ -326,7 +327,7 @@ fn a_directory_of_journals_that_others_can_write_is_not_looked_into() {
     recover(&scene.settings, Turns::Auto);
     assert_eq!(scene.found().0, "old");
     assert!(was_told("can be written by other users"));
-    assert!(needed(&scene.settings.state).is_err());
+    assert!(named_temporaries(&scene.settings.state).is_err());
     // A link in its place is not followed.
     fs::set_permissions(&dir, fs::Permissions::from_mode(0o700)).unwrap();
     fs::rename(&dir, scene.top.join("elsewhere")).unwrap();
@@ -404,6 +405,6 @@ fn nothing_is_made_where_no_journal_ever_was() {
     let held = tempfile::tempdir().unwrap();
     let state = held.path().join("state");
     recover(&JournalSettings { state: state.clone(), warn: tell }, Turns::Auto);
-    assert!(needed(&state).unwrap().is_empty());
+    assert!(named_temporaries(&state).unwrap().is_empty());
     assert!(rustix::fs::statat(CWD, &state, AtFlags::empty()).is_err());
 }

@@ -13,7 +13,7 @@ use super::super::verify::Verified;
 use super::super::{Audit, Recorded, SqliteLedger};
 use super::*;
 use crate::StateDir;
-use crate::database::lock;
+use sinew_tool::sync::lock;
 
 fn verified(dir: &Path) -> Verified {
     let state = StateDir::open(&dir.join("state")).expect("it is there");

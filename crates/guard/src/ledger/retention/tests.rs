@@ -9,7 +9,7 @@ use super::super::tests::{closing, intend, rows};
 use super::super::{Audit, Recorded, SqliteLedger};
 use super::*;
 use crate::StateDir;
-use crate::database::lock;
+use sinew_tool::sync::lock;
 
 fn ledger(dir: &Path, retention: Retention) -> SqliteLedger {
     let state = StateDir::open(&dir.join("state")).expect("a state directory");

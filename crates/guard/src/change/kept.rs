@@ -9,15 +9,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use sinew_tool::{FileError, ToolError};
+use sinew_tool::{Caller, FileError, ToolError};
 
-use super::{Before, CallMark, CheckpointError, Checkpoints, ContentHash, Draft, PathState, QUICK};
-use crate::caller::Caller;
-use crate::change::Failure;
-use crate::change::old::{Content, Old};
-use crate::database::lock;
-use crate::guard::Guard;
+use super::Failure;
+use super::old::{Content, Old};
+use crate::checkpoints::{
+    Before, CallMark, CheckpointError, Checkpoints, ContentHash, Draft, PathState, QUICK,
+};
+use crate::roots::Roots;
 use crate::stat::meta_of;
+use sinew_tool::sync::lock;
 
 /// The checkpoint of one call; none where checkpoints are off or nobody is known to call.
 #[derive(Debug)]
@@ -27,7 +28,7 @@ pub(crate) struct OfCall(Option<Kept>);
 struct Kept {
     checkpoints: Arc<Checkpoints>,
     caller: Arc<Caller>,
-    guard: Arc<Guard>,
+    roots: Arc<Roots>,
     draft: Mutex<Option<Draft>>,
 }
 
@@ -51,13 +52,13 @@ impl OfCall {
     pub(crate) fn new(
         checkpoints: Option<Arc<Checkpoints>>,
         caller: Option<Arc<Caller>>,
-        guard: &Arc<Guard>,
+        roots: &Arc<Roots>,
     ) -> Self {
         let both = checkpoints.zip(caller);
         Self(both.map(|(checkpoints, caller)| Kept {
             checkpoints,
             caller,
-            guard: Arc::clone(guard),
+            roots: Arc::clone(roots),
             draft: Mutex::new(None),
         }))
     }
@@ -160,7 +161,7 @@ impl Kept {
             call_id: caller.call_id.clone(),
             dialect: caller.dialect.clone().into_owned(),
             tool: caller.tool.clone(),
-            roots: self.guard.roots().map(Path::to_owned).collect(),
+            roots: self.roots.paths().map(Path::to_owned).collect(),
         }
     }
 }

@@ -40,11 +40,11 @@ fn show(out: &mut String, c: char) {
 }
 
 /// Returns whether a reader sees a character for what it is.
-pub(crate) fn is_shown(c: char) -> bool {
+pub fn is_shown(c: char) -> bool {
     match c {
         '\n' | '\t' | ' ' => true,
         c if c.is_control() || c.is_whitespace() => false,
-        c => !crate::rules::is_ignorable(c) && !is_private(c) && !is_unseen(c),
+        c => !is_ignorable(c) && !is_private(c) && !is_unseen(c),
     }
 }
 
@@ -57,6 +57,16 @@ fn is_unseen(c: char) -> bool {
 
 fn is_private(c: char) -> bool {
     matches!(c, '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..='\u{10ffff}' | '\u{2800}')
+}
+
+/// Returns whether Unicode says that a character may be ignored where it cannot be shown.
+pub fn is_ignorable(c: char) -> bool {
+    matches!(c,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}'
+        | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
+        | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}' | '\u{1bca0}'..='\u{1bca3}'
+        | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 #[cfg(test)]

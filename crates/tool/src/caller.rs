@@ -2,8 +2,6 @@
 
 use std::borrow::Cow;
 
-use crate::store::Store;
-
 /// Who makes a call, and how it is named.
 #[derive(Debug, Clone)]
 pub struct Caller {
@@ -19,6 +17,4 @@ pub struct Caller {
     pub tool: String,
     /// The dialect whose name was used.
     pub dialect: Cow<'static, str>,
-    /// Where whole outputs are stored, if they are.
-    pub store: Option<Store>,
 }

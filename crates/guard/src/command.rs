@@ -1,0 +1,134 @@
+//! What a call to run a command would execute: the program, its arguments, its working directory, and what the text
+//! is found to be.
+
+use std::path::{Path, PathBuf};
+
+use sinew_tool::{
+    Command, CommandLine, CommandTarget, FileError, FileState, FileTarget, Plain, ToolError,
+    Unclear,
+};
+
+use crate::guard::Guard;
+use crate::process::no_helper;
+use crate::resolve::Place;
+use crate::rule::Beneath;
+
+/// The longest text that the system takes as one argument of a program, with its end.
+const MAX_ARGUMENT: usize = 128 * 1024;
+
+/// Finds out what a command would execute. What rules keep out is nothing that a plain command may read.
+pub(crate) fn contain(
+    guard: &Guard,
+    command: Command,
+    place: Option<(&FileTarget, &Place)>,
+    cwd: &Path,
+    kept_out: Option<&Beneath>,
+) -> Result<CommandTarget, ToolError> {
+    let cwd = match place {
+        Some((target, place)) if place.is_directory() => target.path.clone(),
+        Some((target, _)) => {
+            let error = match target.state {
+                FileState::Missing => FileError::Missing,
+                FileState::Found(_) => FileError::NotDirectory,
+            };
+            let shown = target.claim.path.clone().unwrap_or_default();
+            return Err(about(target.claim.argument, error.about(&shown)));
+        }
+        None => cwd.to_owned(),
+    };
+    let commands = guard.commands.as_ref().ok_or_else(no_helper)?;
+    let (program, argv) = match &command.line {
+        CommandLine::Shell(shell, text) => {
+            check_text(&command, text)?;
+            let path = commands.shell(*shell);
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            (path, vec![name, String::from("-c"), prepared(text)])
+        }
+        CommandLine::Argv(argv) => {
+            argv.iter().try_for_each(|arg| check_text(&command, arg))?;
+            let name = argv
+                .first()
+                .filter(|name| !name.is_empty())
+                .ok_or_else(|| ToolError::argument(command.argument, "is empty; name a program"))?;
+            let program = match command.programs.as_slice() {
+                [] => commands.program(name, &cwd, command.argument),
+                listed => commands.listed(name, &cwd, command.argument, listed),
+            };
+            (program?, argv.clone())
+        }
+    };
+    let mut analysis = guard.analysed_without(&command.line, &cwd, kept_out);
+    if commands.wants_no_containment() {
+        let why = "nothing contains commands here, so each of them asks";
+        analysis.plain = Err(Unclear::new("shell.rung", why));
+    }
+    if command.has_terminal {
+        let why = "it runs in a terminal, and whatever is typed there later runs unasked";
+        analysis.plain = Err(Unclear::new("shell.terminal", why));
+        // No rule and no answer for the same command elsewhere covers that.
+        (analysis.rest, analysis.repeats) = (None, None);
+    }
+    // What was looked at is what runs.
+    let (program, argv) = match &analysis.plain {
+        // Shells differ in what they make of an argument of `printf`; these two are known.
+        Ok(Plain::Script(script)) => {
+            let bash = commands.find("bash").map(|path| (path, "bash"));
+            let (program, name) = bash.unwrap_or_else(|| (PathBuf::from("/bin/sh"), "sh"));
+            (program, vec![name.to_owned(), String::from("-c"), prepared(script)])
+        }
+        Ok(Plain::Argv(plain)) => {
+            let path = plain.first().map_or(program, PathBuf::from);
+            let rest = plain.iter().skip(1).cloned();
+            (path, argv.into_iter().take(1).chain(rest).collect())
+        }
+        Err(_) => (program, argv),
+    };
+    let (program, argv) = match commands.direnv(&cwd)? {
+        None => (program, argv),
+        Some(direnv) => (direnv, through_direnv(&cwd, &program, argv)),
+    };
+    Ok(CommandTarget { command, program, argv, cwd, analysis })
+}
+
+/// Returns the arguments with which direnv executes a program in its own place.
+fn through_direnv(cwd: &Path, program: &Path, argv: Vec<String>) -> Vec<String> {
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    let own = [String::from("direnv"), String::from("exec"), text(cwd), text(program)];
+    own.into_iter().chain(argv.into_iter().skip(1)).collect()
+}
+
+fn about(argument: &str, error: ToolError) -> ToolError {
+    let message = format!("argument `{argument}`: {}", error.message);
+    ToolError { message: message.into(), ..error }
+}
+
+/// Refuses a text that cannot be an argument of a program.
+fn check_text(command: &Command, text: &str) -> Result<(), ToolError> {
+    if text.contains('\0') {
+        return Err(ToolError::argument(
+            command.argument,
+            "holds a NUL byte, which no program takes",
+        ));
+    }
+    let longest = match command.line {
+        CommandLine::Shell(..) => MAX_ARGUMENT - prepared("").len(),
+        CommandLine::Argv(_) => MAX_ARGUMENT,
+    };
+    if longest <= text.len() {
+        return Err(ToolError::argument(
+            command.argument,
+            format!("has {} bytes, and the system takes {} at once", text.len(), longest - 1),
+        )
+        .hint("write it to a file and run that"));
+    }
+    if matches!(command.line, CommandLine::Shell(..)) && text.trim().is_empty() {
+        return Err(ToolError::argument(command.argument, "is empty; name a command"));
+    }
+    Ok(())
+}
+
+/// Returns a text so that the shell stays until its end: one that executes its last program in its own
+/// place would end where that program went.
+fn prepared(text: &str) -> String {
+    format!("trap : 0; {text}")
+}
