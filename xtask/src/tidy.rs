@@ -30,7 +30,8 @@ struct Place {
 /// The layers of the workspace, lowest first. `CONTRIBUTING.md` shows the same table.
 const PLACES: &[Place] = &[
     Place { name: "sinew-tool", may_use: &[] },
-    Place { name: "sinew-guard", may_use: &["sinew-tool"] },
+    Place { name: "sinew-fs", may_use: &["sinew-tool"] },
+    Place { name: "sinew-guard", may_use: &["sinew-tool", "sinew-fs"] },
     Place { name: "sinew-ops", may_use: &["sinew-tool"] },
     Place { name: "sinew-dialects", may_use: &["sinew-tool", "sinew-ops"] },
     Place { name: "sinew-runtime", may_use: &["sinew-tool", "sinew-guard"] },

@@ -20,13 +20,13 @@ use rustix::io::Errno;
 use sinew_tool::{Expect, FileError, FileSettings, Identity, Stamp};
 
 use crate::knowledge::OfCall;
-use crate::late::Late;
-use crate::resolve::Place;
-use crate::roots::{DIRECTORY_READ, Dir, open_name};
-use crate::stat::{error_of, identity_of};
-use crate::turn::Turns;
 use locks::Locks;
 use old::Old;
+use sinew_fs::late::Late;
+use sinew_fs::resolve::Place;
+use sinew_fs::roots::{DIRECTORY_READ, Dir, open_name};
+use sinew_fs::stat::{error_of, identity_of};
+use sinew_fs::turn::Turns;
 
 /// How often a change starts anew when others change the same file.
 pub(crate) const MAX_ATTEMPTS: u32 = 3;

@@ -35,7 +35,6 @@ use sinew_tool::{FileKind, FileState};
 use crate::StateDir;
 use crate::database::{self, PATIENT, at_once};
 use crate::ledger::LedgerSync;
-use crate::mark::ProcessMark;
 pub use collect::Collected;
 use collect::Collector;
 pub use content::Content;
@@ -45,6 +44,7 @@ pub use draft::{Before, Draft};
 pub use error::CheckpointError;
 pub use path_state::{ContentHash, PathState};
 pub use plan::{Act, Changer, Conflict, History, Plan, Scope, Step};
+use sinew_fs::mark::ProcessMark;
 
 /// How long a change waits in place for those who collect.
 pub(crate) const QUICK: Duration = Duration::from_millis(20);

@@ -48,7 +48,6 @@ use sinew_tool::{
 };
 
 use crate::change::kept;
-use crate::clock::SystemClock;
 use crate::command;
 use crate::command_pattern;
 use crate::files::{Armed, GuardedFiles};
@@ -57,13 +56,14 @@ use crate::judge::{Case, PROTECTED, Rules, judge_taken, with_written};
 use crate::knowledge::OfCall;
 use crate::moving::along;
 use crate::process::run;
-use crate::resolve::Place;
 use crate::restore::{OfWorld, Restoring};
-use crate::roots::Roots;
 use crate::rule::{self, Beneath, Condition, Layer, Object, Paths, Rule, RuleOrigin, Taken};
 use crate::seal::Seal;
-use crate::store::Store;
-use crate::temporary::temporary_name;
+use sinew_fs::clock::SystemClock;
+use sinew_fs::resolve::Place;
+use sinew_fs::roots::Roots;
+use sinew_fs::store::Store;
+use sinew_fs::temporary::temporary_name;
 
 use crate::shell::{self, arity};
 

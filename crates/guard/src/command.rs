@@ -10,8 +10,8 @@ use sinew_tool::{
 
 use crate::guard::Guard;
 use crate::process::no_helper;
-use crate::resolve::Place;
 use crate::rule::Beneath;
+use sinew_fs::resolve::Place;
 
 /// The longest text that the system takes as one argument of a program, with its end.
 const MAX_ARGUMENT: usize = 128 * 1024;

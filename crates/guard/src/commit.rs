@@ -32,11 +32,11 @@ use crate::change::parents::Parents;
 use crate::change::temporary::Named;
 use crate::change::{Failure, Job, MAX_ATTEMPTS, Terms, length, sync_directory};
 use crate::checkpoints::PathState;
-use crate::resolve::Place;
-use crate::roots::Dir;
-use crate::stat::{error_of, identity_of};
-use crate::turn::Turn;
 use journal::{DirRecord, Journal};
+use sinew_fs::resolve::Place;
+use sinew_fs::roots::Dir;
+use sinew_fs::stat::{error_of, identity_of};
+use sinew_fs::turn::Turn;
 use step::{ALONE, Stand, Step, Trace, WAYS, Way};
 
 pub use journal::JournalSettings;

@@ -8,8 +8,8 @@ use globset::{Candidate, Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 use memchr::memmem;
 use serde::{Deserialize, Serialize};
 
-use crate::literal::escaped;
-use crate::roots::Roots;
+use sinew_fs::literal::escaped;
+use sinew_fs::roots::Roots;
 
 /// One glob.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -320,7 +320,7 @@ fn literal(part: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::literal::escape;
+    use sinew_fs::literal::escape;
 
     #[test]
     fn what_says_nothing_is_taken_out_of_a_glob_and_what_means_nothing_is_refused() {

@@ -21,20 +21,20 @@ use crate::checkpoints::Checkpoints;
 use crate::clear::Contained;
 use crate::commit::{self, JournalSettings};
 use crate::globs::RuleError;
-use crate::ignore_rules::{GlobalIgnore, IgnoreCache};
 use crate::judge::Rules;
 use crate::knowledge::KnowledgeBase;
-use crate::late::Late;
 use crate::moving;
 use crate::process::{CommandSettings, Commands, Rung, Shortfall, real_or_same};
-use crate::resolve::{self, Place, Resolver, Spot};
-use crate::roots::{DIRECTORY_PATH, Root, RootError, Roots};
 use crate::rule::Beneath;
 use crate::rules::{self, Names, PathGlobs, PathRules};
 use crate::seal::{CONTAINMENT, state_at};
 use crate::shell::{self, Scene, Seen};
-use crate::store::Store;
-use crate::turn::Turns;
+use sinew_fs::ignore_rules::{GlobalIgnore, IgnoreCache};
+use sinew_fs::late::Late;
+use sinew_fs::resolve::{self, Place, Resolver, Spot};
+use sinew_fs::roots::{DIRECTORY_PATH, Root, RootError, Roots};
+use sinew_fs::store::Store;
+use sinew_fs::turn::Turns;
 
 /// What a guard is opened with.
 #[derive(Debug, Clone)]

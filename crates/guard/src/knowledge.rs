@@ -23,8 +23,8 @@ use sinew_tool::{
     Writer,
 };
 
-use crate::clock::SystemClock;
 use crate::ledger::{Deed, KnownRow, Records};
+use sinew_fs::clock::SystemClock;
 
 /// The most files that are remembered of one caller, and the most of which the writer is.
 const MAX_FILES: usize = 4_096;

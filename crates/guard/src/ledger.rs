@@ -48,11 +48,11 @@ use sinew_tool::{BoxFuture, Closing, Event, Kind, Ledger, Ticket, ToolError};
 
 use crate::database::{self, Failed, PATIENT, at_once};
 use crate::knowledge::KnowledgeBase;
-use crate::mark::{ProcessMark, os_user};
 use crate::{Redactor, StateDir};
 use opening::{FileId, Open, Opener};
 use record::{Link, OfProcess};
 use row::{Cleaner, Row, Step, Who};
+use sinew_fs::mark::{ProcessMark, os_user};
 use waiting::Promise;
 
 pub use audit::{Audit, AuditError, Wanted, key_of};

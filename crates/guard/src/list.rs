@@ -13,8 +13,8 @@ use sinew_tool::{Access, FileError, FileKind, FileTarget, Listed, Listing};
 
 use crate::rule::Judge;
 use crate::rules;
-use crate::stat::{error_of, kind_of, meta_of};
-use crate::temporary::is_temporary;
+use sinew_fs::stat::{error_of, kind_of, meta_of};
+use sinew_fs::temporary::is_temporary;
 
 /// Bytes of entries asked for at once. The C library tidies up all of its heap where 64 KiB are given back.
 const BUFFER: usize = 32 * 1024;

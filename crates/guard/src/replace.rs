@@ -18,9 +18,9 @@ use crate::change::parents::Parents;
 use crate::change::temporary::{Temporary, take_free_name, write_pieces};
 use crate::change::{Failure, Job, MAX_ATTEMPTS, length, sync_directory};
 use crate::checkpoints::PathState;
-use crate::roots::{Dir, FILE_READ, open_name};
-use crate::stat::{error_of, identity_of, meta_of};
-use crate::turn::{self, Turn};
+use sinew_fs::roots::{Dir, FILE_READ, open_name};
+use sinew_fs::stat::{error_of, identity_of, meta_of};
+use sinew_fs::turn::{self, Turn};
 
 /// A change that happened.
 pub(crate) struct Done {

@@ -27,9 +27,9 @@ use sinew_tool::{
 use crate::command_pattern::{self, CommandPattern, Fit, UNCONTAINED};
 use crate::globs::{self, Globs, RuleError, Written};
 use crate::judge::Case;
-use crate::literal::escaped;
-use crate::roots::Roots;
 use crate::shell::{self, Piece};
+use sinew_fs::literal::escaped;
+use sinew_fs::roots::Roots;
 
 pub(crate) use beneath::{Beneath, Judge, Taken, judges_paths};
 

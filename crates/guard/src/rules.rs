@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use sinew_tool::{Access, FileError, visible};
 
 use crate::globs::{Globs, RuleError, Written};
-use crate::roots::Roots;
+use sinew_fs::roots::Roots;
 
 /// The lists of configuration.
 const ALLOW: &str = "`tools.fs.allow_paths`";

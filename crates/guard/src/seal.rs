@@ -18,8 +18,8 @@ use sinew_tool::{CommandLine, CommandTarget, Kind, Links, ToolError};
 
 use crate::clear::Contained;
 use crate::guard::Guard;
-use crate::resolve::{self, Spot};
-use crate::roots::{FILE_READ, open_name};
+use sinew_fs::resolve::{self, Spot};
+use sinew_fs::roots::{FILE_READ, open_name};
 
 /// What is said of how a command is contained.
 pub(crate) const CONTAINMENT: &str = "how commands are contained";

@@ -28,15 +28,15 @@ use sinew_tool::{
     WalkOptions, WalkReport,
 };
 
-use crate::ignore_rules::IgnoreCache;
-use crate::ignore_rules::{Level, Marks};
-use crate::resolve::open_beneath;
-use crate::roots::{DIRECTORY_PATH, DIRECTORY_READ, FILE_READ, open_name};
 use crate::rule::Judge;
 use crate::rules;
-use crate::stat::{error_of, kind_of, meta_of};
-use crate::temporary::is_temporary;
 use queue::Queues;
+use sinew_fs::ignore_rules::IgnoreCache;
+use sinew_fs::ignore_rules::{Level, Marks};
+use sinew_fs::resolve::open_beneath;
+use sinew_fs::roots::{DIRECTORY_PATH, DIRECTORY_READ, FILE_READ, open_name};
+use sinew_fs::stat::{error_of, kind_of, meta_of};
+use sinew_fs::temporary::is_temporary;
 
 /// Bytes of entries asked for at once.
 const BUFFER: usize = 32 * 1024;

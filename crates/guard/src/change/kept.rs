@@ -16,8 +16,8 @@ use super::old::{Content, Old};
 use crate::checkpoints::{
     Before, CallMark, CheckpointError, Checkpoints, ContentHash, Draft, PathState, QUICK,
 };
-use crate::roots::Roots;
-use crate::stat::meta_of;
+use sinew_fs::roots::Roots;
+use sinew_fs::stat::meta_of;
 use sinew_tool::sync::lock;
 
 /// The checkpoint of one call; none where checkpoints are off or nobody is known to call.

@@ -8,9 +8,9 @@ use rustix::fs::fstat;
 use sinew_tool::FileError;
 use sinew_tool::sync::lock;
 
-use crate::roots::Dir;
-use crate::stat::{error_of, identity_of};
-use crate::turn;
+use sinew_fs::roots::Dir;
+use sinew_fs::stat::{error_of, identity_of};
+use sinew_fs::turn;
 
 /// The directories and names that are being changed.
 #[derive(Debug, Default)]

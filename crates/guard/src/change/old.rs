@@ -10,8 +10,8 @@ use rustix::io::Errno;
 use sinew_tool::{Expect, FileError, FileKind, Stamp};
 
 use super::{Failure, Job};
-use crate::roots::{Dir, FILE_READ, open_name};
-use crate::stat::{self, identity_of, kind_of};
+use sinew_fs::roots::{Dir, FILE_READ, open_name};
+use sinew_fs::stat::{self, identity_of, kind_of};
 
 /// The largest old content that is read only to be hashed.
 const MAX_HASHED: u64 = 64 * 1024 * 1024;

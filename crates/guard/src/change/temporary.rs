@@ -14,9 +14,9 @@ use rustix::io::Errno;
 use sinew_tool::{FileError, Sync};
 
 use super::old::{Content, Old};
-use crate::attributes;
-use crate::roots::Dir;
-use crate::stat::error_of;
+use sinew_fs::attributes;
+use sinew_fs::roots::Dir;
+use sinew_fs::stat::error_of;
 
 /// The most pieces that one system call takes.
 const MAX_SLICES: usize = 1_024;

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use super::CheckpointError;
 use super::contents::{errno_of, names_of};
 use super::path_state::{CHUNK, ContentHash};
-use crate::roots::{FILE_READ, open_name};
+use sinew_fs::roots::{FILE_READ, open_name};
 
 /// A content that was kept, to be read once. Its last byte comes only if all of it is what was kept;
 /// else reading ends with [`CheckpointError::Corrupt`] inside an error of the kind `InvalidData`.

@@ -19,7 +19,7 @@ use super::contents::{Failure, Held};
 use super::{
     CallMark, CheckpointError, CheckpointId, Larger, PathState, QUICK, Settlement, Shared,
 };
-use crate::stat::identity_of;
+use sinew_fs::stat::identity_of;
 
 /// What is at a path before a change.
 #[derive(Debug, Clone, Copy)]

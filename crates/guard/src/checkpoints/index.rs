@@ -14,9 +14,9 @@ use sinew_tool::Clock;
 
 use super::path_state::ContentHash;
 use super::{CallMark, CheckpointId, Entry, Listed, PathState, Query};
-use crate::clock::SystemClock;
 use crate::database::{Tables, separated};
-use crate::mark::{Life, ProcessMark};
+use sinew_fs::clock::SystemClock;
+use sinew_fs::mark::{Life, ProcessMark};
 
 /// The tables. What the checkpoints of a process would repeat stands once in `process`. An entry
 /// whose `after_kind` is missing, or that is not settled, belongs to a change that may not have

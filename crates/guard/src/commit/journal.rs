@@ -20,11 +20,11 @@ use serde::{Deserialize, Serialize};
 use sinew_tool::{Clock, Sync};
 
 use super::step::Step;
-use crate::clock::SystemClock;
-use crate::journal_files::open_or_make;
-use crate::mark::ProcessMark;
-use crate::resolve::check_spelling;
-use crate::temporary::is_temporary;
+use sinew_fs::clock::SystemClock;
+use sinew_fs::journal_files::open_or_make;
+use sinew_fs::mark::ProcessMark;
+use sinew_fs::resolve::check_spelling;
+use sinew_fs::temporary::is_temporary;
 
 /// How a journal begins, with the version of its form.
 const HEAD: &[u8] = b"sinew journal 1\n";

@@ -23,13 +23,13 @@ use sinew_tool::{Clock, FileError, Links};
 use super::journal::{ASIDE, BACK, DONE, DirRecord, FORWARD, JournalSettings, NEW, Record};
 use super::step::{Stand, Step, WAYS};
 use crate::change::sync_directory;
-use crate::clock::SystemClock;
-use crate::journal_files;
-use crate::mark::{ProcessMark, is_running};
-use crate::resolve;
-use crate::roots::{DIRECTORY_PATH, Dir, FILE_READ, Roots, open_name};
-use crate::stat::{error_of, identity_of};
-use crate::turn::{Turn, Turns};
+use sinew_fs::clock::SystemClock;
+use sinew_fs::journal_files;
+use sinew_fs::mark::{ProcessMark, is_running};
+use sinew_fs::resolve;
+use sinew_fs::roots::{DIRECTORY_PATH, Dir, FILE_READ, Roots, open_name};
+use sinew_fs::stat::{error_of, identity_of};
+use sinew_fs::turn::{Turn, Turns};
 
 /// A directory that is missing may be on a disk that comes back; after this time its changes are
 /// given up.

@@ -16,8 +16,8 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::change::temporary::take_free_name;
-use crate::roots::Dir;
-use crate::stat::identity_of;
+use sinew_fs::roots::Dir;
+use sinew_fs::stat::identity_of;
 
 /// What tells a thing from every other that may have its name now. The time of its attributes is no
 /// part of it, since a rename changes that.

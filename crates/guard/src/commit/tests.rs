@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use rustix::fs::{CWD, Mode, lstat, openat};
 
 use super::*;
-use crate::roots::DIRECTORY_PATH;
+use sinew_fs::roots::DIRECTORY_PATH;
 
 /// Two files, `a` and `b`, to be replaced, and the journal that says so.
 struct Scene {

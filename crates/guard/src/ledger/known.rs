@@ -17,8 +17,8 @@ use super::opening::{self, NAME};
 use super::row::Cleaner;
 use super::{Row, Shared, lock};
 use crate::Redactor;
-use crate::clock::SystemClock;
 use crate::knowledge::Known;
+use sinew_fs::clock::SystemClock;
 
 /// How long a row is kept that nothing was added to.
 const MAX_AGE_MS: u64 = 30 * 24 * 60 * 60 * 1_000;

@@ -13,13 +13,13 @@ use rustix::fs::{AtFlags, unlinkat};
 use rustix::io::Errno;
 use sinew_tool::{Clock, FileError, FileKind, Links};
 
-use crate::clock::SystemClock;
-use crate::journal_files;
-use crate::mark::ProcessMark;
-use crate::resolve::{self, Spot};
-use crate::roots::Roots;
-use crate::stat::error_of;
-use crate::temporary::is_temporary;
+use sinew_fs::clock::SystemClock;
+use sinew_fs::journal_files;
+use sinew_fs::mark::ProcessMark;
+use sinew_fs::resolve::{self, Spot};
+use sinew_fs::roots::Roots;
+use sinew_fs::stat::error_of;
+use sinew_fs::temporary::is_temporary;
 
 /// A directory that is missing may be on a disk that comes back; after this time it counts as gone.
 const GONE_MS: i64 = 30 * 24 * 60 * 60 * 1_000;

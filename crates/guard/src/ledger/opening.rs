@@ -18,8 +18,8 @@ use super::row::{self, Cleaner, Who};
 use super::verify::Finding;
 use super::{LedgerSync, check, leftovers};
 use crate::Redactor;
-use crate::clock::{SystemClock, timestamp};
 use crate::database::{self, Failed, at_once};
+use sinew_fs::clock::{SystemClock, timestamp};
 
 /// The name of the lock, and of the database.
 pub(super) const LOCK: &str = "ledger.lock";

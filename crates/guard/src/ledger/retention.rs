@@ -17,8 +17,8 @@ use super::record::{self, Link};
 use super::row::Who;
 use super::verify::Walk;
 use crate::Redactor;
-use crate::clock::SystemClock;
 use crate::database::{Failed, at_once};
+use sinew_fs::clock::SystemClock;
 
 /// A portion: this part of the most records, or of the longest age.
 const PORTION: u64 = 50;

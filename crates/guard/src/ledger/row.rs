@@ -9,9 +9,9 @@ use sinew_tool::{Change, Clock, Closing, Event, Ticket};
 use super::known::KnownRow;
 use super::record::{Draft, Field, Fields, OfProcess};
 use crate::Redactor;
-use crate::clock::SystemClock;
 use crate::database::separated;
-use crate::mark::ProcessMark;
+use sinew_fs::clock::SystemClock;
+use sinew_fs::mark::ProcessMark;
 
 /// The version of the tables, which the database carries.
 pub(super) const VERSION: i64 = 4;

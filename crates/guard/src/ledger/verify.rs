@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use super::key::Key;
 use super::record::{Link, Record};
-use crate::mark::{Life, ProcessMark};
+use sinew_fs::mark::{Life, ProcessMark};
 
 /// The most findings that are told; the others are counted.
 const MAX_FINDINGS: usize = 100;

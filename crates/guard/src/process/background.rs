@@ -19,7 +19,7 @@ use super::terminal::Tty;
 use super::typist::NotTyped;
 use super::wire::End;
 use super::{Commands, Counted, Job, Running, Seat, broken, lock};
-use crate::store::Store;
+use sinew_fs::store::Store;
 
 /// How many commands that ended are remembered.
 const MAX_ENDED: usize = 16;

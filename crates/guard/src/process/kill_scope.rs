@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, getppid, kill_process_group, test_kill_proces
 
 use super::cgroup::CommandCgroup;
 use super::process_tree::ProcessTree;
-use crate::kernel;
+use sinew_fs::kernel;
 
 /// How long one attempt to kill processes one by one may take.
 pub(super) const ONE_ATTEMPT: Duration = Duration::from_millis(300);

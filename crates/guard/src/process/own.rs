@@ -29,7 +29,7 @@ use super::wire::{self, Command, End, Order, Policy};
 use super::{GRACE_MS, Helper, in_ms, real_or_same};
 use crate::command_rules::CommandRules;
 use crate::rules::PathGlobs;
-use crate::stat::identity_of;
+use sinew_fs::stat::identity_of;
 
 /// The most that a program may write to each of its streams, in bytes.
 pub const MAX_OWN_OUTPUT: usize = 1 << 20;

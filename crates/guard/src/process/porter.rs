@@ -32,11 +32,11 @@ use rustix::io::Errno;
 use super::wire::{Refusals, Refused};
 use crate::command_rules::{CommandJudge, Forbidden};
 use crate::spawn::{self, Answer, Call, Calls};
-use crate::stat::identity_of;
 use attributes::Times;
 use caller::Caller;
 use deeds::Make;
 use path::Place;
+use sinew_fs::stat::identity_of;
 
 pub(super) use sockets::BoundSockets;
 

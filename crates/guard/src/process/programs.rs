@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use sinew_tool::{Kind, Shell, ToolError};
 
 use super::{Activate, Commands, activate};
-use crate::stat::identity_of;
+use sinew_fs::stat::identity_of;
 
 impl Commands {
     /// Returns the path of a shell.

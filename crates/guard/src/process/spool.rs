@@ -4,7 +4,7 @@ use rustix::io::Errno;
 use sinew_tool::MAX_STORED_OUTPUT;
 
 use super::capture::Spool;
-use crate::store::{Spooled, Store};
+use sinew_fs::store::{Spooled, Store};
 
 /// The whole output on its way to the store, once it is more than a reply shows.
 pub(super) struct ToStore {

@@ -25,7 +25,7 @@ use super::launcher::Teller;
 use super::sandbox::Sandbox;
 use super::wire::{self, Notice, Order, Refusal};
 use crate::spawn::{self, Calls, Program};
-use crate::stat::identity_of;
+use sinew_fs::stat::identity_of;
 
 /// What the kernel adds to a command's share of memory, in thousandths, when it looks for a process to kill:
 /// proc_pid_oom_score_adj(5).

@@ -8,8 +8,8 @@ use sinew_tool::{Access, FileError, FileTarget, Targets, Verdict};
 
 use super::{Condition, Object, Paths, Rule};
 use crate::judge::Case;
-use crate::roots::Roots;
 use crate::rules::PathRules;
+use sinew_fs::roots::Roots;
 
 /// Returns the rules by path that deny and ask of a call.
 fn held_by_path<'r>(

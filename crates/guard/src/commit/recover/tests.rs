@@ -11,7 +11,7 @@ use rustix::fs::lstat;
 
 use super::*;
 use crate::commit::step::{Step, Trace};
-use crate::journal_files::named_temporaries;
+use sinew_fs::journal_files::named_temporaries;
 
 /// What was told. Tests of one process share it, so each looks for its own words.
 static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use rustix::fs::CWD;
 
 use super::*;
-use crate::roots::DIRECTORY_PATH;
+use sinew_fs::roots::DIRECTORY_PATH;
 
 /// A directory with one file to replace, one to remove, a link to turn and a name to create.
 struct Scene {

@@ -15,11 +15,11 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, WaitOptions, getegid, geteuid, waitpid};
 
 use super::mounts;
-use crate::kernel;
 use crate::process::kill_scope;
 use crate::process::rung::{Shortfall, WATCHED_NAMES};
 use crate::process::wire::Policy;
 use crate::spawn::{self, Own, Side};
+use sinew_fs::kernel;
 
 /// Takes the namespaces and lays out the mounts.
 pub(super) fn enter(policy: &Policy) -> Result<(), Shortfall> {

@@ -19,21 +19,21 @@ const GIVEN_UP_ELSEWHERE_MS: i64 = 30 * 24 * 60 * 60 * 1_000;
 
 /// A process, by machine, start of the machine, namespace, number and start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ProcessMark {
+pub struct ProcessMark {
     /// The machine, by the id and the name that it has.
-    pub(crate) machine: String,
+    pub machine: String,
     /// The start of the machine, or nothing where it cannot be told.
-    pub(crate) boot: String,
+    pub boot: String,
     /// The namespace that the number counts in, or 0 where it cannot be told.
-    pub(crate) namespace: i64,
-    pub(crate) pid: i64,
+    pub namespace: i64,
+    pub pid: i64,
     /// Clock ticks since boot, or 0 where it cannot be told.
-    pub(crate) started: i64,
+    pub started: i64,
 }
 
 impl ProcessMark {
     /// Returns the mark of this process.
-    pub(crate) fn own() -> Self {
+    pub fn own() -> Self {
         let pid = i64::from(std::process::id());
         let namespace = rustix::fs::stat("/proc/self/ns/pid").map_or(0, |stat| stat.st_ino as i64);
         Self {
@@ -46,7 +46,7 @@ impl ProcessMark {
     }
 
     /// Returns whether the process may still be at what it began so long ago.
-    pub(crate) fn may_be_at_it(&self, own: &Self, age_ms: i64) -> bool {
+    pub fn may_be_at_it(&self, own: &Self, age_ms: i64) -> bool {
         match self.life(own) {
             Life::Alive => true,
             Life::Dead => false,
@@ -56,12 +56,12 @@ impl ProcessMark {
     }
 
     /// Returns whether the machine has not been started anew since, as far as can be told.
-    pub(crate) fn is_of_this_boot(&self, own: &Self) -> bool {
+    pub fn is_of_this_boot(&self, own: &Self) -> bool {
         !self.boot.is_empty() && self.boot == own.boot
     }
 
     /// Returns what can be said of the process by the one with the mark `own`.
-    pub(crate) fn life(&self, own: &Self) -> Life {
+    pub fn life(&self, own: &Self) -> Life {
         let boots_told = !self.boot.is_empty() && !own.boot.is_empty();
         let same_boot = boots_told && self.boot == own.boot;
         if !same_boot && self.machine != own.machine {
@@ -84,7 +84,7 @@ impl ProcessMark {
 
 /// What can be said of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Life {
+pub enum Life {
     /// It runs.
     Alive,
     /// It does not run any more.
@@ -96,7 +96,7 @@ pub(crate) enum Life {
 }
 
 /// Returns whether a process that started then runs under a number in this namespace.
-pub(crate) fn is_running(pid: i64, at: i64) -> bool {
+pub fn is_running(pid: i64, at: i64) -> bool {
     started(pid) == Some(at)
 }
 

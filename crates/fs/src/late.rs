@@ -14,11 +14,11 @@ const MAX_LATE: usize = 32;
 
 /// Old files that are closed late.
 #[derive(Debug, Default)]
-pub(crate) struct Late(Mutex<Vec<File>>);
+pub struct Late(Mutex<Vec<File>>);
 
 impl Late {
     /// Keeps a file open until the next [`Late::close`].
-    pub(crate) fn add(&self, file: File) {
+    pub fn add(&self, file: File) {
         let mut late = lock(&self.0);
         if late.len() < MAX_LATE {
             late.push(file);
@@ -26,7 +26,7 @@ impl Late {
     }
 
     /// Closes what was kept open.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         let late = std::mem::take(&mut *lock(&self.0));
         drop(late);
     }

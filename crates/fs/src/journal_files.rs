@@ -26,7 +26,7 @@ const MAX_BYTES: u64 = 256 << 20;
 
 /// Returns the names of the temporary files that journals still speak of, damaged ones too: the names
 /// are looked for in their bytes. Fails where a journal may be there and cannot be read.
-pub(crate) fn named_temporaries(state: &Path) -> io::Result<HashSet<Vec<u8>>> {
+pub fn named_temporaries(state: &Path) -> io::Result<HashSet<Vec<u8>>> {
     let mut named = HashSet::new();
     let Some(dir) = open(state)? else { return Ok(named) };
     let finder = memmem::Finder::new(TEMPORARY_PREFIX);
@@ -50,7 +50,7 @@ pub(crate) fn named_temporaries(state: &Path) -> io::Result<HashSet<Vec<u8>>> {
 }
 
 /// Opens the directory of journals in a state directory, making both where they are missing.
-pub(crate) fn open_or_make(state: &Path) -> io::Result<OwnedFd> {
+pub fn open_or_make(state: &Path) -> io::Result<OwnedFd> {
     let state = StateDir::open(state)?;
     match mkdirat(CWD, state.path().join(DIRECTORY), Mode::RWXU) {
         Ok(()) | Err(Errno::EXIST) => {}
@@ -61,7 +61,7 @@ pub(crate) fn open_or_make(state: &Path) -> io::Result<OwnedFd> {
 
 /// Opens the directory of journals in a state directory, where there is one. Journals make whoever
 /// starts next rename files, so one that others could have written is not looked into.
-pub(crate) fn open(state: &Path) -> io::Result<Option<OwnedFd>> {
+pub fn open(state: &Path) -> io::Result<Option<OwnedFd>> {
     let dir = match openat(CWD, state.join(DIRECTORY), DIRECTORY_READ, Mode::empty()) {
         Ok(dir) => dir,
         Err(Errno::NOENT) => return Ok(None),
@@ -78,7 +78,7 @@ pub(crate) fn open(state: &Path) -> io::Result<Option<OwnedFd>> {
 }
 
 /// Returns the names in the directory of journals.
-pub(crate) fn names(dir: impl AsFd) -> io::Result<Vec<CString>> {
+pub fn names(dir: impl AsFd) -> io::Result<Vec<CString>> {
     let mut names = Vec::new();
     for entry in rustix::fs::Dir::read_from(dir)? {
         let name = entry?.file_name().to_owned();
@@ -90,7 +90,7 @@ pub(crate) fn names(dir: impl AsFd) -> io::Result<Vec<CString>> {
 }
 
 /// Reads a file in the directory of journals.
-pub(crate) fn read(file: impl Read) -> io::Result<Vec<u8>> {
+pub fn read(file: impl Read) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     if file.take(MAX_BYTES + 1).read_to_end(&mut bytes)? as u64 <= MAX_BYTES {
         return Ok(bytes);

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 /// Returns whether the running kernel is of this version or a later one.
-pub(crate) fn is_since(version: (u32, u32)) -> bool {
+pub fn is_since(version: (u32, u32)) -> bool {
     static RUNNING: OnceLock<Option<(u32, u32)>> = OnceLock::new();
     let running = RUNNING.get_or_init(|| version_of(rustix::system::uname().release().to_bytes()));
     running.is_some_and(|running| version <= running)
@@ -14,6 +14,14 @@ fn version_of(release: &[u8]) -> Option<(u32, u32)> {
     let mut numbers = release.split(|byte| !byte.is_ascii_digit());
     let mut number = || std::str::from_utf8(numbers.next()?).ok()?.parse().ok();
     number().zip(number())
+}
+
+/// Returns whether the kernel resolves paths beneath a handle by itself.
+pub fn has_openat2() -> bool {
+    use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    openat2(CWD, c"/", flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS).is_ok()
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use crate::kernel;
 use crate::resolve::Place;
 
 /// Returns what is known of a file from its status.
-pub(crate) fn meta_of(stat: &Stat) -> FileMeta {
+pub fn meta_of(stat: &Stat) -> FileMeta {
     FileMeta {
         kind: kind_of(FileType::from_raw_mode(stat.st_mode)),
         identity: identity_of(stat),
@@ -25,7 +25,7 @@ pub(crate) fn meta_of(stat: &Stat) -> FileMeta {
 }
 
 /// Returns the identity of a file from its status.
-pub(crate) fn identity_of(stat: &Stat) -> Identity {
+pub fn identity_of(stat: &Stat) -> Identity {
     Identity {
         device: stat.st_dev as u64,
         inode: stat.st_ino as u64,
@@ -36,7 +36,7 @@ pub(crate) fn identity_of(stat: &Stat) -> Identity {
 }
 
 /// Returns what is at a place now, with all its times.
-pub(crate) fn info_of(place: &Place) -> Result<Info, FileError> {
+pub fn info_of(place: &Place) -> Result<Info, FileError> {
     let meta = place.meta_now()?;
     let wanted = StatxFlags::ATIME | StatxFlags::BTIME;
     let all = match &place.name {
@@ -60,7 +60,7 @@ pub(crate) fn info_of(place: &Place) -> Result<Info, FileError> {
 /// however soon it comes: [multigrain timestamps], on file systems whose inodes keep parts of seconds.
 ///
 /// [multigrain timestamps]: https://docs.kernel.org/filesystems/multigrain-ts.html
-pub(crate) fn tells_changes_apart(file: impl AsFd) -> bool {
+pub fn tells_changes_apart(file: impl AsFd) -> bool {
     /// ext4, xfs, btrfs and tmpfs by their numbers in `linux/magic.h`.
     const WITH_FINE_TIMES: [i64; 4] = [0xEF53, 0x5846_5342, 0x9123_683E, 0x0102_1994];
     let kind = || fstatfs(file).is_ok_and(|found| WITH_FINE_TIMES.contains(&(found.f_type as i64)));
@@ -68,13 +68,13 @@ pub(crate) fn tells_changes_apart(file: impl AsFd) -> bool {
 }
 
 /// Returns the time by the clock that files are stamped with.
-pub(crate) fn now() -> Stamp {
+pub fn now() -> Stamp {
     let now = clock_gettime(ClockId::Realtime);
     Stamp { seconds: now.tv_sec, nanos: now.tv_nsec as u32 }
 }
 
 /// Returns the kind of thing that a type of the kernel stands for.
-pub(crate) fn kind_of(kind: FileType) -> FileKind {
+pub fn kind_of(kind: FileType) -> FileKind {
     match kind {
         FileType::RegularFile => FileKind::File,
         FileType::Directory => FileKind::Directory,
@@ -84,7 +84,7 @@ pub(crate) fn kind_of(kind: FileType) -> FileKind {
 }
 
 /// Returns the error of the contract for an error of the kernel.
-pub(crate) fn error_of(errno: Errno) -> FileError {
+pub fn error_of(errno: Errno) -> FileError {
     match errno {
         Errno::NOENT => FileError::Missing,
         Errno::NOTDIR => FileError::NotDirectory,

@@ -5,7 +5,7 @@ use std::ffi::CString;
 use rustix::io::Errno;
 
 /// Returns a name that nobody can guess, for a temporary file.
-pub(crate) fn temporary_name() -> Result<CString, Errno> {
+pub fn temporary_name() -> Result<CString, Errno> {
     let mut random = [0_u8; 12];
     getrandom::fill(&mut random).map_err(|_| Errno::IO)?;
     let mut name = String::from(TEMPORARY_PREFIX);
@@ -20,7 +20,7 @@ pub(crate) const TEMPORARY_PREFIX: &str = ".sinew-";
 pub(crate) const TEMPORARY_SUFFIX: &str = ".tmp";
 
 /// Returns whether a name is one that [`temporary_name`] makes.
-pub(crate) fn is_temporary(name: &[u8]) -> bool {
+pub fn is_temporary(name: &[u8]) -> bool {
     name.strip_prefix(TEMPORARY_PREFIX.as_bytes())
         .and_then(|rest| rest.strip_suffix(TEMPORARY_SUFFIX.as_bytes()))
         .is_some_and(|hex| {

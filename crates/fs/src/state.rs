@@ -43,12 +43,12 @@ impl StateDir {
     }
 
     /// Returns the path of the index of checkpoints, a database of its own.
-    pub(crate) fn checkpoints_at(state: &Path) -> PathBuf {
+    pub fn checkpoints_at(state: &Path) -> PathBuf {
         state.join("checkpoints.db")
     }
 
     /// Returns the path of the directory with the contents that checkpoints keep.
-    pub(crate) fn contents_at(state: &Path) -> PathBuf {
+    pub fn contents_at(state: &Path) -> PathBuf {
         state.join("contents")
     }
 }

@@ -48,25 +48,25 @@ const MAX_RETRIES: u32 = 64;
 
 /// Where a path leads: a directory that is open, and one name in it.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub struct Place {
     /// The directory that holds the name, or the directory meant where there is no name. Where
     /// parents are missing, the deepest that exists.
-    pub(crate) dir: Dir,
+    pub dir: Dir,
     /// The last component; `None` where the path means `dir` itself.
-    pub(crate) name: Option<CString>,
+    pub name: Option<CString>,
     /// The real absolute path.
-    pub(crate) real: PathBuf,
+    pub real: PathBuf,
     /// What was found.
-    pub(crate) spot: Spot,
+    pub spot: Spot,
     /// Whether the missing directories on the way may not be created.
-    pub(crate) orphan: bool,
+    pub orphan: bool,
     /// Whether the name itself is meant, also where a symbolic link has it.
-    pub(crate) itself: bool,
+    pub itself: bool,
 }
 
 /// What was found at a place.
 #[derive(Debug, Clone)]
-pub(crate) enum Spot {
+pub enum Spot {
     /// Something that is no link, unless the link itself is meant.
     Found(FileMeta),
     /// Nothing, in a directory that exists.
@@ -80,7 +80,7 @@ pub(crate) enum Spot {
 impl Place {
     /// Takes the handle that an earlier place has of the same directory: a call may name more files
     /// than a process may hold handles.
-    pub(crate) fn share(&mut self, dirs: &mut HashMap<(u64, u64), Dir>) -> Result<(), FileError> {
+    pub fn share(&mut self, dirs: &mut HashMap<(u64, u64), Dir>) -> Result<(), FileError> {
         let stat = fstat(&*self.dir).map_err(error_of)?;
         let known = dirs.entry(identity_of(&stat).of_file());
         self.dir = Arc::clone(known.or_insert_with(|| Arc::clone(&self.dir)));
@@ -88,12 +88,12 @@ impl Place {
     }
 
     /// Returns whether a directory was found.
-    pub(crate) fn is_directory(&self) -> bool {
+    pub fn is_directory(&self) -> bool {
         matches!(&self.spot, Spot::Found(meta) if meta.kind == FileKind::Directory)
     }
 
     /// Opens the directory at the place.
-    pub(crate) fn open_directory(&self, flags: OFlags) -> Result<OwnedFd, FileError> {
+    pub fn open_directory(&self, flags: OFlags) -> Result<OwnedFd, FileError> {
         let opened = match &self.name {
             Some(name) => open_name(self.parent()?.as_fd(), name, flags),
             None => open_name(self.dir.as_fd(), c".", flags),
@@ -107,7 +107,7 @@ impl Place {
 
     /// Returns the directory that holds the name, through parents that were missing and are not
     /// any more.
-    pub(crate) fn parent(&self) -> Result<Dir, FileError> {
+    pub fn parent(&self) -> Result<Dir, FileError> {
         let names = match &self.spot {
             Spot::Found(_) | Spot::Missing => return Ok(Arc::clone(&self.dir)),
             Spot::Gone => return Err(FileError::Missing),
@@ -121,7 +121,7 @@ impl Place {
     }
 
     /// Returns what is at the place now.
-    pub(crate) fn meta_now(&self) -> Result<FileMeta, FileError> {
+    pub fn meta_now(&self) -> Result<FileMeta, FileError> {
         let Some(name) = &self.name else {
             return fstat(&*self.dir).map(|stat| meta_of(&stat)).map_err(error_of);
         };
@@ -135,7 +135,7 @@ impl Place {
 }
 
 /// Resolves an absolute path beneath the roots. Its spelling was checked.
-pub(crate) fn resolve(roots: &Roots, path: &Path, links: Links) -> Result<Place, FileError> {
+pub fn resolve(roots: &Roots, path: &Path, links: Links) -> Result<Place, FileError> {
     if roots.kernel_resolves()
         && let Some(place) = by_kernel(roots, path, links)?
     {
@@ -146,7 +146,7 @@ pub(crate) fn resolve(roots: &Roots, path: &Path, links: Links) -> Result<Place,
 
 /// Resolves a path of plain names beneath something that is cleared away before it is used, and whose
 /// place a directory takes.
-pub(crate) fn past(
+pub fn past(
     roots: &Roots,
     path: &Path,
     links: Links,
@@ -172,7 +172,7 @@ pub(crate) fn past(
 
 /// Resolves a path that leads through something that is no directory, to what it would be called if that were
 /// one. Nothing can be there.
-pub(crate) fn behind(roots: &Roots, path: &Path, links: Links) -> Result<Place, FileError> {
+pub fn behind(roots: &Roots, path: &Path, links: Links) -> Result<Place, FileError> {
     for above in path.ancestors().skip(1) {
         let found = match resolve(roots, above, Links::Follow) {
             Err(FileError::NotDirectory) => continue,
@@ -189,7 +189,7 @@ pub(crate) fn behind(roots: &Roots, path: &Path, links: Links) -> Result<Place, 
 }
 
 /// Joins two paths in one piece of memory.
-pub(crate) fn joined(dir: &Path, path: &Path) -> PathBuf {
+pub fn joined(dir: &Path, path: &Path) -> PathBuf {
     let mut whole = PathBuf::with_capacity(dir.as_os_str().len() + path.as_os_str().len() + 1);
     whole.push(dir);
     whole.push(path);
@@ -197,7 +197,7 @@ pub(crate) fn joined(dir: &Path, path: &Path) -> PathBuf {
 }
 
 /// Refuses paths that no system can hold.
-pub(crate) fn check_spelling(path: &Path) -> Result<(), FileError> {
+pub fn check_spelling(path: &Path) -> Result<(), FileError> {
     let bytes = path.as_os_str().as_bytes();
     if bytes.is_empty() {
         return Err(FileError::Invalid("is empty"));
@@ -294,7 +294,7 @@ fn open_parent(roots: &Roots, root: &Root, parent: &Path) -> Result<Option<Dir>,
 }
 
 /// Opens a path of plain names beneath a directory by the kernel's own containment.
-pub(crate) fn open_beneath(
+pub fn open_beneath(
     dir: std::os::fd::BorrowedFd<'_>,
     path: &[u8],
     flags: OFlags,

@@ -16,7 +16,7 @@ const MAX_BYTES: usize = 64 * 1024;
 
 /// Gives the new file the attributes of the old one. What cannot be kept is refused, except what
 /// the system itself assigns.
-pub(crate) fn copy(old: impl AsFd, new: impl AsFd) -> Result<(), FileError> {
+pub fn copy(old: impl AsFd, new: impl AsFd) -> Result<(), FileError> {
     let names = match names(&old) {
         Ok(names) => names,
         Err(Errno::NOTSUP | Errno::NOSYS) => return Ok(()),

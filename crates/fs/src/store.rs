@@ -27,7 +27,7 @@ pub struct Store {
 
 impl Store {
     /// Returns the store of the first root. Nothing is created before it is needed.
-    pub(crate) fn new(roots: Arc<Roots>) -> Self {
+    pub fn new(roots: Arc<Roots>) -> Self {
         Self { roots }
     }
 
@@ -44,7 +44,7 @@ impl Store {
     }
 
     /// Begins to keep an output that is still being written.
-    pub(crate) fn begin(&self, id: &str) -> Result<Spooled, Errno> {
+    pub fn begin(&self, id: &str) -> Result<Spooled, Errno> {
         let id = call_id(id).ok_or(Errno::INVAL)?;
         let (dir, name, file) = self.create(&stem(id))?;
         Ok(Spooled { dir, name, file })
@@ -92,7 +92,7 @@ impl Store {
 
 /// An output that is being kept while it is written.
 #[derive(Debug)]
-pub(crate) struct Spooled {
+pub struct Spooled {
     dir: OwnedFd,
     name: String,
     file: OwnedFd,
@@ -100,14 +100,14 @@ pub(crate) struct Spooled {
 
 impl Spooled {
     /// Adds bytes at the end. Where that fails what is there is removed: it would pass for the whole.
-    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Errno> {
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), Errno> {
         write_all(&self.file, bytes).inspect_err(|_| {
             let _ = unlinkat(&self.dir, self.name.as_str(), AtFlags::empty());
         })
     }
 
     /// Returns its path relative to the first root.
-    pub(crate) fn path(&self) -> String {
+    pub fn path(&self) -> String {
         format!("{OUTPUTS}{}", self.name)
     }
 }

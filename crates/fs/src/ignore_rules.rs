@@ -55,7 +55,7 @@ pub enum GlobalIgnore {
 
 /// Compiled ignore files of all walks.
 #[derive(Debug)]
-pub(crate) struct IgnoreCache {
+pub struct IgnoreCache {
     global: GlobalIgnore,
     from_git: OnceLock<Option<PathBuf>>,
     kept: Mutex<Kept>,
@@ -69,7 +69,7 @@ struct Kept {
 
 impl IgnoreCache {
     /// Returns a cache; `global` says where the person's own ignore file lies.
-    pub(crate) fn new(global: GlobalIgnore) -> Self {
+    pub fn new(global: GlobalIgnore) -> Self {
         Self { global, from_git: OnceLock::new(), kept: Mutex::default() }
     }
 
@@ -151,7 +151,7 @@ fn compile(text: &[u8]) -> Gitignore {
 
 /// What a directory holds that matters for ignore rules.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Marks {
+pub struct Marks {
     rgignore: bool,
     ignore: bool,
     gitignore: bool,
@@ -163,7 +163,7 @@ pub(crate) struct Marks {
 
 impl Marks {
     /// Takes note of one entry.
-    pub(crate) fn note(&mut self, name: &[u8], kind: FileKind) {
+    pub fn note(&mut self, name: &[u8], kind: FileKind) {
         match name {
             b".rgignore" => self.rgignore = true,
             b".ignore" => self.ignore = true,
@@ -204,7 +204,7 @@ struct Rule {
 /// The rules for the entries of one directory: every ignore file that counts there, by kind and the
 /// deepest first.
 #[derive(Debug, Default)]
-pub(crate) struct Level {
+pub struct Level {
     rgignore: Vec<Rule>,
     ignore: Vec<Rule>,
     gitignore: Vec<Rule>,
@@ -215,7 +215,7 @@ pub(crate) struct Level {
 
 impl Level {
     /// Returns the rules above a directory: of everything between it and `/`.
-    pub(crate) fn above(cache: &IgnoreCache, start: &OwnedFd, path: &Path) -> Arc<Self> {
+    pub fn above(cache: &IgnoreCache, start: &OwnedFd, path: &Path) -> Arc<Self> {
         let base = base_of(path);
         let global = cache.global().map(|rules| Rule { base, rules });
         let mut level = Arc::new(Self { global, ..Self::default() });
@@ -236,7 +236,7 @@ impl Level {
     }
 
     /// Returns the rules for the entries of a directory that lies beneath the ones of this level.
-    pub(crate) fn enter(
+    pub fn enter(
         self: &Arc<Self>,
         cache: &IgnoreCache,
         dir: BorrowedFd<'_>,
@@ -280,7 +280,7 @@ impl Level {
     }
 
     /// Returns whether no entry can be left out.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.rgignore.is_empty()
             && self.ignore.is_empty()
             && self.gitignore.is_empty()
@@ -289,7 +289,7 @@ impl Level {
     }
 
     /// Returns whether an entry with this absolute path is left out.
-    pub(crate) fn leaves_out(&self, path: &[u8], directory: bool) -> bool {
+    pub fn leaves_out(&self, path: &[u8], directory: bool) -> bool {
         for rules in [&self.rgignore, &self.ignore, &self.gitignore, &self.exclude] {
             for rule in rules {
                 if let Some(verdict) = rule.verdict(path, directory) {

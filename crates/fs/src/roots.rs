@@ -20,17 +20,17 @@ use crate::literal::escaped;
 use crate::resolve::{self, Resolver, Spot};
 
 /// An open directory that several places share.
-pub(crate) type Dir = Arc<OwnedFd>;
+pub type Dir = Arc<OwnedFd>;
 
 /// One directory that tools may reach.
 #[derive(Debug, Clone)]
-pub(crate) struct Root {
+pub struct Root {
     /// The directory, open.
-    pub(crate) handle: Dir,
+    pub handle: Dir,
     /// Its real path, links resolved.
-    pub(crate) real: PathBuf,
+    pub real: PathBuf,
     /// Its path as it was given, absolute.
-    pub(crate) given: PathBuf,
+    pub given: PathBuf,
 }
 
 /// The directories that tools may reach; the first is the working directory.
@@ -77,7 +77,7 @@ impl Roots {
     }
 
     /// Opens the roots with a way to resolve paths beneath them.
-    pub(crate) fn open_with(paths: &[PathBuf], resolver: Resolver) -> Result<Self, RootError> {
+    pub fn open_with(paths: &[PathBuf], resolver: Resolver) -> Result<Self, RootError> {
         if paths.is_empty() {
             return Err(RootError::None);
         }
@@ -88,7 +88,7 @@ impl Roots {
 
     /// Returns the directory `/` as a root, for paths that no call names: the spelling of the true
     /// roots, and files that an earlier process recorded. They are walked, so that no kernel matters.
-    pub(crate) fn system() -> Result<Self, Errno> {
+    pub fn system() -> Result<Self, Errno> {
         let handle = openat(CWD, c"/", DIRECTORY_PATH, Mode::empty())?;
         let root =
             Root { handle: Arc::new(handle), real: PathBuf::from("/"), given: PathBuf::from("/") };
@@ -96,7 +96,7 @@ impl Roots {
     }
 
     /// Returns roots made of places that were resolved beneath others.
-    pub(crate) fn narrowed(roots: Vec<Root>, resolver: Resolver) -> Self {
+    pub fn narrowed(roots: Vec<Root>, resolver: Resolver) -> Self {
         Self { roots, resolver, walks: AtomicBool::new(false) }
     }
 
@@ -106,22 +106,22 @@ impl Roots {
     }
 
     /// Returns the first root: the working directory.
-    pub(crate) fn first(&self) -> Option<&Root> {
+    pub fn first(&self) -> Option<&Root> {
         self.roots.first()
     }
 
     /// Returns a root by its place.
-    pub(crate) fn get(&self, at: usize) -> Option<&Root> {
+    pub fn get(&self, at: usize) -> Option<&Root> {
         self.roots.get(at)
     }
 
     /// Returns how paths are resolved.
-    pub(crate) fn resolver(&self) -> Resolver {
+    pub fn resolver(&self) -> Resolver {
         self.resolver
     }
 
     /// Returns whether the kernel resolves paths beneath a handle by itself.
-    pub(crate) fn kernel_resolves(&self) -> bool {
+    pub fn kernel_resolves(&self) -> bool {
         self.resolver == Resolver::Auto && !self.walks.load(Ordering::Relaxed)
     }
 
@@ -131,7 +131,7 @@ impl Roots {
     }
 
     /// Returns the root with the longest spelling that a path begins with, and the rest of the path.
-    pub(crate) fn locate<'p>(&self, path: &'p Path) -> Option<(usize, &'p Path)> {
+    pub fn locate<'p>(&self, path: &'p Path) -> Option<(usize, &'p Path)> {
         let mut best: Option<(usize, usize, &'p Path)> = None;
         for (at, root) in self.roots.iter().enumerate() {
             for spelling in [&root.real, &root.given] {
@@ -147,7 +147,7 @@ impl Roots {
     }
 
     /// Returns the root that a real path lies in: the longest.
-    pub(crate) fn holding(&self, real: &Path) -> Option<&Root> {
+    pub fn holding(&self, real: &Path) -> Option<&Root> {
         self.roots
             .iter()
             .filter(|root| real.starts_with(&root.real))
@@ -156,24 +156,24 @@ impl Roots {
 
     /// Returns the part of a real path that rules about names judge: from the name of the root that
     /// holds it on.
-    pub(crate) fn named<'p>(&self, real: &'p Path) -> &'p Path {
+    pub fn named<'p>(&self, real: &'p Path) -> &'p Path {
         let above = self.holding(real).and_then(|root| root.real.parent());
         above.and_then(|above| real.strip_prefix(above).ok()).unwrap_or(real)
     }
 
     /// Returns the root whose real path this is.
-    pub(crate) fn at(&self, real: &Path) -> Option<usize> {
+    pub fn at(&self, real: &Path) -> Option<usize> {
         self.roots.iter().position(|root| root.real == real)
     }
 
     /// Returns whether a real path leads to a root.
-    pub(crate) fn leads_to(&self, real: &Path) -> bool {
+    pub fn leads_to(&self, real: &Path) -> bool {
         self.roots.iter().any(|root| root.real.starts_with(real))
     }
 
     /// Returns what a glob means that begins with a root as it was given, where that is not the
     /// real path.
-    pub(crate) fn real_spellings(&self, glob: &str) -> Result<Vec<String>, String> {
+    pub fn real_spellings(&self, glob: &str) -> Result<Vec<String>, String> {
         let mut all = Vec::new();
         for root in self.roots.iter().filter(|root| root.given != root.real) {
             let rest = root.given.to_str().and_then(|given| glob.strip_prefix(given));
@@ -185,7 +185,7 @@ impl Roots {
     }
 
     /// Returns the roots in words.
-    pub(crate) fn words(&self) -> String {
+    pub fn words(&self) -> String {
         let paths: Vec<_> = self.paths().map(|path| path.display().to_string()).collect();
         paths.join(", ")
     }
@@ -229,11 +229,11 @@ fn plain(path: &Path) -> PathBuf {
 }
 
 /// How directories are held: a place to open from, whatever its permissions.
-pub(crate) const DIRECTORY_PATH: OFlags =
+pub const DIRECTORY_PATH: OFlags =
     OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// How directories are opened for reading their entries.
-pub(crate) const DIRECTORY_READ: OFlags = OFlags::RDONLY
+pub const DIRECTORY_READ: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::NONBLOCK)
@@ -241,14 +241,14 @@ pub(crate) const DIRECTORY_READ: OFlags = OFlags::RDONLY
     .union(OFlags::CLOEXEC);
 
 /// How files are opened for reading: never through a link, never waiting, never as a terminal.
-pub(crate) const FILE_READ: OFlags = OFlags::RDONLY
+pub const FILE_READ: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY)
     .union(OFlags::CLOEXEC);
 
 /// Opens one name of a directory.
-pub(crate) fn open_name(dir: BorrowedFd<'_>, name: &CStr, flags: OFlags) -> Result<OwnedFd, Errno> {
+pub fn open_name(dir: BorrowedFd<'_>, name: &CStr, flags: OFlags) -> Result<OwnedFd, Errno> {
     loop {
         match openat(dir.as_fd(), name, flags, Mode::empty()) {
             Err(Errno::INTR) => {}

@@ -42,13 +42,13 @@ const FIRST_SLEEP: Duration = Duration::from_micros(50);
 
 /// Where changes beneath one directory take turns. Dropping it gives the turn back.
 #[derive(Debug)]
-pub(crate) struct Turn {
+pub struct Turn {
     dir: Option<OwnedFd>,
 }
 
 impl Turn {
     /// Opens the place of turns at a directory, whose handle may be good for opening only.
-    pub(crate) fn of(dir: impl AsFd, turns: Turns) -> Result<Self, FileError> {
+    pub fn of(dir: impl AsFd, turns: Turns) -> Result<Self, FileError> {
         let dir = match turns {
             Turns::Auto => open_name(dir.as_fd(), c".", DIRECTORY_READ).map(Some),
             Turns::None => Ok(None),
@@ -61,22 +61,22 @@ impl Turn {
     }
 
     /// Takes the turn where it is free.
-    pub(crate) fn take_at_once(&self) -> Result<(), FileError> {
+    pub fn take_at_once(&self) -> Result<(), FileError> {
         self.dir.as_ref().map_or(Ok(()), |dir| lock(dir, 0))
     }
 
     /// Takes the turn, for which a millisecond is not too long: what was prepared would be lost.
-    pub(crate) fn take(&self) -> Result<(), FileError> {
+    pub fn take(&self) -> Result<(), FileError> {
         self.dir.as_ref().map_or(Ok(()), |dir| lock(dir, N_SLEEPS))
     }
 
     /// Takes the turn at a start, where nobody else waits for this process.
-    pub(crate) fn take_at_start(&self) -> Result<(), FileError> {
+    pub fn take_at_start(&self) -> Result<(), FileError> {
         self.dir.as_ref().map_or(Ok(()), |dir| lock(dir, N_SLEEPS_AT_START))
     }
 
     /// Gives the turn back for now.
-    pub(crate) fn give_back(&self) {
+    pub fn give_back(&self) {
         if let Some(dir) = &self.dir {
             let _ = flock(dir, FlockOperation::NonBlockingUnlock);
         }
@@ -92,7 +92,7 @@ impl Drop for Turn {
 }
 
 /// Takes the turn at an open file where it is free. It ends when the handle is closed.
-pub(crate) fn at_file(file: impl AsFd, turns: Turns) -> Result<(), FileError> {
+pub fn at_file(file: impl AsFd, turns: Turns) -> Result<(), FileError> {
     match turns {
         Turns::Auto => lock(file, 0),
         Turns::None => Ok(()),
@@ -104,7 +104,7 @@ fn lock(handle: impl AsFd, n_sleeps: u32) -> Result<(), FileError> {
 }
 
 /// Returns whether the answer to a request for a lock lets a change go on.
-pub(crate) fn granted(answer: Result<(), Errno>) -> Result<bool, FileError> {
+pub fn granted(answer: Result<(), Errno>) -> Result<bool, FileError> {
     match answer {
         Ok(()) => Ok(true),
         Err(Errno::WOULDBLOCK | Errno::INTR) => Ok(false),
@@ -140,9 +140,7 @@ fn ask(
 }
 
 /// Asks for something a few times, without sleeping.
-pub(crate) fn ask_at_once(
-    granted: impl FnMut() -> Result<bool, FileError>,
-) -> Result<(), FileError> {
+pub fn ask_at_once(granted: impl FnMut() -> Result<bool, FileError>) -> Result<(), FileError> {
     ask(0, granted)
 }
 

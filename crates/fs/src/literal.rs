@@ -3,12 +3,12 @@
 use std::path::Path;
 
 /// Returns the glob that means one text and nothing else.
-pub(crate) fn escape(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     globset::escape(text).replace('\\', "[\\]")
 }
 
 /// Returns the glob that means one path and nothing else.
-pub(crate) fn escaped(path: &Path) -> Result<String, String> {
+pub fn escaped(path: &Path) -> Result<String, String> {
     let text = path.to_str().ok_or_else(|| {
         format!(
             "the name of {} is no text, so no glob can be meant beneath it; work in a directory with \
