@@ -31,7 +31,8 @@ struct Place {
 const PLACES: &[Place] = &[
     Place { name: "sinew-tool", may_use: &[] },
     Place { name: "sinew-fs", may_use: &["sinew-tool"] },
-    Place { name: "sinew-guard", may_use: &["sinew-tool", "sinew-fs"] },
+    Place { name: "sinew-shell", may_use: &["sinew-tool"] },
+    Place { name: "sinew-guard", may_use: &["sinew-tool", "sinew-fs", "sinew-shell"] },
     Place { name: "sinew-ops", may_use: &["sinew-tool"] },
     Place { name: "sinew-dialects", may_use: &["sinew-tool", "sinew-ops"] },
     Place { name: "sinew-runtime", may_use: &["sinew-tool", "sinew-guard"] },

@@ -49,7 +49,6 @@ use sinew_tool::{
 
 use crate::change::kept;
 use crate::command;
-use crate::command_pattern;
 use crate::files::{Armed, GuardedFiles};
 use crate::guard::Guard;
 use crate::judge::{Case, PROTECTED, Rules, judge_taken, with_written};
@@ -64,8 +63,9 @@ use sinew_fs::resolve::Place;
 use sinew_fs::roots::Roots;
 use sinew_fs::store::Store;
 use sinew_fs::temporary::temporary_name;
+use sinew_shell::command_pattern;
 
-use crate::shell::{self, arity};
+use sinew_shell::arity;
 
 /// A call whose paths are resolved to open handles that nobody can use yet.
 #[derive(Debug)]
@@ -405,7 +405,7 @@ impl Judged {
             };
             path.is_some_and(|path| guard.roots.locate(&path).is_some())
         };
-        shell::loads_unnamed(&command.command.line, is_written)
+        sinew_shell::loads_unnamed(&command.command.line, is_written)
     }
 
     /// Looks at what the call would run, for a question about it.

@@ -1,11 +1,11 @@
 //! Which programs commands may run at all, and texts that none may hold, in vocabularies that say so.
 //!
 //! It looks at every command of a line, [programs that run another one looked
-//! through](crate::shell::Commands): what is only known when it runs is not among those that may.
+//! through](sinew_shell::Commands): what is only known when it runs is not among those that may.
 
 use sinew_tool::{CommandLine, Ruling, Verdict};
 
-use crate::shell::{Commands, Piece};
+use sinew_shell::{Commands, Piece};
 
 /// The name of the rule in its rulings.
 const RULE: &str = "tools.commandPolicy";

@@ -28,13 +28,13 @@ use crate::process::{CommandSettings, Commands, Rung, Shortfall, real_or_same};
 use crate::rule::Beneath;
 use crate::rules::{self, Names, PathGlobs, PathRules};
 use crate::seal::{CONTAINMENT, state_at};
-use crate::shell::{self, Scene, Seen};
 use sinew_fs::ignore_rules::{GlobalIgnore, IgnoreCache};
 use sinew_fs::late::Late;
 use sinew_fs::resolve::{self, Place, Resolver, Spot};
 use sinew_fs::roots::{DIRECTORY_PATH, Root, RootError, Roots};
 use sinew_fs::store::Store;
 use sinew_fs::turn::Turns;
+use sinew_shell::{Scene, Seen};
 
 /// What a guard is opened with.
 #[derive(Debug, Clone)]
@@ -215,8 +215,8 @@ impl Guard {
             seen: Seen::default(),
         };
         match line {
-            CommandLine::Shell(_, text) => shell::analyse(text, &scene),
-            CommandLine::Argv(argv) => shell::analyse_argv(argv, &scene),
+            CommandLine::Shell(_, text) => sinew_shell::analyse(text, &scene),
+            CommandLine::Argv(argv) => sinew_shell::analyse_argv(argv, &scene),
         }
     }
 

@@ -6,7 +6,7 @@
 //! whatever their order and layer; what a rule excepts with `unless` it does not mean.
 //!
 //! Rules that deny or ask for commands look at every command of a line, [programs that run another one
-//! looked through](crate::shell::Commands). A word that is only known when it runs may be any word, and then
+//! looked through](sinew_shell::Commands). A word that is only known when it runs may be any word, and then
 //! such a rule asks. Rules that allow look at the line as it is: each of its commands must fit one of
 //! them, word by word, or be plain, and nothing else may stand in it.
 //!
@@ -24,12 +24,12 @@ use sinew_tool::{
     name_matches, tool_matches,
 };
 
-use crate::command_pattern::{self, CommandPattern, Fit, UNCONTAINED};
 use crate::globs::{self, Globs, RuleError, Written};
 use crate::judge::Case;
-use crate::shell::{self, Piece};
 use sinew_fs::literal::escaped;
 use sinew_fs::roots::Roots;
+use sinew_shell::Piece;
+use sinew_shell::command_pattern::{self, CommandPattern, Fit, UNCONTAINED};
 
 pub(crate) use beneath::{Beneath, Judge, Taken, judges_paths};
 
@@ -354,7 +354,9 @@ impl Rule {
                     (Ok(_), _) => analysis.segments.iter().all(|part| covers(&part.words)),
                 }
             }
-            Verdict::Ask | Verdict::Deny => self.fit(case, &shell::Commands::of(line)) == Fit::Yes,
+            Verdict::Ask | Verdict::Deny => {
+                self.fit(case, &sinew_shell::Commands::of(line)) == Fit::Yes
+            }
         }
     }
 
@@ -363,13 +365,13 @@ impl Rule {
         match self.verdict {
             Verdict::Allow => self.matches(case, line, analysis),
             Verdict::Ask | Verdict::Deny => {
-                let commands = shell::Commands::of(line);
+                let commands = sinew_shell::Commands::of(line);
                 commands.unclear.is_some() || self.fit(case, &commands) != Fit::No
             }
         }
     }
 
-    fn fit(&self, case: &Case<'_>, commands: &shell::Commands) -> Fit {
+    fn fit(&self, case: &Case<'_>, commands: &sinew_shell::Commands) -> Fit {
         let Object::Command(pattern) = &self.when.object else { return Fit::No };
         if commands.all.is_empty() && pattern.means_all() {
             // A line may do something without any command, such as emptying a file.
@@ -463,7 +465,7 @@ pub(crate) fn held(
             }
             (Object::Command(_), None) => Fit::No,
             (Object::Command(_), Some(line)) => {
-                let commands = commands.get_or_insert_with(|| shell::Commands::of(line));
+                let commands = commands.get_or_insert_with(|| sinew_shell::Commands::of(line));
                 unclear = commands.unclear;
                 rule.fit(case, commands)
             }

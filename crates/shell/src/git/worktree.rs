@@ -12,7 +12,7 @@ use sinew_tool::Unclear;
 
 use super::index::{self, Index};
 use super::repository::odd;
-use crate::shell::Scene;
+use crate::Scene;
 
 /// The longest file with attributes that is looked at, in bytes, and the most of them.
 const MAX_ATTRIBUTES: u64 = 64 * 1024;

@@ -22,7 +22,7 @@ const MAX_INNER_BYTES: usize = 4 * MAX_BYTES;
 
 /// A word of a command, as far as it is known before it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Piece {
+pub enum Piece {
     /// What the program gets.
     Known(String),
     /// What is only known when it runs, as it is written: one word or any number of words.
@@ -51,18 +51,18 @@ impl Piece {
 
 /// The commands of a line.
 #[derive(Debug, Default)]
-pub(crate) struct Commands {
+pub struct Commands {
     /// Each command by its words.
-    pub(crate) all: Vec<Vec<Piece>>,
+    pub all: Vec<Vec<Piece>>,
     /// Why there may be others, if there may.
-    pub(crate) unclear: Option<&'static str>,
+    pub unclear: Option<&'static str>,
     n_inner_bytes: usize,
     n_words: usize,
 }
 
 impl Commands {
     /// Finds the commands of a line.
-    pub(crate) fn of(line: &CommandLine) -> Self {
+    pub fn of(line: &CommandLine) -> Self {
         let mut commands = Self::default();
         match line {
             CommandLine::Shell(_, text) => commands.text(text, 0),

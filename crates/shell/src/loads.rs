@@ -89,7 +89,7 @@ const SYSTEM_DIRS: &[&str] = &["/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/l
 
 /// Returns whether a command may load files that its words do not name. `is_written` says of the name of a program
 /// whether it lies where calls can write.
-pub(crate) fn loads_unnamed(line: &CommandLine, is_written: impl Fn(&str) -> bool) -> bool {
+pub fn loads_unnamed(line: &CommandLine, is_written: impl Fn(&str) -> bool) -> bool {
     if let CommandLine::Shell(_, text) = line
         && sets_variable(text)
     {

@@ -6,7 +6,7 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 use sinew_tool::Unclear;
 
-use crate::shell::Scene;
+use crate::Scene;
 
 pub(super) fn odd(why: impl Into<String>) -> Unclear {
     Unclear::new("shell.repository", why)

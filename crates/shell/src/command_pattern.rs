@@ -7,7 +7,7 @@ use std::fmt;
 
 use sinew_tool::{Analysis, name_matches};
 
-use crate::shell::Piece;
+use crate::Piece;
 
 /// A pattern of words.
 ///
@@ -44,7 +44,7 @@ impl CommandPattern {
     }
 
     /// Returns whether every command fits.
-    pub(crate) fn means_all(&self) -> bool {
+    pub fn means_all(&self) -> bool {
         self.words.is_empty()
     }
 
@@ -61,7 +61,7 @@ impl CommandPattern {
 
     /// Returns whether a command fits. Options that stand before a later word of the pattern, with a value
     /// each, are passed over.
-    pub(crate) fn find(&self, command: &[Piece]) -> Fit {
+    pub fn find(&self, command: &[Piece]) -> Fit {
         let n = self.words.len();
         // How many words of the pattern may have been found after each word.
         let mut at = At { sure: vec![false; n + 1], may: vec![false; n + 1], ..At::default() };
@@ -153,14 +153,14 @@ fn fits(pattern: &[String], word: &str) -> bool {
 
 /// Whether a pattern is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Fit {
+pub enum Fit {
     No,
     May,
     Yes,
 }
 
 /// Returns the commands of a line that something must cover for the line to run unasked.
-pub(crate) fn rest(analysis: &Analysis) -> Option<&[Vec<String>]> {
+pub fn rest(analysis: &Analysis) -> Option<&[Vec<String>]> {
     let unclear = analysis.plain.as_ref().err()?;
     // Where nothing contains commands, each of them asks.
     let rest = analysis.rest.as_deref().filter(|_| unclear.rule != UNCONTAINED)?;
@@ -168,4 +168,4 @@ pub(crate) fn rest(analysis: &Analysis) -> Option<&[Vec<String>]> {
 }
 
 /// The rule that asks for every command where nothing contains commands.
-pub(crate) const UNCONTAINED: &str = "shell.rung";
+pub const UNCONTAINED: &str = "shell.rung";

@@ -11,8 +11,11 @@
 //! elsewhere, more than the bounds. That decides about a question alone. What a command can do at all is
 //! bounded by its sandbox.
 
-pub(crate) mod arity;
+#![forbid(unsafe_code)]
+
+pub mod arity;
 mod built_in;
+pub mod command_pattern;
 mod commands;
 mod expand;
 mod files;
@@ -34,8 +37,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-pub(crate) use commands::{Commands, Piece};
-pub(crate) use loads::loads_unnamed;
+pub use commands::{Commands, Piece};
+pub use loads::loads_unnamed;
 
 use sinew_tool::{Analysis, Plain, Segment};
 
@@ -43,25 +46,25 @@ use sinew_tool::{Analysis, Plain, Segment};
 pub(crate) const MAX_BYTES: usize = 64 * 1024;
 
 /// Where a command would run.
-pub(crate) struct Scene<'p> {
+pub struct Scene<'p> {
     /// The real path of the directory it starts in.
-    pub(crate) cwd: &'p Path,
+    pub cwd: &'p Path,
     /// The real paths of the roots.
-    pub(crate) roots: &'p [PathBuf],
+    pub roots: &'p [PathBuf],
     /// Returns where the program of a name lies, outside the roots.
-    pub(crate) program: &'p dyn Fn(&str) -> Option<PathBuf>,
+    pub program: &'p dyn Fn(&str) -> Option<PathBuf>,
     /// Returns whether a real path beneath the roots may be read.
-    pub(crate) may_read: &'p dyn Fn(&Path) -> bool,
+    pub may_read: &'p dyn Fn(&Path) -> bool,
     /// Returns whether everything beneath a directory, by its real path, may be read as far as rules say.
-    pub(crate) may_walk: &'p dyn Fn(&Path) -> bool,
+    pub may_walk: &'p dyn Fn(&Path) -> bool,
     /// Whether rules for paths let only some files beneath the roots be read.
-    pub(crate) is_narrowed: bool,
-    pub(crate) seen: Seen,
+    pub is_narrowed: bool,
+    pub seen: Seen,
 }
 
 /// What was looked at already for a text.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub struct Seen {
     /// How many entries of directories.
     n_entries: Cell<usize>,
     /// Places of repositories that are as they should be.
@@ -69,7 +72,7 @@ pub(crate) struct Seen {
 }
 
 /// Looks at a text for the shell.
-pub(crate) fn analyse(text: &str, scene: &Scene<'_>) -> Analysis {
+pub fn analyse(text: &str, scene: &Scene<'_>) -> Analysis {
     let parsed = match tree::parse(text) {
         Ok(parsed) => parsed,
         Err(unclear) => {
@@ -95,7 +98,7 @@ pub(crate) fn analyse(text: &str, scene: &Scene<'_>) -> Analysis {
 }
 
 /// Looks at a program with its arguments, which run without a shell.
-pub(crate) fn analyse_argv(argv: &[String], scene: &Scene<'_>) -> Analysis {
+pub fn analyse_argv(argv: &[String], scene: &Scene<'_>) -> Analysis {
     let segments = vec![Segment { text: argv.join(" "), words: argv.to_vec() }];
     let plain = argv
         .iter()

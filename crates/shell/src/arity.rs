@@ -290,7 +290,7 @@ const MAX_WORDS: usize = 12;
 
 /// Returns the pattern that covers a command and others like it, if one can be offered. Of a program that is
 /// not known it is just these words.
-pub(crate) fn pattern(words: &[String]) -> Option<CommandPattern> {
+pub fn pattern(words: &[String]) -> Option<CommandPattern> {
     let name = words.first()?;
     if NEVER.contains(&name.as_str()) || wrappers::runs_another(name) {
         return None;

@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn redirections_belong_to_their_commands() {
         let text = "ls -l > f 2>&1; cat <a | wc; (id; true) > g; x=$(date >h)";
-        let segments = of(&crate::shell::tree::parse(text).unwrap(), text);
+        let segments = of(&crate::tree::parse(text).unwrap(), text);
         let texts: Vec<_> = segments.iter().map(|segment| segment.text.as_str()).collect();
         assert_eq!(texts, ["ls -l > f 2>&1", "cat <a", "wc", "id", "true", "date >h"]);
         assert_eq!(segments[0].words, ["ls", "-l"]);
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn quoted_names_of_programs_are_read() {
         for text in ["rm x", "'rm' x", "\"rm\" x", "$'rm' x", "r\\m x", "r'm' x", "$'r'm x"] {
-            let segments = of(&crate::shell::tree::parse(text).unwrap(), text);
+            let segments = of(&crate::tree::parse(text).unwrap(), text);
             let words: Vec<_> = segments.iter().map(|segment| segment.words.clone()).collect();
             assert_eq!(words, [["rm", "x"]], "{text}");
         }
