@@ -32,7 +32,11 @@ const PLACES: &[Place] = &[
     Place { name: "sinew-tool", may_use: &[] },
     Place { name: "sinew-fs", may_use: &["sinew-tool"] },
     Place { name: "sinew-shell", may_use: &["sinew-tool"] },
-    Place { name: "sinew-guard", may_use: &["sinew-tool", "sinew-fs", "sinew-shell"] },
+    Place { name: "sinew-policy", may_use: &["sinew-tool", "sinew-fs", "sinew-shell"] },
+    Place {
+        name: "sinew-guard",
+        may_use: &["sinew-tool", "sinew-fs", "sinew-shell", "sinew-policy"],
+    },
     Place { name: "sinew-ops", may_use: &["sinew-tool"] },
     Place { name: "sinew-dialects", may_use: &["sinew-tool", "sinew-ops"] },
     Place { name: "sinew-runtime", may_use: &["sinew-tool", "sinew-guard"] },

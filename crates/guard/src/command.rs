@@ -10,8 +10,8 @@ use sinew_tool::{
 
 use crate::guard::Guard;
 use crate::process::no_helper;
-use crate::rule::Beneath;
 use sinew_fs::resolve::Place;
+use sinew_policy::rule::Beneath;
 
 /// The longest text that the system takes as one argument of a program, with its end.
 const MAX_ARGUMENT: usize = 128 * 1024;

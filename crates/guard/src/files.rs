@@ -23,11 +23,11 @@ use crate::knowledge::OfCall;
 use crate::list;
 use crate::moving;
 use crate::replace;
-use crate::rule::{Beneath, Judge, Taken};
 use crate::walk;
 use sinew_fs::resolve::{Place, Spot};
 use sinew_fs::roots::{DIRECTORY_READ, FILE_READ, Roots, open_name};
 use sinew_fs::stat::{error_of, info_of, meta_of, now};
+use sinew_policy::rule::{Beneath, Judge, Taken};
 
 /// What a target needs to be changed.
 #[derive(Debug)]

@@ -20,13 +20,9 @@ use crate::change::locks::Locks;
 use crate::checkpoints::Checkpoints;
 use crate::clear::Contained;
 use crate::commit::{self, JournalSettings};
-use crate::globs::RuleError;
-use crate::judge::Rules;
 use crate::knowledge::KnowledgeBase;
 use crate::moving;
 use crate::process::{CommandSettings, Commands, Rung, Shortfall, real_or_same};
-use crate::rule::Beneath;
-use crate::rules::{self, Names, PathGlobs, PathRules};
 use crate::seal::{CONTAINMENT, state_at};
 use sinew_fs::ignore_rules::{GlobalIgnore, IgnoreCache};
 use sinew_fs::late::Late;
@@ -34,6 +30,10 @@ use sinew_fs::resolve::{self, Place, Resolver, Spot};
 use sinew_fs::roots::{DIRECTORY_PATH, Root, RootError, Roots};
 use sinew_fs::store::Store;
 use sinew_fs::turn::Turns;
+use sinew_policy::globs::RuleError;
+use sinew_policy::judge::Rules;
+use sinew_policy::rule::Beneath;
+use sinew_policy::rules::{self, Names, PathGlobs, PathRules};
 use sinew_shell::{Scene, Seen};
 
 /// What a guard is opened with.

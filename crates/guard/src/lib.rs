@@ -8,16 +8,12 @@ mod change;
 pub mod checkpoints;
 mod clear;
 mod command;
-mod command_policy;
-mod command_rules;
 mod commit;
 mod database;
 mod files;
-mod globs;
 mod guard;
 #[cfg(feature = "http")]
 mod http;
-mod judge;
 mod knowledge;
 mod ledger;
 mod list;
@@ -27,8 +23,6 @@ mod process;
 mod redact;
 mod replace;
 mod restore;
-mod rule;
-mod rules;
 mod seal;
 mod spawn;
 mod streams;
@@ -36,13 +30,10 @@ mod walk;
 
 pub use checkpoints::{CheckpointError, CheckpointId, CheckpointSettings, Checkpoints};
 pub use clear::{Clearance, Cleared, Contained, Judged};
-pub use command_policy::CommandPolicy;
 pub use commit::JournalSettings;
-pub use globs::{RuleError, lies_outside};
 pub use guard::{Guard, GuardError, GuardSettings};
 #[cfg(feature = "http")]
 pub use http::{HttpAddress, HttpClient, HttpError, HttpReply};
-pub use judge::{Case, Profile, Rules, judge};
 pub use knowledge::KnowledgeBase;
 pub use ledger::{
     Audit, AuditError, ChainLink, Field, Fields, Finding, Key, LedgerSync, OnFailure, Record,
@@ -55,8 +46,6 @@ pub use process::{
     Unrunnable, close_process, environment, helper_main,
 };
 pub use redact::Redactor;
-pub use rule::{Condition, Layer, Object, Paths, Rule, RuleOrigin};
-pub use rules::can_be_granted;
 pub use seal::Seal;
 pub use sinew_fs::clock::{SystemClock, timestamp};
 pub use sinew_fs::ignore_rules::GlobalIgnore;
@@ -68,6 +57,11 @@ pub use sinew_fs::state::StateDir;
 pub use sinew_fs::store::Store;
 pub use sinew_fs::turn::Turns;
 pub use sinew_fs::user_database::UserEntry;
+pub use sinew_policy::command_policy::CommandPolicy;
+pub use sinew_policy::globs::{RuleError, lies_outside};
+pub use sinew_policy::judge::{Case, Profile, Rules, judge};
+pub use sinew_policy::rule::{Condition, Layer, Object, Paths, Rule, RuleOrigin};
+pub use sinew_policy::rules::can_be_granted;
 pub use sinew_shell::command_pattern::CommandPattern;
 pub use spawn::bear_limits;
 pub use streams::{BlockingFile, Streams, standard_streams};

@@ -11,10 +11,10 @@ use rustix::fs::{AtFlags, FileType, RawDir, statat};
 use rustix::io::Errno;
 use sinew_tool::{Access, FileError, FileKind, FileTarget, Listed, Listing};
 
-use crate::rule::Judge;
-use crate::rules;
 use sinew_fs::stat::{error_of, kind_of, meta_of};
 use sinew_fs::temporary::is_temporary;
+use sinew_policy::rule::Judge;
+use sinew_policy::rules;
 
 /// Bytes of entries asked for at once. The C library tidies up all of its heap where 64 KiB are given back.
 const BUFFER: usize = 32 * 1024;

@@ -23,11 +23,11 @@ use crate::change::parents::Parents;
 use crate::change::{Failure, Job, sync_directory};
 use crate::checkpoints::PathState;
 use crate::guard::Guard;
-use crate::rule::Taken;
 use sinew_fs::resolve::{Place, Spot};
 use sinew_fs::roots::Dir;
 use sinew_fs::stat::{error_of, identity_of, kind_of, meta_of};
 use sinew_fs::turn::Turn;
+use sinew_policy::rule::Taken;
 
 /// What a checkpoint says of one thing that moves.
 pub(crate) struct Moved {

@@ -51,14 +51,14 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use sinew_tool::sync::lock;
 use sinew_tool::{Contained, Kind, Refusals, Refused, Size, ToolError, line_name};
 
-use crate::command_rules::CommandRules;
-use crate::rules::{PathGlobs, protected_at};
 use crate::spawn;
 use background::InBackground;
 use capture::{Became, Captured, Ordered};
 use kept::Kept;
 use session::{NoSession, Session};
 use session_cwd::SessionCwds;
+use sinew_policy::command_rules::CommandRules;
+use sinew_policy::rules::{PathGlobs, protected_at};
 use terminal::{Pty, Tty};
 use wire::{End, Order, Policy};
 

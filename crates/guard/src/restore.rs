@@ -26,11 +26,11 @@ use crate::checkpoints::{
 };
 use crate::clear::Contained;
 use crate::guard::Guard;
-use crate::judge::Case;
-use crate::rule::{self, Beneath, Rule};
 use sinew_fs::resolve::{Place, Spot};
 use sinew_fs::roots::{DIRECTORY_READ, FILE_READ, Roots, open_name};
 use sinew_fs::stat::{error_of, identity_of};
+use sinew_policy::judge::Case;
+use sinew_policy::rule::{self, Beneath, Rule};
 
 /// How often a plan is worked out anew when others change what it looked at.
 const MAX_ATTEMPTS: u32 = 3;

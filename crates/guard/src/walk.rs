@@ -28,8 +28,6 @@ use sinew_tool::{
     WalkOptions, WalkReport,
 };
 
-use crate::rule::Judge;
-use crate::rules;
 use queue::Queues;
 use sinew_fs::ignore_rules::IgnoreCache;
 use sinew_fs::ignore_rules::{Level, Marks};
@@ -37,6 +35,8 @@ use sinew_fs::resolve::open_beneath;
 use sinew_fs::roots::{DIRECTORY_PATH, DIRECTORY_READ, FILE_READ, open_name};
 use sinew_fs::stat::{error_of, kind_of, meta_of};
 use sinew_fs::temporary::is_temporary;
+use sinew_policy::rule::Judge;
+use sinew_policy::rules;
 
 /// Bytes of entries asked for at once.
 const BUFFER: usize = 32 * 1024;

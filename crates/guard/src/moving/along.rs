@@ -17,10 +17,10 @@ use super::{Moved, kept_at};
 use crate::change::kept::OfCall;
 use crate::checkpoints::{CheckpointError, PathState};
 use crate::guard::Guard;
-use crate::rules::{self, Names};
 use sinew_fs::resolve::Place;
 use sinew_fs::roots::{DIRECTORY_READ, Dir, open_name};
 use sinew_fs::stat::{error_of, identity_of, kind_of};
+use sinew_policy::rules::{self, Names};
 
 /// The most names beneath a directory that is moved.
 const MAX_BENEATH: usize = 100_000;

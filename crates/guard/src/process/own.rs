@@ -27,9 +27,9 @@ use super::rung::Rung;
 use super::session::{NoSession, Session};
 use super::wire::{self, Command, End, Order, Policy};
 use super::{GRACE_MS, Helper, in_ms, real_or_same};
-use crate::command_rules::CommandRules;
-use crate::rules::PathGlobs;
 use sinew_fs::stat::identity_of;
+use sinew_policy::command_rules::CommandRules;
+use sinew_policy::rules::PathGlobs;
 
 /// The most that a program may write to each of its streams, in bytes.
 pub const MAX_OWN_OUTPUT: usize = 1 << 20;

@@ -30,13 +30,13 @@ use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, fcntl_lock, fstat, 
 use rustix::io::Errno;
 
 use super::wire::{Refusals, Refused};
-use crate::command_rules::{CommandJudge, Forbidden};
 use crate::spawn::{self, Answer, Call, Calls};
 use attributes::Times;
 use caller::Caller;
 use deeds::Make;
 use path::Place;
 use sinew_fs::stat::identity_of;
+use sinew_policy::command_rules::{CommandJudge, Forbidden};
 
 pub(super) use sockets::BoundSockets;
 

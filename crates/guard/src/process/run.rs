@@ -22,8 +22,8 @@ use super::kept::Kept;
 use super::spool::ToStore;
 use super::wire::{self, End, Refusal};
 use super::{AtOnce, Commands, Job, Running, activate, broken, environment, quoted};
-use crate::rules::PathGlobs;
 use sinew_fs::store::Store;
+use sinew_policy::rules::PathGlobs;
 
 /// What is kept in memory of an output. Dialects show up to 200 KiB of the beginning of a stream.
 pub(super) const KEEP: Keep = Keep { merged: (64 << 10, 64 << 10), stream: (400 << 10, 64 << 10) };

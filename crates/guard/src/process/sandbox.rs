@@ -33,10 +33,10 @@ use super::process_tree;
 use super::rung::{Rung, Shortfall, UNBOUNDED, UNLISTED, WATCHED_NAMES};
 use super::urgency::Urgency;
 use super::wire::Policy;
-use crate::command_rules::CommandJudge;
 use crate::spawn::{self, Confinement, Limit, Own};
 use filter::{Closed, Sockets, Watched};
 use ruleset::SystemRules;
+use sinew_policy::command_rules::CommandJudge;
 
 pub(super) use mounts::{KEPT_OF_SERVICES, SERVICES, sockets};
 

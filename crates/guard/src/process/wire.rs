@@ -21,7 +21,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::rung::{Rung, Shortfall};
-use crate::command_rules::CommandRules;
+use sinew_policy::command_rules::CommandRules;
 
 /// The most descriptors that one message carries.
 pub(super) const MAX_HANDLES: usize = 5;

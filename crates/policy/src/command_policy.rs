@@ -26,7 +26,7 @@ pub struct CommandPolicy {
 
 impl CommandPolicy {
     /// Returns why a line may not run, if it may not.
-    pub(crate) fn held(&self, line: &CommandLine) -> Option<Ruling> {
+    pub fn held(&self, line: &CommandLine) -> Option<Ruling> {
         let commands = Commands::of(line);
         let whole = match line {
             CommandLine::Shell(_, text) => text.clone(),

@@ -31,7 +31,7 @@ use sinew_fs::roots::Roots;
 use sinew_shell::Piece;
 use sinew_shell::command_pattern::{self, CommandPattern, Fit, UNCONTAINED};
 
-pub(crate) use beneath::{Beneath, Judge, Taken, judges_paths};
+pub use beneath::{Beneath, Judge, Taken, judges_paths};
 
 /// Who wrote a rule, the weakest in the order of configuration first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -272,7 +272,7 @@ impl Rule {
     }
 
     /// Gives relative globs the meaning that they have beneath these roots.
-    pub(crate) fn anchor(&mut self, roots: &Roots) -> Result<(), RuleError> {
+    pub fn anchor(&mut self, roots: &Roots) -> Result<(), RuleError> {
         let Self { when, unless, origin, verdict, .. } = self;
         let holds = *verdict != Verdict::Allow;
         let all = std::iter::once((when, holds)).chain(unless.iter_mut().map(|but| (but, !holds)));
@@ -436,7 +436,7 @@ fn is_among(hosts: &[String], host: &str) -> bool {
 
 /// Returns what the rules that deny and ask say of a call. `taken` are the real paths of what a directory takes
 /// along, here and there, where that is known.
-pub(crate) fn held(
+pub fn held(
     rules: &[Arc<Rule>],
     case: &Case<'_>,
     targets: &Targets,
@@ -484,7 +484,7 @@ pub(crate) fn held(
 }
 
 /// Returns whether a target is a directory that moves.
-pub(crate) fn moves_directory(file: &FileTarget) -> bool {
+pub fn moves_directory(file: &FileTarget) -> bool {
     file.claim.access == Access::Move && file.state.kind() == Some(FileKind::Directory)
 }
 
@@ -493,12 +493,12 @@ fn fit_of(fits: bool) -> Fit {
 }
 
 /// Returns what the rules that allow say of a call that does more than look.
-pub(crate) fn allowed(rules: &[Arc<Rule>], case: &Case<'_>, targets: &Targets) -> Option<Ruling> {
+pub fn allowed(rules: &[Arc<Rule>], case: &Case<'_>, targets: &Targets) -> Option<Ruling> {
     covering(rules.iter().map(Arc::as_ref), case, targets).map(|rule| rule.ruling(Fit::Yes, None))
 }
 
 /// Returns the first of the rules that allow and together cover a call.
-pub(crate) fn covering<'r>(
+pub fn covering<'r>(
     rules: impl Iterator<Item = &'r Rule>,
     case: &Case<'_>,
     targets: &Targets,

@@ -30,7 +30,7 @@ const DENY: &str = "`tools.fs.deny_paths`";
 
 /// Path globs and closed directories, compiled.
 #[derive(Debug)]
-pub(crate) struct PathRules {
+pub struct PathRules {
     allow: Option<Globs>,
     deny: Option<Globs>,
     closed: Vec<PathBuf>,
@@ -40,7 +40,7 @@ pub(crate) struct PathRules {
 
 /// Path globs as they were written, with what they mean where the roots are.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct PathGlobs {
+pub struct PathGlobs {
     allow: Vec<Written>,
     deny: Vec<Written>,
 }
@@ -48,7 +48,7 @@ pub(crate) struct PathGlobs {
 impl PathGlobs {
     /// Returns the globs of configuration. One that begins with a root as it was given also stands for
     /// its real path.
-    pub(crate) fn new(allow: &[String], deny: &[String], roots: &Roots) -> Result<Self, RuleError> {
+    pub fn new(allow: &[String], deny: &[String], roots: &Roots) -> Result<Self, RuleError> {
         Ok(Self {
             allow: Written::all(ALLOW, allow, roots, false)?,
             deny: Written::all(DENY, deny, roots, true)?,
@@ -56,14 +56,14 @@ impl PathGlobs {
     }
 
     /// Returns whether there are none.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.allow.is_empty() && self.deny.is_empty()
     }
 }
 
 impl PathRules {
     /// Compiles the globs; `closed` are directories that no call may touch at all.
-    pub(crate) fn compile(globs: &PathGlobs, closed: &[PathBuf]) -> Result<Self, RuleError> {
+    pub fn compile(globs: &PathGlobs, closed: &[PathBuf]) -> Result<Self, RuleError> {
         Ok(Self {
             allow: Globs::compile(ALLOW, &globs.allow, false)?,
             deny: Globs::compile(DENY, &globs.deny, true)?,
@@ -73,12 +73,12 @@ impl PathRules {
     }
 
     /// Hides files and directories too, by real path.
-    pub(crate) fn hiding(self, hidden: Vec<PathBuf>) -> Self {
+    pub fn hiding(self, hidden: Vec<PathBuf>) -> Self {
         Self { hidden, ..self }
     }
 
     /// Returns whether every path beneath the roots passes, apart from sinew's own.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.allow.is_none()
             && self.deny.is_none()
             && self.closed.is_empty()
@@ -94,7 +94,7 @@ impl PathRules {
     }
 
     /// Refuses a real path that no call may touch.
-    pub(crate) fn check(&self, real: &Path) -> Result<(), FileError> {
+    pub fn check(&self, real: &Path) -> Result<(), FileError> {
         self.check_denied(real)?;
         match &self.allow {
             Some(allow) if allow.first_match(real).is_none() => Err(FileError::Denied(
@@ -106,7 +106,7 @@ impl PathRules {
 
     /// Refuses a real directory that no search may enter. A directory above what is allowed may be
     /// entered: its entries are judged one by one.
-    pub(crate) fn check_search(&self, real: &Path) -> Result<(), FileError> {
+    pub fn check_search(&self, real: &Path) -> Result<(), FileError> {
         self.check_denied(real)?;
         match &self.allow {
             Some(allow) if !allow.may_lie_beneath(real) => self.check(real),
@@ -262,14 +262,14 @@ const FILLED_BY_TOOLS: &[&str] = &[
 ];
 
 /// The names of a real path from the root on, as file systems that ignore case see them.
-pub(crate) struct Names {
+pub struct Names {
     all: Vec<String>,
     n_above: usize,
 }
 
 impl Names {
     /// `named` is the end of the real path, from the name of the root on.
-    pub(crate) fn new(real: &Path, named: &Path) -> Self {
+    pub fn new(real: &Path, named: &Path) -> Self {
         let all: Vec<String> = real.iter().map(fold).collect();
         let n_above = all.len() - named.iter().count();
         Self { all, n_above }
@@ -301,7 +301,7 @@ impl Names {
 }
 
 /// Returns the protected name that a real path falls under.
-pub(crate) fn protected(names: &Names) -> Option<&'static str> {
+pub fn protected(names: &Names) -> Option<&'static str> {
     PROTECTED.iter().copied().find(|rule| names.fall_under(rule, usize::MAX))
 }
 
@@ -362,7 +362,7 @@ pub fn can_be_granted(grant: &str) -> bool {
 }
 
 /// Returns the protected names that a root has at its top, for commands.
-pub(crate) fn protected_at(root: &Path, granted: &[String]) -> Vec<PathBuf> {
+pub fn protected_at(root: &Path, granted: &[String]) -> Vec<PathBuf> {
     for_commands(granted)
         .map(|rule| root.join(rule.trim_end_matches('/')))
         .filter(|path| rustix::fs::lstat(path).is_ok())
@@ -371,7 +371,7 @@ pub(crate) fn protected_at(root: &Path, granted: &[String]) -> Vec<PathBuf> {
 
 /// Refuses what a call may not do in sinew's own directory, at any depth beneath a root. `named` is
 /// the end of a real path, from the name of the root on.
-pub(crate) fn check_own(named: &Path, access: Access) -> Result<(), FileError> {
+pub fn check_own(named: &Path, access: Access) -> Result<(), FileError> {
     let Some(at) = named.iter().position(is_own) else { return Ok(()) };
     if access.changes() {
         return Err(FileError::Denied(String::from(
@@ -392,7 +392,7 @@ pub(crate) fn check_own(named: &Path, access: Access) -> Result<(), FileError> {
 }
 
 /// Returns whether a component names sinew's own directory.
-pub(crate) fn is_own(name: &OsStr) -> bool {
+pub fn is_own(name: &OsStr) -> bool {
     let bytes = name.as_bytes();
     if bytes.is_ascii() { bytes.eq_ignore_ascii_case(OWN.as_bytes()) } else { fold(name) == OWN }
 }

@@ -11,26 +11,26 @@ use crate::rules::{Names, PathGlobs, PathRules, leads_to_protected, protected_fr
 
 /// The rules of a session's commands.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct CommandRules {
+pub struct CommandRules {
     /// The real paths of the roots.
-    pub(crate) roots: Vec<PathBuf>,
+    pub roots: Vec<PathBuf>,
     /// Protected names that commands may change all the same.
-    pub(crate) unprotected: Vec<String>,
+    pub unprotected: Vec<String>,
     /// The path globs of the file tools.
-    pub(crate) globs: PathGlobs,
+    pub globs: PathGlobs,
     /// Whether commands may reach the network.
-    pub(crate) network: bool,
+    pub network: bool,
     /// What is hidden beneath the roots: it may not be made either.
-    pub(crate) hidden: Vec<PathBuf>,
+    pub hidden: Vec<PathBuf>,
     /// Whether commands see the files of the machine as they are.
-    pub(crate) in_view_of_machine: bool,
+    pub in_view_of_machine: bool,
     /// Places beside the roots that are the session's own.
-    pub(crate) own: Vec<PathBuf>,
+    pub own: Vec<PathBuf>,
 }
 
 /// Why something may not be done.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Forbidden {
+pub enum Forbidden {
     /// A protected name would be changed.
     Protected(&'static str),
     /// A path glob says so; in words.
@@ -39,48 +39,48 @@ pub(crate) enum Forbidden {
 
 /// The rules, ready to judge by.
 #[derive(Debug)]
-pub(crate) struct CommandJudge {
+pub struct CommandJudge {
     rules: CommandRules,
     paths: PathRules,
 }
 
 impl CommandJudge {
-    pub(crate) fn new(rules: CommandRules) -> Result<Self, RuleError> {
+    pub fn new(rules: CommandRules) -> Result<Self, RuleError> {
         Ok(Self { paths: PathRules::compile(&rules.globs, &[])?, rules })
     }
 
     /// Returns whether there are rules about what is only read.
-    pub(crate) fn judges_reads(&self) -> bool {
+    pub fn judges_reads(&self) -> bool {
         !self.rules.globs.is_empty()
     }
 
-    pub(crate) fn may_reach_machines(&self) -> bool {
+    pub fn may_reach_machines(&self) -> bool {
         self.rules.network
     }
 
     /// Returns whether something lies in the roots or in places that are the session's own: a command may
     /// talk to whoever listens there.
-    pub(crate) fn is_its_own(&self, real: &Path) -> bool {
+    pub fn is_its_own(&self, real: &Path) -> bool {
         self.is_beneath_a_root(real) || self.rules.own.iter().any(|own| real.starts_with(own))
     }
 
     /// Returns whether changes of attributes need a judgement that no mount makes.
-    pub(crate) fn judges_attributes(&self) -> bool {
+    pub fn judges_attributes(&self) -> bool {
         self.rules.in_view_of_machine
     }
 
     /// Returns whether a command may change mode, owner, times or extended attributes of a file. Where it
     /// sees the files of the machine as they are, the kernel lets it change those of every file of its user.
-    pub(crate) fn may_set_attributes(&self, real: &Path) -> bool {
+    pub fn may_set_attributes(&self, real: &Path) -> bool {
         !self.rules.in_view_of_machine || self.is_its_own(real)
     }
 
-    pub(crate) fn is_beneath_a_root(&self, real: &Path) -> bool {
+    pub fn is_beneath_a_root(&self, real: &Path) -> bool {
         self.rules.roots.iter().any(|root| real.starts_with(root))
     }
 
     /// Judges a change of what a real path names: its content, its place, its being there.
-    pub(crate) fn change(&self, real: &Path) -> Result<(), Forbidden> {
+    pub fn change(&self, real: &Path) -> Result<(), Forbidden> {
         let name = self
             .names(real)
             .and_then(|names| protected_from_commands(&names, &self.rules.unprotected));
@@ -93,7 +93,7 @@ impl CommandJudge {
     }
 
     /// Judges a look into a file or a directory.
-    pub(crate) fn open(&self, real: &Path, is_dir: bool) -> Result<(), Forbidden> {
+    pub fn open(&self, real: &Path, is_dir: bool) -> Result<(), Forbidden> {
         if !self.judges_reads() || !self.is_beneath_a_root(real) {
             return Ok(());
         }
@@ -106,7 +106,7 @@ impl CommandJudge {
 
     /// Judges the making of something that is no directory. A link in the place of a directory that holds
     /// protected names leads to others, and so does a file named `.git`.
-    pub(crate) fn name(&self, real: &Path, is_link: bool) -> Result<(), Forbidden> {
+    pub fn name(&self, real: &Path, is_link: bool) -> Result<(), Forbidden> {
         let leads = self.leads_to(real).filter(|name| is_link || name.starts_with(".git/"));
         leads.map_or(Ok(()), |name| Err(Forbidden::Protected(name)))
     }
@@ -118,14 +118,14 @@ impl CommandJudge {
 
     /// Returns whether a directory may not move as a whole: names in it were not judged where it is, or what
     /// it is called decides over them.
-    pub(crate) fn must_be_copied(&self, from: &Path, to: &Path) -> bool {
+    pub fn must_be_copied(&self, from: &Path, to: &Path) -> bool {
         (!self.is_judged(from) && self.is_judged(to))
             || self.leads_to(from).is_some()
             || self.leads_to(to).is_some()
     }
 
     /// Returns whether a directory moves to where nobody judges what lies in it.
-    pub(crate) fn goes_out(&self, from: &Path, to: &Path) -> bool {
+    pub fn goes_out(&self, from: &Path, to: &Path) -> bool {
         self.is_judged(from) && !self.is_judged(to)
     }
 
@@ -134,7 +134,7 @@ impl CommandJudge {
     }
 
     /// Returns whether a directory may not move as a whole, because path globs name what lies beneath.
-    pub(crate) fn globs_tell_apart(&self, from: &Path, to: &Path) -> bool {
+    pub fn globs_tell_apart(&self, from: &Path, to: &Path) -> bool {
         self.judges_reads() && [from, to].iter().any(|dir| self.paths.tell_apart_beneath(dir))
     }
 

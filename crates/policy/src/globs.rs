@@ -13,7 +13,7 @@ use sinew_fs::roots::Roots;
 
 /// One glob.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct Written {
+pub struct Written {
     glob: String,
     /// The glob, and the same with the real path of each root instead of the one that was given.
     meant: Vec<String>,
@@ -27,7 +27,7 @@ impl Written {
 
     /// Returns absolute globs of a list with what they mean. One that begins with a root as it was given
     /// also stands for its real path, and one that `holds` back for where the links in its beginning lead.
-    pub(crate) fn all(
+    pub fn all(
         list: &str,
         globs: &[String],
         roots: &Roots,
@@ -105,7 +105,7 @@ fn plain(glob: &str) -> Result<String, String> {
 }
 
 /// Returns why a glob cannot be read, wherever it is meant.
-pub(crate) fn check(glob: &str) -> Result<(), String> {
+pub fn check(glob: &str) -> Result<(), String> {
     let plain = plain(glob)?;
     let absolute = if plain.starts_with('/') { plain } else { format!("/{plain}") };
     parse("", glob, &absolute).map(drop).map_err(|error| error.problem)

@@ -20,13 +20,13 @@ fn held_by_path<'r>(
 }
 
 /// Returns whether rules by path deny or ask of a call.
-pub(crate) fn judges_paths(rules: &[Arc<Rule>], case: &Case<'_>) -> bool {
+pub fn judges_paths(rules: &[Arc<Rule>], case: &Case<'_>) -> bool {
     held_by_path(rules, case).next().is_some()
 }
 
 /// What rules say of what a directory takes along, for the look just before it moves.
 #[derive(Debug)]
-pub(crate) struct Taken {
+pub struct Taken {
     denied: Beneath,
     /// What asks, unless that was asked.
     asks: Beneath,
@@ -34,7 +34,7 @@ pub(crate) struct Taken {
 
 impl Taken {
     /// Returns what rules say of a call that asks because of what is taken along, or does not.
-    pub(crate) fn of(rules: &[Arc<Rule>], case: &Case<'_>, was_asked: bool) -> Self {
+    pub fn of(rules: &[Arc<Rule>], case: &Case<'_>, was_asked: bool) -> Self {
         let with = |verdict: Verdict| {
             let rules = held_by_path(rules, case).filter(|rule| rule.verdict == verdict);
             Beneath(rules.map(|rule| Kept::of(rule, case)).collect())
@@ -44,7 +44,7 @@ impl Taken {
     }
 
     /// Refuses a real path that was not there when the call was judged.
-    pub(crate) fn check(&self, real: &Path) -> Result<(), FileError> {
+    pub fn check(&self, real: &Path) -> Result<(), FileError> {
         if self.denied.hides(real, false) {
             return Err(FileError::Denied(String::from("a rule denies what it takes along")));
         }
@@ -54,21 +54,21 @@ impl Taken {
 
 /// Judges what lies beneath a directory that one call searches or lists.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Judge<'a> {
-    pub(crate) roots: &'a Roots,
-    pub(crate) rules: &'a PathRules,
+pub struct Judge<'a> {
+    pub roots: &'a Roots,
+    pub rules: &'a PathRules,
     /// What rules keep out of the call.
-    pub(crate) beneath: Option<&'a Beneath>,
+    pub beneath: Option<&'a Beneath>,
 }
 
 impl Judge<'_> {
     /// Returns whether something beneath a directory may be out of sight.
-    pub(crate) fn judges_beneath(&self, dir: &Path) -> bool {
+    pub fn judges_beneath(&self, dir: &Path) -> bool {
         self.beneath.is_some() || self.rules.judge_beneath(dir)
     }
 
     /// Returns whether the rules about paths let something be seen.
-    pub(crate) fn may_see(&self, path: &Path, is_directory: bool) -> bool {
+    pub fn may_see(&self, path: &Path, is_directory: bool) -> bool {
         let rules = self.rules;
         let rule = if is_directory { rules.check_search(path) } else { rules.check(path) };
         rule.is_ok() && !self.beneath.is_some_and(|beneath| beneath.hides(path, is_directory))
@@ -112,11 +112,11 @@ fn paths_of(condition: &Condition) -> Option<&Paths> {
 
 /// What rules keep out of the searches of one call.
 #[derive(Debug, Clone)]
-pub(crate) struct Beneath(Vec<Kept>);
+pub struct Beneath(Vec<Kept>);
 
 impl Beneath {
     /// Returns what rules say of what lies beneath the directories that a call searches, if anything.
-    pub(crate) fn of(rules: &[Arc<Rule>], case: &Case<'_>, targets: &Targets) -> Option<Self> {
+    pub fn of(rules: &[Arc<Rule>], case: &Case<'_>, targets: &Targets) -> Option<Self> {
         let searches = |file: &&FileTarget| file.claim.access == Access::Search;
         let mut searched = targets.files.iter().filter(searches).peekable();
         searched.peek()?;
@@ -128,7 +128,7 @@ impl Beneath {
     }
 
     /// Returns what rules say of any of these calls by path, if anything.
-    pub(crate) fn of_calls(rules: &[Arc<Rule>], cases: &[Case<'_>]) -> Option<Self> {
+    pub fn of_calls(rules: &[Arc<Rule>], cases: &[Case<'_>]) -> Option<Self> {
         let mut kept_out = Vec::new();
         for rule in rules.iter().filter(|rule| rule.holds_by_path()) {
             let begin = kept_out.len();
@@ -145,12 +145,12 @@ impl Beneath {
     }
 
     /// Returns whether something that is kept out may lie in a directory or beneath it.
-    pub(crate) fn may_lie_beneath(&self, dir: &Path) -> bool {
+    pub fn may_lie_beneath(&self, dir: &Path) -> bool {
         self.0.iter().any(|kept| kept.may_lie_beneath(dir))
     }
 
     /// Returns whether something beneath is kept out. A directory with an exception in it is entered.
-    pub(crate) fn hides(&self, path: &Path, is_directory: bool) -> bool {
+    pub fn hides(&self, path: &Path, is_directory: bool) -> bool {
         self.0.iter().any(|kept| kept.hides(path, is_directory))
     }
 }

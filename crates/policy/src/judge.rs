@@ -91,16 +91,16 @@ impl Case<'static> {
 }
 
 /// The rule that asks for names that other programs act on.
-pub(crate) const PROTECTED: &str = "protected";
+pub const PROTECTED: &str = "protected";
 
 /// Returns what the rules say of a call that names these targets. To run the call, its paths must be
-/// judged where they are held: [`Contained::judge`](crate::Contained::judge).
+/// judged where they are held: `Contained::judge` of the guard.
 pub fn judge(case: &Case<'_>, targets: &Targets, rules: &Rules) -> Ruling {
     judge_taken(case, targets, rules, None)
 }
 
 /// Returns what the rules say of a call that takes along what has these real paths, here and there.
-pub(crate) fn judge_taken(
+pub fn judge_taken(
     case: &Case<'_>,
     targets: &Targets,
     rules: &Rules,
@@ -127,7 +127,7 @@ pub(crate) fn judge_taken(
 }
 
 /// Returns the stronger of two rulings, and of equal ones that of a configured rule.
-pub(crate) fn with_written(strongest: Ruling, written: Option<Ruling>) -> Ruling {
+pub fn with_written(strongest: Ruling, written: Option<Ruling>) -> Ruling {
     match written {
         Some(written)
             if strongest.verdict < written.verdict
