@@ -19,7 +19,6 @@ use rustix::fs::fsync;
 use rustix::io::Errno;
 use sinew_tool::{Expect, FileError, FileSettings, Identity, Stamp};
 
-use crate::knowledge::OfCall;
 use locks::Locks;
 use old::Old;
 use sinew_fs::late::Late;
@@ -27,6 +26,7 @@ use sinew_fs::resolve::Place;
 use sinew_fs::roots::{DIRECTORY_READ, Dir, open_name};
 use sinew_fs::stat::{error_of, identity_of};
 use sinew_fs::turn::Turns;
+use sinew_records::knowledge::OfCall;
 
 /// How often a change starts anew when others change the same file.
 pub(crate) const MAX_ATTEMPTS: u32 = 3;

@@ -51,7 +51,6 @@ use crate::change::kept;
 use crate::command;
 use crate::files::{Armed, GuardedFiles};
 use crate::guard::Guard;
-use crate::knowledge::OfCall;
 use crate::moving::along;
 use crate::process::run;
 use crate::restore::{OfWorld, Restoring};
@@ -63,6 +62,7 @@ use sinew_fs::store::Store;
 use sinew_fs::temporary::temporary_name;
 use sinew_policy::judge::{Case, PROTECTED, Rules, judge_taken, with_written};
 use sinew_policy::rule::{self, Beneath, Condition, Layer, Object, Paths, Rule, RuleOrigin, Taken};
+use sinew_records::knowledge::OfCall;
 use sinew_shell::command_pattern;
 
 use sinew_shell::arity;

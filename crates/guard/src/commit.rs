@@ -31,12 +31,12 @@ use crate::change::old::{self, Old};
 use crate::change::parents::Parents;
 use crate::change::temporary::Named;
 use crate::change::{Failure, Job, MAX_ATTEMPTS, Terms, length, sync_directory};
-use crate::checkpoints::PathState;
 use journal::{DirRecord, Journal};
 use sinew_fs::resolve::Place;
 use sinew_fs::roots::Dir;
 use sinew_fs::stat::{error_of, identity_of};
 use sinew_fs::turn::Turn;
+use sinew_records::checkpoints::PathState;
 use step::{ALONE, Stand, Step, Trace, WAYS, Way};
 
 pub use journal::JournalSettings;

@@ -19,7 +19,6 @@ use crate::change::kept;
 use crate::change::{Job, Terms};
 use crate::commit::{self, DirectoryPart, OfDirectory, Part};
 use crate::guard::Guard;
-use crate::knowledge::OfCall;
 use crate::list;
 use crate::moving;
 use crate::replace;
@@ -28,6 +27,7 @@ use sinew_fs::resolve::{Place, Spot};
 use sinew_fs::roots::{DIRECTORY_READ, FILE_READ, Roots, open_name};
 use sinew_fs::stat::{error_of, info_of, meta_of, now};
 use sinew_policy::rule::{Beneath, Judge, Taken};
+use sinew_records::knowledge::OfCall;
 
 /// What a target needs to be changed.
 #[derive(Debug)]

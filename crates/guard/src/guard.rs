@@ -17,10 +17,8 @@ use sinew_tool::{
 };
 
 use crate::change::locks::Locks;
-use crate::checkpoints::Checkpoints;
 use crate::clear::Contained;
 use crate::commit::{self, JournalSettings};
-use crate::knowledge::KnowledgeBase;
 use crate::moving;
 use crate::process::{CommandSettings, Commands, Rung, Shortfall, real_or_same};
 use crate::seal::{CONTAINMENT, state_at};
@@ -34,6 +32,8 @@ use sinew_policy::globs::RuleError;
 use sinew_policy::judge::Rules;
 use sinew_policy::rule::Beneath;
 use sinew_policy::rules::{self, Names, PathGlobs, PathRules};
+use sinew_records::checkpoints::Checkpoints;
+use sinew_records::knowledge::KnowledgeBase;
 use sinew_shell::{Scene, Seen};
 
 /// What a guard is opened with.

@@ -5,22 +5,17 @@
 //! keeps everything else away from files, processes and the network.
 
 mod change;
-pub mod checkpoints;
 mod clear;
 mod command;
 mod commit;
-mod database;
 mod files;
 mod guard;
 #[cfg(feature = "http")]
 mod http;
-mod knowledge;
-mod ledger;
 mod list;
 mod memory;
 mod moving;
 mod process;
-mod redact;
 mod replace;
 mod restore;
 mod seal;
@@ -28,24 +23,17 @@ mod spawn;
 mod streams;
 mod walk;
 
-pub use checkpoints::{CheckpointError, CheckpointId, CheckpointSettings, Checkpoints};
 pub use clear::{Clearance, Cleared, Contained, Judged};
 pub use commit::JournalSettings;
 pub use guard::{Guard, GuardError, GuardSettings};
 #[cfg(feature = "http")]
 pub use http::{HttpAddress, HttpClient, HttpError, HttpReply};
-pub use knowledge::KnowledgeBase;
-pub use ledger::{
-    Audit, AuditError, ChainLink, Field, Fields, Finding, Key, LedgerSync, OnFailure, Record,
-    Recorded, Retention, SqliteLedger, Unfinished, Verified, Walk, Wanted, key_of,
-};
 pub use memory::keep_freed_memory;
 pub use process::{
     Activate, CommandSettings, Commands, Helper, MAX_OWN_OUTPUT, OwnEnd, OwnProgram,
     OwnProgramSettings, OwnPrograms, OwnRan, ProcessLimits, Rung, Shortfall, TrustedPrograms,
     Unrunnable, close_process, environment, helper_main,
 };
-pub use redact::Redactor;
 pub use seal::Seal;
 pub use sinew_fs::clock::{SystemClock, timestamp};
 pub use sinew_fs::ignore_rules::GlobalIgnore;
@@ -62,6 +50,15 @@ pub use sinew_policy::globs::{RuleError, lies_outside};
 pub use sinew_policy::judge::{Case, Profile, Rules, judge};
 pub use sinew_policy::rule::{Condition, Layer, Object, Paths, Rule, RuleOrigin};
 pub use sinew_policy::rules::can_be_granted;
+pub use sinew_records::checkpoints::{
+    self, CheckpointError, CheckpointId, CheckpointSettings, Checkpoints,
+};
+pub use sinew_records::knowledge::KnowledgeBase;
+pub use sinew_records::ledger::{
+    Audit, AuditError, ChainLink, Field, Fields, Finding, Key, LedgerSync, OnFailure, Record,
+    Recorded, Retention, SqliteLedger, Unfinished, Verified, Walk, Wanted, key_of,
+};
+pub use sinew_records::redact::Redactor;
 pub use sinew_shell::command_pattern::CommandPattern;
 pub use spawn::bear_limits;
 pub use streams::{BlockingFile, Streams, standard_streams};

@@ -21,13 +21,13 @@ use crate::change::kept;
 use crate::change::old::Old;
 use crate::change::parents::Parents;
 use crate::change::{Failure, Job, sync_directory};
-use crate::checkpoints::PathState;
 use crate::guard::Guard;
 use sinew_fs::resolve::{Place, Spot};
 use sinew_fs::roots::Dir;
 use sinew_fs::stat::{error_of, identity_of, kind_of, meta_of};
 use sinew_fs::turn::Turn;
 use sinew_policy::rule::Taken;
+use sinew_records::checkpoints::PathState;
 
 /// What a checkpoint says of one thing that moves.
 pub(crate) struct Moved {

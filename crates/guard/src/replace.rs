@@ -17,10 +17,10 @@ use crate::change::old::{self, Content, Old};
 use crate::change::parents::Parents;
 use crate::change::temporary::{Temporary, take_free_name, write_pieces};
 use crate::change::{Failure, Job, MAX_ATTEMPTS, length, sync_directory};
-use crate::checkpoints::PathState;
 use sinew_fs::roots::{Dir, FILE_READ, open_name};
 use sinew_fs::stat::{error_of, identity_of, meta_of};
 use sinew_fs::turn::{self, Turn};
+use sinew_records::checkpoints::PathState;
 
 /// A change that happened.
 pub(crate) struct Done {

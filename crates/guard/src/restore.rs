@@ -20,10 +20,6 @@ use sinew_tool::{
 };
 
 use crate::change::kept::path_of;
-use crate::checkpoints::{
-    Act, Changer, CheckpointError, CheckpointId, Checkpoints, Conflict, Entry, Held, History,
-    Listed, PathState, Plan, Query, Scope, Step,
-};
 use crate::clear::Contained;
 use crate::guard::Guard;
 use sinew_fs::resolve::{Place, Spot};
@@ -31,6 +27,10 @@ use sinew_fs::roots::{DIRECTORY_READ, FILE_READ, Roots, open_name};
 use sinew_fs::stat::{error_of, identity_of};
 use sinew_policy::judge::Case;
 use sinew_policy::rule::{self, Beneath, Rule};
+use sinew_records::checkpoints::{
+    Act, Changer, CheckpointError, CheckpointId, Checkpoints, Conflict, Entry, Held, History,
+    Listed, PathState, Plan, Query, Scope, Step,
+};
 
 /// How often a plan is worked out anew when others change what it looked at.
 const MAX_ATTEMPTS: u32 = 3;

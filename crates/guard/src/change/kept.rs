@@ -9,15 +9,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use sinew_tool::{Caller, FileError, ToolError};
+use sinew_tool::Caller;
 
 use super::Failure;
 use super::old::{Content, Old};
-use crate::checkpoints::{
-    Before, CallMark, CheckpointError, Checkpoints, ContentHash, Draft, PathState, QUICK,
-};
 use sinew_fs::roots::Roots;
 use sinew_fs::stat::meta_of;
+use sinew_records::checkpoints::{
+    Before, CallMark, CheckpointError, Checkpoints, ContentHash, Draft, PathState, QUICK,
+};
 use sinew_tool::sync::lock;
 
 /// The checkpoint of one call; none where checkpoints are off or nobody is known to call.
@@ -30,12 +30,6 @@ struct Kept {
     caller: Arc<Caller>,
     roots: Arc<Roots>,
     draft: Mutex<Option<Draft>>,
-}
-
-impl From<CheckpointError> for FileError {
-    fn from(error: CheckpointError) -> Self {
-        Self::Unkept(Box::new(ToolError::from(error)))
-    }
 }
 
 impl From<CheckpointError> for Failure {

@@ -14,10 +14,10 @@ use sinew_tool::{FileError, Sync};
 
 use super::sync_directory;
 use crate::change::kept::OfCall;
-use crate::checkpoints::PathState;
 use sinew_fs::resolve::{Place, Spot};
 use sinew_fs::roots::{DIRECTORY_PATH, DIRECTORY_READ, Dir, open_name};
 use sinew_fs::stat::{error_of, identity_of};
+use sinew_records::checkpoints::PathState;
 
 /// The directories that were made for a change, or for several.
 #[derive(Default)]

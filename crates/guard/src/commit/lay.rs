@@ -8,10 +8,10 @@ use crate::change::kept;
 use crate::change::old::{self, Content, Old};
 use crate::change::temporary::{Named, Temporary};
 use crate::change::{Failure, Job, Terms, length};
-use crate::checkpoints::PathState;
 use sinew_fs::resolve::Place;
 use sinew_fs::roots::Dir;
 use sinew_fs::stat::meta_of;
+use sinew_records::checkpoints::PathState;
 
 /// Refuses files of several names, unless only this name is to be replaced.
 pub(super) fn check_links(old: &Old, terms: &Terms<'_>) -> Result<(), FileError> {

@@ -15,12 +15,12 @@ use sinew_tool::{Access, FileError, FileKind};
 
 use super::{Moved, kept_at};
 use crate::change::kept::OfCall;
-use crate::checkpoints::{CheckpointError, PathState};
 use crate::guard::Guard;
 use sinew_fs::resolve::Place;
 use sinew_fs::roots::{DIRECTORY_READ, Dir, open_name};
 use sinew_fs::stat::{error_of, identity_of, kind_of};
 use sinew_policy::rules::{self, Names};
+use sinew_records::checkpoints::{CheckpointError, PathState};
 
 /// The most names beneath a directory that is moved.
 const MAX_BENEATH: usize = 100_000;

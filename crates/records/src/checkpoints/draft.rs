@@ -92,7 +92,7 @@ impl Draft {
     }
 
     /// Returns whether it has a change that happened or may have happened.
-    pub(crate) fn holds_changes(&self) -> bool {
+    pub fn holds_changes(&self) -> bool {
         let is_change = |drafted: &Drafted| match drafted.fate {
             Fate::Open => drafted.known,
             Fate::Happened(_) => true,

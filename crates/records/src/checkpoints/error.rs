@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
-use sinew_tool::{Kind, ToolError};
+use sinew_tool::{FileError, Kind, ToolError};
 
 use super::CheckpointId;
 use crate::database::Failed;
@@ -211,3 +211,9 @@ impl fmt::Display for CheckpointError {
 }
 
 impl std::error::Error for CheckpointError {}
+
+impl From<CheckpointError> for FileError {
+    fn from(error: CheckpointError) -> Self {
+        Self::Unkept(Box::new(ToolError::from(error)))
+    }
+}

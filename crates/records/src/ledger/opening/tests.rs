@@ -12,7 +12,7 @@ use super::super::tests::{closing, intend, ledger, rows};
 use super::super::verify::Verified;
 use super::super::{Audit, Recorded, SqliteLedger};
 use super::*;
-use crate::StateDir;
+use sinew_fs::state::StateDir;
 use sinew_tool::sync::lock;
 
 fn verified(dir: &Path) -> Verified {

@@ -8,8 +8,8 @@ use sinew_tool::{Change, Clock, Closing, Event, Ticket};
 
 use super::known::KnownRow;
 use super::record::{Draft, Field, Fields, OfProcess};
-use crate::Redactor;
 use crate::database::separated;
+use crate::redact::Redactor;
 use sinew_fs::clock::SystemClock;
 use sinew_fs::mark::ProcessMark;
 

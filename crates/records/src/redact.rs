@@ -142,7 +142,7 @@ impl Redactor {
     }
 
     /// Returns whether a text holds a secret.
-    pub(crate) fn finds(&self, text: &str) -> bool {
+    pub fn finds(&self, text: &str) -> bool {
         matches!(self.redact(text), Cow::Owned(_))
     }
 }

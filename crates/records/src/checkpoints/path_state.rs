@@ -43,7 +43,7 @@ impl ContentHash {
     }
 
     /// Reads a hash in lower-case hex.
-    pub(crate) fn from_hex(hex: &[u8]) -> Option<Self> {
+    pub fn from_hex(hex: &[u8]) -> Option<Self> {
         let lower = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
         let hash = blake3::Hash::from_hex(hex).ok()?;
         hex.iter().all(lower).then(|| Self(hash.into()))

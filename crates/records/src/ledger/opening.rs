@@ -17,8 +17,8 @@ use super::record::{self, Draft, Link, OfProcess};
 use super::row::{self, Cleaner, Who};
 use super::verify::Finding;
 use super::{LedgerSync, check, leftovers};
-use crate::Redactor;
 use crate::database::{self, Failed, at_once};
+use crate::redact::Redactor;
 use sinew_fs::clock::{SystemClock, timestamp};
 
 /// The name of the lock, and of the database.

@@ -48,16 +48,18 @@ use sinew_tool::{BoxFuture, Closing, Event, Kind, Ledger, Ticket, ToolError};
 
 use crate::database::{self, Failed, PATIENT, at_once};
 use crate::knowledge::KnowledgeBase;
-use crate::{Redactor, StateDir};
+use crate::redact::Redactor;
 use opening::{FileId, Open, Opener};
 use record::{Link, OfProcess};
 use row::{Cleaner, Row, Step, Who};
 use sinew_fs::mark::{ProcessMark, os_user};
+use sinew_fs::state::StateDir;
 use waiting::Promise;
 
 pub use audit::{Audit, AuditError, Wanted, key_of};
 pub use key::Key;
-pub(crate) use known::{Deed, KnownRow, Records};
+pub use known::Deed;
+pub(crate) use known::{KnownRow, Records};
 pub use record::{Field, Fields, Link as ChainLink, Record};
 pub use retention::Retention;
 pub use verify::{Finding, Unfinished, Verified, Walk};

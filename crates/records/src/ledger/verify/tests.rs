@@ -15,7 +15,7 @@ use super::super::record::{COLUMNS, Field, OF_CHANGE, OF_PROCESS};
 use super::super::tests::{closing, intend, ledger, rows};
 use super::super::{Audit, SqliteLedger, Wanted};
 use super::*;
-use crate::StateDir;
+use sinew_fs::state::StateDir;
 
 /// A ledger of two processes with each kind of record, copied for each test.
 struct Chain {

@@ -8,7 +8,7 @@ use sinew_tool::Ledger;
 use super::super::tests::{closing, intend, rows};
 use super::super::{Audit, Recorded, SqliteLedger};
 use super::*;
-use crate::StateDir;
+use sinew_fs::state::StateDir;
 use sinew_tool::sync::lock;
 
 fn ledger(dir: &Path, retention: Retention) -> SqliteLedger {

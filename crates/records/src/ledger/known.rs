@@ -16,8 +16,8 @@ use sinew_tool::{Caller, Clock, Identity, Stamp, Writer};
 use super::opening::{self, NAME};
 use super::row::Cleaner;
 use super::{Row, Shared, lock};
-use crate::Redactor;
 use crate::knowledge::Known;
+use crate::redact::Redactor;
 use sinew_fs::clock::SystemClock;
 
 /// How long a row is kept that nothing was added to.
@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_millis(20);
 
 /// How a caller came to know a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Deed {
+pub enum Deed {
     Read,
     Wrote,
 }
@@ -54,7 +54,7 @@ pub(crate) struct KnownRow {
     tool: String,
     deed: Deed,
     known: Known,
-    pub(crate) at_ms: u64,
+    pub at_ms: u64,
 }
 
 impl KnownRow {

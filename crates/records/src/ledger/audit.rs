@@ -17,8 +17,8 @@ use super::reading::{self, Reading};
 use super::record::{self, Fields, Link, Record};
 use super::row;
 use super::verify::{Finding, Verified, Walk};
-use crate::StateDir;
 use crate::database::{self, Failed};
+use sinew_fs::state::StateDir;
 
 /// How long reading waits for others.
 const PATIENCE: Duration = Duration::from_secs(5);

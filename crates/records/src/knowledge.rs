@@ -42,9 +42,9 @@ pub struct KnowledgeBase {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Known {
     /// The hash of the whole content, where it is known.
-    pub(crate) content: Option<[u8; 32]>,
+    pub content: Option<[u8; 32]>,
     /// The state in which the file was read.
-    pub(crate) state: Option<Identity>,
+    pub state: Option<Identity>,
 }
 
 impl Known {
@@ -298,7 +298,7 @@ impl KnowledgeBase {
 
 /// What the caller of one call knows of its files.
 #[derive(Debug)]
-pub(crate) struct OfCall {
+pub struct OfCall {
     base: Arc<KnowledgeBase>,
     caller: Option<Arc<Caller>>,
     targets: Arc<Targets>,
@@ -306,7 +306,7 @@ pub(crate) struct OfCall {
 }
 
 impl OfCall {
-    pub(crate) fn new(
+    pub fn new(
         base: Arc<KnowledgeBase>,
         caller: Option<Arc<Caller>>,
         targets: Arc<Targets>,
@@ -325,14 +325,14 @@ impl OfCall {
     }
 
     /// Returns whether a change of a file can be refused.
-    pub(crate) fn minds_path(&self, path: &Path) -> bool {
+    pub fn minds_path(&self, path: &Path) -> bool {
         let must_know = self.settings.must_read_before_write;
         self.tracked().is_some_and(|caller| must_know || self.base.known(caller, path).is_some())
     }
 
     /// Refuses a change of what the caller knows otherwise, or not at all where it must. The content
     /// that is there now comes as its hash in hex.
-    pub(crate) fn check_path(
+    pub fn check_path(
         &self,
         path: &Path,
         state: &Identity,
@@ -344,7 +344,7 @@ impl OfCall {
     }
 
     /// Returns who wrote the content that a file has, where what the caller knows counts.
-    pub(crate) fn writer(
+    pub fn writer(
         &self,
         path: &Path,
         content: impl FnOnce() -> Option<[u8; 32]>,
@@ -354,7 +354,7 @@ impl OfCall {
 
     /// Notes a change that the caller made. What is gone, or was only half written, is not known: the
     /// caller still knows what was there before.
-    pub(crate) fn changed(&self, change: &Change) {
+    pub fn changed(&self, change: &Change) {
         let after = change.after.as_deref().and_then(hash_of);
         if let (Some(caller), Some(after)) = (&self.caller, after) {
             self.base.wrote(caller, &change.path, after);

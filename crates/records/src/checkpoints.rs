@@ -32,7 +32,6 @@ use rusqlite::Connection;
 use sinew_tool::sync::lock;
 use sinew_tool::{FileKind, FileState};
 
-use crate::StateDir;
 use crate::database::{self, PATIENT, at_once};
 use crate::ledger::LedgerSync;
 pub use collect::Collected;
@@ -45,9 +44,10 @@ pub use error::CheckpointError;
 pub use path_state::{ContentHash, PathState};
 pub use plan::{Act, Changer, Conflict, History, Plan, Scope, Step};
 use sinew_fs::mark::ProcessMark;
+use sinew_fs::state::StateDir;
 
 /// How long a change waits in place for those who collect.
-pub(crate) const QUICK: Duration = Duration::from_millis(20);
+pub const QUICK: Duration = Duration::from_millis(20);
 /// How long a thread sleeps that waits for another of its process, which writes for about as long.
 const SHORT: Duration = Duration::from_micros(50);
 /// After this many checkpoints of this process the log of the database is looked at.
@@ -266,7 +266,7 @@ impl Checkpoints {
     }
 
     /// Returns whether what is at a path can be kept.
-    pub(crate) fn keeps(&self, state: &FileState) -> bool {
+    pub fn keeps(&self, state: &FileState) -> bool {
         match state {
             FileState::Found(meta) if meta.kind == FileKind::File => {
                 meta.size() <= self.shared.settings.max_file_bytes
@@ -277,7 +277,7 @@ impl Checkpoints {
 
     /// Returns whether this process kept so little that nothing of it is pushed out soon: less than
     /// half of what may be kept. Beyond that a change cannot be relied on to be undone later.
-    pub(crate) fn has_room(&self) -> bool {
+    pub fn has_room(&self) -> bool {
         let Shared { settings, n_recorded, n_kept, .. } = &*self.shared;
         n_recorded.load(Ordering::Relaxed) < settings.max_count / 2
             && n_kept.load(Ordering::Relaxed) < settings.max_bytes / 2
@@ -294,7 +294,7 @@ impl Checkpoints {
     }
 
     /// Returns the first checkpoint of the turn that one belongs to.
-    pub(crate) fn first_of_turn(&self, id: CheckpointId) -> Result<CheckpointId, CheckpointError> {
+    pub fn first_of_turn(&self, id: CheckpointId) -> Result<CheckpointId, CheckpointError> {
         let found = self.shared.read(|connection| Ok(index::first_of_turn(connection, id)?))?;
         found.ok_or(CheckpointError::NoTurn(id))
     }

@@ -16,8 +16,8 @@ use super::opening::{self, Open};
 use super::record::{self, Link};
 use super::row::Who;
 use super::verify::Walk;
-use crate::Redactor;
 use crate::database::{Failed, at_once};
+use crate::redact::Redactor;
 use sinew_fs::clock::SystemClock;
 
 /// A portion: this part of the most records, or of the longest age.
