@@ -119,7 +119,7 @@ const MAX_LINES: usize = 800;
 const LONG: &[(&str, &str)] = &[];
 
 /// The files that may hold the word `unsafe`.
-const UNSAFE: &[&str] = &["crates/guard/src/memory.rs", "crates/guard/src/spawn.rs"];
+const UNSAFE: &[&str] = &["crates/sandbox/src/memory.rs", "crates/sandbox/src/spawn.rs"];
 
 /// Integration binaries beside the one of a crate, each with its reason.
 const OWN_BINARIES: &[(&str, &str)] =

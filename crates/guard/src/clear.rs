@@ -52,7 +52,6 @@ use crate::command;
 use crate::files::{Armed, GuardedFiles};
 use crate::guard::Guard;
 use crate::moving::along;
-use crate::process::run;
 use crate::restore::{OfWorld, Restoring};
 use crate::seal::Seal;
 use sinew_fs::clock::SystemClock;
@@ -544,7 +543,7 @@ impl Guard {
         let Contained { guard, targets, caller, store, .. } = &contained;
         let call = caller.as_deref().map(|caller| (caller, store.as_ref()));
         let commands = guard.commands.as_ref().map(|commands| (commands, &guard.globs));
-        let processes = run::processes(commands, targets, call, effects)?;
+        let processes = sinew_sandbox::processes(commands, targets, call, effects)?;
         Ok(Cleared { world: contained.world(armed, processes), temporaries })
     }
 }

@@ -9,9 +9,9 @@ use sinew_tool::{
 };
 
 use crate::guard::Guard;
-use crate::process::no_helper;
 use sinew_fs::resolve::Place;
 use sinew_policy::rule::Beneath;
+use sinew_sandbox::no_helper;
 
 /// The longest text that the system takes as one argument of a program, with its end.
 const MAX_ARGUMENT: usize = 128 * 1024;

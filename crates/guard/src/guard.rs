@@ -20,7 +20,6 @@ use crate::change::locks::Locks;
 use crate::clear::Contained;
 use crate::commit::{self, JournalSettings};
 use crate::moving;
-use crate::process::{CommandSettings, Commands, Rung, Shortfall, real_or_same};
 use crate::seal::{CONTAINMENT, state_at};
 use sinew_fs::ignore_rules::{GlobalIgnore, IgnoreCache};
 use sinew_fs::late::Late;
@@ -34,6 +33,7 @@ use sinew_policy::rule::Beneath;
 use sinew_policy::rules::{self, Names, PathGlobs, PathRules};
 use sinew_records::checkpoints::Checkpoints;
 use sinew_records::knowledge::KnowledgeBase;
+use sinew_sandbox::{CommandSettings, Commands, Rung, Shortfall, real_or_same};
 use sinew_shell::{Scene, Seen};
 
 /// What a guard is opened with.
@@ -255,7 +255,7 @@ impl Guard {
     /// root. A directory that was removed gives way to the nearest one above it.
     pub fn cwd_of(&self, session: &str) -> Option<PathBuf> {
         let can_enter = |dir: &Path| working_directory(&self.roots, Some(dir)).is_ok();
-        self.commands.as_ref()?.session_cwds.of(session, can_enter)
+        self.commands.as_ref()?.cwd_of(session, can_enter)
     }
 
     /// Returns the commands of a session that ended in the background since somebody was told, who is

@@ -1,8 +1,10 @@
-//! Authority: the only code that touches the system.
+//! The only way to authority: what may change files, run commands or reach the network.
 //!
-//! A call is contained ([`Guard::contain`]), judged ([`Contained::judge`]) and cleared
-//! ([`Guard::clear`]), in this order; only the last gives out a World that can change something. This is a crate of its own so that the compiler
-//! keeps everything else away from files, processes and the network.
+//! A call is contained ([`Guard::contain`]), judged ([`Contained::judge`]) and cleared ([`Guard::clear`]), in this
+//! order; only the last gives out a World that can change something. The types that change files are private here.
+//! No other crate may depend on the crates below, so the compiler keeps everything else away from the system.
+
+#![forbid(unsafe_code)]
 
 mod change;
 mod clear;
@@ -13,14 +15,10 @@ mod guard;
 #[cfg(feature = "http")]
 mod http;
 mod list;
-mod memory;
 mod moving;
-mod process;
 mod replace;
 mod restore;
 mod seal;
-mod spawn;
-mod streams;
 mod walk;
 
 pub use clear::{Clearance, Cleared, Contained, Judged};
@@ -28,12 +26,6 @@ pub use commit::JournalSettings;
 pub use guard::{Guard, GuardError, GuardSettings};
 #[cfg(feature = "http")]
 pub use http::{HttpAddress, HttpClient, HttpError, HttpReply};
-pub use memory::keep_freed_memory;
-pub use process::{
-    Activate, CommandSettings, Commands, Helper, MAX_OWN_OUTPUT, OwnEnd, OwnProgram,
-    OwnProgramSettings, OwnPrograms, OwnRan, ProcessLimits, Rung, Shortfall, TrustedPrograms,
-    Unrunnable, close_process, environment, helper_main,
-};
 pub use seal::Seal;
 pub use sinew_fs::clock::{SystemClock, timestamp};
 pub use sinew_fs::ignore_rules::GlobalIgnore;
@@ -59,6 +51,12 @@ pub use sinew_records::ledger::{
     Recorded, Retention, SqliteLedger, Unfinished, Verified, Walk, Wanted, key_of,
 };
 pub use sinew_records::redact::Redactor;
+pub use sinew_sandbox::bear_limits;
+pub use sinew_sandbox::memory::keep_freed_memory;
+pub use sinew_sandbox::streams::{BlockingFile, Streams, standard_streams};
+pub use sinew_sandbox::{
+    Activate, CommandSettings, Commands, Helper, MAX_OWN_OUTPUT, OwnEnd, OwnProgram,
+    OwnProgramSettings, OwnPrograms, OwnRan, ProcessLimits, Rung, Shortfall, TrustedPrograms,
+    Unrunnable, close_process, environment, helper_main,
+};
 pub use sinew_shell::command_pattern::CommandPattern;
-pub use spawn::bear_limits;
-pub use streams::{BlockingFile, Streams, standard_streams};

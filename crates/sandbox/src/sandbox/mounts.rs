@@ -20,20 +20,20 @@ use rustix::mount::{
     mount_change, mount_move, mount_remount, unmount,
 };
 
-use crate::process::wire::Policy;
+use crate::wire::Policy;
 
 /// Devices that commands may use.
 const DEVICES: &[&str] = &["null", "zero", "full", "random", "urandom", "tty"];
 
 /// Places of running services: their sockets would lead out.
-pub(in crate::process) const SERVICES: &[&str] = &["/run", "/var/run"];
+pub(crate) const SERVICES: &[&str] = &["/run", "/var/run"];
 
 /// Parts of those places that programs need, and that hold no socket.
-pub(in crate::process) const KEPT_OF_SERVICES: &[&str] =
+pub(crate) const KEPT_OF_SERVICES: &[&str] =
     &["/run/current-system", "/run/opengl-driver", "/run/systemd/resolve"];
 
 /// Returns the sockets that have a path now: behind each of them waits a program of the machine.
-pub(in crate::process) fn sockets() -> Vec<PathBuf> {
+pub(crate) fn sockets() -> Vec<PathBuf> {
     let table = fs::read("/proc/self/net/unix").unwrap_or_default();
     let path = |line: &[u8]| {
         let start = line.iter().position(|byte| *byte == b'/')?;

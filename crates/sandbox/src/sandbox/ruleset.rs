@@ -15,8 +15,8 @@ use landlock::{
     RulesetAttr, RulesetCreated, RulesetCreatedAttr, Scope,
 };
 
-use crate::process::rung::Shortfall;
-use crate::process::wire::Policy;
+use crate::rung::Shortfall;
+use crate::wire::Policy;
 
 /// The newest set of rules that is asked for; an older kernel gives what it has.
 const ABI_WANTED: ABI = ABI::V6;

@@ -20,19 +20,22 @@ mod keeper;
 mod kept;
 mod kill_scope;
 mod launcher;
+pub mod memory;
 mod ongoing;
 mod own;
 mod porter;
 mod process_tree;
 mod programs;
-pub(crate) mod run;
+mod run;
 mod rung;
 mod sandbox;
 mod session;
 mod session_cwd;
 mod settings;
+mod spawn;
 mod spool;
 mod starter;
+pub mod streams;
 mod terminal;
 mod typist;
 mod urgency;
@@ -51,7 +54,6 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use sinew_tool::sync::lock;
 use sinew_tool::{Contained, Kind, Refusals, Refused, Size, ToolError, line_name};
 
-use crate::spawn;
 use background::InBackground;
 use capture::{Became, Captured, Ordered};
 use kept::Kept;
@@ -68,8 +70,10 @@ pub use own::{
     MAX_OWN_OUTPUT, OwnEnd, OwnProgram, OwnProgramSettings, OwnPrograms, OwnRan, TrustedPrograms,
     Unrunnable,
 };
+pub use run::processes;
 pub use rung::{Rung, Shortfall};
 pub use settings::{CommandSettings, ProcessLimits};
+pub use spawn::bear_limits;
 
 /// The argument that makes a program the helper.
 const HELPER: &str = "--sinew-helper";
@@ -109,19 +113,19 @@ pub fn helper_main() -> Helper {
 
 /// One command to run: everything is decided.
 #[derive(Debug, Clone)]
-pub(crate) struct Job {
-    pub(crate) program: PathBuf,
-    pub(crate) argv: Vec<OsString>,
-    pub(crate) env: Vec<(OsString, OsString)>,
-    pub(crate) cwd: PathBuf,
+pub struct Job {
+    pub program: PathBuf,
+    pub argv: Vec<OsString>,
+    pub env: Vec<(OsString, OsString)>,
+    pub cwd: PathBuf,
     pub(crate) cwd_identity: (u64, u64),
     pub(crate) stdin: Option<Vec<u8>>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) merged: bool,
     pub(crate) keeps_cwd: bool,
     /// The size of the terminal that it runs in.
-    pub(crate) terminal: Option<Size>,
-    pub(crate) globs: Arc<PathGlobs>,
+    pub terminal: Option<Size>,
+    pub globs: Arc<PathGlobs>,
 }
 
 /// The commands of a guard, by session.
@@ -131,7 +135,7 @@ pub struct Commands {
     writable: Vec<PathBuf>,
     /// By name and path globs: vocabularies with other globs than each other share no session.
     sessions: Mutex<Sessions>,
-    pub(crate) session_cwds: SessionCwds,
+    session_cwds: SessionCwds,
     background: Mutex<HashMap<String, InBackground>>,
     counted: Counted,
     warned: AtomicBool,
@@ -157,7 +161,7 @@ enum AtOnce {
 
 impl Commands {
     /// Returns the commands of roots. Nothing is started before the first.
-    pub(crate) fn new(settings: CommandSettings, writable: Vec<PathBuf>) -> Self {
+    pub fn new(settings: CommandSettings, writable: Vec<PathBuf>) -> Self {
         Self {
             settings,
             writable,
@@ -169,8 +173,14 @@ impl Commands {
         }
     }
 
+    /// Returns where the next command of a session starts, if one ended elsewhere than at the first root. A
+    /// directory that was removed gives way to the nearest one above it.
+    pub fn cwd_of(&self, session: &str, can_enter: impl Fn(&Path) -> bool) -> Option<PathBuf> {
+        self.session_cwds.of(session, can_enter)
+    }
+
     /// Returns how the commands of a session are contained, opening it where it is not.
-    pub(crate) fn probe(
+    pub fn probe(
         &self,
         session: &str,
         globs: &PathGlobs,
@@ -290,7 +300,7 @@ impl Commands {
     }
 
     /// Ends every command of every session.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         for (_, session) in lock(&self.sessions).drain() {
             session.end();
         }
@@ -326,12 +336,12 @@ impl Commands {
     }
 
     /// Returns whether commands reach the network.
-    pub(crate) fn reach_network(&self) -> bool {
+    pub fn reach_network(&self) -> bool {
         self.settings.network || self.wants_no_containment()
     }
 
     /// Returns whether nothing but the lowest rung was asked for.
-    pub(super) fn wants_no_containment(&self) -> bool {
+    pub fn wants_no_containment(&self) -> bool {
         self.settings.rungs == [Rung::None]
     }
 
@@ -443,7 +453,7 @@ impl Drop for Seat {
 
 /// Returns the real path of what is there, else the path.
 #[expect(clippy::disallowed_methods, reason = "the guard may look at the system")]
-pub(crate) fn real_or_same(path: &Path) -> PathBuf {
+pub fn real_or_same(path: &Path) -> PathBuf {
     std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
@@ -462,7 +472,7 @@ fn in_ms(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-pub(crate) fn no_helper() -> ToolError {
+pub fn no_helper() -> ToolError {
     ToolError::new(Kind::Unavailable, "no command can be run here").hint(
         "a program that embeds sinew calls `sinew::helper_main` first in its `main`, and gives the \
          runtime what it returns",

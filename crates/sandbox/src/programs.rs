@@ -9,7 +9,7 @@ use sinew_fs::stat::identity_of;
 
 impl Commands {
     /// Returns the path of a shell.
-    pub(crate) fn shell(&self, shell: Shell) -> PathBuf {
+    pub fn shell(&self, shell: Shell) -> PathBuf {
         let there = |path: &Path| rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok();
         let posix = PathBuf::from("/bin/sh");
         match shell {
@@ -28,7 +28,7 @@ impl Commands {
 
     /// Finds a program by its name in the directories of `PATH`, those beneath a root left out: a
     /// repository must not choose what a name means.
-    pub(crate) fn find(&self, name: &str) -> Option<PathBuf> {
+    pub fn find(&self, name: &str) -> Option<PathBuf> {
         self.named(name).into_iter().find(|path| is_program(path))
     }
 
@@ -44,12 +44,7 @@ impl Commands {
     }
 
     /// Finds the program that a name means for a command that starts in a directory.
-    pub(crate) fn program(
-        &self,
-        name: &str,
-        cwd: &Path,
-        argument: &str,
-    ) -> Result<PathBuf, ToolError> {
+    pub fn program(&self, name: &str, cwd: &Path, argument: &str) -> Result<PathBuf, ToolError> {
         let places = if name.contains('/') {
             vec![cwd.join(name)]
         } else {
@@ -78,7 +73,7 @@ impl Commands {
 
     /// Finds a program that must be one of a list. One that is named by its path must be the one that
     /// its bare name means: a file of the same name elsewhere is another program.
-    pub(crate) fn listed(
+    pub fn listed(
         &self,
         name: &str,
         cwd: &Path,
@@ -106,26 +101,26 @@ impl Commands {
     }
 
     /// Returns the program that a bare name means for a command that starts in a directory.
-    pub(crate) fn means(&self, name: &str, cwd: &Path) -> Option<PathBuf> {
+    pub fn means(&self, name: &str, cwd: &Path) -> Option<PathBuf> {
         let own = self.venv(cwd).map(|venv| venv.join("bin").join(name));
         own.into_iter().chain(self.named(name)).find(|path| is_program(path))
     }
 
     /// Returns the files that make the environment of a directory.
-    pub(crate) fn environment_files(&self, cwd: &Path) -> impl Iterator<Item = PathBuf> {
+    pub fn environment_files(&self, cwd: &Path) -> impl Iterator<Item = PathBuf> {
         let by_direnv = self.settings.activate.contains(&Activate::Direnv);
         let files = activate::files(cwd, &self.writable);
         by_direnv.then_some(files).into_iter().flatten()
     }
 
     /// Returns the virtual environment that holds for a directory.
-    pub(crate) fn venv(&self, cwd: &Path) -> Option<PathBuf> {
+    pub fn venv(&self, cwd: &Path) -> Option<PathBuf> {
         let wanted = self.settings.activate.contains(&Activate::Venv);
         wanted.then(|| activate::venv(cwd, &self.writable)).flatten()
     }
 
     /// Returns direnv where it has something to do in a directory.
-    pub(crate) fn direnv(&self, cwd: &Path) -> Result<Option<PathBuf>, ToolError> {
+    pub fn direnv(&self, cwd: &Path) -> Result<Option<PathBuf>, ToolError> {
         let wanted = self.settings.activate.contains(&Activate::Direnv);
         if !wanted || !activate::has_envrc(cwd, &self.writable) {
             return Ok(None);

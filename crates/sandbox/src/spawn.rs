@@ -64,7 +64,7 @@ pub(crate) struct Confinement<'a> {
     /// The rules of Landlock.
     pub(crate) ruleset: Option<BorrowedFd<'a>>,
     /// The filter of system calls.
-    pub(crate) filter: Option<&'a [sock_filter]>,
+    pub filter: Option<&'a [sock_filter]>,
     /// The filter that hands system calls to the parent.
     pub(crate) watched: Option<&'a [sock_filter]>,
     /// Whether programs may gain rights when they are executed.
@@ -315,9 +315,9 @@ pub(crate) struct Calls(OwnedFd);
 pub(crate) struct Call {
     id: u64,
     /// The thread that makes it.
-    pub(crate) thread: u32,
+    pub thread: u32,
     /// The number of the system call.
-    pub(crate) number: c_long,
+    pub number: c_long,
     /// What it is given.
     pub(crate) args: [u64; 6],
 }

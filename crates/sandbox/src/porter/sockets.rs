@@ -20,8 +20,8 @@ use rustix::process::{chdir, fchdir, umask};
 use super::caller::{Caller, Peer};
 use super::path::{self, Place, kind_of, look, real_path};
 use super::{Porter, here};
-use crate::process::wire::Refused;
 use crate::spawn::{self, Answer};
+use crate::wire::Refused;
 
 /// The most sockets of a session that are remembered; a new one takes the place of the oldest.
 const MAX_BOUND: u64 = 4_096;
@@ -31,13 +31,13 @@ const IDENTITY_BYTES: usize = 40;
 /// The identities of the sockets that processes of a session bound to a path. All supervisors share the
 /// memory; a supervisor adds one under the lock of the session.
 #[derive(Debug)]
-pub(in crate::process) struct BoundSockets(File);
+pub(crate) struct BoundSockets(File);
 
 /// A file that is told from every other one, also from one that gets its inode later.
 type Identity = [u8; IDENTITY_BYTES];
 
 impl BoundSockets {
-    pub(in crate::process) fn new() -> Result<Self, Errno> {
+    pub(crate) fn new() -> Result<Self, Errno> {
         Ok(Self(memfd_create(c"sockets", MemfdFlags::CLOEXEC)?.into()))
     }
 

@@ -103,7 +103,7 @@ impl Commands {
     }
 
     /// Returns the commands of a session that ended since somebody was told, who is told now.
-    pub(crate) fn endings(&self, session: &str) -> Vec<Background> {
+    pub fn endings(&self, session: &str) -> Vec<Background> {
         self.all(session).iter().filter_map(|ongoing| ongoing.ended_untold()).collect()
     }
 

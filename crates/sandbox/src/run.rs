@@ -29,7 +29,7 @@ use sinew_policy::rules::PathGlobs;
 pub(super) const KEEP: Keep = Keep { merged: (64 << 10, 64 << 10), stream: (400 << 10, 64 << 10) };
 
 /// Returns the processes of a cleared call, which a caller makes who may store whole outputs.
-pub(crate) fn processes(
+pub fn processes(
     commands: Option<(&Arc<Commands>, &Arc<PathGlobs>)>,
     targets: &Arc<Targets>,
     call: Option<(&Caller, Option<&Store>)>,

@@ -15,10 +15,10 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, WaitOptions, getegid, geteuid, waitpid};
 
 use super::mounts;
-use crate::process::kill_scope;
-use crate::process::rung::{Shortfall, WATCHED_NAMES};
-use crate::process::wire::Policy;
+use crate::kill_scope;
+use crate::rung::{Shortfall, WATCHED_NAMES};
 use crate::spawn::{self, Own, Side};
+use crate::wire::Policy;
 use sinew_fs::kernel;
 
 /// Takes the namespaces and lays out the mounts.

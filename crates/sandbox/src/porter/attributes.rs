@@ -16,8 +16,8 @@ use super::caller::Caller;
 use super::deeds::done;
 use super::path::{self, kind_of, real_path};
 use super::{Porter, mode_of};
-use crate::process::wire::Refused;
 use crate::spawn::Answer;
+use crate::wire::Refused;
 
 /// The longest name of an extended attribute, with its end: `XATTR_NAME_MAX`.
 const MAX_XATTR_NAME: usize = 256;
