@@ -49,6 +49,10 @@ const PLACES: &[Place] = &[
     Place { name: "sinew-ops", may_use: &["sinew-tool"] },
     Place { name: "sinew-dialects", may_use: &["sinew-tool", "sinew-ops"] },
     Place { name: "sinew-runtime", may_use: &["sinew-tool", "sinew-guard"] },
+    Place {
+        name: "sinew-config",
+        may_use: &["sinew-tool", "sinew-guard", "sinew-dialects", "sinew-runtime"],
+    },
     Place { name: "sinew-mcp", may_use: &["sinew-tool", "sinew-runtime"] },
     Place { name: "sinew-agent", may_use: &["sinew-tool", "sinew-runtime"] },
     Place { name: "sinew-console", may_use: &["sinew-tool", "sinew-runtime"] },
@@ -60,6 +64,7 @@ const PLACES: &[Place] = &[
             "sinew-ops",
             "sinew-dialects",
             "sinew-runtime",
+            "sinew-config",
             "sinew-mcp",
             "sinew-agent",
             "sinew-console",

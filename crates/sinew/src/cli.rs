@@ -7,6 +7,7 @@ use clap::builder::BoolishValueParser;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::config::env_vars;
+use crate::config::import::Form;
 use crate::screen;
 
 /// The hands of an LLM agent: executes the tool calls a model makes, contained, judged and recorded.
@@ -428,23 +429,6 @@ pub enum TrustCommand {
         /// The project [default: the current directory].
         dir: Option<PathBuf>,
     },
-}
-
-/// The forms of permissions that can be imported.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Form {
-    /// molf: `permissions.jsonc`, or an agent's `NAME.md`.
-    Molf,
-    /// clawft: its JSON configuration.
-    Clawft,
-    /// agentos: its approval policy.
-    Agentos,
-    /// aionrs: its TOML configuration.
-    Aionrs,
-    /// Claude Code: `settings.json`.
-    ClaudeCode,
-    /// MCP: `.mcp.json` and its like.
-    Mcp,
 }
 
 /// `sinew config`.

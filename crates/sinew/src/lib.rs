@@ -37,17 +37,11 @@
 #[cfg(feature = "cli")]
 pub mod cli;
 #[cfg(feature = "cli")]
-mod clients;
+mod client_start;
 #[cfg(feature = "cli")]
 mod commands;
 #[cfg(feature = "cli")]
-pub mod config;
-#[cfg(feature = "cli")]
 mod hooks;
-#[cfg(feature = "cli")]
-mod import;
-#[cfg(feature = "cli")]
-mod jsonc;
 #[cfg(feature = "otel")]
 mod metrics;
 #[cfg(feature = "cli")]
@@ -75,6 +69,8 @@ pub mod dialects {
 
 #[cfg(feature = "otel")]
 pub use metrics::{Metrics, MetricsError};
+#[cfg(feature = "cli")]
+pub use sinew_config as config;
 pub use sinew_guard::{
     CheckpointSettings, Checkpoints, CommandSettings, GlobalIgnore, Helper, JournalSettings,
     KnowledgeBase, LedgerSync, OnFailure, OwnProgramSettings, OwnPrograms, ProcessLimits, Profile,

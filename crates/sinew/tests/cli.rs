@@ -908,7 +908,7 @@ fn every_key_of_the_configuration_has_an_effect() {
 
 #[test]
 fn every_variable_has_an_effect() {
-    let source = include_str!("../src/config/env_vars.rs");
+    let source = include_str!("../../config/src/env_vars.rs");
     let known: BTreeSet<&str> =
         source.split('"').filter(|word| word.starts_with("SINEW_")).collect();
     let tested: BTreeSet<&str> = VARIABLES.iter().map(|row| row.0).collect();

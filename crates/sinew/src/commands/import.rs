@@ -13,9 +13,9 @@ use anyhow::Context as _;
 use clap::ValueEnum as _;
 use sinew_tool::{shown_line, shown_path};
 
-use crate::cli::Form;
+use crate::config::import::Form;
+use crate::config::import::{self, Imported};
 use crate::config::{Options, Settings, env_vars};
-use crate::import::{self, Imported};
 use crate::screen::{self, say};
 
 /// Reads a file and writes what it comes to. Exit 1 where nothing could be carried over.

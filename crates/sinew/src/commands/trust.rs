@@ -16,7 +16,8 @@ use sinew_guard::{
 use sinew_tool::{Event, Ledger as _, shown_line, shown_path};
 
 use crate::cli::{Cli, Global, TrustArgs, TrustCommand};
-use crate::clients;
+use crate::client_start;
+use crate::config::clients;
 use crate::config::trust::{Content, Known, Trusted};
 use crate::config::{
     Layered, LedgerMode, LedgerSettings, LeftOut, SYSTEM_FILE, Settings, env_vars, real,
@@ -178,7 +179,7 @@ fn project(global: &Global, root: PathBuf, trusted: &Trusted) -> anyhow::Result<
                     if server.is_unclear() {
                         found.unclear.push(place.clone());
                     }
-                    let Some(said) = clients::said(&server, &root) else { continue };
+                    let Some(said) = client_start::said(&server, &root) else { continue };
                     found.servers.extend(started(place, said, trusted)?);
                 }
             }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use sinew_guard::UserEntry;
 
-use crate::clients;
+use crate::config::clients;
 use crate::config::{env_vars, real};
 
 /// What marks a directory as the top of a project, beside the files of clients.

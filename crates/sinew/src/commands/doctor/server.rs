@@ -19,7 +19,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::cli;
-use crate::clients::{self, Start};
+use crate::client_start::{self, Start};
+use crate::config::clients;
 use crate::wiring::Loaded;
 
 /// How long a server may take to start and end.
@@ -61,7 +62,7 @@ fn as_server(doctor: &[OsString]) -> Option<Vec<OsString>> {
             false => word.clone(),
         };
         let words: Vec<OsString> = words.map(server).collect();
-        let cli = clients::parsed(words.iter().cloned()).ok()?;
+        let cli = client_start::parsed(words.iter().cloned()).ok()?;
         matches!(cli.command, cli::Command::Mcp { .. }).then_some(words)
     })
 }
@@ -108,7 +109,7 @@ enum Verdict {
 
 fn verdict(start: &Start) -> Verdict {
     let words: Vec<OsString> = start.words.iter().map(OsString::from).collect();
-    let parsed = clients::parsed(words.iter().cloned());
+    let parsed = client_start::parsed(words.iter().cloned());
     let is_meant = match &parsed {
         Ok(cli) => matches!(cli.command, cli::Command::Mcp { .. }),
         Err(error) => error.use_stderr() && words.iter().any(|word| word == "mcp"),

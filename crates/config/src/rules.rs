@@ -11,7 +11,7 @@ use super::options::{ConditionOptions, RuleOptions};
 use super::{ConfigError, Layered, Options, ToolList, layers};
 
 /// Reads rules; the first that cannot be meant is named by its key.
-pub(crate) fn read(written: &[RuleOptions]) -> Result<Vec<Rule>, ConfigError> {
+pub fn read(written: &[RuleOptions]) -> Result<Vec<Rule>, ConfigError> {
     written.iter().enumerate().map(|(at, rule)| read_one(&format!("rules[{at}]"), rule)).collect()
 }
 
@@ -181,7 +181,7 @@ impl Layered {
 
 impl Layered {
     /// Adds a warning for each rule that can mean nothing: what it is meant to hold back it does not.
-    pub(crate) fn warn_of_idle_rules(&mut self, roots: &[PathBuf]) {
+    pub fn warn_of_idle_rules(&mut self, roots: &[PathBuf]) {
         let rules = self.options.rules.as_deref().unwrap_or_default();
         let mut warnings = Vec::new();
         for (at, (rule, origin)) in rules.iter().zip(&self.rules).enumerate() {
@@ -320,17 +320,17 @@ fn meant(rule: &RuleOptions) -> (ConditionOptions, Vec<ConditionOptions>) {
 
 /// What a file with rules means.
 #[derive(Debug, Clone)]
-pub(crate) struct PolicyFile {
+pub struct PolicyFile {
     /// How much is allowed without asking.
-    pub(crate) profile: Profile,
+    pub profile: Profile,
     /// The rules.
-    pub(crate) rules: Vec<Rule>,
+    pub rules: Vec<Rule>,
     /// The rules as they are written.
-    pub(crate) written: Vec<RuleOptions>,
+    pub written: Vec<RuleOptions>,
 }
 
 /// Returns the profile of a word.
-pub(crate) fn profile(word: &str) -> Option<Profile> {
+pub fn profile(word: &str) -> Option<Profile> {
     Some(match word {
         "read-only" => Profile::ReadOnly,
         "workspace" => Profile::Workspace,
@@ -340,7 +340,7 @@ pub(crate) fn profile(word: &str) -> Option<Profile> {
 }
 
 /// Reads `profile` and `[[rules]]` of a file of the configuration.
-pub(crate) fn read_file(path: &Path) -> Result<PolicyFile, ConfigError> {
+pub fn read_file(path: &Path) -> Result<PolicyFile, ConfigError> {
     let fail = |error: &dyn std::fmt::Display| {
         ConfigError(format!("{}: {}", path.display(), error.to_string().trim_end()))
     };

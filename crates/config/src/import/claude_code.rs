@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::{Imported, is_known, pattern, rule, texts};
-use crate::config::RuleOptions;
+use crate::RuleOptions;
 
 /// What may be read, or searched, by the name `Read`, and changed by the name `Edit`.
 const READING: [&str; 2] = ["Read", "Grep"];

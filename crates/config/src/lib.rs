@@ -5,21 +5,26 @@
 //! file comes with the repository, so it can only tighten: what would loosen is left out and named, until a
 //! person [trusts](trust) what the project holds. The same goes for what a client starts the server with.
 
+#![forbid(unsafe_code)]
+
+pub mod clients;
 pub mod env_vars;
 mod grants;
 mod hook_files;
-pub(crate) mod hooks;
+pub mod hooks;
+pub mod import;
+pub mod jsonc;
 mod layers;
 mod options;
 mod reference;
-pub(crate) mod rules;
+pub mod rules;
 mod serve;
 mod settings;
-pub(crate) mod trust;
+pub mod trust;
 
-pub(crate) use grants::Grants;
-pub(crate) use layers::arguments::real;
-pub(crate) use layers::read as read_text;
+pub use grants::Grants;
+pub use layers::arguments::real;
+pub use layers::read as read_text;
 pub use layers::{Layered, Layers, LeftOut, Origin, SYSTEM_FILE, ToolList};
 pub use options::{
     CallOptions, CommandPolicyOptions, ConditionOptions, ExampleOptions, FilesOptions, FsOptions,
@@ -27,9 +32,9 @@ pub use options::{
     ManagedOptions, McpOptions, MetricsOptions, Options, PolicyOptions, RuleOptions, ToolsOptions,
     TraceOptions,
 };
-pub(crate) use reference::keys;
+pub use reference::keys;
 pub use reference::reference;
-pub(crate) use serve::serves;
+pub use serve::serves;
 pub use settings::{
     LedgerMode, LedgerSettings, LogLevel, MetricsSettings, Settings, WebhookSettings,
 };

@@ -60,7 +60,7 @@ impl Origin {
     }
 
     /// Returns it as rules name where they stand.
-    pub(crate) fn of_rule(&self) -> RuleOrigin {
+    pub fn of_rule(&self) -> RuleOrigin {
         RuleOrigin { layer: self.layer(), place: self.to_string() }
     }
 }
@@ -181,7 +181,7 @@ impl Layered {
     }
 
     /// Returns what is meant by the rules of every layer.
-    pub(crate) fn all_rules(&self) -> Result<Vec<Arc<Rule>>, ConfigError> {
+    pub fn all_rules(&self) -> Result<Vec<Arc<Rule>>, ConfigError> {
         Ok(rules::of_layers(self)?.into_iter().map(Arc::new).collect())
     }
 
@@ -270,7 +270,7 @@ impl Layers {
     }
 
     /// Adds the text of a file that was named.
-    pub(crate) fn add_named(&mut self, path: &Path, text: String) -> Result<(), ConfigError> {
+    pub fn add_named(&mut self, path: &Path, text: String) -> Result<(), ConfigError> {
         self.add_read(path, Ok(text), true, self.source(Layer::Session))
     }
 
@@ -616,7 +616,7 @@ fn is_lost(path: &Path) -> bool {
 }
 
 /// Reads a configuration file: regular, and not larger than it may be.
-pub(crate) fn read(path: &Path) -> io::Result<String> {
+pub fn read(path: &Path) -> io::Result<String> {
     let mut options = fs::OpenOptions::new();
     let nonblocking = OFlags::NONBLOCK.bits();
     text_of(options.read(true).custom_flags(nonblocking.cast_signed()).open(path)?)

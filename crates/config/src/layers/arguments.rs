@@ -98,7 +98,7 @@ fn said(path: &Path) -> String {
 }
 
 /// Returns where a path really is; of what is not there yet, as far as it is there.
-pub(crate) fn real(path: &Path) -> PathBuf {
+pub fn real(path: &Path) -> PathBuf {
     let mut rest = Vec::new();
     let mut above = path;
     loop {

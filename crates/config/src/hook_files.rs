@@ -79,7 +79,7 @@ impl Layers {
     }
 
     /// Adds the hooks in folders of a project as they are in the content that a person trusts.
-    pub(crate) fn add_trusted_hooks(
+    pub fn add_trusted_hooks(
         &mut self,
         project: &Path,
         content: &Content,

@@ -15,7 +15,7 @@ use serde_json::Value;
 use sinew_tool::name_matches;
 
 use super::{Imported, pattern, rule};
-use crate::config::{ConditionOptions, RuleOptions};
+use crate::{ConditionOptions, RuleOptions};
 
 /// A rule as it is written.
 #[derive(Debug, Clone, PartialEq, Eq)]

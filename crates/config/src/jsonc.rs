@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// Reads a text. An error names its line and column there.
-pub(crate) fn read(text: &str) -> Result<Value, serde_json::Error> {
+pub fn read(text: &str) -> Result<Value, serde_json::Error> {
     serde_json::from_str(&plain(text.strip_prefix('\u{feff}').unwrap_or(text)))
 }
 

@@ -8,7 +8,7 @@ use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, Span};
 use serde_saphyr::{MergeKeyPolicy, MessageFormatter as _, UserMessageFormatter};
 
 use super::Fault;
-use crate::config::options::HookOptions;
+use crate::options::HookOptions;
 
 /// Reads a hook.
 pub(super) fn read(text: &str) -> Result<HookOptions, Fault> {

@@ -154,7 +154,7 @@ impl<'de> Visitor<'de> for Written {
 }
 
 /// Reads hooks; the first that cannot be meant is named by its key.
-pub(crate) fn read(written: &[HookOptions]) -> Result<Vec<CommandHookSettings>, ConfigError> {
+pub fn read(written: &[HookOptions]) -> Result<Vec<CommandHookSettings>, ConfigError> {
     let hooks = written.iter().enumerate();
     hooks.map(|(at, hook)| read_one(&format!("{KEY}[{at}]"), hook)).collect()
 }
@@ -341,7 +341,7 @@ fn tools(written: &[String]) -> Vec<String> {
 }
 
 /// Returns what keeps a hook from doing what somebody may expect of it, in words for people.
-pub(crate) fn warnings(hook: &HookOptions, origin: &str) -> Vec<String> {
+pub fn warnings(hook: &HookOptions, origin: &str) -> Vec<String> {
     let mut warnings = Vec::new();
     let names = sinew_dialects::names();
     for pattern in &hook.tools {
@@ -368,7 +368,7 @@ pub(crate) fn warnings(hook: &HookOptions, origin: &str) -> Vec<String> {
 
 /// Returns why a hook does not run here. A client can take variables and `PATH` away, so a hook that requires them
 /// stays where a client started this process.
-pub(crate) fn unmet(requires: &HookRequiresOptions, by_client: bool) -> Option<String> {
+pub fn unmet(requires: &HookRequiresOptions, by_client: bool) -> Option<String> {
     if !requires.os.is_empty() && !requires.os.iter().any(|os| os == "linux") {
         return Some(format!("it is for {}", requires.os.join(", ")));
     }
@@ -379,7 +379,7 @@ pub(crate) fn unmet(requires: &HookRequiresOptions, by_client: bool) -> Option<S
 }
 
 /// Returns the variable or program that a hook requires and this process does not have.
-pub(crate) fn absent(requires: &HookRequiresOptions) -> Option<String> {
+pub fn absent(requires: &HookRequiresOptions) -> Option<String> {
     let set: Vec<_> = env_vars::all().map(|(name, _)| name).collect();
     if let Some(name) = requires.env.iter().find(|name| !set.iter().any(|set| *set == ***name)) {
         return Some(format!("the variable `{name}` is not set"));

@@ -32,7 +32,7 @@ pub fn reference() -> String {
 }
 
 /// Returns every key.
-pub(crate) fn keys() -> Vec<String> {
+pub fn keys() -> Vec<String> {
     let schema = schemars::schema_for!(Options).to_value();
     let mut keys = Vec::new();
     gather(&mut keys, "", &schema, &schema);

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{Imported, is_known, texts};
-use crate::config::{CommandPolicyOptions, PolicyOptions, ToolsOptions};
+use crate::{CommandPolicyOptions, PolicyOptions, ToolsOptions};
 
 /// Reads a configuration.
 pub(super) fn read(tree: &Value) -> Result<Imported, String> {

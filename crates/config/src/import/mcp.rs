@@ -25,7 +25,7 @@ mod tests {
     fn each_server_is_noted() {
         let text = r#"{"mcpServers": {"a": {"command": "x"}, "b": {"url": "http://y"}}}"#;
         let imported = read(Path::new(".mcp.json"), text).expect("servers");
-        assert_eq!(imported.options, crate::config::Options::default());
+        assert_eq!(imported.options, crate::Options::default());
         let names: Vec<bool> = imported
             .notes
             .iter()

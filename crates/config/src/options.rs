@@ -354,7 +354,7 @@ pub struct RuleOptions {
 
 impl RuleOptions {
     /// Returns which calls are meant.
-    pub(crate) fn when(&self) -> ConditionOptions {
+    pub fn when(&self) -> ConditionOptions {
         ConditionOptions {
             tools: self.tools.clone(),
             effects: self.effects.clone(),

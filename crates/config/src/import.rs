@@ -13,19 +13,36 @@ mod pattern;
 
 use std::path::Path;
 
+use clap::ValueEnum;
 use serde_json::Value;
 
-use crate::cli::Form;
-use crate::config::{Options, RuleOptions};
 use crate::jsonc;
+use crate::{Options, RuleOptions};
+
+/// The forms of permissions that can be imported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Form {
+    /// molf: `permissions.jsonc`, or an agent's `NAME.md`.
+    Molf,
+    /// clawft: its JSON configuration.
+    Clawft,
+    /// agentos: its approval policy.
+    Agentos,
+    /// aionrs: its TOML configuration.
+    Aionrs,
+    /// Claude Code: `settings.json`.
+    ClaudeCode,
+    /// MCP: `.mcp.json` and its like.
+    Mcp,
+}
 
 /// What permissions come to.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Imported {
+pub struct Imported {
     /// What could be carried over.
-    pub(crate) options: Options,
+    pub options: Options,
     /// What could not, and what is stricter than it was.
-    pub(crate) notes: Vec<String>,
+    pub notes: Vec<String>,
 }
 
 impl Imported {
@@ -46,12 +63,7 @@ impl Imported {
 }
 
 /// Reads permissions. An error says what is wrong, and where.
-pub(crate) fn read(
-    form: Form,
-    file: &Path,
-    text: &str,
-    home: Option<&Path>,
-) -> Result<Imported, String> {
+pub fn read(form: Form, file: &Path, text: &str, home: Option<&Path>) -> Result<Imported, String> {
     if form == Form::Mcp {
         return mcp::read(file, text);
     }

@@ -32,18 +32,18 @@ const MAX_DEPTH: usize = 16;
 
 /// The files of a project that count once it is trusted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Content {
+pub struct Content {
     /// The text of its configuration, where it has one.
-    pub(crate) config: Option<String>,
+    pub config: Option<String>,
     /// Every file by its path beneath the project, with the hash of what is in it.
-    pub(crate) files: Vec<(PathBuf, blake3::Hash)>,
+    pub files: Vec<(PathBuf, blake3::Hash)>,
     /// What the files that bring a hook say of it, by their path.
-    pub(crate) hooks: Vec<(PathBuf, String)>,
+    pub hooks: Vec<(PathBuf, String)>,
 }
 
 impl Content {
     /// Reads the files of a project. A link is refused: what it leads to can change unseen.
-    pub(crate) fn of(project: &Path) -> io::Result<Self> {
+    pub fn of(project: &Path) -> io::Result<Self> {
         let mut content = Self::default();
         let text = match layers::read_beneath(project) {
             Ok(text) => Some(text),
@@ -119,7 +119,7 @@ impl Content {
     }
 
     /// Returns the text of one of its files, as long as that is what counts.
-    pub(crate) fn text(&self, project: &Path, file: &Path) -> io::Result<String> {
+    pub fn text(&self, project: &Path, file: &Path) -> io::Result<String> {
         let text = layers::read(&project.join(file))?;
         let hash = blake3::hash(text.as_bytes());
         match self.files.iter().any(|(path, known)| path == file && *known == hash) {
@@ -129,13 +129,13 @@ impl Content {
     }
 
     /// Returns the files of its hooks.
-    pub(crate) fn hooks(&self) -> Vec<(PathBuf, blake3::Hash)> {
+    pub fn hooks(&self) -> Vec<(PathBuf, blake3::Hash)> {
         let dir = Path::new(PROJECT_DIR).join("hooks");
         self.files.iter().filter(|(path, _)| path.starts_with(&dir)).cloned().collect()
     }
 
     /// Reads the files of a project's hooks and nothing else.
-    pub(crate) fn read_hooks(project: &Path) -> io::Result<Vec<(PathBuf, blake3::Hash)>> {
+    pub fn read_hooks(project: &Path) -> io::Result<Vec<(PathBuf, blake3::Hash)>> {
         let mut content = Self::default();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let own = rustix::fs::open(project.join(PROJECT_DIR), flags, Mode::empty())?;
@@ -177,7 +177,7 @@ fn said_of_hook(path: &Path, bytes: &[u8]) -> Option<String> {
 
 /// What is known of a project.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Known {
+pub enum Known {
     /// Nobody trusts it.
     Never,
     /// It was trusted with another content; or why its content cannot be read now.
@@ -189,23 +189,23 @@ pub(crate) enum Known {
 /// The form of the file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Trusted {
+pub struct Trusted {
     /// Projects.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) project: Vec<Project>,
+    pub project: Vec<Project>,
     /// Arguments.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) arguments: Vec<Arguments>,
+    pub arguments: Vec<Arguments>,
 }
 
 /// A project that is trusted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Project {
+pub struct Project {
     /// Its real directory.
-    pub(crate) root: PathBuf,
+    pub root: PathBuf,
     /// The hash of its content.
-    pub(crate) hash: String,
+    pub hash: String,
     /// When it was trusted, in seconds since 1970.
     pub(crate) at_s: u64,
 }
@@ -213,18 +213,18 @@ pub(crate) struct Project {
 /// Arguments and variables that are trusted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Arguments {
+pub struct Arguments {
     /// The real directory in which they are.
-    pub(crate) root: PathBuf,
+    pub root: PathBuf,
     /// What they loosen, as `key=value`.
-    pub(crate) loosens: Vec<String>,
+    pub loosens: Vec<String>,
     /// When they were trusted, in seconds since 1970.
     pub(crate) at_s: u64,
 }
 
 impl Trusted {
     /// Reads what is trusted. Nothing is, where there is no file.
-    pub(crate) fn read(state: &Path) -> Result<Self, ConfigError> {
+    pub fn read(state: &Path) -> Result<Self, ConfigError> {
         let path = state.join(FILE);
         let fail = |error: &dyn std::fmt::Display| {
             ConfigError(format!(
@@ -244,7 +244,7 @@ impl Trusted {
     }
 
     /// Returns what is known of a project. Its files are read only where somebody trusted it.
-    pub(crate) fn of_project(&self, project: &Path) -> Known {
+    pub fn of_project(&self, project: &Path) -> Known {
         let root = real(project);
         let Some(trusted) = self.project.iter().find(|entry| entry.root == root) else {
             return Known::Never;
@@ -257,7 +257,7 @@ impl Trusted {
     }
 
     /// Returns whether all that arguments loosen in a directory is among what was trusted at once there.
-    pub(crate) fn confirms<'l>(
+    pub fn confirms<'l>(
         &self,
         current: &Path,
         left_out: impl Iterator<Item = &'l LeftOut>,
@@ -269,21 +269,21 @@ impl Trusted {
     }
 
     /// Trusts a project with a content.
-    pub(crate) fn trust_project(&mut self, project: &Path, content: &Content) {
+    pub fn trust_project(&mut self, project: &Path, content: &Content) {
         let root = real(project);
         self.project.retain(|entry| entry.root != root);
         self.project.push(Project { root, hash: content.hash(), at_s: now_s() });
     }
 
     /// Trusts what arguments loosen in a directory.
-    pub(crate) fn trust_arguments(&mut self, current: &Path, loosens: Vec<String>) {
+    pub fn trust_arguments(&mut self, current: &Path, loosens: Vec<String>) {
         let root = real(current);
         self.arguments.retain(|entry| entry.root != root || entry.loosens != loosens);
         self.arguments.push(Arguments { root, loosens, at_s: now_s() });
     }
 
     /// Trusts nothing of a directory any more, and returns how many entries that were.
-    pub(crate) fn revoke(&mut self, dir: &Path) -> usize {
+    pub fn revoke(&mut self, dir: &Path) -> usize {
         let root = real(dir);
         let before = self.project.len() + self.arguments.len();
         self.project.retain(|entry| entry.root != root);
@@ -293,10 +293,7 @@ impl Trusted {
 
     /// Changes what is trusted. Others may change it at the same time, so it is read anew. Every change of
     /// what a person trusts goes through here.
-    pub(crate) fn change<T>(
-        state: &Path,
-        change: impl FnOnce(&mut Self) -> T,
-    ) -> Result<T, ConfigError> {
+    pub fn change<T>(state: &Path, change: impl FnOnce(&mut Self) -> T) -> Result<T, ConfigError> {
         let path = state.join(FILE);
         let fail = |error: io::Error| ConfigError(format!("{}: {error}", path.display()));
         StateDir::open(state).map_err(fail)?;
@@ -331,7 +328,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::config::Origin;
+    use crate::Origin;
 
     struct Place {
         _dir: tempfile::TempDir,

@@ -6,7 +6,7 @@ use sinew_tool::{Effects, Tool};
 const WORDS: [&str; 5] = ["all", "core", "read", "edit", "run"];
 
 /// Returns whether a word of `serve` means a tool.
-pub(crate) fn serves(word: &str, tool: &dyn Tool) -> bool {
+pub fn serves(word: &str, tool: &dyn Tool) -> bool {
     let effects = tool.facts().effects;
     match word {
         "all" => true,

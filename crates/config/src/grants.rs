@@ -28,7 +28,7 @@ struct Written {
 
 /// Keeps answers for the same roots.
 #[derive(Debug)]
-pub(crate) struct Grants {
+pub struct Grants {
     state: PathBuf,
     /// The real roots, the first one first, which relative patterns begin at.
     roots: Vec<PathBuf>,
@@ -36,7 +36,7 @@ pub(crate) struct Grants {
 
 impl Grants {
     /// Returns the answers for some roots. Nothing is opened yet.
-    pub(crate) fn of(state: &Path, roots: &[PathBuf]) -> Self {
+    pub fn of(state: &Path, roots: &[PathBuf]) -> Self {
         let real = |root: &PathBuf| fs::canonicalize(root).unwrap_or_else(|_| root.clone());
         let mut roots: Vec<PathBuf> = roots.iter().map(real).collect();
         if let Some((_, others)) = roots.split_first_mut() {
@@ -56,7 +56,7 @@ impl Grants {
     }
 
     /// Returns the rules that were answered so far, each with where it stands.
-    pub(crate) fn rules(&self) -> Result<Vec<Rule>, ConfigError> {
+    pub fn rules(&self) -> Result<Vec<Rule>, ConfigError> {
         let path = self.path();
         let fail = |error: &dyn std::fmt::Display| {
             ConfigError(format!(
