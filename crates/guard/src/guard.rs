@@ -19,6 +19,7 @@ use sinew_tool::{
 use crate::change::locks::Locks;
 use crate::clear::Contained;
 use crate::commit::{self, JournalSettings};
+use crate::host_files::HostFiles;
 use crate::moving;
 use crate::seal::{CONTAINMENT, state_at};
 use sinew_fs::ignore_rules::{GlobalIgnore, IgnoreCache};
@@ -209,6 +210,7 @@ impl Guard {
             cwd,
             roots: &roots,
             program: &program,
+            files: &HostFiles,
             may_read: &may_read,
             may_walk: &may_walk,
             is_narrowed: !self.globs.is_empty() || kept_out.is_some(),

@@ -12,6 +12,7 @@ mod command;
 mod commit;
 mod files;
 mod guard;
+mod host_files;
 #[cfg(feature = "http")]
 mod http;
 mod list;

@@ -81,7 +81,7 @@ impl Writer<'_> {
             return Err(unclear("whether `cd` runs is only known when it does"));
         }
         let real = files::check(self.scene, &self.cwd, dir)?;
-        if !files::is_directory(&real) {
+        if !files::is_directory(self.scene.files, &real) {
             return Err(unclear("`cd` names no directory"));
         }
         let text = real.to_str().ok_or_else(|| unclear("`cd` names no text"))?.to_owned();

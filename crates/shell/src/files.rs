@@ -3,11 +3,10 @@
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::FileType;
-use rustix::io::Errno;
-use sinew_tool::{Unclear, name_matches};
+use sinew_tool::{FileKind, Unclear, name_matches};
 
 use super::Scene;
+use super::file_system::FileSystem;
 
 /// Names of files that hold secrets: whoever wants to see one is asked.
 pub(super) const SECRETS: &[&str] = &[
@@ -43,19 +42,18 @@ pub(super) fn is_secret(real: &Path) -> bool {
 
 /// Returns the real path of what a name stands for, seen from a directory. What is not there has the real
 /// path that it would have.
-#[expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
-fn real(cwd: &Path, name: &str) -> Option<PathBuf> {
+fn real(files: &dyn FileSystem, cwd: &Path, name: &str) -> Option<PathBuf> {
     let path = cwd.join(name);
     let mut ancestor = path.as_path();
     loop {
-        match std::fs::canonicalize(ancestor) {
+        match files.canonicalize(ancestor) {
             Ok(real) => {
                 let rest = path.strip_prefix(ancestor).ok()?;
                 return Some(if rest.as_os_str().is_empty() { real } else { real.join(rest) });
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 // A link to nowhere may lead elsewhere one day, and so may what stands behind `..`.
-                let is_link = std::fs::symlink_metadata(ancestor).is_ok();
+                let is_link = matches!(files.lstat(ancestor), Ok(Some(_)));
                 let is_name =
                     matches!(ancestor.components().next_back(), Some(Component::Normal(_)));
                 if is_link || !is_name || ancestor.ends_with("..") {
@@ -69,24 +67,18 @@ fn real(cwd: &Path, name: &str) -> Option<PathBuf> {
 }
 
 /// Returns whether a real path is that of a directory.
-pub(super) fn is_directory(real: &Path) -> bool {
-    rustix::fs::stat(real).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_dir())
+pub(super) fn is_directory(files: &dyn FileSystem, real: &Path) -> bool {
+    matches!(files.stat(real), Ok(Some(FileKind::Directory)))
 }
 
 /// Returns whether a real path is that of a file or a directory, or of nothing.
-fn is_file(real: &Path) -> bool {
-    match rustix::fs::stat(real) {
-        Ok(stat) => {
-            let kind = FileType::from_raw_mode(stat.st_mode);
-            kind.is_file() || kind.is_dir()
-        }
-        Err(error) => matches!(error, Errno::NOENT | Errno::NOTDIR),
-    }
+fn is_file(files: &dyn FileSystem, real: &Path) -> bool {
+    matches!(files.stat(real), Ok(None | Some(FileKind::File | FileKind::Directory)))
 }
 
 /// Refuses a name that does not lie beneath a root or may not be read; returns its real path.
 pub(super) fn check(scene: &Scene<'_>, cwd: &Path, name: &str) -> Result<PathBuf, Unclear> {
-    let real = real(cwd, name).filter(|real| {
+    let real = real(scene.files, cwd, name).filter(|real| {
         scene.roots.iter().any(|root| real.starts_with(root)) && (scene.may_read)(real)
     });
     match real {
@@ -94,7 +86,7 @@ pub(super) fn check(scene: &Scene<'_>, cwd: &Path, name: &str) -> Result<PathBuf
             Err(Unclear::new("shell.secret", format!("`{name}` holds secrets by its name")))
         }
         // What is read there may never end, or be taken from somebody else.
-        Some(real) if !is_file(&real) => Err(Unclear::new(
+        Some(real) if !is_file(scene.files, &real) => Err(Unclear::new(
             "shell.operand",
             format!("`{name}` is neither a file nor a directory"),
         )),
@@ -108,11 +100,13 @@ pub(super) fn check(scene: &Scene<'_>, cwd: &Path, name: &str) -> Result<PathBuf
 
 /// Refuses a directory that a program would walk through past something that rules keep out.
 pub(super) fn check_walk(scene: &Scene<'_>, cwd: &Path, name: &str) -> Result<(), Unclear> {
-    match real(cwd, name) {
-        Some(real) if is_directory(&real) && !(scene.may_walk)(&real) => Err(Unclear::new(
-            "shell.outside",
-            format!("`{name}` may hold what a rule keeps out of plain reads"),
-        )),
+    match real(scene.files, cwd, name) {
+        Some(real) if is_directory(scene.files, &real) && !(scene.may_walk)(&real) => {
+            Err(Unclear::new(
+                "shell.outside",
+                format!("`{name}` may hold what a rule keeps out of plain reads"),
+            ))
+        }
         _ => Ok(()),
     }
 }

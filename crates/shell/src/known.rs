@@ -140,14 +140,18 @@ impl Writer<'_> {
             n_named += 1;
         }
         self.check_walk(known, name, parsed, n_named == 0)?;
-        if known.check == Check::Diff {
-            let is_directory = |name: &String| files::is_directory(&self.cwd.join(name));
-            let n_directories = parsed.operands.iter().filter(|name| is_directory(name)).count();
-            let is_walk = parsed.has("-r") || parsed.has("--recursive");
-            if n_directories != 0 && !(n_directories == parsed.operands.len() && is_walk) {
-                let why = "diff looks for the other file in the directory";
-                return Err(Unclear::new("shell.operand", why));
-            }
+        if known.check == Check::Diff { self.check_diff(parsed) } else { Ok(()) }
+    }
+
+    /// Refuses a comparison of a file with a directory.
+    fn check_diff(&self, parsed: &Parsed) -> Result<(), Unclear> {
+        let is_directory =
+            |name: &&String| files::is_directory(self.scene.files, &self.cwd.join(name));
+        let n_directories = parsed.operands.iter().filter(is_directory).count();
+        let is_walk = parsed.has("-r") || parsed.has("--recursive");
+        if n_directories != 0 && !(n_directories == parsed.operands.len() && is_walk) {
+            let why = "diff looks for the other file in the directory";
+            return Err(Unclear::new("shell.operand", why));
         }
         Ok(())
     }

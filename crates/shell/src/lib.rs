@@ -18,6 +18,7 @@ mod built_in;
 pub mod command_pattern;
 mod commands;
 mod expand;
+pub mod file_system;
 mod files;
 mod find;
 mod git;
@@ -40,6 +41,7 @@ use std::path::{Path, PathBuf};
 pub use commands::{Commands, Piece};
 pub use loads::loads_unnamed;
 
+use file_system::FileSystem;
 use sinew_tool::{Analysis, Plain, Segment};
 
 /// The longest text that is looked at, in bytes.
@@ -53,6 +55,7 @@ pub struct Scene<'p> {
     pub roots: &'p [PathBuf],
     /// Returns where the program of a name lies, outside the roots.
     pub program: &'p dyn Fn(&str) -> Option<PathBuf>,
+    pub files: &'p dyn FileSystem,
     /// Returns whether a real path beneath the roots may be read.
     pub may_read: &'p dyn Fn(&Path) -> bool,
     /// Returns whether everything beneath a directory, by its real path, may be read as far as rules say.
@@ -109,3 +112,6 @@ pub fn analyse_argv(argv: &[String], scene: &Scene<'_>) -> Analysis {
     let rest = (plain.is_err() && is_shown).then(|| vec![argv.to_vec()]);
     Analysis { segments, plain, rest, repeats: None }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use sinew_tool::Unclear;
 
+use super::file_system::FileSystem;
 use super::find::{self, Found};
 use super::options::Options;
 use super::programs;
@@ -412,11 +413,13 @@ impl Writer<'_> {
         let path = (self.scene.program)(name).ok_or_else(|| {
             Unclear::new("shell.missing", format!("there is no program `{name}` in PATH"))
         })?;
-        if word.contains('/') && (!word.starts_with('/') || !is_same(Path::new(word), &path)) {
+        if word.contains('/')
+            && (!word.starts_with('/') || !is_same(self.scene.files, Path::new(word), &path))
+        {
             let why = format!("`{word}` is not the program of that name in PATH");
             return Err(Unclear::new("shell.program", why));
         }
-        if !is_outside(&path, self.scene.roots) {
+        if !is_outside(self.scene.files, &path, self.scene.roots) {
             let why = format!("`{name}` in PATH leads into a root");
             return Err(Unclear::new("shell.program", why));
         }
@@ -516,14 +519,12 @@ pub(super) fn unknown(name: &str) -> Unclear {
 }
 
 /// Returns whether a program lies outside the roots, links followed.
-#[expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
-fn is_outside(path: &Path, roots: &[PathBuf]) -> bool {
-    std::fs::canonicalize(path).is_ok_and(|real| !roots.iter().any(|root| real.starts_with(root)))
+fn is_outside(files: &dyn FileSystem, path: &Path, roots: &[PathBuf]) -> bool {
+    files.canonicalize(path).is_ok_and(|real| !roots.iter().any(|root| real.starts_with(root)))
 }
 
-#[expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
-fn is_same(one: &Path, other: &Path) -> bool {
-    match (std::fs::canonicalize(one), std::fs::canonicalize(other)) {
+fn is_same(files: &dyn FileSystem, one: &Path, other: &Path) -> bool {
+    match (files.canonicalize(one), files.canonicalize(other)) {
         (Ok(one), Ok(other)) => one == other,
         _ => false,
     }

@@ -5,9 +5,11 @@
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::io::Read;
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+
+use crate::file_system::FileSystem;
 
 /// The longest index that is looked at, in bytes, and the most entries of one.
 const MAX_BYTES: u64 = 16 << 20;
@@ -31,18 +33,12 @@ pub(super) struct Index {
 }
 
 /// Reads an index, an empty one where there is none; nothing where it is not of a form that is known.
-#[expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
-pub(super) fn read(path: &Path) -> Option<Index> {
-    let file = match std::fs::symlink_metadata(path) {
-        Ok(meta) if meta.is_file() && meta.len() <= MAX_BYTES => std::fs::File::open(path).ok()?,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Some(Index::default());
-        }
-        Ok(_) | Err(_) => return None,
-    };
-    let mut bytes = Vec::new();
-    file.take(MAX_BYTES).read_to_end(&mut bytes).ok()?;
-    parse(&bytes)
+pub(super) fn read(files: &dyn FileSystem, path: &Path) -> Option<Index> {
+    match files.read(path, MAX_BYTES) {
+        Ok(bytes) => parse(&bytes),
+        Err(error) if error.kind() == ErrorKind::NotFound => Some(Index::default()),
+        Err(_) => None,
+    }
 }
 
 fn number(bytes: &[u8], at: usize) -> Option<u32> {

@@ -2,11 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use rustix::fs::FileType;
-use rustix::io::Errno;
-use sinew_tool::Unclear;
+use sinew_tool::{FileKind, Unclear};
 
 use crate::Scene;
+use crate::file_system::FileSystem;
 
 pub(super) fn odd(why: impl Into<String>) -> Unclear {
     Unclear::new("shell.repository", why)
@@ -17,19 +16,22 @@ pub(super) fn check(scene: &Scene<'_>, dir: &Path) -> Result<PathBuf, Unclear> {
     if dir.components().any(|part| part.as_os_str() == ".git") {
         return Err(odd("a directory of a repository's own is no place to look at it from"));
     }
+    let files = scene.files;
     let mut top = None;
     for above in dir.ancestors() {
-        if is_there(&above.join("HEAD"))? || is_there(&above.join("commondir"))? {
+        if is_there(files, &above.join("HEAD"))? || is_there(files, &above.join("commondir"))? {
             return Err(odd("git may take a directory of another making for a repository"));
         }
         let git = above.join(".git");
-        if !is_there(&git)? {
+        if !is_there(files, &git)? {
             continue;
         }
-        let has = |name: &str| is_own_directory(&git.join(name));
-        let is_whole =
-            is_own_directory(&git) && has("objects") && has("refs") && is_there(&git.join("HEAD"))?;
-        if !is_whole || is_there(&git.join("commondir"))? {
+        let has = |name: &str| is_own_directory(files, &git.join(name));
+        let is_whole = is_own_directory(files, &git)
+            && has("objects")
+            && has("refs")
+            && is_there(files, &git.join("HEAD"))?;
+        if !is_whole || is_there(files, &git.join("commondir"))? {
             return Err(odd("the repository lies elsewhere, or is none"));
         }
         let n_seen = scene.seen.places.borrow().len();
@@ -37,8 +39,8 @@ pub(super) fn check(scene: &Scene<'_>, dir: &Path) -> Result<PathBuf, Unclear> {
             if MAX_PLACES <= n_seen {
                 return Err(odd("there are too many repositories to look at"));
             }
-            check_config(&git)?;
-            check_links(&git)?;
+            check_config(files, &git)?;
+            check_links(files, &git)?;
             scene.seen.places.borrow_mut().insert(git);
         }
         top.get_or_insert_with(|| above.to_owned());
@@ -54,41 +56,35 @@ pub(super) fn check(scene: &Scene<'_>, dir: &Path) -> Result<PathBuf, Unclear> {
 const MAX_PLACES: usize = 16;
 
 /// Returns whether a path is that of a directory itself, and not of a link to one.
-fn is_own_directory(path: &Path) -> bool {
-    rustix::fs::lstat(path).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_dir())
+fn is_own_directory(files: &dyn FileSystem, path: &Path) -> bool {
+    matches!(files.lstat(path), Ok(Some(FileKind::Directory)))
 }
 
 /// Returns whether something has a name, a link to nowhere too.
-fn is_there(path: &Path) -> Result<bool, Unclear> {
-    match rustix::fs::lstat(path) {
-        Ok(_) => Ok(true),
-        Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),
-        Err(_) => Err(odd("the repository cannot be looked at")),
-    }
+fn is_there(files: &dyn FileSystem, path: &Path) -> Result<bool, Unclear> {
+    let found = files.lstat(path).map_err(|_| odd("the repository cannot be looked at"))?;
+    Ok(found.is_some())
 }
 
 /// The most entries of a repository that are looked at.
 const MAX_ENTRIES: usize = 5_000;
 
 /// Refuses a repository with links in it, or with objects elsewhere: what they lead to would be shown.
-#[expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
-fn check_links(git: &Path) -> Result<(), Unclear> {
+fn check_links(files: &dyn FileSystem, git: &Path) -> Result<(), Unclear> {
     let unseen = || odd("the repository cannot be looked at");
-    if is_there(&git.join("objects/info/alternates"))? {
+    if is_there(files, &git.join("objects/info/alternates"))? {
         return Err(odd("the repository has objects elsewhere"));
     }
     let objects = git.join("objects");
     let mut left = vec![git.to_owned()];
     let mut n_entries = 0;
     while let Some(dir) = left.pop() {
-        for entry in std::fs::read_dir(&dir).map_err(|_| unseen())? {
-            let entry = entry.map_err(|_| unseen())?;
-            let kind = entry.file_type().map_err(|_| unseen())?;
+        for entry in files.read_dir(&dir).map_err(|_| unseen())? {
+            let (name, kind) = entry.map_err(|_| unseen())?;
             n_entries += 1;
-            if !(kind.is_file() || kind.is_dir()) || MAX_ENTRIES < n_entries {
+            if !matches!(kind, FileKind::File | FileKind::Directory) || MAX_ENTRIES < n_entries {
                 return Err(odd("the repository holds links, or too much to look at"));
             }
-            let name = entry.file_name();
             let is_looked_at = match &dir {
                 // Those of `git lfs` are named by what they hold.
                 dir if dir == git => name != "lfs",
@@ -96,8 +92,8 @@ fn check_links(git: &Path) -> Result<(), Unclear> {
                 dir if *dir == objects => name == "pack" || name == "info",
                 _ => true,
             };
-            if kind.is_dir() && is_looked_at {
-                left.push(entry.path());
+            if kind == FileKind::Directory && is_looked_at {
+                left.push(dir.join(name));
             }
         }
     }
@@ -151,19 +147,14 @@ const KEYS: &[(&str, &[&str])] = &[
 /// The longest configuration that is looked at, in bytes.
 const MAX_CONFIG: u64 = 256 * 1024;
 
-#[expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
-fn check_config(git: &Path) -> Result<(), Unclear> {
-    if is_there(&git.join("config.worktree"))? {
+fn check_config(files: &dyn FileSystem, git: &Path) -> Result<(), Unclear> {
+    if is_there(files, &git.join("config.worktree"))? {
         return Err(odd("the repository has settings for one of its places"));
     }
-    let path = git.join("config");
-    let is_small = std::fs::symlink_metadata(&path)
-        .is_ok_and(|meta| meta.is_file() && meta.len() <= MAX_CONFIG);
-    let text = match std::fs::read_to_string(&path) {
-        Ok(text) if is_small => text,
-        _ => return Err(odd("the settings of the repository cannot be looked at")),
-    };
-    check_settings(&text)
+    let bytes = files.read(&git.join("config"), MAX_CONFIG).ok();
+    let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
+    let unseen = || odd("the settings of the repository cannot be looked at");
+    check_settings(&text.ok_or_else(unseen)?)
 }
 
 /// Refuses settings with more than a list of harmless keys, and lines that are not of a plain form.

@@ -6,13 +6,12 @@
 
 use std::path::{Path, PathBuf};
 
-use rustix::fs::FileType;
-use rustix::io::Errno;
-use sinew_tool::Unclear;
+use sinew_tool::{FileKind, Unclear};
 
 use super::index::{self, Index};
 use super::repository::odd;
 use crate::Scene;
+use crate::file_system::FileSystem;
 
 /// The longest file with attributes that is looked at, in bytes, and the most of them.
 const MAX_ATTRIBUTES: u64 = 64 * 1024;
@@ -27,12 +26,12 @@ pub(super) fn check(scene: &Scene<'_>, top: &Path, opens: bool) -> Result<(), Un
     if seen(&opened) || (seen(&path) && !opens) {
         return Ok(());
     }
-    let index = index::read(&path)
+    let index = index::read(scene.files, &path)
         .ok_or_else(|| odd("the index of the repository is of a form that is not looked into"))?;
     if opens {
-        check_directories(top, &index)?;
+        check_directories(scene.files, top, &index)?;
     }
-    check_filters(top, &index)?;
+    check_filters(scene.files, top, &index)?;
     if opens {
         scene.seen.places.borrow_mut().insert(opened);
     }
@@ -40,25 +39,22 @@ pub(super) fn check(scene: &Scene<'_>, top: &Path, opens: bool) -> Result<(), Un
     Ok(())
 }
 
-fn check_directories(top: &Path, index: &Index) -> Result<(), Unclear> {
+fn check_directories(files: &dyn FileSystem, top: &Path, index: &Index) -> Result<(), Unclear> {
     for dir in &index.directories {
-        match kind(&top.join(dir))? {
-            Some(kind) if kind.is_symlink() => {
-                return Err(odd("the repository has files behind a link"));
-            }
-            Some(_) | None => {}
+        if kind(files, &top.join(dir))? == Some(FileKind::Symlink) {
+            return Err(odd("the repository has files behind a link"));
         }
     }
     Ok(())
 }
 
-fn check_filters(top: &Path, index: &Index) -> Result<(), Unclear> {
+fn check_filters(files: &dyn FileSystem, top: &Path, index: &Index) -> Result<(), Unclear> {
     let top_file = top.join(".gitattributes");
     let dirs = index.directories.iter().map(|dir| top.join(dir).join(".gitattributes"));
-    let files = [top.join(".git/info/attributes"), top_file].into_iter().chain(dirs);
+    let listed = [top.join(".git/info/attributes"), top_file].into_iter().chain(dirs);
     let mut n_files = 0;
-    for file in files {
-        if !check_attributes(&file)? {
+    for file in listed {
+        if !check_attributes(files, &file)? {
             continue;
         }
         n_files += 1;
@@ -68,7 +64,7 @@ fn check_filters(top: &Path, index: &Index) -> Result<(), Unclear> {
     }
     for file in &index.attributes {
         // What is not there is taken from the index.
-        if kind(&top.join(file))?.is_none() {
+        if kind(files, &top.join(file))?.is_none() {
             return Err(odd("the repository lacks a file with attributes"));
         }
     }
@@ -76,16 +72,14 @@ fn check_filters(top: &Path, index: &Index) -> Result<(), Unclear> {
 }
 
 /// Refuses attributes that speak of filters; returns whether there are any.
-#[expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
-fn check_attributes(file: &Path) -> Result<bool, Unclear> {
+fn check_attributes(files: &dyn FileSystem, file: &Path) -> Result<bool, Unclear> {
     let unseen = || odd("the attributes of its files cannot be looked at");
-    match kind(file)? {
+    match kind(files, file)? {
         None => return Ok(false),
-        Some(kind) if kind.is_file() => {}
+        Some(FileKind::File) => {}
         Some(_) => return Err(unseen()),
     }
-    let is_small = std::fs::symlink_metadata(file).is_ok_and(|meta| meta.len() <= MAX_ATTRIBUTES);
-    let bytes = is_small.then(|| std::fs::read(file).ok()).flatten().ok_or_else(unseen)?;
+    let bytes = files.read(file, MAX_ATTRIBUTES).map_err(|_| unseen())?;
     match has_filter(&bytes) {
         true => Err(odd("files of the repository may have a filter, which is a program")),
         false => Ok(true),
@@ -104,12 +98,8 @@ fn has_filter(attributes: &[u8]) -> bool {
 }
 
 /// Returns what lies at a place, no link followed at its end.
-fn kind(path: &Path) -> Result<Option<FileType>, Unclear> {
-    match rustix::fs::lstat(path) {
-        Ok(stat) => Ok(Some(FileType::from_raw_mode(stat.st_mode))),
-        Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
-        Err(_) => Err(odd("the repository cannot be looked at")),
-    }
+fn kind(files: &dyn FileSystem, path: &Path) -> Result<Option<FileKind>, Unclear> {
+    files.lstat(path).map_err(|_| odd("the repository cannot be looked at"))
 }
 
 #[cfg(test)]
