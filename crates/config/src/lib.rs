@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod clients;
+mod context_window;
 pub mod env_vars;
 mod grants;
 mod hook_files;

@@ -12,6 +12,7 @@ use sinew_guard::{
 use sinew_runtime::{Approvals, CommandHookSettings};
 use sinew_tool::{BinaryPolicy, Dialect, FileSettings, HardLinks, Sync, call_id};
 
+use super::context_window::reply_bytes_for_context;
 use super::options::{CommandPolicyOptions, RunOptions};
 use super::{ConfigError, Options, hooks, rules};
 
@@ -538,33 +539,12 @@ fn files(options: &Options, dialect: &Dialect) -> Result<FileSettings, ConfigErr
     })
 }
 
-/// Returns the most bytes of one Read for a model's context: a fifth of it at four bytes a token,
-/// at least 50 KiB and at most 512 KiB.
-fn reply_bytes_for_context(tokens: u64) -> usize {
-    let bytes = tokens.saturating_mul(4) / 5;
-    usize::try_from(bytes).unwrap_or(usize::MAX).clamp(50 * 1024, 512 * 1024)
-}
-
-/// Returns the context for which one Read is this large: the other way round, between the bounds.
-pub(super) fn tokens_for_reply(bytes: usize) -> u64 {
-    (bytes as u64).saturating_mul(5) / 4
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn resolve(toml: &str) -> Result<Settings, ConfigError> {
         Settings::resolve(&toml_edit::de::from_str(toml).expect("options"))
-    }
-
-    #[test]
-    fn read_size_follows_the_context() {
-        for (tokens, bytes) in
-            [(0, 51_200), (100_000, 80_000), (200_000, 160_000), (10_000_000, 524_288)]
-        {
-            assert_eq!(reply_bytes_for_context(tokens), bytes, "{tokens}");
-        }
     }
 
     #[test]

@@ -254,7 +254,7 @@ impl Contained {
                     taken.push(real.to_owned());
                     Ok(())
                 };
-                along::judge(&self.guard, from, &to.real, &mut note).ok()?;
+                along::judge(self.guard.names(), from, &to.real, &mut note).ok()?;
             }
         }
         Some(taken)

@@ -184,8 +184,7 @@ impl GuardedFiles {
 
     /// Returns what judges the names beneath a directory that the call looks at.
     fn judge(&self) -> Judge<'_> {
-        let Guard { roots, rules, .. } = &*self.guard;
-        Judge { roots, rules, beneath: self.beneath.as_deref() }
+        Judge { beneath: self.beneath.as_deref(), ..self.guard.names() }
     }
 
     /// Returns the change of one target.
@@ -397,7 +396,7 @@ impl Files for GuardedFiles {
         let bound = armed.lock();
         let job = self.job(from, armed, *bound, Expect::Any, &terms)?;
         let taken = self.taken.as_deref();
-        let changes = moving::rename(&self.guard, &job, to, target.protected, taken)?;
+        let changes = moving::rename(self.guard.names(), &job, to, target.protected, taken)?;
         lock(&self.changes).extend(changes);
         Ok(())
     }

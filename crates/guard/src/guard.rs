@@ -30,7 +30,7 @@ use sinew_fs::store::Store;
 use sinew_fs::turn::Turns;
 use sinew_policy::globs::RuleError;
 use sinew_policy::judge::Rules;
-use sinew_policy::rule::Beneath;
+use sinew_policy::rule::{Beneath, Judge};
 use sinew_policy::rules::{self, Names, PathGlobs, PathRules};
 use sinew_records::checkpoints::Checkpoints;
 use sinew_records::knowledge::KnowledgeBase;
@@ -298,6 +298,11 @@ impl Guard {
             && self.rules.check(real).is_ok()
     }
 
+    /// Returns what judges names by the path rules alone.
+    pub(crate) fn names(&self) -> Judge<'_> {
+        Judge { roots: &self.roots, rules: &self.rules, beneath: None }
+    }
+
     /// Returns the checkpoints that changes are kept in, where they are.
     pub(crate) fn kept(&self) -> Option<Arc<Checkpoints>> {
         self.checkpoints.clone().filter(|_| self.files.checkpoint_before_mutation)
@@ -399,7 +404,7 @@ impl Guard {
                 && moves
                 && from.is_directory()
             {
-                let found = moving::along::judge(self, from, &to.real, &mut |_| Ok(()))
+                let found = moving::along::judge(self.names(), from, &to.real, &mut |_| Ok(()))
                     .map_err(|error| (at, error))?;
                 target.protected = target.protected.or(found);
             }

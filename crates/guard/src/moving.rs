@@ -21,12 +21,11 @@ use crate::change::kept;
 use crate::change::old::Old;
 use crate::change::parents::Parents;
 use crate::change::{Failure, Job, sync_directory};
-use crate::guard::Guard;
 use sinew_fs::resolve::{Place, Spot};
 use sinew_fs::roots::Dir;
 use sinew_fs::stat::{error_of, identity_of, kind_of, meta_of};
 use sinew_fs::turn::Turn;
-use sinew_policy::rule::Taken;
+use sinew_policy::rule::{Judge, Taken};
 use sinew_records::checkpoints::PathState;
 
 /// What a checkpoint says of one thing that moves.
@@ -89,7 +88,7 @@ fn is_directory(dir: &Dir, name: &CStr) -> Result<(), FileError> {
 /// Gives what a job names the name of a place. `protected` is the protected name that the ruling knew
 /// of, `taken` what rules say of what a directory takes along. Returns the changes: of the old name, and of the new one.
 pub(crate) fn rename(
-    guard: &Guard,
+    names: Judge<'_>,
     job: &Job<'_>,
     to: &Place,
     protected: Option<&str>,
@@ -111,7 +110,7 @@ pub(crate) fn rename(
     let (hash, things) = match seen.0 {
         FileKind::Directory => {
             let mut check = |real: &Path| taken.map_or(Ok(()), |taken| taken.check(real));
-            let found = along::judge(guard, job.place, &to.real, &mut check)?;
+            let found = along::judge(names, job.place, &to.real, &mut check)?;
             if found.is_some() && protected.is_none() {
                 return Err(FileError::Changed);
             }

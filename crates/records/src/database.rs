@@ -10,7 +10,14 @@ use std::time::Duration;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
-use crate::ledger::LedgerSync;
+/// How much a committed intent survives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LedgerSync {
+    /// Any death of the process: the record is in the hands of the kernel.
+    Normal,
+    /// Power loss too: the record is on the disk.
+    Full,
+}
 
 /// How long whoever need not answer at once waits for a database that somebody else writes.
 pub(crate) const PATIENT: Duration = Duration::from_secs(5);

@@ -23,7 +23,7 @@ use sinew_tool::{
     Writer,
 };
 
-use crate::ledger::{Deed, KnownRow, Records};
+use crate::ledger::{Deed, Known, KnownRow, Records, SqliteLedger};
 use sinew_fs::clock::SystemClock;
 
 /// The most files that are remembered of one caller, and the most of which the writer is.
@@ -38,32 +38,10 @@ pub struct KnowledgeBase {
     records: Option<Records>,
 }
 
-/// What one caller knows of one file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Known {
-    /// The hash of the whole content, where it is known.
-    pub content: Option<[u8; 32]>,
-    /// The state in which the file was read.
-    pub state: Option<Identity>,
-}
-
-impl Known {
-    /// Returns whether this is the file as it is now. The content decides; where it is not known, the
-    /// state does.
-    fn holds(&self, state: Option<&Identity>, content: Option<[u8; 32]>) -> bool {
-        match (self.content, content) {
-            (Some(known), Some(now)) => known == now,
-            _ => self.state.is_some() && self.state.as_ref() == state,
-        }
-    }
-
-    /// Returns what is known after another look. A part of what was already known whole adds nothing.
-    fn and(self, sight: &Sight) -> Self {
-        let content = match sight.content {
-            None if self.state == Some(sight.state) => self.content,
-            content => content,
-        };
-        Self { content, state: Some(sight.state) }
+impl SqliteLedger {
+    /// Returns what callers know of files, kept in the database of this ledger.
+    pub fn knowledge(&self) -> Arc<KnowledgeBase> {
+        Arc::new(KnowledgeBase::over(self.records()))
     }
 }
 

@@ -32,8 +32,10 @@ mod reading;
 mod record;
 mod retention;
 mod row;
+mod scan;
 mod verify;
 mod waiting;
+mod whole_check;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -47,7 +49,6 @@ use sinew_tool::sync::lock;
 use sinew_tool::{BoxFuture, Closing, Event, Kind, Ledger, Ticket, ToolError};
 
 use crate::database::{self, Failed, PATIENT, at_once};
-use crate::knowledge::KnowledgeBase;
 use crate::redact::Redactor;
 use opening::{FileId, Open, Opener};
 use record::{Link, OfProcess};
@@ -56,10 +57,11 @@ use sinew_fs::mark::{ProcessMark, os_user};
 use sinew_fs::state::StateDir;
 use waiting::Promise;
 
+pub use crate::database::LedgerSync;
 pub use audit::{Audit, AuditError, Wanted, key_of};
 pub use key::Key;
 pub use known::Deed;
-pub(crate) use known::{KnownRow, Records};
+pub(crate) use known::{Known, KnownRow, Records};
 pub use record::{Field, Fields, Link as ChainLink, Record};
 pub use retention::Retention;
 pub use verify::{Finding, Unfinished, Verified, Walk};
@@ -78,15 +80,6 @@ const RETRY: Duration = Duration::from_millis(500);
 const TENDED_EVERY: Duration = Duration::from_secs(10 * 60);
 /// How long nothing must have been recorded before the whole database is read.
 const IDLE: Duration = Duration::from_secs(2);
-
-/// How much a committed intent survives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LedgerSync {
-    /// Any death of the process: the record is in the hands of the kernel.
-    Normal,
-    /// Power loss too: the record is on the disk.
-    Full,
-}
 
 /// What happens with calls while no records can be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -172,7 +165,7 @@ struct Shared {
     /// The last record that was told of because it is not what its hash covers.
     misfit: Mutex<Option<Finding>>,
     /// How far the check of the whole database has come where a call interrupted it.
-    checked: Mutex<Option<(FileId, check::Progress)>>,
+    checked: Mutex<Option<(FileId, whole_check::Progress)>>,
 }
 
 /// What ended a wait of the helper thread.
@@ -230,6 +223,11 @@ struct Written {
 }
 
 impl SqliteLedger {
+    /// Returns what the database says of files.
+    pub(crate) fn records(&self) -> Records {
+        Records::new(Arc::clone(&self.shared))
+    }
+
     /// Returns the ledger of a state directory. Nothing is opened or started yet.
     pub fn new(state: &StateDir, recorded: Recorded) -> Self {
         Self {
@@ -278,11 +276,6 @@ impl SqliteLedger {
     /// Returns the names of damaged databases that are kept in the state directory.
     pub fn kept_aside(&self) -> Vec<String> {
         opening::kept_aside(&self.shared.state)
-    }
-
-    /// Returns what callers know of files, kept in the database of this ledger.
-    pub fn knowledge(&self) -> Arc<KnowledgeBase> {
-        Arc::new(KnowledgeBase::over(Records::new(Arc::clone(&self.shared))))
     }
 
     /// Opens the database and commits something to it that leaves nothing behind, for `doctor`.

@@ -21,21 +21,51 @@ mod run;
 mod shape;
 mod tell;
 
+use std::future::Future;
 use std::sync::Arc;
 
 use sinew_guard::{Guard, Rules};
-use sinew_tool::{Kind, Reply, Request, Ruling, Targets, Tool, ToolError};
+use sinew_tool::{Reply, Request, Ruling, Targets, Tool, ToolError};
 use tracing::Instrument as _;
 
 use crate::catalog::denies;
+use crate::caught::caught;
 use crate::hooks::{Notes, session};
-use crate::runtime::{CallOptions, Runtime};
+use crate::runtime::{CallOptions, Runtime, anchored};
 use after::Seen;
 use open::Open;
-pub(crate) use run::caught;
+
+impl Runtime {
+    /// Executes one call. The future owns what it needs: it can be polled once where the call was
+    /// read, and moved to another thread when it is not ready. It must be polled inside the context
+    /// of a tokio runtime.
+    pub fn call(
+        self: &Arc<Self>,
+        request: Request,
+        options: CallOptions,
+    ) -> impl Future<Output = Reply> + Send + use<> {
+        // Whoever calls again has the answer to the last call.
+        self.rest();
+        call(Arc::clone(self), request, options)
+    }
+
+    /// Returns what a call names and what the rules of its dialect say of it, once they are changed.
+    /// Nothing runs and nothing is recorded; hooks are not asked, and what answers grant is left out.
+    pub fn judge_call(
+        &self,
+        request: Request,
+        change: impl FnOnce(&mut Rules),
+    ) -> Result<(Arc<Targets>, Ruling), ToolError> {
+        judged(self, request, |guard, rules| {
+            let mut rules = rules.clone();
+            change(&mut rules);
+            anchored(guard, rules)
+        })
+    }
+}
 
 /// Executes one call.
-pub(crate) async fn call(runtime: Arc<Runtime>, request: Request, options: CallOptions) -> Reply {
+async fn call(runtime: Arc<Runtime>, request: Request, options: CallOptions) -> Reply {
     let raised = RaisedOnDrop(options.cancel.clone());
     let open = open::open(&runtime, request);
     let span = open.entry.span();
@@ -47,7 +77,7 @@ pub(crate) async fn call(runtime: Arc<Runtime>, request: Request, options: CallO
 /// Goes the way of a call and answers it, wherever the way ends.
 async fn stops(runtime: &Arc<Runtime>, mut open: Open, options: &CallOptions) -> Reply {
     let mut told = Told::default();
-    let went = run::caught(way(runtime, &mut open, &mut told, options)).await;
+    let went = caught(way(runtime, &mut open, &mut told, options)).await;
     let mut reply = match went {
         Ok(reply) => reply,
         Err(error) => {
@@ -74,7 +104,7 @@ async fn stops(runtime: &Arc<Runtime>, mut open: Open, options: &CallOptions) ->
 }
 
 /// Judges a call by changed rules, as the stops would do it, and ends there.
-pub(crate) fn judged(
+fn judged(
     runtime: &Runtime,
     mut request: Request,
     rules: impl FnOnce(&Guard, &Rules) -> Result<Rules, ToolError>,
@@ -158,16 +188,4 @@ impl Drop for RaisedOnDrop {
     fn drop(&mut self) {
         self.0.cancel();
     }
-}
-
-/// The error of work that panicked. The panic's own words go to the log alone.
-fn panicked(panic: &(dyn std::any::Any + Send)) -> ToolError {
-    let words = panic
-        .downcast_ref::<&str>()
-        .map(|words| (*words).to_owned())
-        .or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_default();
-    ToolError::new(Kind::ExecutionFailed, "the tool failed inside sinew; this is a defect of sinew")
-        .hint("the call was recorded; other calls go on")
-        .source(words)
 }

@@ -9,6 +9,7 @@ mod approvals;
 mod broker;
 mod call;
 mod catalog;
+mod caught;
 mod grants;
 mod hooks;
 mod ledgers;

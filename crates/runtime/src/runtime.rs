@@ -13,8 +13,7 @@ use sinew_guard::{
 };
 use sinew_tool::{
     Access, Approver, Cancel, Claim, Clock, Command, CommandLine, CommandTarget, Dialect,
-    FileSettings, Hook, Kind, Ledger, Memo, Progress, Recorder, Reply, Request, Ruling, Targets,
-    Tool, ToolError,
+    FileSettings, Hook, Kind, Ledger, Memo, Progress, Recorder, Ruling, Tool, ToolError,
 };
 
 use tokio::sync::{Semaphore, watch};
@@ -73,19 +72,6 @@ impl Runtime {
     /// Returns a builder of a runtime over a dialect.
     pub fn builder(dialect: Dialect) -> Builder {
         Builder::new(dialect)
-    }
-
-    /// Executes one call. The future owns what it needs: it can be polled once where the call was
-    /// read, and moved to another thread when it is not ready. It must be polled inside the context
-    /// of a tokio runtime.
-    pub fn call(
-        self: &Arc<Self>,
-        request: Request,
-        options: CallOptions,
-    ) -> impl Future<Output = Reply> + Send + use<> {
-        // Whoever calls again has the answer to the last call.
-        self.rest();
-        crate::call::call(Arc::clone(self), request, options)
     }
 
     /// Does what no answer has to wait for: the old files of changes are closed. Worth calling when
@@ -183,20 +169,6 @@ impl Runtime {
         Ok((target, judged.ruling().clone()))
     }
 
-    /// Returns what a call names and what the rules of its dialect say of it, once they are changed.
-    /// Nothing runs and nothing is recorded; hooks are not asked, and what answers grant is left out.
-    pub fn judge_call(
-        &self,
-        request: Request,
-        change: impl FnOnce(&mut Rules),
-    ) -> Result<(Arc<Targets>, Ruling), ToolError> {
-        crate::call::judged(self, request, |guard, rules| {
-            let mut rules = rules.clone();
-            change(&mut rules);
-            anchored(guard, rules)
-        })
-    }
-
     /// Writes every record that waits, and what the recorder holds.
     pub fn flush(&self) -> Result<(), ToolError> {
         if let Some(recorder) = &self.recorder {
@@ -237,7 +209,7 @@ impl fmt::Debug for Runtime {
 }
 
 /// Gives rules the meaning that they have beneath the roots.
-fn anchored(guard: &Guard, rules: Rules) -> Result<Rules, ToolError> {
+pub(crate) fn anchored(guard: &Guard, rules: Rules) -> Result<Rules, ToolError> {
     guard.anchored(rules).map_err(|error| ToolError::new(Kind::InvalidArgs, error.to_string()))
 }
 

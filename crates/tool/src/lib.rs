@@ -16,6 +16,7 @@ mod dialect;
 mod error;
 mod facts;
 mod file_error;
+mod future;
 pub mod hook;
 mod knowledge;
 mod ledger;
@@ -25,6 +26,7 @@ mod name;
 mod operation;
 mod param;
 mod process;
+mod progress;
 mod reply;
 mod request;
 mod row;
@@ -49,6 +51,7 @@ pub use dialect::Dialect;
 pub use error::{Kind, ToolError};
 pub use facts::{Cost, Effects, Facts};
 pub use file_error::FileError;
+pub use future::BoxFuture;
 pub use hook::{
     AfterCompaction, AfterModelCall, AgentEnd, AgentEvent, AgentStart, Approval, BeforeCompaction,
     BeforeModelCall, BeforePrompt, Decision, Executed, FormEvent, Hook, HookAnswer, HookEnd,
@@ -60,18 +63,19 @@ pub use ledger::{Closing, Event, Ledger, Opening, Recorder, Ticket};
 pub use line::line_name;
 pub use memo::Memo;
 pub use name::{name_matches, tool_matches};
-pub use operation::{Context, Operation, Preview, Progress};
+pub use operation::{Context, Operation, Preview};
 pub use param::{Param, ParamKind, Preset, Scale};
 pub use process::{
     Command, CommandLine, CommandTarget, Contained, Exit, Finished, MAX_STORED_OUTPUT, Moved,
     NoProcesses, Output, Processes, Refusals, Refused, RunOptions, Shell, Used, WentBack,
 };
+pub use progress::Progress;
 pub use reply::{Block, ErrorBody, Meta, More, Reply, Resource, Skipped};
 pub use request::{Arguments, Request, call_id};
 pub use row::{Bound, Row, Shaping};
 pub use ruling::{Ruled, Ruling, Verdict};
 pub use settings::{BinaryPolicy, FileSettings, HardLinks, Sync};
-pub use tools::{BoxFuture, Prepared, Ran, Tool};
+pub use tools::{Prepared, Ran, Tool};
 pub use visible::{shown, shown_line, shown_path};
 pub use world::{
     Becomes, Change, Clock, CommitError, Deed, Entry, Expect, FileKind, FileMode, Files, Flow,

@@ -9,36 +9,9 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     BoxFuture, Cancel, Claim, Command, CommitError, Cost, Deed, Effects, Expect, Facts, FileError,
-    FileSettings, FileTarget, Kind, Memo, Restore, Slot, Targets, ToolError, World, Written,
-    line_name,
+    FileSettings, FileTarget, Kind, Memo, Progress, Restore, Slot, Targets, ToolError, World,
+    Written, line_name,
 };
-
-/// Where long work says how far it is: nowhere, unless the caller asked to be told.
-#[derive(Clone, Default)]
-pub struct Progress(Option<Arc<Listener>>);
-
-type Listener = dyn Fn(u64, &str) + Send + Sync;
-
-impl Progress {
-    /// Returns a progress that hands a growing count and what is counted to a listener, which must
-    /// not block.
-    pub fn to(listener: impl Fn(u64, &str) + Send + Sync + 'static) -> Self {
-        Self(Some(Arc::new(listener)))
-    }
-
-    /// Says how far the work is, such as `1200` and `files searched`.
-    pub fn report(&self, done: u64, what: &str) {
-        if let Some(listener) = &self.0 {
-            listener(done, what);
-        }
-    }
-}
-
-impl std::fmt::Debug for Progress {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Progress")
-    }
-}
 
 /// What a call would change, worked out before anybody is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]

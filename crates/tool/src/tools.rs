@@ -1,18 +1,13 @@
 //! A tool as the runtime sees it, erased of its operation.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use crate::{
-    Arguments, Bound, Claim, Command, Context, Cost, Effects, Facts, FileSettings, Kind, Preview,
-    Reply, Restore, Shaping, Targets, ToolError,
+    Arguments, Bound, BoxFuture, Claim, Command, Context, Cost, Effects, Facts, FileSettings, Kind,
+    Preview, Reply, Restore, Shaping, Targets, ToolError,
 };
-
-/// A future that owns or borrows what it needs and can move between threads.
-pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Something a model can call.
 ///

@@ -5,8 +5,8 @@
 use serde_json::Value;
 
 use super::super::serve;
-use super::super::settings::tokens_for_reply;
 use super::words;
+use crate::context_window::tokens_for_reply;
 
 /// Returns what a value of a project's file comes to where it tightens, else nothing.
 pub(super) fn tightened(key: &str, old: Option<&Value>, new: Value) -> Option<Value> {

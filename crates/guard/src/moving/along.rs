@@ -15,10 +15,10 @@ use sinew_tool::{Access, FileError, FileKind};
 
 use super::{Moved, kept_at};
 use crate::change::kept::OfCall;
-use crate::guard::Guard;
 use sinew_fs::resolve::Place;
 use sinew_fs::roots::{DIRECTORY_READ, Dir, open_name};
 use sinew_fs::stat::{error_of, identity_of, kind_of};
+use sinew_policy::rule::Judge;
 use sinew_policy::rules::{self, Names};
 use sinew_records::checkpoints::{CheckpointError, PathState};
 
@@ -31,7 +31,7 @@ const MAX_KEPT_BYTES: u64 = 512 << 20;
 /// Judges what a directory takes along where it goes. Returns the protected name that something
 /// beneath it falls under, here or there. `also` looks at each real path, here and there, too.
 pub(crate) fn judge(
-    guard: &Guard,
+    names: Judge<'_>,
     from: &Place,
     to: &Path,
     also: &mut dyn FnMut(&Path) -> Result<(), FileError>,
@@ -39,7 +39,7 @@ pub(crate) fn judge(
     if to.starts_with(&from.real) {
         return Err(FileError::Invalid("is to be moved into itself"));
     }
-    if guard.roots().any(|root| root.starts_with(&from.real)) {
+    if names.roots.paths().any(|root| root.starts_with(&from.real)) {
         return Err(FileError::Denied(String::from("a root is moved by nobody")));
     }
     let (mut found, mut n_seen) = (None, 0);
@@ -52,7 +52,7 @@ pub(crate) fn judge(
         }
         let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
         for real in [from.real.join(beneath), to.join(beneath)] {
-            found = judged(guard, &real, is_dir)?.or(found);
+            found = judged(names, &real, is_dir)?.or(found);
             also(&real)?;
         }
         Ok(())
@@ -149,13 +149,13 @@ fn each(
 }
 
 /// Applies the rules to one name. Returns the protected name that it falls under.
-fn judged(guard: &Guard, real: &Path, is_dir: bool) -> Result<Option<&'static str>, FileError> {
-    let named = guard.roots.named(real);
+fn judged(names: Judge<'_>, real: &Path, is_dir: bool) -> Result<Option<&'static str>, FileError> {
+    let named = names.roots.named(real);
     rules::check_own(named, Access::Move)?;
     if is_dir {
-        guard.rules.check_search(real)?;
+        names.rules.check_search(real)?;
     } else {
-        guard.rules.check(real)?;
+        names.rules.check(real)?;
     }
     Ok(rules::protected(&Names::new(real, named)))
 }

@@ -16,14 +16,13 @@ use super::opening::{self, NAME};
 use super::reading::{self, Reading};
 use super::record::{self, Fields, Link, Record};
 use super::row;
+use super::scan;
 use super::verify::{Finding, Verified, Walk};
 use crate::database::{self, Failed};
 use sinew_fs::state::StateDir;
 
 /// How long reading waits for others.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// After so many records the progress is told.
-const TOLD_EVERY: u64 = 10_000;
 
 /// Why the ledger cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -222,7 +221,7 @@ impl Audit {
         }
         // What stood before the first record that retention left is known, and sealed.
         if let Some(key) = Key::read(&self.state)? {
-            let (anchor, is_ours) = opening::anchor(self.connection(), &key)?;
+            let (anchor, is_ours) = key::anchor(self.connection(), &key)?;
             if is_ours && anchor.seq == seq - 1 {
                 return Ok(Some(anchor));
             }
@@ -292,13 +291,13 @@ impl Audit {
             let text = "`ledger.key` is not the key of this chain, so nothing can be verified";
             return Ok(unwalked(last, "key", text));
         }
-        let (anchor, is_ours) = opening::anchor(self.connection(), &key)?;
+        let (anchor, is_ours) = key::anchor(self.connection(), &key)?;
         let mut walk = Walk::after(&key, Some(anchor));
         if !is_ours {
             let text = "where the chain begins was changed: records before may have been removed";
             walk.find(Finding::new(anchor.seq, "anchor", text));
         }
-        if let Err(error) = all(self.connection(), i64::MAX, &mut walk, &mut progress) {
+        if let Err(error) = scan::all(self.connection(), i64::MAX, &mut walk, &mut progress) {
             let seq = walk.last().seq.saturating_add(1);
             walk.find(Finding::new(
                 seq,
@@ -386,71 +385,12 @@ impl Audit {
     }
 }
 
-/// Walks over the records of a database up to one, with their further changes.
-pub(super) fn all(
-    connection: &Connection,
-    until: i64,
-    walk: &mut Walk<'_>,
-    progress: &mut impl FnMut(u64),
-) -> rusqlite::Result<()> {
-    between(connection, (i64::MIN, until), walk, progress)
-}
-
-/// Walks over the records from one to another.
-pub(super) fn between(
-    connection: &Connection,
-    (first, last): (i64, i64),
-    walk: &mut Walk<'_>,
-    progress: &mut impl FnMut(u64),
-) -> rusqlite::Result<()> {
-    let mut changes = connection.prepare_cached(
-        "SELECT seq, file_path, bytes, before_hash, after_hash FROM further_change
-         WHERE ?1 <= seq AND seq <= ?2 ORDER BY seq, rowid",
-    )?;
-    let mut changes = changes.query_map([first, last], record::change_of_row)?.peekable();
-    let sql = format!(
-        "SELECT {} FROM record LEFT JOIN process USING (process)
-         WHERE ?1 <= record.seq AND record.seq <= ?2 ORDER BY record.seq",
-        record::selected()
-    );
-    let mut records = connection.prepare_cached(&sql)?;
-    let mut records = records.query([first, last])?;
-    let mut n_records = 0;
-    while let Some(row) = records.next()? {
-        let mut record = record::of_row(row)?;
-        let seq = record.link.seq;
-        let is_before = |next: &rusqlite::Result<(i64, Fields<'_>)>| {
-            next.as_ref().map_or(true, |(of, _)| *of <= seq)
-        };
-        while let Some(change) = changes.next_if(is_before) {
-            let (of, change) = change?;
-            match of == seq {
-                true => record.changes.push(change),
-                false => walk.find(stray(of)),
-            }
-        }
-        walk.record(record);
-        n_records += 1;
-        if n_records % TOLD_EVERY == 0 {
-            progress(n_records);
-        }
-    }
-    for change in changes {
-        walk.find(stray(change?.0));
-    }
-    Ok(())
-}
-
 fn cut(last: Link, known: Link, whose: &str) -> String {
     let n = known.seq.saturating_sub(last.seq);
     format!(
         "the chain ends with record {}, and {whose} knows {n} more: they were cut off",
         last.seq
     )
-}
-
-fn stray(seq: i64) -> Finding {
-    Finding::new(seq, "changed", format!("there are changes of record {seq}, which is not there"))
 }
 
 /// Returns what is said of a chain whose records could not be walked over.

@@ -6,6 +6,7 @@
 
 use std::path::Path;
 
+use rusqlite::{Connection, Row};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, fstat, fsync, linkat, openat, unlinkat};
 use rustix::io::Errno;
 
@@ -111,4 +112,20 @@ impl Key {
         hasher.update(used.as_bytes()).update(&link.seq.to_le_bytes()).update(&link.hash);
         hasher.finalize().into()
     }
+}
+
+/// The use of a seal: the last record that retention removed.
+pub(super) const ANCHOR: &str = "anchor";
+
+/// Returns the last record that retention removed, and whether whoever has the key noted it.
+pub(super) fn anchor(connection: &Connection, key: &Key) -> rusqlite::Result<(Link, bool)> {
+    connection.prepare_cached("SELECT anchor_seq, anchor_hash, anchor_seal FROM chain")?.query_row(
+        [],
+        |row: &Row<'_>| {
+            let link = Link { seq: row.get(0)?, hash: row.get(1)? };
+            let seal: [u8; 32] = row.get(2)?;
+            let is_ours = blake3::Hash::from(seal) == blake3::Hash::from(key.seal(ANCHOR, &link));
+            Ok((link, is_ours))
+        },
+    )
 }

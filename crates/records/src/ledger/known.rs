@@ -11,12 +11,11 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use rustix::fs::FlockOperation;
-use sinew_tool::{Caller, Clock, Identity, Stamp, Writer};
+use sinew_tool::{Caller, Clock, Identity, Sight, Stamp, Writer};
 
 use super::opening::{self, NAME};
 use super::row::Cleaner;
 use super::{Row, Shared, lock};
-use crate::knowledge::Known;
 use crate::redact::Redactor;
 use sinew_fs::clock::SystemClock;
 
@@ -42,6 +41,35 @@ impl Deed {
             Self::Read => "read",
             Self::Wrote => "wrote",
         }
+    }
+}
+
+/// What one caller knows of one file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Known {
+    /// The hash of the whole content, where it is known.
+    pub content: Option<[u8; 32]>,
+    /// The state in which the file was read.
+    pub state: Option<Identity>,
+}
+
+impl Known {
+    /// Returns whether this is the file as it is now. The content decides; where it is not known, the
+    /// state does.
+    pub(crate) fn holds(&self, state: Option<&Identity>, content: Option<[u8; 32]>) -> bool {
+        match (self.content, content) {
+            (Some(known), Some(now)) => known == now,
+            _ => self.state.is_some() && self.state.as_ref() == state,
+        }
+    }
+
+    /// Returns what is known after another look. A part of what was already known whole adds nothing.
+    pub(crate) fn and(self, sight: &Sight) -> Self {
+        let content = match sight.content {
+            None if self.state == Some(sight.state) => self.content,
+            content => content,
+        };
+        Self { content, state: Some(sight.state) }
     }
 }
 

@@ -7,12 +7,12 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, OptionalExtension, Row};
+use rusqlite::{Connection, OptionalExtension};
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
 use sinew_tool::{Clock, Event};
 
 use super::head::{HeadFile, Noted};
-use super::key::Key;
+use super::key::{ANCHOR, Key};
 use super::record::{self, Draft, Link, OfProcess};
 use super::row::{self, Cleaner, Who};
 use super::verify::Finding;
@@ -323,22 +323,6 @@ pub(super) fn begin_chain(connection: &Connection, key: &Key) -> rusqlite::Resul
             (key.id(), Link::START.seq, Link::START.hash, seal),
         )
         .map(|_| ())
-}
-
-/// The use of a seal: the last record that retention removed.
-pub(super) const ANCHOR: &str = "anchor";
-
-/// Returns the last record that retention removed, and whether whoever has the key noted it.
-pub(super) fn anchor(connection: &Connection, key: &Key) -> rusqlite::Result<(Link, bool)> {
-    connection.prepare_cached("SELECT anchor_seq, anchor_hash, anchor_seal FROM chain")?.query_row(
-        [],
-        |row: &Row<'_>| {
-            let link = Link { seq: row.get(0)?, hash: row.get(1)? };
-            let seal: [u8; 32] = row.get(2)?;
-            let is_ours = blake3::Hash::from(seal) == blake3::Hash::from(key.seal(ANCHOR, &link));
-            Ok((link, is_ours))
-        },
-    )
 }
 
 pub(super) fn key_id(connection: &Connection) -> rusqlite::Result<Option<[u8; 32]>> {

@@ -11,10 +11,11 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension};
 use sinew_tool::{Clock, Event};
 
-use super::audit;
+use super::key;
 use super::opening::{self, Open};
 use super::record::{self, Link};
 use super::row::Who;
+use super::scan;
 use super::verify::Walk;
 use crate::database::{Failed, at_once};
 use crate::redact::Redactor;
@@ -114,9 +115,9 @@ fn remove(open: &mut Open, who: &Who, redactor: &Redactor, until: i64) -> Result
         let Some(hash) = record::hash_of(connection, until)? else {
             return Ok((Removed::Some(0), None));
         };
-        let (anchor, is_ours) = opening::anchor(connection, key)?;
+        let (anchor, is_ours) = key::anchor(connection, key)?;
         let mut walk = Walk::after(key, Some(anchor));
-        audit::all(connection, until, &mut walk, &mut |_| {})?;
+        scan::all(connection, until, &mut walk, &mut |_| {})?;
         let found = walk.has_found().map(|finding| finding.text.clone());
         if let Some(why) = found.or((!is_ours).then(|| String::from("its beginning was changed"))) {
             return Ok((Removed::Refused(why), None));
@@ -126,7 +127,7 @@ fn remove(open: &mut Open, who: &Who, redactor: &Redactor, until: i64) -> Result
         let n_removed = connection.execute("DELETE FROM record WHERE seq <= ?1", [until])?;
         connection.execute(
             "UPDATE chain SET anchor_seq = ?1, anchor_hash = ?2, anchor_seal = ?3",
-            (anchor.seq, anchor.hash, key.seal(opening::ANCHOR, &anchor)),
+            (anchor.seq, anchor.hash, key.seal(key::ANCHOR, &anchor)),
         )?;
         connection.execute(
             "DELETE FROM process WHERE process NOT IN

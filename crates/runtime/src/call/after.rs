@@ -11,6 +11,7 @@ use sinew_tool::{
 
 use super::open::Open;
 use super::run;
+use crate::caught::caught;
 use crate::hooks;
 use crate::runtime::Runtime;
 
@@ -50,14 +51,14 @@ pub(super) async fn after(
             let before = Before::of(&reply);
             // A hook that panics is one that failed.
             let done = async { hook.after_tool_execute(&call, duration_ms, &mut reply).await };
-            let done = run::in_time(run::caught(done), cancel, None).await.flatten();
+            let done = run::in_time(caught(done), cancel, None).await.flatten();
             reply = left(runtime, &**hook, before, reply, done, &withheld);
         }
     }
     for hook in runtime.hooks.at(HookEvent::Persist) {
         let before = Before::of(&reply);
         let done = async { hook.persist(&call, &mut reply).await };
-        let done = run::in_time(run::caught(done), cancel, None).await.flatten();
+        let done = run::in_time(caught(done), cancel, None).await.flatten();
         reply = left(runtime, &**hook, before, reply, done, &withheld);
     }
     reply

@@ -8,7 +8,7 @@ use sinew_tool::{
 };
 use tokio::sync::oneshot;
 
-use super::run::caught;
+use crate::caught::caught;
 use crate::hooks;
 use crate::runtime::Runtime;
 

@@ -7,6 +7,7 @@ use sinew_tool::{Cancel, Decision, Hook, HookEvent, NamedPaths, Tool, ToolError}
 use super::find::Found;
 use super::open::Open;
 use super::run;
+use crate::caught::caught;
 use crate::hooks::{self, Notes};
 use crate::runtime::Runtime;
 
@@ -28,7 +29,7 @@ pub(super) async fn before(
         let call =
             hooks::call_of(runtime, request, names, &request.arguments, NamedPaths::new(&paths));
         // A hook that panics is one that failed.
-        let deciding = run::caught(async { hook.before_tool_execute(&call).await });
+        let deciding = caught(async { hook.before_tool_execute(&call).await });
         let decided = run::in_time(deciding, cancel, open.request.deadline).await?;
         let name = hook.name();
         match decided {

@@ -2,15 +2,14 @@
 
 use std::any::Any;
 use std::future::Future;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Instant;
 
-use futures_util::FutureExt;
 use sinew_tool::{Cancel, Context, Cost, Kind, Prepared, Ran, Ruling, Targets, ToolError};
 
 use super::keep::Kept;
 use super::open::Open;
+use crate::caught::panicked;
 use crate::runtime::{CallOptions, Runtime};
 
 /// A call that ran.
@@ -20,16 +19,6 @@ pub(super) struct Done {
     pub(super) notes: Vec<String>,
     pub(super) context: Context,
     pub(super) targets: Arc<Targets>,
-}
-
-/// Runs a future and turns a panic at any poll into an error.
-pub(crate) async fn caught<T>(
-    future: impl Future<Output = Result<T, ToolError>>,
-) -> Result<T, ToolError> {
-    match AssertUnwindSafe(future).catch_unwind().await {
-        Ok(result) => result,
-        Err(panic) => Err(super::panicked(&*panic)),
-    }
 }
 
 /// Runs a call: a cheap one in place, a long one on a thread for blocking work, one that waits as
@@ -76,7 +65,7 @@ async fn on_thread(
 
 fn lost(error: tokio::task::JoinError) -> ToolError {
     match error.try_into_panic() {
-        Ok(panic) => super::panicked(&*(panic as Box<dyn Any + Send>)),
+        Ok(panic) => panicked(&*(panic as Box<dyn Any + Send>)),
         Err(error) => {
             ToolError::new(Kind::Cancelled, "the process is ending").source(error.to_string())
         }

@@ -12,7 +12,7 @@ use sinew_tool::{HookEvent, SessionEnd, SessionStart};
 use tokio::sync::watch;
 
 use super::Hooks;
-use crate::call::caught;
+use crate::caught::caught;
 use crate::runtime::Runtime;
 
 /// The sessions that began.

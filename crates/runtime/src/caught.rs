@@ -1,0 +1,30 @@
+//! Panics of tools and hooks as errors of one call.
+
+use std::any::Any;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+
+use futures_util::FutureExt;
+use sinew_tool::{Kind, ToolError};
+
+/// Runs a future and turns a panic at any poll into an error.
+pub(crate) async fn caught<T>(
+    future: impl Future<Output = Result<T, ToolError>>,
+) -> Result<T, ToolError> {
+    match AssertUnwindSafe(future).catch_unwind().await {
+        Ok(result) => result,
+        Err(panic) => Err(panicked(&*panic)),
+    }
+}
+
+/// The error of work that panicked. The panic's own words go to the log alone.
+pub(crate) fn panicked(panic: &(dyn Any + Send)) -> ToolError {
+    let words = panic
+        .downcast_ref::<&str>()
+        .map(|words| (*words).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_default();
+    ToolError::new(Kind::ExecutionFailed, "the tool failed inside sinew; this is a defect of sinew")
+        .hint("the call was recorded; other calls go on")
+        .source(words)
+}

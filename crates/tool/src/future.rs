@@ -1,0 +1,7 @@
+//! Futures as traits of this crate return them.
+
+use std::future::Future;
+use std::pin::Pin;
+
+/// A future that owns or borrows what it needs and can move between threads.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
