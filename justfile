@@ -12,6 +12,10 @@ test *args:
 tidy:
     cargo xtask tidy
 
+# Files of a crate that import one another.
+circles:
+    cargo xtask circles
+
 # Format every source file.
 fmt:
     cargo xtask fmt

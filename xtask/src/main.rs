@@ -28,6 +28,7 @@ const CHORES: &[Chore] = &[
     Chore { name: "check", about: "format, lints and tidy, changing nothing", run: check },
     Chore { name: "test", about: "every test of the workspace", run: test },
     Chore { name: "tidy", about: "the house rules that no compiler knows", run: run_tidy },
+    Chore { name: "circles", about: "files of a crate that import one another", run: circles },
     Chore { name: "fmt", about: "format every source file", run: fmt },
     Chore { name: "docs", about: "write the generated pages of docs anew", run: docs },
     Chore {
@@ -103,20 +104,27 @@ const COUNTED: &[&str] = &["--package", "sinew", "--features", "otel"];
 /// Runs the tests that hold the generated pages to the code, and lets them write.
 fn docs(args: &[String]) -> Result<()> {
     refuse(args)?;
-    let tests = [
-        "reference",
+    let of_command = [
         "fidelity::a_change_damages_nothing",
         "hooks::commands::schemas_are_printed_and_checked_in",
     ];
-    let status = Command::new("cargo")
-        .args(["test", "--package", "sinew", "--lib", "--test", "main", "--"])
-        .args(tests)
-        .env("UPDATE_GOLDEN", "1")
-        .current_dir(root())
-        .status()
-        .context("cargo does not start")?;
-    if !status.success() {
-        bail!("the tests ended with {status}");
+    let runs: [(&[&str], &[&str]); 2] = [
+        (&["--package", "sinew-config", "--lib"], &["reference"]),
+        (&["--package", "sinew", "--test", "main"], &of_command),
+    ];
+    for (target, tests) in runs {
+        let status = Command::new("cargo")
+            .arg("test")
+            .args(target)
+            .arg("--")
+            .args(tests)
+            .env("UPDATE_GOLDEN", "1")
+            .current_dir(root())
+            .status()
+            .context("cargo does not start")?;
+        if !status.success() {
+            bail!("the tests ended with {status}");
+        }
     }
     Ok(())
 }
@@ -124,6 +132,15 @@ fn docs(args: &[String]) -> Result<()> {
 fn fmt(args: &[String]) -> Result<()> {
     refuse(args)?;
     cargo(&["fmt", "--all"], &[])
+}
+
+/// Prints every circle of files, the largest first.
+fn circles(args: &[String]) -> Result<()> {
+    refuse(args)?;
+    for circle in tidy::circles(&root())? {
+        println!("{circle}");
+    }
+    Ok(())
 }
 
 fn run_tidy(args: &[String]) -> Result<()> {

@@ -4,6 +4,7 @@
 //! reason. Deliberately absent: style that `rustfmt` and `clippy` already hold, and anything that
 //! needs the network.
 
+mod circles;
 mod crates;
 mod dependency;
 mod module;
@@ -11,6 +12,7 @@ mod scan;
 mod source;
 mod text;
 mod tree;
+mod words;
 
 use std::fmt;
 use std::path::Path;
@@ -123,6 +125,12 @@ const MAX_LINES: usize = 800;
 /// Files that may be longer, with the reason.
 const LONG: &[(&str, &str)] = &[];
 
+/// The most files of a crate that may import one another in a circle, and the crates that may have more, with the
+/// reason.
+const MAX_CIRCLE: usize = 4;
+const LARGER_CIRCLES: &[(&str, usize, &str)] =
+    &[("sinew-guard", 7, "a call is contained, judged and cleared by types that hold one another")];
+
 /// The files that may hold the word `unsafe`.
 const UNSAFE: &[&str] = &["crates/sandbox/src/memory.rs", "crates/sandbox/src/spawn.rs"];
 
@@ -132,6 +140,26 @@ const OWN_BINARIES: &[(&str, &str)] =
 
 /// Names of folders whose Rust files are data of tests.
 const DATA: &[&str] = &["catalog", "corpus", "data", "fixtures"];
+
+/// How many vague words the comments of each crate hold, and the documents: no count may rise.
+const WORDS: &[(&str, usize)] = &[
+    ("documents", 251),
+    ("sinew", 149),
+    ("sinew-config", 67),
+    ("sinew-dialects", 23),
+    ("sinew-fs", 31),
+    ("sinew-guard", 162),
+    ("sinew-mcp", 39),
+    ("sinew-ops", 93),
+    ("sinew-policy", 45),
+    ("sinew-records", 132),
+    ("sinew-runtime", 89),
+    ("sinew-sandbox", 140),
+    ("sinew-shell", 61),
+    ("sinew-testkit", 13),
+    ("sinew-tool", 79),
+    ("xtask", 15),
+];
 
 /// Places outside the tree that no file may name. They are put together here so that this file does
 /// not name them itself.
@@ -167,10 +195,19 @@ pub(crate) fn findings(root: &Path) -> Result<Vec<Finding>> {
     crates::check(&tree, &members, &mut findings);
     dependency::check(&tree, &metadata, &mut findings)?;
     module::check(&tree, &members, &mut findings);
+    circles::check(&tree, &members, &mut findings);
     source::check(&tree, &mut findings);
     text::check(&tree, &mut findings);
+    words::check(&tree, &members, &mut findings);
     findings.sort();
     Ok(findings)
+}
+
+/// Returns a line for every circle of files of one crate, the largest first.
+pub(crate) fn circles(root: &Path) -> Result<Vec<String>> {
+    let tree = Tree::read(root)?;
+    let members = crates::members(root, &metadata(root)?)?;
+    Ok(circles::lines(&tree, &members))
 }
 
 /// Asks cargo for the packages of this machine's platform: what a build has fetched, and no more.
