@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use sinew_guard::{Layer, Object, Rule, RuleOrigin, StateDir};
-use sinew_runtime::Keeper;
+use sinew_runtime::GrantStore;
 use sinew_tool::{Effects, Kind, ToolError};
 
 use super::options::RuleOptions;
@@ -116,7 +116,7 @@ impl Grants {
     }
 }
 
-impl Keeper for Grants {
+impl GrantStore for Grants {
     fn keep(&self, rules: &[Rule]) -> Result<(), ToolError> {
         self.add(rules).map_err(|error| {
             ToolError::new(

@@ -170,7 +170,7 @@ fn molf_answer(event: HookEvent, end: &HookEnd<'_>) -> Result<HookAnswer, String
     let mut said = match answered(end)? {
         Answered::Blocks(why) => return Ok(HookAnswer::Block(why)),
         Answered::Nothing => return Ok(HookAnswer::Continue),
-        Answered::Said(said) => said,
+        Answered::Object(said) => said,
     };
     if let Some(why) = said.shift_remove("block") {
         return Ok(HookAnswer::Block(reason(why.as_str().unwrap_or_default())));
@@ -389,7 +389,7 @@ fn agentos_answer(event: HookEvent, end: &HookEnd<'_>) -> Result<HookAnswer, Str
     let mut said = match answered(end)? {
         Answered::Blocks(why) => return Ok(HookAnswer::Block(why)),
         Answered::Nothing => return Ok(HookAnswer::Continue),
-        Answered::Said(said) => said,
+        Answered::Object(said) => said,
     };
     let why = said.shift_remove("reason");
     match said.shift_remove("block") {
@@ -469,13 +469,13 @@ const fn absent(name: &'static str) -> FormEvent {
 enum Answered {
     Nothing,
     Blocks(String),
-    Said(Map<String, Value>),
+    Object(Map<String, Value>),
 }
 
 fn answered(end: &HookEnd<'_>) -> Result<Answered, String> {
     match end.code {
         0 if end.stdout.trim().is_empty() => Ok(Answered::Nothing),
-        0 => object(end.stdout).map(Answered::Said),
+        0 => object(end.stdout).map(Answered::Object),
         2 => Ok(Answered::Blocks(reason(end.stderr))),
         code => Err(format!("it ended with exit code {code}")),
     }

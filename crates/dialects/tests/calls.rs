@@ -63,9 +63,9 @@ fn read_some(dialect: &Dialect, world: &MemoryWorld) {
 }
 
 /// What is shown, and the call with paths beneath the root.
-type Deed = (&'static str, &'static str, Value);
+type FileOp = (&'static str, &'static str, Value);
 
-fn deeds() -> Vec<Deed> {
+fn deeds() -> Vec<FileOp> {
     let all = [
         native(),
         patches(),
@@ -80,7 +80,7 @@ fn deeds() -> Vec<Deed> {
 }
 
 /// Deeds in native words, which several vocabularies have.
-fn native() -> Vec<Deed> {
+fn native() -> Vec<FileOp> {
     let read = |path: &str| json!({ "file_path": path });
     let edit = |path: &str, old: &str, new: &str| json!({ "file_path": path, "old_string": old, "new_string": new });
     vec![
@@ -137,7 +137,7 @@ fn native() -> Vec<Deed> {
 }
 
 /// Patches in native words.
-fn patches() -> Vec<Deed> {
+fn patches() -> Vec<FileOp> {
     vec![
         (
             "a diff of two files",
@@ -175,7 +175,7 @@ fn patches() -> Vec<Deed> {
 }
 
 /// Searches in native words, which several vocabularies have.
-fn searches() -> Vec<Deed> {
+fn searches() -> Vec<FileOp> {
     vec![
         ("newest first", "Glob", json!({ "pattern": "**/*", "path": "." })),
         ("nothing found", "Glob", json!({ "pattern": "*.zig", "path": "." })),
@@ -200,7 +200,7 @@ fn searches() -> Vec<Deed> {
 }
 
 /// Deeds on files, in words that are not native.
-fn on_files() -> Vec<Deed> {
+fn on_files() -> Vec<FileOp> {
     vec![
         ("case", "Grep", json!({ "pattern": "SAME", "path": ".", "case_insensitive": true })),
         ("nothing found", "Grep", json!({ "pattern": "zzz", "path": "." })),
@@ -271,7 +271,7 @@ fn on_files() -> Vec<Deed> {
 }
 
 /// Deeds on directories, in words that are not native.
-fn on_directories() -> Vec<Deed> {
+fn on_directories() -> Vec<FileOp> {
     vec![
         ("newest first", "glob", json!({ "pattern": "**/*", "path": "." })),
         ("nothing found", "glob", json!({ "pattern": "*.zig", "path": "." })),
@@ -354,7 +354,7 @@ fn on_directories() -> Vec<Deed> {
 }
 
 /// Deeds on files in the words of the filesystem server.
-fn on_files_of_mcp() -> Vec<Deed> {
+fn on_files_of_mcp() -> Vec<FileOp> {
     vec![
         ("a text", "read_text_file", json!({ "path": "a.rs" })),
         ("its head", "read_text_file", json!({ "path": "a.rs", "head": 2 })),
@@ -403,7 +403,7 @@ fn on_files_of_mcp() -> Vec<Deed> {
 }
 
 /// Deeds on directories in the words of the filesystem server.
-fn on_directories_of_mcp() -> Vec<Deed> {
+fn on_directories_of_mcp() -> Vec<FileOp> {
     vec![
         ("a new one", "create_directory", json!({ "path": "x/y" })),
         ("one that is there", "create_directory", json!({ "path": "b" })),
@@ -437,7 +437,7 @@ fn on_directories_of_mcp() -> Vec<Deed> {
 }
 
 /// Commands.
-fn commands() -> Vec<Deed> {
+fn commands() -> Vec<FileOp> {
     vec![
         ("a command", "Bash", json!({ "command": "make" })),
         ("a command", "shell_exec", json!({ "command": "make", "cwd": "b" })),
@@ -473,7 +473,7 @@ fn absolute(mut args: Value) -> Value {
 
 /// Returns the deeds that a vocabulary has words for.
 fn deeds_of(tools: &[Arc<dyn Tool>]) -> Vec<(&'static str, &Arc<dyn Tool>, Value)> {
-    let known = |(what, name, args): Deed| {
+    let known = |(what, name, args): FileOp| {
         let tool = tools.iter().find(|tool| tool.name() == name)?;
         // Several vocabularies have these names, each with arguments of its own.
         let known = tool.parameters()["properties"].clone();

@@ -8,18 +8,18 @@
 
 pub mod attributes;
 pub mod clock;
+pub mod deferred_close;
+pub mod dir_lock;
 pub mod ignore_rules;
 pub mod journal_files;
 pub mod kernel;
-pub mod late;
 pub mod literal;
-pub mod mark;
+pub mod process_identity;
 pub mod resolve;
 pub mod roots;
 pub mod stat;
 pub mod state;
 pub mod store;
 pub mod temporary;
-pub mod turn;
 pub mod user_database;
 pub mod worktree;

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sinew_guard::checkpoints::{Before, CallMark, PathState};
+use sinew_guard::checkpoints::{Before, CallContext, PathState};
 use sinew_guard::{
     Case, CheckpointSettings, Checkpoints, Guard, GuardSettings, Profile, Rules, StateDir,
 };
@@ -101,7 +101,7 @@ fn main() {
 
 /// Makes the checkpoint of a change of a file, without the change.
 fn checkpoint(checkpoints: &Checkpoints, path: &Path) -> usize {
-    let mut draft = checkpoints.begin(CallMark {
+    let mut draft = checkpoints.begin(CallContext {
         session: String::from("s"),
         agent: None,
         turn: None,

@@ -8,7 +8,7 @@
 
 pub(crate) mod kept;
 pub(crate) mod locks;
-pub(crate) mod old;
+pub(crate) mod original;
 pub(crate) mod parents;
 pub(crate) mod temporary;
 
@@ -20,13 +20,13 @@ use rustix::io::Errno;
 use sinew_tool::{Expect, FileError, FileSettings, Identity, Stamp};
 
 use locks::Locks;
-use old::Old;
-use sinew_fs::late::Late;
+use original::Original;
+use sinew_fs::deferred_close::DeferredClose;
+use sinew_fs::dir_lock::DirLocking;
 use sinew_fs::resolve::Place;
 use sinew_fs::roots::{DIRECTORY_READ, Dir, open_name};
 use sinew_fs::stat::{error_of, identity_of};
-use sinew_fs::turn::Turns;
-use sinew_records::knowledge::OfCall;
+use sinew_records::knowledge::CallKnowledge;
 
 /// How often a change starts anew when others change the same file.
 pub(crate) const MAX_ATTEMPTS: u32 = 3;
@@ -56,13 +56,13 @@ pub(crate) struct Terms<'a> {
     /// Keeps changes of one file apart.
     pub(crate) locks: &'a Locks,
     /// Keeps changes of one file by several processes apart.
-    pub(crate) turns: Turns,
+    pub(crate) dir_locking: DirLocking,
     /// What the caller knows of the old file by earlier calls.
-    pub(crate) knowledge: &'a OfCall,
+    pub(crate) knowledge: &'a CallKnowledge,
     /// The checkpoint of the call.
-    pub(crate) kept: &'a kept::OfCall,
+    pub(crate) kept: &'a kept::CallCheckpoint,
     /// Where old files stay open for a moment.
-    pub(crate) late: &'a Late,
+    pub(crate) late: &'a DeferredClose,
     /// When the caller could read the old file first.
     pub(crate) since: Stamp,
 }
@@ -95,15 +95,15 @@ impl Job<'_> {
     }
 
     /// Opens what is there, and compares it with what the caller and the approval know of it.
-    pub(crate) fn open_old(&self, dir: &Dir) -> Result<Option<Old>, Failure> {
-        let Some(seen) = old::look(dir, self.name, self.place.itself)? else {
+    pub(crate) fn open_old(&self, dir: &Dir) -> Result<Option<Original>, Failure> {
+        let Some(seen) = original::look(dir, self.name, self.place.itself)? else {
             if !self.may_create {
                 return Err(FileError::Missing.into());
             }
             self.check_expected(None)?;
             return Ok(None);
         };
-        let old = Old::open(dir, self.name, seen)?;
+        let old = Original::open(dir, self.name, seen)?;
         self.check_expected(Some(identity_of(&old.stat)))?;
         Ok(Some(old))
     }
@@ -126,10 +126,10 @@ impl Job<'_> {
     /// `job.place.real`; `None` means that nothing is there. The change goes ahead only if the thing
     /// is still in this state when its name is taken, so whatever is read of it here is what was
     /// there.
-    pub(crate) fn take_down(&self, old: Option<&Old>) -> Result<Option<String>, FileError> {
+    pub(crate) fn take_down(&self, old: Option<&Original>) -> Result<Option<String>, FileError> {
         let Some(old) = old else { return Ok(None) };
         let (path, knowledge) = (&self.place.real, self.terms.knowledge);
-        let is_needed = || knowledge.minds_path(path);
+        let is_needed = || knowledge.needs_check(path);
         let before = old.hash(self.expect, self.terms.since, is_needed)?;
         knowledge.check_path(path, &identity_of(&old.stat), before.as_deref())?;
         Ok(before)

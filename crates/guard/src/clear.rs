@@ -1,11 +1,9 @@
-//! From a contained call to a World: the only door.
+//! Authorization type-state: [`Contained`] → [`Judged`] → [`Clearance`] → [`World`].
 //!
-//! [`Contained`] knows what a call names and holds the handles, and lets nobody use them. Judging
-//! makes it [`Judged`], which the ruling decides over: as it is, it lends at most a [`World`] that
-//! can only look, for previews. Where the ruling allows the call, or an answer does, it becomes a
-//! [`Clearance`], and this becomes a World of exactly those targets. Each of them is made of the one
-//! before it and of nothing else, so a clearance is neither written by hand nor used twice, and
-//! never for other paths than those that were judged.
+//! [`Contained`] holds the paths and open handles of a call and gives no access. Judging it gives [`Judged`], which
+//! lends at most a read-only [`World`], for previews. A ruling or an answer that allows the call gives a
+//! [`Clearance`], and [`Guard::clear`] turns that into a World of exactly these targets. Each state is made only from
+//! the one before it, so a clearance cannot be written by hand, used twice or used for other paths.
 //!
 //! ```compile_fail,E0451
 //! fn forged(contained: sinew_guard::Contained) -> sinew_guard::Clearance {
@@ -47,13 +45,13 @@ use sinew_tool::{
     Kind, NoProcesses, Processes, Ruling, Targets, ToolError, Verdict, World,
 };
 
+use crate::approval_fingerprint::ApprovalFingerprint;
 use crate::change::kept;
 use crate::command;
 use crate::files::{Armed, GuardedFiles};
 use crate::guard::Guard;
-use crate::moving::along;
+use crate::moving::descendants;
 use crate::restore::{OfWorld, Restoring};
-use crate::seal::Seal;
 use sinew_fs::clock::SystemClock;
 use sinew_fs::resolve::Place;
 use sinew_fs::roots::Roots;
@@ -61,7 +59,7 @@ use sinew_fs::store::Store;
 use sinew_fs::temporary::temporary_name;
 use sinew_policy::judge::{Case, PROTECTED, Rules, judge_taken, with_written};
 use sinew_policy::rule::{self, Beneath, Condition, Layer, Object, Paths, Rule, RuleOrigin, Taken};
-use sinew_records::knowledge::OfCall;
+use sinew_records::knowledge::CallKnowledge;
 use sinew_shell::command_pattern;
 
 use sinew_shell::arity;
@@ -254,7 +252,7 @@ impl Contained {
                     taken.push(real.to_owned());
                     Ok(())
                 };
-                along::judge(self.guard.names(), from, &to.real, &mut note).ok()?;
+                descendants::judge(self.guard.names(), from, &to.real, &mut note).ok()?;
             }
         }
         Some(taken)
@@ -270,7 +268,7 @@ impl Contained {
                 ..(*self.guard.files).clone()
             }),
         };
-        let knowledge = Arc::new(OfCall::new(
+        let knowledge = Arc::new(CallKnowledge::new(
             Arc::clone(&self.guard.knowledge),
             self.caller.clone(),
             Arc::clone(&self.targets),
@@ -297,7 +295,7 @@ impl Contained {
             Arc::clone(&self.places),
             armed,
             Arc::clone(&knowledge),
-            kept::OfCall::new(kept, caller, &self.guard.roots),
+            kept::CallCheckpoint::new(kept, caller, &self.guard.roots),
         )
         .without(self.beneath.clone())
         .taking(self.taken.clone());
@@ -408,13 +406,17 @@ impl Judged {
     }
 
     /// Looks at what the call would run, for a question about it.
-    pub fn seal(&self) -> Result<Seal, ToolError> {
-        Seal::of(&self.contained)
+    pub fn seal(&self) -> Result<ApprovalFingerprint, ToolError> {
+        ApprovalFingerprint::of(&self.contained)
     }
 
     /// Clears the call where the ruling asks, once the answer is yes. It holds only for the files as
     /// they were when the call was contained, and for what the call would run as it was then.
-    pub fn by_answer(self, answer: &Answer, seal: &Seal) -> Result<Option<Clearance>, ToolError> {
+    pub fn by_answer(
+        self,
+        answer: &Answer,
+        seal: &ApprovalFingerprint,
+    ) -> Result<Option<Clearance>, ToolError> {
         match answer {
             Answer::Yes(_) => {
                 seal.check(&self.seal()?)?;

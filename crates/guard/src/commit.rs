@@ -2,7 +2,7 @@
 //!
 //! Everything that can fail early is done first, as for one file: old things are looked at, and each
 //! new one lies complete under a temporary name beside its place. Then the journal is written, the
-//! turns at all directories are taken in one order, everything is looked at again, and only then names
+//! locks of all directories are taken in one order, everything is looked at again, and only then names
 //! are exchanged, one after the other. What goes wrong in between is taken back by exchanging again.
 //! The old things go once all new ones are in place, and the journal after them. Whatever a journal
 //! needs outlasts it: it is turned away before what was prepared for it goes.
@@ -11,8 +11,8 @@
 //! No handle is held for a file, since a call may change more of them than a process may open.
 
 mod journal;
-mod lay;
 mod recover;
+mod stage;
 mod step;
 
 use std::collections::btree_map::Entry;
@@ -27,15 +27,15 @@ use sinew_tool::{
     Becomes, Change, CommitError, FileError, FileKind, FileMeta, Slot, Sync, Written,
 };
 
-use crate::change::old::{self, Old};
+use crate::change::original::{self, Original};
 use crate::change::parents::Parents;
 use crate::change::temporary::Named;
 use crate::change::{Failure, Job, MAX_ATTEMPTS, Terms, length, sync_directory};
 use journal::{DirRecord, Journal};
+use sinew_fs::dir_lock::DirLock;
 use sinew_fs::resolve::Place;
 use sinew_fs::roots::Dir;
 use sinew_fs::stat::{error_of, identity_of};
-use sinew_fs::turn::Turn;
 use sinew_records::checkpoints::PathState;
 use step::{ALONE, Stand, Step, Trace, WAYS, Way};
 
@@ -229,13 +229,13 @@ fn attempts(
 /// The device and the inode of a directory.
 type Key = (u64, u64);
 
-/// The directories in which names change, in the order in which their turns are taken.
+/// The directories in which names change, in the order in which their locks are taken.
 #[derive(Default)]
 struct Directories(BTreeMap<Key, Directory>);
 
 struct Directory {
     handle: Dir,
-    turn: Turn,
+    turn: DirLock,
     /// The first target in it, which errors are about.
     slot: Slot,
     /// The bytes of its real path.
@@ -249,7 +249,7 @@ impl Directories {
             let path = part.job.place.real.parent().map_or(OsStr::new("/"), Path::as_os_str);
             vacant.insert(Directory {
                 handle: Dir::clone(handle),
-                turn: Turn::of(&**handle, terms.turns)?,
+                turn: DirLock::of(&**handle, terms.dir_locking)?,
                 slot: part.slot,
                 path: path.as_bytes().to_vec(),
             });
@@ -293,7 +293,7 @@ struct Prepared<'a> {
     /// What was there when the change was worked out.
     old: Option<Stat>,
     /// It itself, where few are changed.
-    open: Option<Old>,
+    open: Option<Original>,
     /// The new thing, until somebody else takes care of it.
     temporary: Option<Named>,
     written: Written,
@@ -491,18 +491,18 @@ fn prepare<'a>(
     // would be one of several names no longer.
     let parts_links = !matches!(part.becomes, Becomes::Nothing) || moved.contains(&*job.place.real);
     if let Some(old) = old.as_ref().filter(|_| parts_links) {
-        lay::check_links(old, job.terms)?;
+        stage::check_links(old, job.terms)?;
     }
     let before = job.take_down(old.as_ref())?;
     let (new, bytes) = match part.becomes {
         Becomes::File { pieces, mode, .. } => {
-            let like = part.like.map(lay::open_like).transpose()?;
+            let like = part.like.map(stage::open_like).transpose()?;
             let like = like.as_ref().or(old.as_ref());
-            let new = lay::file(job, dir, like, pieces, *mode)?;
+            let new = stage::file(job, dir, like, pieces, *mode)?;
             (Some(new), length(pieces))
         }
         Becomes::Link(target) => {
-            let new = lay::link(job, dir, old.as_ref(), target)?;
+            let new = stage::link(job, dir, old.as_ref(), target)?;
             (Some(new), target.len() as u64)
         }
         Becomes::Nothing | Becomes::Directory { .. } | Becomes::NoDirectory => (None, 0),
@@ -527,7 +527,7 @@ impl Prepared<'_> {
     /// Compares what is there with what the change was worked out on.
     fn look_again(&self) -> Result<(), Stopped> {
         let job = self.part.job;
-        let now = old::look(self.dir, job.name, job.place.itself);
+        let now = original::look(self.dir, job.name, job.place.itself);
         let now = now.map_err(|why| self.part.stopped(why))?;
         match (now.map(|stat| identity_of(&stat)), self.old.map(|stat| identity_of(&stat))) {
             (now, old) if now == old => Ok(()),

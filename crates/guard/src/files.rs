@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use rustix::fs::{fstat, readlinkat};
 use sinew_tool::sync::lock;
 use sinew_tool::{
-    Access, Becomes, Change, CommitError, Deed, Expect, FileError, FileKind, FileMeta, FileMode,
+    Access, Becomes, Change, CommitError, Expect, FileError, FileKind, FileMeta, FileMode, FileOp,
     FileState, FileTarget, Files, Identity, Info, Listing, Opened, Slot, Stamp, Targets, Visitors,
     WalkOptions, WalkReport, Written,
 };
@@ -27,7 +27,7 @@ use sinew_fs::resolve::{Place, Spot};
 use sinew_fs::roots::{DIRECTORY_READ, FILE_READ, Roots, open_name};
 use sinew_fs::stat::{error_of, info_of, meta_of, now};
 use sinew_policy::rule::{Beneath, Judge, Taken};
-use sinew_records::knowledge::OfCall;
+use sinew_records::knowledge::CallKnowledge;
 
 /// What a target needs to be changed.
 #[derive(Debug)]
@@ -64,9 +64,9 @@ pub(crate) struct GuardedFiles {
     armed: Vec<Option<Armed>>,
     changes: Mutex<Vec<Change>>,
     /// What the caller knows of them.
-    knowledge: Arc<OfCall>,
+    knowledge: Arc<CallKnowledge>,
     /// The checkpoint of the call.
-    kept: kept::OfCall,
+    kept: kept::CallCheckpoint,
     /// When the call could read its first file.
     since: Stamp,
     /// What rules keep out of its searches.
@@ -82,8 +82,8 @@ impl GuardedFiles {
         targets: Arc<Targets>,
         places: Arc<[Place]>,
         armed: Vec<Option<Armed>>,
-        knowledge: Arc<OfCall>,
-        kept: kept::OfCall,
+        knowledge: Arc<CallKnowledge>,
+        kept: kept::CallCheckpoint,
     ) -> Self {
         let changes = Mutex::new(Vec::new());
         let since = now();
@@ -174,7 +174,7 @@ impl GuardedFiles {
         Terms {
             settings: &self.guard.files,
             locks: &self.guard.locks,
-            turns: self.guard.turns,
+            dir_locking: self.guard.dir_locking,
             knowledge: &self.knowledge,
             kept: &self.kept,
             late: &self.guard.late,
@@ -281,10 +281,10 @@ impl Files for GuardedFiles {
         done.late.map_or(Ok(done.written), Err)
     }
 
-    fn commit(&self, deeds: &[Deed<'_>]) -> Result<Vec<Written>, CommitError> {
+    fn commit(&self, deeds: &[FileOp<'_>]) -> Result<Vec<Written>, CommitError> {
         let terms = self.terms();
         let about = |slot| move |error| CommitError { slot, error };
-        let mut order: Vec<&Deed<'_>> = deeds.iter().collect();
+        let mut order: Vec<&FileOp<'_>> = deeds.iter().collect();
         order.sort_by_key(|deed| deed.slot.0);
         // Two calls of one World lock what approvals depend on in the same order.
         let mut held = Vec::with_capacity(deeds.len());

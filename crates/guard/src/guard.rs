@@ -16,18 +16,18 @@ use sinew_tool::{
     FileTarget, Kind, Links, Slot, Targets, ToolError,
 };
 
+use crate::approval_fingerprint::{CONTAINMENT, state_at};
 use crate::change::locks::Locks;
 use crate::clear::Contained;
 use crate::commit::{self, JournalSettings};
 use crate::host_files::HostFiles;
 use crate::moving;
-use crate::seal::{CONTAINMENT, state_at};
+use sinew_fs::deferred_close::DeferredClose;
+use sinew_fs::dir_lock::DirLocking;
 use sinew_fs::ignore_rules::{GlobalIgnore, IgnoreCache};
-use sinew_fs::late::Late;
 use sinew_fs::resolve::{self, Place, Resolver, Spot};
 use sinew_fs::roots::{DIRECTORY_PATH, Root, RootError, Roots};
 use sinew_fs::store::Store;
-use sinew_fs::turn::Turns;
 use sinew_policy::globs::RuleError;
 use sinew_policy::judge::Rules;
 use sinew_policy::rule::{Beneath, Judge};
@@ -51,7 +51,7 @@ pub struct GuardSettings {
     /// The person's own ignore file for every repository, where there is one.
     pub global_ignore: GlobalIgnore,
     /// How changes by several processes are kept apart.
-    pub turns: Turns,
+    pub dir_locking: DirLocking,
     /// How commands are run; without it none is.
     pub commands: Option<CommandSettings>,
     /// What callers know of files.
@@ -72,7 +72,7 @@ impl GuardSettings {
             files: Arc::new(FileSettings::default()),
             denied: Vec::new(),
             global_ignore: GlobalIgnore::None,
-            turns: Turns::Auto,
+            dir_locking: DirLocking::Auto,
             commands: None,
             knowledge: Arc::default(),
             journals: None,
@@ -109,12 +109,12 @@ pub struct Guard {
     pub(crate) files: Arc<FileSettings>,
     pub(crate) locks: Arc<Locks>,
     pub(crate) ignores: Arc<IgnoreCache>,
-    pub(crate) turns: Turns,
+    pub(crate) dir_locking: DirLocking,
     pub(crate) commands: Option<Arc<Commands>>,
     pub(crate) knowledge: Arc<KnowledgeBase>,
     pub(crate) journals: Option<JournalSettings>,
     pub(crate) checkpoints: Option<Arc<Checkpoints>>,
-    pub(crate) late: Arc<Late>,
+    pub(crate) late: Arc<DeferredClose>,
     /// The globs of the rules, for commands.
     pub(crate) globs: Arc<PathGlobs>,
     denied: Vec<PathBuf>,
@@ -129,7 +129,10 @@ impl Guard {
     pub fn open(settings: GuardSettings) -> Result<Arc<Self>, GuardError> {
         let roots =
             Roots::open_with(&settings.roots, settings.resolver).map_err(GuardError::Root)?;
-        settings.journals.iter().for_each(|journals| commit::recover(journals, settings.turns));
+        settings
+            .journals
+            .iter()
+            .for_each(|journals| commit::recover(journals, settings.dir_locking));
         let globs = globs(&settings.files, &roots).map_err(GuardError::Rule)?;
         let rules = PathRules::compile(&globs, &settings.denied).map_err(GuardError::Rule)?;
         let hidden = hidden(settings.commands.as_ref(), &roots);
@@ -143,7 +146,7 @@ impl Guard {
             files: settings.files,
             locks: Arc::default(),
             ignores: Arc::new(IgnoreCache::new(settings.global_ignore)),
-            turns: settings.turns,
+            dir_locking: settings.dir_locking,
             commands,
             knowledge: settings.knowledge,
             journals: settings.journals,
@@ -167,7 +170,7 @@ impl Guard {
             files,
             locks: Arc::clone(&self.locks),
             ignores: Arc::clone(&self.ignores),
-            turns: self.turns,
+            dir_locking: self.dir_locking,
             commands: self.commands.clone(),
             knowledge: Arc::clone(&self.knowledge),
             journals: self.journals.clone(),
@@ -286,7 +289,7 @@ impl Guard {
     }
 
     /// Closes the old files of changes, which nobody has to wait for.
-    pub fn close_late(&self) {
+    pub fn close_deferred(&self) {
         self.late.close();
     }
 
@@ -404,8 +407,9 @@ impl Guard {
                 && moves
                 && from.is_directory()
             {
-                let found = moving::along::judge(self.names(), from, &to.real, &mut |_| Ok(()))
-                    .map_err(|error| (at, error))?;
+                let found =
+                    moving::descendants::judge(self.names(), from, &to.real, &mut |_| Ok(()))
+                        .map_err(|error| (at, error))?;
                 target.protected = target.protected.or(found);
             }
         }

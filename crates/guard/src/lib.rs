@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod approval_fingerprint;
 mod change;
 mod clear;
 mod command;
@@ -19,24 +20,23 @@ mod list;
 mod moving;
 mod replace;
 mod restore;
-mod seal;
 mod walk;
 
+pub use approval_fingerprint::ApprovalFingerprint;
 pub use clear::{Clearance, Cleared, Contained, Judged};
 pub use commit::JournalSettings;
 pub use guard::{Guard, GuardError, GuardSettings};
 #[cfg(feature = "http")]
 pub use http::{HttpAddress, HttpClient, HttpError, HttpReply};
-pub use seal::Seal;
 pub use sinew_fs::clock::{SystemClock, timestamp};
+pub use sinew_fs::dir_lock::DirLocking;
 pub use sinew_fs::ignore_rules::GlobalIgnore;
 pub use sinew_fs::kernel::has_openat2;
-pub use sinew_fs::mark::os_user;
+pub use sinew_fs::process_identity::os_user;
 pub use sinew_fs::resolve::Resolver;
 pub use sinew_fs::roots::{RootError, Roots};
 pub use sinew_fs::state::StateDir;
 pub use sinew_fs::store::Store;
-pub use sinew_fs::turn::Turns;
 pub use sinew_fs::user_database::UserEntry;
 pub use sinew_policy::command_policy::CommandPolicy;
 pub use sinew_policy::globs::{RuleError, lies_outside};

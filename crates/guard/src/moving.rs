@@ -5,7 +5,7 @@
 //! (`along`). What may not be touched at either place ends the call; a protected name makes the ruling
 //! ask. For an undo a move is two changes: something goes at the old name and comes at the new one.
 
-pub(crate) mod along;
+pub(crate) mod descendants;
 
 use std::ffi::CStr;
 use std::path::{Path, PathBuf};
@@ -18,13 +18,13 @@ use rustix::io::Errno;
 use sinew_tool::{Change, FileError, FileKind, Identity, Sync};
 
 use crate::change::kept;
-use crate::change::old::Old;
+use crate::change::original::Original;
 use crate::change::parents::Parents;
 use crate::change::{Failure, Job, sync_directory};
+use sinew_fs::dir_lock::DirLock;
 use sinew_fs::resolve::{Place, Spot};
 use sinew_fs::roots::Dir;
 use sinew_fs::stat::{error_of, identity_of, kind_of, meta_of};
-use sinew_fs::turn::Turn;
 use sinew_policy::rule::{Judge, Taken};
 use sinew_records::checkpoints::PathState;
 
@@ -41,7 +41,7 @@ pub(crate) struct Moved {
 pub(crate) fn make_directory(
     place: &Place,
     sync: Sync,
-    kept: &kept::OfCall,
+    kept: &kept::CallCheckpoint,
 ) -> Result<bool, FileError> {
     let Some(name) = &place.name else { return Ok(false) };
     match &place.spot {
@@ -110,11 +110,11 @@ pub(crate) fn rename(
     let (hash, things) = match seen.0 {
         FileKind::Directory => {
             let mut check = |real: &Path| taken.map_or(Ok(()), |taken| taken.check(real));
-            let found = along::judge(names, job.place, &to.real, &mut check)?;
+            let found = descendants::judge(names, job.place, &to.real, &mut check)?;
             if found.is_some() && protected.is_none() {
                 return Err(FileError::Changed);
             }
-            (None, along::keep(kept, job.place, mode_of(from, job.name)?, &to.real)?)
+            (None, descendants::keep(kept, job.place, mode_of(from, job.name)?, &to.real)?)
         }
         FileKind::File | FileKind::Symlink => {
             let (hash, moved) = take_down(job, from, &to.real)?;
@@ -150,11 +150,12 @@ fn in_turn(
     seen: (FileKind, Identity),
 ) -> Result<(), FileError> {
     let from = &job.place.dir;
-    let turn = Turn::of(&**from, job.terms.turns)?;
+    let turn = DirLock::of(&**from, job.terms.dir_locking)?;
     turn.take()?;
-    let other =
-        is_other(from, &to.dir)?.then(|| Turn::of(&*to.dir, job.terms.turns)).transpose()?;
-    other.as_ref().map_or(Ok(()), Turn::take)?;
+    let other = is_other(from, &to.dir)?
+        .then(|| DirLock::of(&*to.dir, job.terms.dir_locking))
+        .transpose()?;
+    other.as_ref().map_or(Ok(()), DirLock::take)?;
     if look(from, job.name)? != seen {
         return Err(FileError::Changed);
     }
@@ -216,15 +217,20 @@ fn take_down(job: &Job<'_>, dir: &Dir, to: &Path) -> Result<(Option<String>, Mov
 }
 
 /// Opens a file or link that moves.
-fn open_to_keep(dir: &Dir, name: &CStr, seen: Stat) -> Result<Old, FileError> {
-    Old::open_to_read(dir, name, seen).map_err(|failure| match failure {
+fn open_to_keep(dir: &Dir, name: &CStr, seen: Stat) -> Result<Original, FileError> {
+    Original::open_to_read(dir, name, seen).map_err(|failure| match failure {
         Failure::Error(error) => error,
         Failure::Raced => FileError::Changed,
     })
 }
 
 /// Keeps a file or link that goes from one path to another.
-fn kept_at(kept: &kept::OfCall, from: &Path, to: &Path, old: &Old) -> Result<Moved, FileError> {
+fn kept_at(
+    kept: &kept::CallCheckpoint,
+    from: &Path,
+    to: &Path,
+    old: &Original,
+) -> Result<Moved, FileError> {
     let meta = meta_of(&old.stat);
     let found = kept.keep(from, Some(old), PathState::Absent)?;
     let after = found.unwrap_or_else(|| PathState::unkept(meta.size(), meta.mode));

@@ -13,13 +13,13 @@ use rustix::io::Errno;
 use sinew_tool::{Change, FileError, FileKind, HardLinks, Sync, Written};
 
 use crate::change::kept;
-use crate::change::old::{self, Content, Old};
+use crate::change::original::{self, Content, Original};
 use crate::change::parents::Parents;
 use crate::change::temporary::{Temporary, take_free_name, write_pieces};
 use crate::change::{Failure, Job, MAX_ATTEMPTS, length, sync_directory};
+use sinew_fs::dir_lock::{self, DirLock};
 use sinew_fs::roots::{Dir, FILE_READ, open_name};
 use sinew_fs::stat::{error_of, identity_of, meta_of};
-use sinew_fs::turn::{self, Turn};
 use sinew_records::checkpoints::PathState;
 
 /// A change that happened.
@@ -69,7 +69,7 @@ fn attempt(job: &Job<'_>, pieces: &[&[u8]], dir: &Dir) -> Result<Done, Failure> 
     let old = job.open_old(dir)?;
     match &old {
         None => create(job, pieces, dir),
-        Some(Old { content: Content::Link(_), .. }) => {
+        Some(Original { content: Content::Link(_), .. }) => {
             Err(FileError::NotRegular(FileKind::Symlink).into())
         }
         Some(old) => overwrite(job, pieces, dir, old),
@@ -95,7 +95,7 @@ fn create(job: &Job<'_>, pieces: &[&[u8]], dir: &Dir) -> Result<Done, Failure> {
 }
 
 /// Replaces a file that is there.
-fn overwrite(job: &Job<'_>, pieces: &[&[u8]], dir: &Dir, old: &Old) -> Result<Done, Failure> {
+fn overwrite(job: &Job<'_>, pieces: &[&[u8]], dir: &Dir, old: &Original) -> Result<Done, Failure> {
     let n_links = meta_of(&old.stat).links;
     if 1 < n_links {
         match job.terms.settings.hard_links {
@@ -104,7 +104,7 @@ fn overwrite(job: &Job<'_>, pieces: &[&[u8]], dir: &Dir, old: &Old) -> Result<Do
             HardLinks::Break => {}
         }
     }
-    let turn = Turn::of(&**dir, job.terms.turns)?;
+    let turn = DirLock::of(&**dir, job.terms.dir_locking)?;
     // Nothing is prepared in vain, and nobody waits for the preparation.
     turn.take_at_once()?;
     turn.give_back();
@@ -115,7 +115,7 @@ fn overwrite(job: &Job<'_>, pieces: &[&[u8]], dir: &Dir, old: &Old) -> Result<Do
     let left = job.keep(Some(old), &temporary, &after, pieces)?;
     temporary.sync(job.terms.settings.sync)?;
     turn.take()?;
-    match old::look(dir, job.name, false)? {
+    match original::look(dir, job.name, false)? {
         Some(now) if identity_of(&now) == identity_of(&old.stat) => {}
         _ => return Err(Failure::Raced),
     }
@@ -129,13 +129,18 @@ fn overwrite(job: &Job<'_>, pieces: &[&[u8]], dir: &Dir, old: &Old) -> Result<Do
 
 /// Writes into the file that all names share. Not atomic: readers can see a mixture. Its turn lasts
 /// until everything is written.
-fn write_in_place(job: &Job<'_>, pieces: &[&[u8]], dir: &Dir, old: &Old) -> Result<Done, Failure> {
-    let turns = job.terms.turns;
-    let turn = Turn::of(&**dir, turns)?;
+fn write_in_place(
+    job: &Job<'_>,
+    pieces: &[&[u8]],
+    dir: &Dir,
+    old: &Original,
+) -> Result<Done, Failure> {
+    let dir_locking = job.terms.dir_locking;
+    let turn = DirLock::of(&**dir, dir_locking)?;
     turn.take_at_once()?;
     let flags = OFlags::WRONLY.union(FILE_READ.difference(OFlags::RDONLY));
     let file = open_name(dir.as_fd(), job.name, flags)?;
-    turn::at_file(&file, turns)?;
+    dir_lock::at_file(&file, dir_locking)?;
     if identity_of(&fstat(&file)?) != identity_of(&old.stat) {
         return Err(Failure::Raced);
     }
@@ -176,7 +181,7 @@ impl Job<'_> {
     /// Keeps what is there before a file takes its name, and returns what will be there.
     fn keep(
         &self,
-        old: Option<&Old>,
+        old: Option<&Original>,
         new: &Temporary,
         hash: &str,
         pieces: &[&[u8]],

@@ -30,7 +30,7 @@ use sinew_tool::{
 };
 
 use crate::edit;
-use crate::patch::{self, Deed, FilePatch, Match, Patch};
+use crate::patch::{self, FilePatch, Match, Patch, PatchOp};
 use names::Names;
 use work::Work;
 
@@ -257,15 +257,15 @@ impl Operation for ApplyPatch {
 
 /// Leaves nothing of an entry but what it makes of the content.
 fn keep_content(file: &mut FilePatch<'_>) -> Result<(), ToolError> {
-    let creates = file.deed == Deed::Create;
+    let creates = file.deed == PatchOp::Create;
     if file.hunks.is_empty() && !creates {
         let problem = "has no hunks, so it does not change the content of a file";
         let message = format!("the entry at line {} of the patch {problem}", file.line);
         return Err(ToolError::new(Kind::InvalidArgs, message)
             .hint("send hunks; files are not removed and modes are not changed here"));
     }
-    if file.deed == Deed::Delete {
-        file.deed = Deed::Change;
+    if file.deed == PatchOp::Delete {
+        file.deed = PatchOp::Change;
     }
     (file.old_mode, file.new_mode) = (None, None);
     Ok(())

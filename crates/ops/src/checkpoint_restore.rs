@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_json::json;
 use sinew_tool::{
-    Becomes, Bound, Claim, Context, Cost, Deed, Effects, Expect, Facts, FileMode, FileSettings,
+    Becomes, Bound, Claim, Context, Cost, Effects, Expect, Facts, FileMode, FileOp, FileSettings,
     Kind, NoCheckpoints, Operation, Param, ParamKind, PathChange, Preview, Reply, Restore,
     RestoreAct, RestorePlan, RestoreStep, Row, Shaping, Targets, ToolError, Was, line_name,
 };
@@ -289,7 +289,7 @@ async fn restore(plan: &RestorePlan, args: &Args, cx: &Context) -> Result<(), To
         steps.push((step, content));
     }
     let pieces: Vec<[&[u8]; 1]> = steps.iter().map(|(_, content)| [content.as_slice()]).collect();
-    let deeds: Vec<Deed<'_>> = steps
+    let deeds: Vec<FileOp<'_>> = steps
         .iter()
         .zip(&pieces)
         .filter_map(|((step, content), pieces)| {
@@ -301,7 +301,7 @@ async fn restore(plan: &RestorePlan, args: &Args, cx: &Context) -> Result<(), To
                 RestoreAct::Write => Becomes::File { pieces, mode: mode(step), like: None },
                 RestoreAct::Nothing => return None,
             };
-            Some(Deed { slot: step.slot?, expect: Expect::Any, becomes })
+            Some(FileOp { slot: step.slot?, expect: Expect::Any, becomes })
         })
         .collect();
     let clears =

@@ -47,7 +47,7 @@ pub struct Patch<'p> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilePatch<'p> {
     /// What is done with the file.
-    pub deed: Deed,
+    pub deed: PatchOp,
     /// The name before, leading parts stripped, not judged. `None` for `/dev/null`, and for hunks
     /// that name no file.
     pub old: Option<String>,
@@ -65,7 +65,7 @@ pub struct FilePatch<'p> {
 
 /// What is done with a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Deed {
+pub enum PatchOp {
     /// The content, the mode or both change.
     Change,
     /// The file is made; it must be absent.
@@ -100,9 +100,9 @@ impl FilePatch<'_> {
     pub fn path(&self) -> Option<&str> {
         let (old, new) = (self.old.as_deref(), self.new.as_deref());
         match self.deed {
-            Deed::Create => new.or(old),
-            Deed::Delete | Deed::Drop | Deed::Rename | Deed::Copy => old.or(new),
-            Deed::Change => {
+            PatchOp::Create => new.or(old),
+            PatchOp::Delete | PatchOp::Drop | PatchOp::Rename | PatchOp::Copy => old.or(new),
+            PatchOp::Change => {
                 let rank = |name: &&str| {
                     let last = name.rsplit('/').next().unwrap_or_default();
                     (name.matches('/').count(), last.len(), name.len())
@@ -116,8 +116,8 @@ impl FilePatch<'_> {
     /// nothing but added lines does not say.
     pub fn may_create(&self) -> bool {
         match (self.deed, self.hunks.as_slice()) {
-            (Deed::Create, _) => true,
-            (Deed::Change, [hunk]) => !hunk.has_old(),
+            (PatchOp::Create, _) => true,
+            (PatchOp::Change, [hunk]) => !hunk.has_old(),
             _ => false,
         }
     }

@@ -1,7 +1,7 @@
 //! Read: a window of lines out of one file.
 //!
 //! A file of any size costs what its window costs: reading stops after the last line that is shown,
-//! and far lines are found through the [marks](crate::marks) that an earlier read left. The number
+//! and far lines are found through the [marks](crate::line_index) that an earlier read left. The number
 //! of all lines is told only where it is known without reading on, or where `max_read_bytes` bounds
 //! the file. Content decides what is binary, never the name. Directories, pictures and documents
 //! are not rendered here.
@@ -12,13 +12,13 @@ use base64::prelude::*;
 use serde::Deserialize;
 use sinew_tool::{
     Access, BinaryPolicy, Bound, Claim, Context, Cost, Facts, FileError, FileKind, FileSettings,
-    FileTarget, Kind, Opened, Operation, Param, ParamKind, Preset, Reply, Row, Shaping, Sight,
-    Targets, ToolError,
+    FileTarget, Kind, Opened, Operation, Param, ParamKind, Preset, ReadObservation, Reply, Row,
+    Shaping, Targets, ToolError,
 };
 
 use crate::encoding::{self, Encoding};
+use crate::line_index::BLOCK;
 use crate::lines::{self, Collector, Text, WindowLimits};
-use crate::marks::BLOCK;
 use crate::media;
 use crate::scan::Scan;
 use crate::source::{self, Content};
@@ -250,7 +250,7 @@ fn read(args: &Args, cx: &Context, target: &FileTarget, opened: &Opened) -> Resu
     // Lines from the end are counted down from the other end of the numbers.
     let first = args.tail.map_or(args.offset.max(1), |tail| u64::MAX - tail);
     let part = (first, args.limit.max(1));
-    let sight = Sight { state: opened.meta.identity, content: scan.content(), part };
+    let sight = ReadObservation { state: opened.meta.identity, content: scan.content(), part };
     match &mut out {
         Out::Text(text) => text.n_times = cx.world.knowledge.saw(target.slot, &sight),
         // What is said of it is all that can be read.

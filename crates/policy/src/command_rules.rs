@@ -1,5 +1,5 @@
 //! What commands may not change beneath the roots, and what they may not open: the rules of the file
-//! tools, in the form in which the keeper of a command judges by them.
+//! tools, in the form in which the supervisor of a command applies them.
 
 use std::path::{Path, PathBuf};
 

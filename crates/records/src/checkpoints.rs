@@ -43,7 +43,7 @@ pub use draft::{Before, Draft};
 pub use error::CheckpointError;
 pub use path_state::{ContentHash, PathState};
 pub use plan::{Act, Changer, Conflict, History, Plan, Scope, Step};
-use sinew_fs::mark::ProcessMark;
+use sinew_fs::process_identity::ProcessIdentity;
 use sinew_fs::state::StateDir;
 
 /// How long a change waits in place for those who collect.
@@ -129,7 +129,7 @@ impl FromStr for CheckpointId {
 
 /// The call that a checkpoint belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CallMark {
+pub struct CallContext {
     /// Its session.
     pub session: String,
     /// The agent that makes it, where there are several.
@@ -178,7 +178,7 @@ pub struct Listed {
     /// When it was made, in milliseconds since 1970.
     pub at_ms: u64,
     /// The call that it belongs to.
-    pub mark: CallMark,
+    pub mark: CallContext,
     /// How many paths it has.
     pub n_paths: u64,
 }
@@ -208,7 +208,7 @@ struct Shared {
     path: PathBuf,
     contents: Contents,
     settings: CheckpointSettings,
-    own: OnceLock<ProcessMark>,
+    own: OnceLock<ProcessIdentity>,
     database: Mutex<Option<Open>>,
     /// What became of changes, where it could not be written yet.
     settled: Mutex<Vec<Settlement>>,
@@ -284,7 +284,7 @@ impl Checkpoints {
     }
 
     /// Begins the checkpoint of a call. Nothing is written before something is kept.
-    pub fn begin(&self, mark: CallMark) -> Draft {
+    pub fn begin(&self, mark: CallContext) -> Draft {
         Draft::new(Arc::clone(&self.shared), mark)
     }
 
@@ -396,13 +396,13 @@ impl Shared {
     /// Writes the new entries of a checkpoint, and what waits.
     fn record<'a>(
         &self,
-        mark: &CallMark,
+        mark: &CallContext,
         id: Option<CheckpointId>,
         mut entries: impl Iterator<Item = (&'a Path, &'a PathState, Option<&'a PathState>)>,
         n_new: u64,
         patience: Duration,
     ) -> Result<CheckpointId, CheckpointError> {
-        let own = self.own.get_or_init(ProcessMark::own);
+        let own = self.own.get_or_init(ProcessIdentity::own);
         let n_waiting = self.n_uncounted.load(Ordering::Relaxed);
         let n_counted = n_new.saturating_add(n_waiting);
         let (id, since) = self.write(patience, |transaction, process| {

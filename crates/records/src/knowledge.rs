@@ -19,11 +19,11 @@ use std::time::Duration;
 
 use sinew_tool::sync::lock;
 use sinew_tool::{
-    Caller, Change, Clock, FileError, FileSettings, Identity, Knowledge, Sight, Slot, Targets,
-    Writer,
+    Caller, Change, Clock, FileError, FileSettings, Identity, Knowledge, ReadObservation, Slot,
+    Targets, Writer,
 };
 
-use crate::ledger::{Deed, Known, KnownRow, Records, SqliteLedger};
+use crate::ledger::{Known, KnownFrom, KnownRow, Records, SqliteLedger};
 use sinew_fs::clock::SystemClock;
 
 /// The most files that are remembered of one caller, and the most of which the writer is.
@@ -72,12 +72,12 @@ struct Remembered {
 #[derive(Debug)]
 struct LastRead {
     path: PathBuf,
-    sight: Sight,
+    sight: ReadObservation,
     n_times: u32,
 }
 
 impl LastRead {
-    fn is(&self, path: &Path, sight: &Sight) -> bool {
+    fn is(&self, path: &Path, sight: &ReadObservation) -> bool {
         let same_content = match (self.sight.content, sight.content) {
             (Some(then), Some(now)) => then == now,
             _ => self.sight.state == sight.state,
@@ -213,7 +213,7 @@ impl KnowledgeBase {
     }
 
     /// Notes what a caller saw; returns how often in a row it has seen it.
-    fn saw(&self, caller: &Caller, path: &Path, sight: &Sight) -> u32 {
+    fn saw(&self, caller: &Caller, path: &Path, sight: &ReadObservation) -> u32 {
         let mut memory = self.memory();
         let of = memory.caller(caller);
         let before = of.files.get(path).and_then(|remembered| remembered.known);
@@ -241,7 +241,7 @@ impl KnowledgeBase {
             (None, _) => true,
         };
         if let (true, Some(records)) = (is_news, &self.records) {
-            records.note(KnownRow::new(caller, path, Deed::Read, known));
+            records.note(KnownRow::new(caller, path, KnownFrom::Read, known));
         }
         n_times
     }
@@ -249,7 +249,7 @@ impl KnowledgeBase {
     /// Notes that a caller wrote the content that a file now has.
     fn wrote(&self, caller: &Caller, path: &Path, content: [u8; 32]) {
         let known = Known { content: Some(content), state: None };
-        let row = KnownRow::new(caller, path, Deed::Wrote, known);
+        let row = KnownRow::new(caller, path, KnownFrom::Wrote, known);
         let mut memory = self.memory();
         let of = memory.caller(caller);
         of.last = None;
@@ -276,14 +276,14 @@ impl KnowledgeBase {
 
 /// What the caller of one call knows of its files.
 #[derive(Debug)]
-pub struct OfCall {
+pub struct CallKnowledge {
     base: Arc<KnowledgeBase>,
     caller: Option<Arc<Caller>>,
     targets: Arc<Targets>,
     settings: Arc<FileSettings>,
 }
 
-impl OfCall {
+impl CallKnowledge {
     pub fn new(
         base: Arc<KnowledgeBase>,
         caller: Option<Arc<Caller>>,
@@ -303,7 +303,7 @@ impl OfCall {
     }
 
     /// Returns whether a change of a file can be refused.
-    pub fn minds_path(&self, path: &Path) -> bool {
+    pub fn needs_check(&self, path: &Path) -> bool {
         let must_know = self.settings.must_read_before_write;
         self.tracked().is_some_and(|caller| must_know || self.base.known(caller, path).is_some())
     }
@@ -344,9 +344,9 @@ fn hash_of(hex: &str) -> Option<[u8; 32]> {
     blake3::Hash::from_hex(hex).ok().map(blake3::Hash::into)
 }
 
-impl Knowledge for OfCall {
+impl Knowledge for CallKnowledge {
     fn minds(&self, slot: Slot) -> bool {
-        self.path(slot).is_some_and(|path| self.minds_path(path))
+        self.path(slot).is_some_and(|path| self.needs_check(path))
     }
 
     fn check(
@@ -355,7 +355,7 @@ impl Knowledge for OfCall {
         state: &Identity,
         content: &[u8],
     ) -> Result<Option<[u8; 32]>, FileError> {
-        let Some(path) = self.path(slot).filter(|path| self.minds_path(path)) else {
+        let Some(path) = self.path(slot).filter(|path| self.needs_check(path)) else {
             return Ok(None);
         };
         let hash = blake3::hash(content);
@@ -363,7 +363,7 @@ impl Knowledge for OfCall {
         Ok(Some(hash.into()))
     }
 
-    fn saw(&self, slot: Slot, sight: &Sight) -> u32 {
+    fn saw(&self, slot: Slot, sight: &ReadObservation) -> u32 {
         self.tracked()
             .zip(self.path(slot))
             .map_or(1, |(caller, path)| self.base.saw(caller, path, sight))

@@ -53,14 +53,14 @@ use crate::redact::Redactor;
 use opening::{FileId, Open, Opener};
 use record::{Link, OfProcess};
 use row::{Cleaner, Row, Step, Who};
-use sinew_fs::mark::{ProcessMark, os_user};
+use sinew_fs::process_identity::{ProcessIdentity, os_user};
 use sinew_fs::state::StateDir;
 use waiting::Promise;
 
 pub use crate::database::LedgerSync;
 pub use audit::{Audit, AuditError, Wanted, key_of};
 pub use key::Key;
-pub use known::Deed;
+pub use known::KnownFrom;
 pub(crate) use known::{Known, KnownRow, Records};
 pub use record::{Field, Fields, Link as ChainLink, Record};
 pub use retention::Retention;
@@ -369,7 +369,7 @@ impl Shared {
         self.who.get_or_init(|| Who {
             surface: self.recorded.surface,
             user: os_user(),
-            mark: ProcessMark::own(),
+            mark: ProcessIdentity::own(),
         })
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sinew_tool::Approver;
 
-use crate::grants::Keeper;
+use crate::grants::GrantStore;
 
 /// What happens with a call that a rule wants asked about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub struct Asking {
     /// Who is asked, all at once; the first answer counts.
     pub approvers: Vec<Arc<dyn Approver>>,
     /// Who keeps what is granted for ever; without it nothing is.
-    pub keeper: Option<Arc<dyn Keeper>>,
+    pub grant_store: Option<Arc<dyn GrantStore>>,
     /// How long an answer may take; waiting is not execution time.
     pub timeout: Duration,
 }
@@ -66,7 +66,7 @@ impl Default for Asking {
         Self {
             approvals: Approvals::Auto,
             approvers: Vec::new(),
-            keeper: None,
+            grant_store: None,
             timeout: Duration::from_secs(300),
         }
     }

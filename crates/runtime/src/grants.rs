@@ -15,7 +15,7 @@ const MAX_KEPT: usize = 1_000;
 const MAX_SESSIONS: usize = 10_000;
 
 /// Keeps what somebody granted for ever.
-pub trait Keeper: Send + Sync {
+pub trait GrantStore: Send + Sync {
     /// Keeps rules that allow, for these roots and every session after this one.
     fn keep(&self, rules: &[Rule]) -> Result<(), ToolError>;
 }

@@ -14,14 +14,14 @@ mod grants;
 mod hooks;
 mod ledgers;
 mod nearest;
-mod order;
+mod path_queue;
 pub mod question;
 mod runtime;
 mod span;
 
 pub use approvals::{Approvals, Asking};
 pub use catalog::{Catalog, ToolInfo};
-pub use grants::Keeper;
+pub use grants::GrantStore;
 pub use hooks::{CommandHook, CommandHookSettings, HookCommand, HookTrial};
 pub use ledgers::{MemoryLedger, NoLedger};
 pub use nearest::nearest;

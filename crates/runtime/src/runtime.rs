@@ -21,12 +21,12 @@ use tokio::sync::{Semaphore, watch};
 use crate::approvals::{Approvals, Asking};
 use crate::broker::Broker;
 use crate::catalog::Catalog;
-use crate::grants::{Grants, Keeper};
+use crate::grants::{GrantStore, Grants};
 use crate::hooks::Hooks;
 use crate::hooks::session::Sessions;
 use crate::hooks::telling::Telling;
 use crate::ledgers::NoLedger;
-use crate::order::Order;
+use crate::path_queue::PathQueue;
 
 /// Executes calls: one for each set of roots, shared by every surface of a process.
 pub struct Runtime {
@@ -34,7 +34,7 @@ pub struct Runtime {
     pub(crate) guard: Arc<Guard>,
     pub(crate) approvals: Approvals,
     pub(crate) answer_within: Duration,
-    pub(crate) keeper: Option<Arc<dyn Keeper>>,
+    pub(crate) grant_store: Option<Arc<dyn GrantStore>>,
     pub(crate) broker: Broker,
     pub(crate) grants: Grants,
     /// Which sessions were told of which operation.
@@ -51,7 +51,7 @@ pub struct Runtime {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) store: Option<Store>,
     pub(crate) memo: Arc<Memo>,
-    pub(crate) order: Order,
+    pub(crate) order: PathQueue,
     /// How many long calls run at once; the others wait.
     pub(crate) long: Arc<Semaphore>,
 }
@@ -77,7 +77,7 @@ impl Runtime {
     /// Does what no answer has to wait for: the old files of changes are closed. Worth calling when
     /// an answer is out; otherwise it is done when the next call comes.
     pub fn rest(&self) {
-        self.guard.close_late();
+        self.guard.close_deferred();
     }
 
     /// Returns the catalogs that are served now, the first of which is meant by requests that name
@@ -457,7 +457,7 @@ impl Builder {
             guard,
             approvals: self.asking.approvals,
             answer_within: self.asking.timeout,
-            keeper: self.asking.keeper,
+            grant_store: self.asking.grant_store,
             broker: Broker::new(self.asking.approvers),
             grants: Grants::default(),
             hinted: Mutex::default(),
@@ -468,7 +468,7 @@ impl Builder {
             recorder: self.recorder,
             redactor: Arc::new(self.redactor),
             memo: Arc::default(),
-            order: Order::default(),
+            order: PathQueue::default(),
             long: Arc::new(Semaphore::new(MAX_LONG)),
         }))
     }

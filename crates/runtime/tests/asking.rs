@@ -49,7 +49,7 @@ fn asking(approvals: Approvals, person: Option<Arc<Person>>) -> Asking {
     Asking {
         approvals,
         approvers: person.map(|person| person as Arc<dyn Approver>).into_iter().collect(),
-        keeper: None,
+        grant_store: None,
         timeout: Duration::from_millis(50),
     }
 }

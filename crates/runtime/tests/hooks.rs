@@ -307,7 +307,7 @@ async fn every_event_of_a_call_comes_in_its_order() {
     let asking = |answer: Answer| Asking {
         approvals: Approvals::Ask,
         approvers: vec![Arc::new(Person(answer))],
-        keeper: None,
+        grant_store: None,
         timeout: END,
     };
     let bench =
@@ -569,7 +569,7 @@ async fn whoever_looks_on_keeps_no_call_back() {
         let asking = Asking {
             approvals: Approvals::Ask,
             approvers: vec![Arc::new(Person(Answer::Yes(Scope::Call)))],
-            keeper: None,
+            grant_store: None,
             timeout: END,
         };
         let bench =
@@ -606,7 +606,7 @@ async fn a_question_that_is_taken_back_is_told_to_be_gone() {
     let asking = Asking {
         approvals: Approvals::Ask,
         approvers: vec![Arc::new(Silent)],
-        keeper: None,
+        grant_store: None,
         timeout: END,
     };
     let bench = Bench::new(|builder| builder.asking(asking).hook(seeing.clone()));

@@ -12,11 +12,11 @@ use sinew_tool::{
 };
 
 use super::capture::{Became, Following};
+use super::input_queue::NotTyped;
 use super::ongoing::{Named, Ongoing, Tee};
 use super::run::{KEEP, lost, not_started, on_thread};
 use super::spool::ToStore;
 use super::terminal::Tty;
-use super::typist::NotTyped;
 use super::wire::End;
 use super::{Commands, Counted, Job, Running, Seat, broken, lock};
 use sinew_fs::store::Store;
@@ -165,7 +165,7 @@ impl Commands {
         // In the order of the calls, whoever is polled first.
         let entered = self.ongoing(session, id).and_then(|ongoing| {
             ongoing.tty().map_err(|problem| not_typed(&ongoing.id, problem))?;
-            let entered = ongoing.typist().enter(&ongoing, typed).map_err(broken)?;
+            let entered = ongoing.input_queue().enter(&ongoing, typed).map_err(broken)?;
             Ok((ongoing, entered))
         });
         Box::pin(async move {

@@ -3,7 +3,7 @@
 //!
 //! One that writes little is followed by the task that waits for it: nobody else has to wake up. One that
 //! writes much gets a thread, since storing may take long. The answer waits for the command and never
-//! for a pipe: once the keeper says that everything ended, what is still in the pipes is taken and no
+//! for a pipe: once the supervisor says that everything ended, what is still in the pipes is taken and no
 //! more.
 #![expect(clippy::disallowed_types, reason = "the guard may listen to its processes")]
 
@@ -36,9 +36,9 @@ const SMALL_CHUNK_BYTES: usize = 16 * 1024;
 const PIPE_BYTES: usize = 1024 * 1024;
 /// How often somebody is told how far the command is.
 const TELL: Duration = Duration::from_secs(1);
-/// How long after the end of its time a command is told to stop, which its keeper should have done.
+/// How long after the end of its time a command is told to stop, which its supervisor should have done.
 const LATE: Duration = Duration::from_secs(1);
-/// How long after the order to end the keeper may take before it counts as lost.
+/// How long after the order to end the supervisor may take before it counts as lost.
 const LOST: Duration = Duration::from_secs(5);
 
 /// How much of an output is kept in memory: the beginning and the end.
@@ -50,7 +50,7 @@ pub(super) struct Keep {
 
 /// A command that was ordered.
 pub(super) struct Ordered {
-    /// The line to its keeper.
+    /// The line to its supervisor.
     pub(super) line: OwnedFd,
     pub(super) stdout: OwnedFd,
     /// None where it writes both to the same.
@@ -105,7 +105,7 @@ pub(super) struct Following {
     refused: Refusals,
 }
 
-/// What comes from the line to the keeper.
+/// What comes from the line to the supervisor.
 type Told = io::Result<Option<(Report, Vec<OwnedFd>)>>;
 
 /// When something is to be done next.
@@ -148,7 +148,7 @@ impl Following {
         })
     }
 
-    /// Returns the line to the keeper.
+    /// Returns the line to the supervisor.
     pub(super) fn line(&self) -> &OwnedFd {
         &self.ordered.line
     }
@@ -241,7 +241,7 @@ impl Following {
         Ok((following, became))
     }
 
-    /// Takes what the keeper says.
+    /// Takes what the supervisor says.
     fn hear(&mut self, told: Told) -> Became {
         match told {
             Ok(Some((Report::Failed(refusal, number), _))) => Became::NotStarted(refusal, number),
@@ -270,7 +270,7 @@ impl Following {
 }
 
 impl Clock {
-    /// Does what is due now; returns when something is due next, and nothing where the keeper is lost.
+    /// Does what is due now; returns when something is due next, and nothing where the supervisor is lost.
     fn keep_time(&mut self, line: impl AsFd, total: u64, tell: &dyn Fn(u64)) -> Option<Instant> {
         let now = Instant::now();
         if self.stop_at.is_some_and(|at| at <= now) {

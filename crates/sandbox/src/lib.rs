@@ -1,14 +1,13 @@
-//! Commands: started without copying this process, contained by the kernel, ended with all that they
-//! started.
+//! Commands in a sandbox: started without copying the calling process, contained by the kernel, and killed with every
+//! process that they start.
 //!
-//! A session has one helper process, the **launcher**, which takes the containment once. Its copies, the
-//! **keepers**, each have a process wait for the next order, end whatever its command leaves behind and say
-//! what became of it. sinew talks to them over sockets, so that each ends when sinew does, however that
-//! came. What a command writes goes through pipes to sinew, where the task that waits for the call follows
-//! it, and a thread where it writes much.
+//! A session has one helper process, the **fork server**, which enters the sandbox once. It forks the **supervisors**.
+//! Each supervisor has an **exec child** that waits for a spawn request; the supervisor kills what the command leaves
+//! behind and reports its exit. They talk to sinew over sockets and exit when sinew does, also by SIGKILL. Output goes
+//! through pipes to the task that awaits the call, and to a thread where there is much.
 //!
-//! The helper is this very program, executed anew with an argument of its own: a program that embeds
-//! sinew hands its start over with [`helper_main`] first.
+//! The helper is the same executable with an argument of its own: a program that embeds sinew calls [`helper_main`]
+//! first in its `main`.
 
 mod activate;
 mod background;
@@ -16,14 +15,15 @@ mod bubblewrap;
 mod capture;
 mod cgroup;
 mod environment;
-mod keeper;
+mod exec_child;
+mod fork_server;
+mod input_queue;
 mod kept;
 mod kill_scope;
-mod launcher;
 pub mod memory;
+mod notify_handler;
 mod ongoing;
 mod own;
-mod porter;
 mod process_tree;
 mod programs;
 mod run;
@@ -34,10 +34,9 @@ mod session_cwd;
 mod settings;
 mod spawn;
 mod spool;
-mod starter;
 pub mod streams;
+mod supervisor;
 mod terminal;
-mod typist;
 mod urgency;
 mod wire;
 
@@ -62,7 +61,7 @@ use session_cwd::SessionCwds;
 use sinew_policy::command_rules::CommandRules;
 use sinew_policy::rules::{PathGlobs, protected_at};
 use terminal::{Pty, Tty};
-use wire::{End, Order, Policy};
+use wire::{End, Policy, SpawnRequest};
 
 pub use activate::Activate;
 pub use environment::environment;
@@ -103,7 +102,7 @@ pub fn helper_main() -> Helper {
     if args.next().is_some_and(|first| first == HELPER) && args.next().is_none() {
         spawn::begin_afresh();
         let code = match rustix::stdio::stdin().try_clone_to_owned() {
-            Ok(line) => i32::from(launcher::serve(line).is_err()),
+            Ok(line) => i32::from(fork_server::serve(line).is_err()),
             Err(_) => 1,
         };
         std::process::exit(code);
@@ -223,7 +222,7 @@ impl Commands {
             env.retain(|(name, _)| name != "TMPDIR");
             env.push((OsString::from("TMPDIR"), temporary.into()));
         }
-        let order = Order {
+        let order = SpawnRequest {
             program: job.program,
             argv: job.argv,
             env,

@@ -18,9 +18,9 @@ use tokio::sync::watch;
 use tokio::time::sleep_until;
 
 use super::capture::Spool;
+use super::input_queue::{InputQueue, NotTyped};
 use super::spool::ToStore;
 use super::terminal::{Emulator, Looked, Tty};
-use super::typist::{NotTyped, Typist};
 use super::wire::{self, Command};
 
 /// What is kept in memory of an output that nobody has looked at, in bytes.
@@ -49,7 +49,7 @@ pub(super) struct Ongoing {
     emulator: Option<Mutex<Emulator>>,
     /// Descriptors that it has as long as it runs.
     handles: Mutex<Option<Handles>>,
-    typist: Typist,
+    input_queue: InputQueue,
     changed: watch::Sender<()>,
 }
 
@@ -60,7 +60,7 @@ impl fmt::Debug for Ongoing {
 }
 
 struct Handles {
-    /// The line to its keeper.
+    /// The line to its supervisor.
     line: OwnedFd,
     /// Its terminal.
     tty: Option<Arc<Tty>>,
@@ -151,7 +151,7 @@ impl Ongoing {
             state: Mutex::new(state),
             emulator: size.map(|size| Mutex::new(Emulator::new(size))),
             handles: Mutex::new(Some(Handles { line, tty: tty.map(Arc::new) })),
-            typist: Typist::default(),
+            input_queue: InputQueue::default(),
             changed: watch::Sender::new(()),
         }
     }
@@ -179,8 +179,8 @@ impl Ongoing {
         tty.ok_or(NotTyped::Ended)
     }
 
-    pub(super) fn typist(&self) -> &Typist {
-        &self.typist
+    pub(super) fn input_queue(&self) -> &InputQueue {
+        &self.input_queue
     }
 
     /// Takes what the command wrote, and whether the store lost it.
@@ -216,7 +216,7 @@ impl Ongoing {
     /// Remembers how it ended.
     pub(super) fn end(&self, exit: Exit, refusals: Refusals) {
         *self.handles() = None;
-        self.typist.rest();
+        self.input_queue.rest();
         let mut state = self.state();
         state.ended = Some((exit, self.since.elapsed()));
         state.refusals = refusals;

@@ -2,7 +2,7 @@
 //!
 //! They have the rights of whoever runs sinew and stand outside the sandbox of commands, since they are
 //! part of what judges those. What holds for every process of sinew holds for them: they are started
-//! by a keeper, and nothing that they start outlives them, their time or sinew. A program in a root is
+//! by a supervisor, and nothing that they start outlives them, their time or sinew. A program in a root is
 //! one that a model can write, so it is not run unless the person says so. Nothing is started before the
 //! first of them is.
 #![expect(clippy::disallowed_methods, reason = "the guard may look at the system")]
@@ -25,7 +25,7 @@ use super::capture::{Became, Captured, Following, Keep, Spool};
 use super::run::{KillOnDrop, on_thread, words};
 use super::rung::Rung;
 use super::session::{NoSession, Session};
-use super::wire::{self, Command, End, Order, Policy};
+use super::wire::{self, Command, End, Policy, SpawnRequest};
 use super::{GRACE_MS, Helper, in_ms, real_or_same};
 use sinew_fs::stat::identity_of;
 use sinew_policy::command_rules::CommandRules;
@@ -321,7 +321,7 @@ impl OwnPrograms {
         Ok(ended(captured, limit.is_over))
     }
 
-    fn order(&self, program: &OwnProgram, path: PathBuf) -> Result<Order, String> {
+    fn order(&self, program: &OwnProgram, path: PathBuf) -> Result<SpawnRequest, String> {
         let cwd = real_or_same(&program.cwd);
         let identity = stat(&cwd).map_err(|error| {
             format!("it cannot start in {}: {}", cwd.display(), words(error.raw_os_error()))
@@ -341,7 +341,7 @@ impl OwnPrograms {
         let own = |name: &OsString| added.iter().any(|(added, _)| name == added);
         let given = self.settings.env.iter().filter(|(name, _)| !own(name)).cloned();
         let env = given.collect::<Vec<_>>().into_iter().chain(added).collect();
-        Ok(Order {
+        Ok(SpawnRequest {
             argv: program.argv.iter().map(OsString::from).collect(),
             env,
             program: path,

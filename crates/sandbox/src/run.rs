@@ -51,7 +51,7 @@ pub fn processes(
         Ok(Cleared { target, identity, globs: Arc::clone(globs) })
     });
     let commands = Arc::clone(commands);
-    Ok(Arc::new(OfCall {
+    Ok(Arc::new(CallProcesses {
         commands,
         caller: caller.clone(),
         store: store.cloned(),
@@ -62,7 +62,7 @@ pub fn processes(
 
 /// What a call can reach: its command, where it has one, and those of its session that go on.
 #[derive(Debug)]
-struct OfCall {
+struct CallProcesses {
     commands: Arc<Commands>,
     caller: Caller,
     store: Option<Store>,
@@ -70,7 +70,7 @@ struct OfCall {
     used: Arc<Mutex<Used>>,
 }
 
-impl OfCall {
+impl CallProcesses {
     fn reaches(&self, id: &str) {
         lock(&self.used).background = Some(id.to_owned());
     }
@@ -114,7 +114,7 @@ impl Cleared {
     }
 }
 
-impl Processes for OfCall {
+impl Processes for CallProcesses {
     fn run(&self, options: RunOptions) -> BoxFuture<'static, Result<Finished, ToolError>> {
         let Some(command) = &self.command else { return NoProcesses.run(options) };
         let job = command.job(&self.commands, &options);
@@ -266,7 +266,7 @@ async fn follow(
         }
     };
     let (captured, ordered) = following.end(became, &mut spool).map_err(broken)?;
-    // Its keeper waits for this before it makes the next process ready, which may take this processor
+    // Its supervisor waits for this before it makes the next process ready, which may take this processor
     // from whoever answers.
     tokio::spawn(async move {
         drop(ordered);

@@ -28,7 +28,7 @@ use rustix::thread::{
 
 use super::cgroup::{CommandCgroup, Hierarchy, SessionCgroup};
 use super::kill_scope::KillScope;
-use super::porter::{BoundSockets, Means, StandIn};
+use super::notify_handler::{BoundSockets, Means, StandIn};
 use super::process_tree;
 use super::rung::{Rung, Shortfall, UNBOUNDED, UNLISTED, WATCHED_NAMES};
 use super::urgency::Urgency;
@@ -59,7 +59,7 @@ pub(super) struct Sandbox {
     ruleset: Option<OwnedFd>,
     /// The same rules where they are the only wall.
     system_rules: Option<SystemRules>,
-    /// What sets a command apart from a keeper that is bound to the rules already.
+    /// What sets a command apart from a supervisor that is bound to the rules already.
     apart: Option<OwnedFd>,
     filter: Option<Vec<sock_filter>>,
     watched: Option<(Vec<sock_filter>, Arc<Means>)>,
@@ -200,7 +200,7 @@ impl Sandbox {
         self.watch(policy, true);
     }
 
-    /// Has calls that change something by its name handed to the keeper, where the kernel can do that.
+    /// Has calls that change something by its name handed to the supervisor, where the kernel can do that.
     fn watch(&mut self, policy: &Policy, connections: bool) {
         let judge = CommandJudge::new(policy.rules.clone())
             .map_err(|error| Shortfall::new(WATCHED_NAMES, error));
@@ -234,7 +234,7 @@ impl Sandbox {
         &self.missing
     }
 
-    /// Returns what a keeper gets of its own.
+    /// Returns what a supervisor gets of its own.
     pub(super) fn own(&self) -> Own {
         match self.kill_scope {
             KillScope::PidNamespace => Own::Processes,
@@ -247,15 +247,15 @@ impl Sandbox {
         self.kill_scope
     }
 
-    /// Makes the cgroup for the commands of the keeper that this process is, where they need one.
+    /// Makes the cgroup for the commands of the supervisor that this process is, where they need one.
     pub(super) fn command_cgroup(&self) -> io::Result<Option<CommandCgroup>> {
         self.cgroup.as_ref().map(SessionCgroup::make_command).transpose()
     }
 
-    /// Does what is left to do for a keeper that ended.
-    pub(super) fn keeper_ended(&self, keeper: Pid) {
+    /// Does what is left to do for a supervisor that ended.
+    pub(super) fn supervisor_ended(&self, supervisor: Pid) {
         if let Some(cgroup) = &self.cgroup {
-            cgroup.end_command(keeper.as_raw_nonzero().get().cast_unsigned());
+            cgroup.end_command(supervisor.as_raw_nonzero().get().cast_unsigned());
         }
     }
 
@@ -269,7 +269,7 @@ impl Sandbox {
         &self.limits
     }
 
-    /// Returns what commands are bound to, beside what their keeper is bound to.
+    /// Returns what commands are bound to, beside what their supervisor is bound to.
     pub(super) fn confinement(&self) -> Confinement<'_> {
         let apart = self.apart.as_ref().filter(|_| self.watched.is_some());
         Confinement {
@@ -280,14 +280,14 @@ impl Sandbox {
         }
     }
 
-    /// Returns what a keeper carries out calls with, where they are handed to it.
+    /// Returns what a supervisor carries out calls with, where they are handed to it.
     pub(super) fn means(&self) -> Option<&Arc<Means>> {
         self.watched.as_ref().map(|(_, means)| means)
     }
 
-    /// Closes a keeper to its command, and gives it a Landlock domain: one that carries out calls is bound
+    /// Closes a supervisor to its command, and gives it a Landlock domain: one that carries out calls is bound
     /// to what its command is bound to, another only where the domain is what a kill reaches.
-    pub(super) fn restrict_keeper(&self) -> io::Result<()> {
+    pub(super) fn restrict_supervisor(&self) -> io::Result<()> {
         set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
         let domain = match (&self.watched, self.kill_scope) {
             (Some(_), _) => self.ruleset.as_ref(),
@@ -297,9 +297,9 @@ impl Sandbox {
         domain.map_or(Ok(()), |ruleset| spawn::restrict(ruleset.as_fd()))
     }
 
-    /// Makes a keeper of a fresh copy of this process: what falls to it stays with it, it ends with
+    /// Makes a supervisor of a fresh copy of this process: what falls to it stays with it, it ends with
     /// its parent, and it has no rights that its command could gain.
-    pub(super) fn prepare_keeper(&self) -> io::Result<Urgency> {
+    pub(super) fn prepare_supervisor(&self) -> io::Result<Urgency> {
         if self.kill_scope == KillScope::PidNamespace {
             set_parent_process_death_signal(Some(Signal::KILL))?;
             namespaces::mount_proc()?;
@@ -320,7 +320,7 @@ impl Sandbox {
 }
 
 /// Gives up every capability for ever: a program that is executed later gains none, since the
-/// keeper's command may not gain rights.
+/// supervisor's command may not gain rights.
 fn drop_rights() -> io::Result<()> {
     let _ = clear_ambient_capability_set();
     let none = CapabilitySets {

@@ -24,7 +24,7 @@ use super::bubblewrap;
 use super::capture::Ordered;
 use super::rung::{Rung, Shortfall, WATCHED_NAMES};
 use super::terminal::Pty;
-use super::wire::{self, Order, Policy, Ready};
+use super::wire::{self, Policy, Ready, SpawnRequest};
 use super::{HELPER, Helper};
 
 /// How long the helper may take to be ready.
@@ -50,7 +50,7 @@ pub(super) struct Session {
     ahead: Mutex<Option<Ends>>,
 }
 
-/// The line to a keeper and the pipe that a command writes to.
+/// The line to a supervisor and the pipe that a command writes to.
 #[derive(Debug)]
 struct Ends {
     line: (OwnedFd, OwnedFd),
@@ -162,7 +162,7 @@ impl Session {
     }
 
     /// Orders a command in a terminal, whose other end is returned as the stream of the command.
-    pub(super) fn order_in_terminal(&self, order: &Order, pty: Pty) -> io::Result<Ordered> {
+    pub(super) fn order_in_terminal(&self, order: &SpawnRequest, pty: Pty) -> io::Result<Ordered> {
         let Pty { ours, theirs: terminal } = pty;
         let (line, theirs) = wire::line()?;
         let end = terminal.as_fd();
@@ -173,7 +173,7 @@ impl Session {
     /// Orders a command. It ends when what is returned is dropped.
     pub(super) fn order(
         &self,
-        order: &Order,
+        order: &SpawnRequest,
         stdin: Option<OwnedFd>,
         merged: bool,
     ) -> io::Result<Ordered> {

@@ -15,7 +15,7 @@ use rustix::termios::{
 use sinew_tool::{Key, Size};
 use vt100::{Callbacks, Parser};
 
-use super::typist::Piece;
+use super::input_queue::Piece;
 
 /// Both ends of a terminal.
 #[derive(Debug)]

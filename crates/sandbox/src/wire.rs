@@ -62,7 +62,7 @@ pub(super) type Ready = Result<Vec<Shortfall>, Shortfall>;
 
 /// One command to run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Order {
+pub(super) struct SpawnRequest {
     /// The program, by absolute path.
     pub(super) program: PathBuf,
     /// Its arguments, the first of which is its name.
@@ -148,7 +148,7 @@ pub(super) enum End {
     Signal(i32),
 }
 
-/// What the process that becomes the next command says to its keeper.
+/// What the process that becomes the next command says to its supervisor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Notice {
     /// It is bound to what commands are bound to. The calls that it hands over come with this.
@@ -164,7 +164,7 @@ pub(super) enum Notice {
     Failed(Refusal, i32),
 }
 
-/// What sinew tells a running command's keeper.
+/// What sinew tells a running command's supervisor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Command {
     /// Ask every process to end, and end them a moment later.

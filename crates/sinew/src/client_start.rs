@@ -9,7 +9,7 @@ use clap::{CommandFactory, FromArgMatches};
 use crate::cli::{Cli, Command};
 use crate::config::clients::{Server, is_sinew};
 use crate::config::env_vars;
-use crate::wiring::{Places, Said};
+use crate::wiring::{CliInput, Places};
 
 /// How a client starts sinew, with values in place of each `${NAME}` that clients expand.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,7 +77,7 @@ fn expanded(text: &str, project: &str, home: Option<&str>) -> String {
 }
 
 /// Returns what a server tells sinew, if it starts sinew as a server in a project.
-pub(crate) fn said(server: &Server, project: &Path) -> Option<Said> {
+pub(crate) fn said(server: &Server, project: &Path) -> Option<CliInput> {
     let Start { words, variables, current } = Start::of(server, project)?;
     let variables = variables.iter().map(|(name, value)| (name.as_str(), value.clone()));
     said_with(&words, &variables.collect(), current)
@@ -97,7 +97,7 @@ fn said_with(
     words: &[String],
     variables: &BTreeMap<&str, String>,
     current: PathBuf,
-) -> Option<Said> {
+) -> Option<CliInput> {
     let is_written = |flag: &str| {
         let begins =
             |word: &String| word.strip_prefix(flag).is_some_and(|rest| rest.starts_with('='));
@@ -119,7 +119,7 @@ fn said_with(
     let cli = parsed(arguments.iter().cloned()).ok()?;
     let mut global = cli.global;
     global.config = global.config.map(|path| current.join(path));
-    matches!(cli.command, Command::Mcp { .. }).then_some(Said {
+    matches!(cli.command, Command::Mcp { .. }).then_some(CliInput {
         global,
         arguments,
         current,

@@ -113,8 +113,8 @@ fn run(cli: &cli::Cli, helper: Helper) -> anyhow::Result<std::process::ExitCode>
             _ => false,
         };
         let said = match by_client {
-            true => wiring::Said::by_client(&cli.global)?,
-            false => wiring::Said::by_person(&cli.global)?,
+            true => wiring::CliInput::by_client(&cli.global)?,
+            false => wiring::CliInput::by_person(&cli.global)?,
         };
         match cli.command {
             // The record is read from anywhere, and the doctor says what is broken.
@@ -153,7 +153,7 @@ fn run(cli: &cli::Cli, helper: Helper) -> anyhow::Result<std::process::ExitCode>
 /// Returns whether the configuration of the user or the system stops every command.
 #[cfg(feature = "cli")]
 fn stops_without_arguments(helper: Helper) -> bool {
-    let said = wiring::Said::by_person(&cli::Global::default());
+    let said = wiring::CliInput::by_person(&cli::Global::default());
     said.and_then(|said| wiring::load(said, helper, wiring::Project::LeftOut)).is_err()
 }
 

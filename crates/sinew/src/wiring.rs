@@ -11,7 +11,7 @@ use sinew_guard::{
     Audit, Checkpoints, CommandSettings, GlobalIgnore, Helper, JournalSettings, Layer, OnFailure,
     Recorded, Redactor, RuleOrigin, SqliteLedger, StateDir, environment,
 };
-use sinew_runtime::{Asking, Builder, Keeper, NoLedger, Runtime};
+use sinew_runtime::{Asking, Builder, GrantStore, NoLedger, Runtime};
 use sinew_tool::{Approver, Ledger, shown};
 
 use crate::cli::Global;
@@ -40,7 +40,7 @@ pub(crate) struct Loaded {
     /// The program that becomes the helper of commands.
     pub(crate) helper: Helper,
     /// What this process was told.
-    pub(crate) said: Said,
+    pub(crate) said: CliInput,
     /// The state directory, where there is a place for one.
     pub(crate) state: Option<PathBuf>,
     /// Why the configuration cannot be used with what the project adds to it, where that was left out.
@@ -60,7 +60,7 @@ pub(crate) enum Project {
 
 /// What this process was told beside its files: its options, and which of them are flags.
 #[derive(Debug, Clone)]
-pub(crate) struct Said {
+pub(crate) struct CliInput {
     pub(crate) global: Global,
     /// The arguments as they are written.
     pub(crate) arguments: Vec<OsString>,
@@ -76,7 +76,7 @@ pub(crate) struct Said {
     pub(crate) places: Places,
 }
 
-impl Said {
+impl CliInput {
     /// Returns what a person told this process.
     pub(crate) fn by_person(global: &Global) -> anyhow::Result<Self> {
         let arguments = std::env::args_os().skip(1).collect();
@@ -165,7 +165,7 @@ pub(crate) fn current_dir() -> anyhow::Result<PathBuf> {
 }
 
 /// Reads every layer. What may come out of a repository loosens nothing unless a person confirmed it.
-pub(crate) fn load(mut said: Said, helper: Helper, project: Project) -> anyhow::Result<Loaded> {
+pub(crate) fn load(mut said: CliInput, helper: Helper, project: Project) -> anyhow::Result<Loaded> {
     let trusted = match project {
         Project::LeftOut => Trusted::default(),
         Project::Needed | Project::Optional => trusted(&said.places)?,
@@ -220,7 +220,11 @@ pub(crate) fn load(mut said: Said, helper: Helper, project: Project) -> anyhow::
 
 /// Reads every layer for whoever must answer whatever the project holds: where it stops the others it is left
 /// out, and why is kept.
-pub(crate) fn load_anyway(said: Said, helper: Helper, project: Project) -> anyhow::Result<Loaded> {
+pub(crate) fn load_anyway(
+    said: CliInput,
+    helper: Helper,
+    project: Project,
+) -> anyhow::Result<Loaded> {
     load(said.clone(), helper.clone(), project).or_else(|error| {
         let mut loaded = load(said, helper, Project::LeftOut)?;
         loaded.stopped = Some(format!("{error:#}"));
@@ -238,7 +242,7 @@ pub(crate) fn trusted(places: &Places) -> anyhow::Result<Trusted> {
 }
 
 /// Merges every layer, the project's file among them.
-pub(crate) fn settle(said: &Said, trusted: &Trusted) -> anyhow::Result<Layered> {
+pub(crate) fn settle(said: &CliInput, trusted: &Trusted) -> anyhow::Result<Layered> {
     // The project is the first root, which the other layers name.
     let without = layered(said, None)?;
     let settings = Settings::resolve(&without.options).map_err(|error| without.located(error))?;
@@ -257,17 +261,17 @@ fn grants(loaded: &Loaded) -> Option<Grants> {
 }
 
 /// Merges every layer as a project that nobody trusts finds them.
-pub(crate) fn look(said: &Said, project: &Path) -> anyhow::Result<Layered> {
+pub(crate) fn look(said: &CliInput, project: &Path) -> anyhow::Result<Layered> {
     layered(said, Some((project, &Trusted::default())))
 }
 
 /// Merges every layer but the project's.
-pub(crate) fn without_project(said: &Said) -> anyhow::Result<Layered> {
+pub(crate) fn without_project(said: &CliInput) -> anyhow::Result<Layered> {
     layered(said, None)
 }
 
 /// Merges every layer, the project's own file among them where one is named.
-fn layered(said: &Said, project: Option<(&Path, &Trusted)>) -> anyhow::Result<Layered> {
+fn layered(said: &CliInput, project: Option<(&Path, &Trusted)>) -> anyhow::Result<Layered> {
     let mut layers = Layers::with_defaults()?;
     layers.add_file(Path::new(SYSTEM_FILE), Layer::System, false)?;
     if let Some(dir) = said.places.config() {
@@ -331,7 +335,7 @@ fn add_project(layers: &mut Layers, project: &Path, trusted: &Trusted) -> anyhow
     Ok(layers.add_project_hooks(project)?)
 }
 
-fn add_flags(layers: &mut Layers, said: &Said) -> anyhow::Result<()> {
+fn add_flags(layers: &mut Layers, said: &CliInput) -> anyhow::Result<()> {
     let global = &said.global;
     let origin = |variable, flag| said.origin(variable, flag);
     let texts = [
@@ -371,7 +375,7 @@ fn add_flags(layers: &mut Layers, said: &Said) -> anyhow::Result<()> {
 
 /// Returns the absolute roots. The current directory counts where none is named, unless it is a
 /// place that nobody means to hand over whole.
-fn roots(settings: &Settings, said: &Said) -> anyhow::Result<Vec<PathBuf>> {
+fn roots(settings: &Settings, said: &CliInput) -> anyhow::Result<Vec<PathBuf>> {
     if settings.roots.is_empty() {
         let current = current_dir()?;
         // What lies above a home directory hands that over too; of a client the home of its variable counts as well.
@@ -485,7 +489,7 @@ pub(crate) fn wire(
         .asking(Asking {
             approvals: settings.approvals,
             approvers: approver.into_iter().chain(webhook).collect(),
-            keeper: grants.map(|grants| Arc::new(grants) as Arc<dyn Keeper>),
+            grant_store: grants.map(|grants| Arc::new(grants) as Arc<dyn GrantStore>),
             timeout: settings.approval_timeout,
         })
         .only(move |tool| serve.iter().any(|word| config::serves(word, tool)));

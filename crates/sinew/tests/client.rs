@@ -15,14 +15,14 @@ pub(crate) enum Answers {
 }
 
 /// What a server says to its client, and beside it.
-pub(crate) struct Said {
+pub(crate) struct ServerOutput {
     pub(crate) replies: Vec<Value>,
     /// The questions that it put.
     pub(crate) questions: Vec<String>,
     pub(crate) err: String,
 }
 
-impl Said {
+impl ServerOutput {
     pub(crate) fn reply(&self, id: &str) -> Option<&Value> {
         self.replies.iter().find(|reply| reply["id"] == id)
     }
@@ -49,7 +49,7 @@ pub(crate) fn serve(
     command: &mut Command,
     answers: Answers,
     calls: &[(&str, &str, Value)],
-) -> Said {
+) -> ServerOutput {
     let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = piped.spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
@@ -66,7 +66,7 @@ pub(crate) fn serve(
     };
     let client = json!({ "name": "test", "version": "1" });
     let shake = json!({ "protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": client });
-    let mut said = Said { replies: Vec::new(), questions: Vec::new(), err: String::new() };
+    let mut said = ServerOutput { replies: Vec::new(), questions: Vec::new(), err: String::new() };
     let mut send = |message: Value| {
         let mut message = message;
         message["jsonrpc"] = "2.0".into();

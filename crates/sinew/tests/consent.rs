@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::client::{self, Answers, Said};
+use crate::client::{self, Answers, ServerOutput};
 use crate::database;
 use crate::served::{Place, command};
 
@@ -41,7 +41,12 @@ impl Project {
     }
 
     /// Serves as a client starts the server, with all tools.
-    fn serve(&self, approvals: &str, answers: Answers, calls: &[(&str, &str, Value)]) -> Said {
+    fn serve(
+        &self,
+        approvals: &str,
+        answers: Answers,
+        calls: &[(&str, &str, Value)],
+    ) -> ServerOutput {
         let args = ["mcp", "--tools", "all", "--approvals", approvals];
         client::serve(&mut self.sinew(&args), answers, calls)
     }

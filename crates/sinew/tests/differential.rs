@@ -30,7 +30,7 @@ use sinew::{GlobalIgnore, Runtime};
 
 use crate::caller::Caller;
 use exact::{Answer, Mode};
-use pattern::{Case, Deed};
+use pattern::{Case, PatternOp};
 use ripgrep::Ripgrep;
 use tree::Tree;
 
@@ -148,8 +148,8 @@ impl Done {
 fn check(bench: &Bench<'_>, case: &Case) -> Checked {
     let mut checked = Checked::default();
     match &case.deed {
-        Deed::Glob { crosses } => check_glob(bench, case, *crosses, &mut checked),
-        Deed::Grep => {
+        PatternOp::Glob { crosses } => check_glob(bench, case, *crosses, &mut checked),
+        PatternOp::Grep => {
             for mode in Mode::ALL {
                 check_grep(bench, case, mode, &mut checked);
             }

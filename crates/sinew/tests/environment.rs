@@ -11,7 +11,7 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::client::{self, Answers, Said};
+use crate::client::{self, Answers, ServerOutput};
 use crate::database::{self, SINEW};
 
 /// A user with five rules, a project, and a directory that came out of an archive.
@@ -74,7 +74,7 @@ fn calls() -> [(&'static str, &'static str, Value); 5] {
 }
 
 /// Returns the rules that held nothing back.
-fn loosened(said: &Said) -> Vec<&'static str> {
+fn loosened(said: &ServerOutput) -> Vec<&'static str> {
     calls().into_iter().map(|(name, ..)| name).filter(|name| said.is_done(name)).collect()
 }
 
@@ -139,7 +139,7 @@ impl Machine {
     }
 
     /// Serves one call for each rule and one that nothing forbids.
-    fn serve(&self, database: &str, variables: &[(&str, Option<&str>)]) -> Said {
+    fn serve(&self, database: &str, variables: &[(&str, Option<&str>)]) -> ServerOutput {
         let mut command = self.sinew(database);
         self.set(&mut command, variables);
         let allowed = ("allowed", "Read", json!({ "file_path": "a.txt" }));

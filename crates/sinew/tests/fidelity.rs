@@ -19,7 +19,7 @@ use sinew::{
 
 use crate::caller::Caller;
 use crate::snapshot::Snapshot;
-use case::{Case, Deed, RENAMED};
+use case::{Case, CaseOp, RENAMED};
 
 /// What became of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,7 +84,7 @@ fn a_change_damages_nothing() {
 }
 
 /// Lays a case out, makes its change, and says what became of it.
-fn check(case: &Case, deed: Deed, maker: Maker) -> Outcome {
+fn check(case: &Case, deed: CaseOp, maker: Maker) -> Outcome {
     let dir = tempfile::tempdir().unwrap();
     let top = std::fs::canonicalize(dir.path()).unwrap();
     let root = top.join("ws");
@@ -95,13 +95,13 @@ fn check(case: &Case, deed: Deed, maker: Maker) -> Outcome {
     if case.blocks && matches!(maker, Maker::Naive) {
         return Outcome::NotRun;
     }
-    if deed == Deed::Restore {
+    if deed == CaseOp::Restore {
         return match maker {
             Maker::Dialect(dialect) => restored(case, dialect, &top, before),
             Maker::Naive => Outcome::NoTool,
         };
     }
-    let is_patch = matches!(deed, Deed::ApplyPatch | Deed::Insert | Deed::Rename);
+    let is_patch = matches!(deed, CaseOp::ApplyPatch | CaseOp::Insert | CaseOp::Rename);
     if is_patch && matches!(maker, Maker::Dialect(dialect) if dialect.name != NATIVE.name) {
         return Outcome::NoTool;
     }
@@ -124,7 +124,7 @@ fn check(case: &Case, deed: Deed, maker: Maker) -> Outcome {
     };
     let mut expected = before;
     (case.effect)(&mut expected, &content);
-    if deed == Deed::Rename {
+    if deed == CaseOp::Rename {
         let node = expected.0.remove(&format!("ws/{}", case.path)).unwrap();
         expected.0.insert(format!("ws/{RENAMED}"), node);
     }
@@ -174,7 +174,7 @@ fn restored(case: &Case, dialect: Dialect, top: &Path, before: Snapshot) -> Outc
         };
     }
     let mut expected = before;
-    let content = case.expected(Deed::Restore).unwrap_or_default();
+    let content = case.expected(CaseOp::Restore).unwrap_or_default();
     (case.effect)(&mut expected, &content);
     match expected.differs(&after) {
         None => Outcome::Done,
@@ -193,7 +193,7 @@ fn builder(case: &Case, dialect: Dialect, root: &Path) -> Builder {
 }
 
 /// Makes the change by a call; returns why it was refused, if it was.
-fn by_runtime(case: &Case, deed: Deed, dialect: Dialect, root: &Path) -> Option<String> {
+fn by_runtime(case: &Case, deed: CaseOp, dialect: Dialect, root: &Path) -> Option<String> {
     let runtime = builder(case, dialect, root).build().unwrap();
     let path = root.join(case.path);
     let edit = json!({
@@ -202,22 +202,22 @@ fn by_runtime(case: &Case, deed: Deed, dialect: Dialect, root: &Path) -> Option<
         "replace_all": case.all,
     });
     let (tool, mut arguments) = match deed {
-        Deed::Edit | Deed::Restore => ("Edit", edit),
-        Deed::MultiEdit => {
+        CaseOp::Edit | CaseOp::Restore => ("Edit", edit),
+        CaseOp::MultiEdit => {
             let mut edits = vec![edit];
             edits.extend(
                 case.more.iter().map(|(old, new)| json!({ "old_string": old, "new_string": new })),
             );
             ("MultiEdit", json!({ "edits": edits }))
         }
-        Deed::ApplyPatch => ("ApplyPatch", json!({ "patch": case.diff() })),
-        Deed::Insert => ("ApplyPatch", json!({ "patch": case.insertion() })),
-        Deed::Rename => {
+        CaseOp::ApplyPatch => ("ApplyPatch", json!({ "patch": case.diff() })),
+        CaseOp::Insert => ("ApplyPatch", json!({ "patch": case.insertion() })),
+        CaseOp::Rename => {
             let (from, to) = (case.path, RENAMED);
             let names = format!("diff --git a/{from} b/{to}\nrename from {from}\nrename to {to}\n");
             ("ApplyPatch", json!({ "patch": names }))
         }
-        Deed::Write => ("Write", json!({ "content": case.written })),
+        CaseOp::Write => ("Write", json!({ "content": case.written })),
     };
     if tool != "ApplyPatch" {
         arguments["file_path"] = json!(path);
@@ -232,25 +232,25 @@ fn refusal(reply: &Reply) -> Option<String> {
 }
 
 /// The usual way: read a text, replace in it, write it back.
-fn by_text(case: &Case, deed: Deed, root: &Path) -> Result<(), String> {
+fn by_text(case: &Case, deed: CaseOp, root: &Path) -> Result<(), String> {
     let failed = |_| String::new();
     let path = root.join(case.path);
-    if deed == Deed::Write {
+    if deed == CaseOp::Write {
         return std::fs::write(path, case.written).map_err(failed);
     }
     let bytes = std::fs::read(&path).map_err(failed)?;
-    if deed == Deed::Rename {
+    if deed == CaseOp::Rename {
         std::fs::write(root.join(RENAMED), bytes).map_err(failed)?;
         return std::fs::remove_file(path).map_err(failed);
     }
     let mut text = String::from_utf8_lossy(&bytes).into_owned();
-    if deed == Deed::Insert {
+    if deed == CaseOp::Insert {
         let at = text.find('\n').map_or(text.len(), |at| at + 1);
         text.insert_str(at, &format!("{}\n", case.new));
         return std::fs::write(path, text).map_err(failed);
     }
     let mut edits = vec![(case.old, case.new)];
-    if deed == Deed::MultiEdit {
+    if deed == CaseOp::MultiEdit {
         edits.extend(case.more);
     }
     for (old, new) in edits {
@@ -262,7 +262,7 @@ fn by_text(case: &Case, deed: Deed, root: &Path) -> Result<(), String> {
     std::fs::write(path, text).map_err(failed)
 }
 
-type Row = (&'static str, Deed, [Outcome; 3]);
+type Row = (&'static str, CaseOp, [Outcome; 3]);
 
 /// Returns the page. Rows that this system cannot run are kept as they are.
 fn page(rows: &[Row], kept: &Path) -> String {

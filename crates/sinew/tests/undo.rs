@@ -49,7 +49,7 @@ fn picture(root: &Path) -> Picture {
 }
 
 /// Something that somebody does outside of the runtime.
-type Deed<T> = fn(&T);
+type FileOp<T> = fn(&T);
 
 /// A root, a state directory beside it, and a runtime over both.
 struct Bench {
@@ -294,7 +294,7 @@ proptest! {
 
 #[test]
 fn what_somebody_else_changed_is_refused_unless_forced() {
-    let others: &[(&str, Deed<Bench>)] = &[
+    let others: &[(&str, FileOp<Bench>)] = &[
         ("another content", |bench| bench.put("a.txt", "by a person\n")),
         ("gone", |bench| fs::remove_file(bench.root.join("a.txt")).unwrap()),
         ("another mode", |bench| {
@@ -518,7 +518,7 @@ fn a_store_that_is_damaged_changes_nothing() {
         let dir = fs::read_dir(bench.state.join("contents")).unwrap();
         dir.map(|entry| entry.unwrap().path()).collect()
     };
-    let damages: &[(&str, Deed<Path>)] = &[
+    let damages: &[(&str, FileOp<Path>)] = &[
         ("gone", |path| fs::remove_file(path).unwrap()),
         ("other bytes", |path| fs::write(path, "damaged, and of another length").unwrap()),
         ("empty", |path| fs::write(path, "").unwrap()),
@@ -609,7 +609,7 @@ fn moltis_says_which_checkpoint_and_restores_it() {
 /// message.
 #[test]
 fn moltis_says_what_a_person_can_do() {
-    let others: &[(&str, Deed<Bench>, &str, &str)] = &[
+    let others: &[(&str, FileOp<Bench>, &str, &str)] = &[
         (
             "changed",
             |bench| bench.put("a.txt", "by a person\n"),

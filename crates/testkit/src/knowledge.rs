@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use sinew_tool::sync::lock;
-use sinew_tool::{Change, FileError, FileSettings, Identity, Knowledge, Sight, Slot, Targets};
+use sinew_tool::{
+    Change, FileError, FileSettings, Identity, Knowledge, ReadObservation, Slot, Targets,
+};
 
 /// What the caller knows, over all its calls.
 #[derive(Clone, Default)]
@@ -18,7 +20,7 @@ pub(crate) struct MemoryKnowledge(Arc<Mutex<Known>>);
 #[derive(Default)]
 struct Known {
     files: HashMap<PathBuf, OfFile>,
-    last: Option<(PathBuf, Sight, u32)>,
+    last: Option<(PathBuf, ReadObservation, u32)>,
 }
 
 #[derive(Clone, Copy)]
@@ -63,19 +65,19 @@ impl MemoryKnowledge {
 }
 
 /// What the caller knows, for one call.
-pub(crate) struct OfCall {
+pub(crate) struct CallKnowledge {
     pub(crate) knowledge: MemoryKnowledge,
     pub(crate) settings: Arc<FileSettings>,
     pub(crate) targets: Arc<Targets>,
 }
 
-impl OfCall {
+impl CallKnowledge {
     fn path(&self, slot: Slot) -> Option<&Path> {
         self.targets.files.get(slot.0).map(|target| target.path.as_path())
     }
 }
 
-impl Knowledge for OfCall {
+impl Knowledge for CallKnowledge {
     fn minds(&self, slot: Slot) -> bool {
         let is_known = |path| self.knowledge.known().files.contains_key(path);
         let must_know = self.settings.must_read_before_write;
@@ -92,7 +94,7 @@ impl Knowledge for OfCall {
         self.path(slot).map_or(Ok(()), checked).map(|()| None)
     }
 
-    fn saw(&self, slot: Slot, sight: &Sight) -> u32 {
+    fn saw(&self, slot: Slot, sight: &ReadObservation) -> u32 {
         let Some(path) = self.path(slot) else { return 1 };
         let mut known = self.knowledge.known();
         let of = known.files.get(path).copied();
@@ -110,7 +112,7 @@ impl Knowledge for OfCall {
     }
 }
 
-fn is_same(one: &Sight, other: &Sight) -> bool {
+fn is_same(one: &ReadObservation, other: &ReadObservation) -> bool {
     let is_same_content = match (one.content, other.content) {
         (Some(one), Some(other)) => one == other,
         _ => one.state == other.state,

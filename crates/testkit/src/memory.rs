@@ -35,7 +35,7 @@ use sinew_tool::{
     Reply, Shaping, Slot, Stamp, Targets, Tool, ToolError, World,
 };
 
-use crate::knowledge::{MemoryKnowledge, OfCall};
+use crate::knowledge::{CallKnowledge, MemoryKnowledge};
 use crate::tree::{Node, Place, Tree, What, check_spelling};
 use files::MemoryFiles;
 
@@ -204,7 +204,7 @@ impl MemoryWorld {
             may_change,
             changes: Mutex::new(Vec::new()),
         };
-        let knowledge = OfCall {
+        let knowledge = CallKnowledge {
             knowledge: self.knowledge.clone(),
             settings: Arc::clone(&self.settings),
             targets: Arc::clone(&targets),

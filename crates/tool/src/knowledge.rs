@@ -12,7 +12,7 @@ use crate::{Kind, ToolError};
 
 /// What a read saw of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sight {
+pub struct ReadObservation {
     /// The state of the file when it was opened.
     pub state: Identity,
     /// BLAKE3 of the whole content, where all of it was read.
@@ -86,7 +86,7 @@ pub trait Knowledge: Send + Sync {
 
     /// Notes what the caller saw of the file at a slot; returns how often in a row it has now seen
     /// the same part of the same content.
-    fn saw(&self, slot: Slot, sight: &Sight) -> u32;
+    fn saw(&self, slot: Slot, sight: &ReadObservation) -> u32;
 }
 
 /// The knowledge of a World whose caller is nobody: nothing is remembered, and nothing refused.
@@ -107,7 +107,7 @@ impl Knowledge for NoKnowledge {
         Ok(None)
     }
 
-    fn saw(&self, _slot: Slot, _sight: &Sight) -> u32 {
+    fn saw(&self, _slot: Slot, _sight: &ReadObservation) -> u32 {
         1
     }
 }

@@ -58,7 +58,7 @@ pub use hook::{
     HookEvent, HookForm, HookReply, NamedPaths, SINEW_HOOKS, SessionEnd, SessionStart, ToolCall,
     TurnEnd, TurnStart,
 };
-pub use knowledge::{Knowledge, NoKnowledge, Sight, Writer};
+pub use knowledge::{Knowledge, NoKnowledge, ReadObservation, Writer};
 pub use ledger::{Closing, Event, Ledger, Opening, Recorder, Ticket};
 pub use line::line_name;
 pub use memo::Memo;
@@ -78,7 +78,7 @@ pub use settings::{BinaryPolicy, FileSettings, HardLinks, Sync};
 pub use tools::{Prepared, Ran, Tool};
 pub use visible::{shown, shown_line, shown_path};
 pub use world::{
-    Becomes, Change, Clock, CommitError, Deed, Entry, Expect, FileKind, FileMode, Files, Flow,
+    Becomes, Change, Clock, CommitError, Entry, Expect, FileKind, FileMode, FileOp, Files, Flow,
     Identity, Info, Listed, Listing, Meta as FileMeta, Opened, Seen, Slot, Stamp, Visitor,
     Visitors, WalkOptions, WalkReport, World, Written,
 };

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use serde::de::DeserializeOwned;
 
 use crate::{
-    BoxFuture, Cancel, Claim, Command, CommitError, Cost, Deed, Effects, Expect, Facts, FileError,
-    FileSettings, FileTarget, Kind, Memo, Progress, Restore, Slot, Targets, ToolError, World,
-    Written, line_name,
+    BoxFuture, Cancel, Claim, Command, CommitError, Cost, Effects, Expect, Facts, FileError,
+    FileOp, FileSettings, FileTarget, Kind, Memo, Progress, Restore, Slot, Targets, ToolError,
+    World, Written, line_name,
 };
 
 /// What a call would change, worked out before anybody is asked.
@@ -92,7 +92,7 @@ impl Context {
 
     /// Makes several changes together as [`Files::commit`](crate::Files::commit) does, and waits for
     /// others as [`Context::replace`] does.
-    pub async fn commit(&self, deeds: &[Deed<'_>]) -> Result<Vec<Written>, ToolError> {
+    pub async fn commit(&self, deeds: &[FileOp<'_>]) -> Result<Vec<Written>, ToolError> {
         self.patiently(|| self.world.files.commit(deeds)).await
     }
 

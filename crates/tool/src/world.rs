@@ -238,7 +238,7 @@ pub enum Becomes<'a> {
 
 /// One of several changes that happen together.
 #[derive(Debug, Clone, Copy)]
-pub struct Deed<'a> {
+pub struct FileOp<'a> {
     /// The target.
     pub slot: Slot,
     /// What must be there for the change to go ahead.
@@ -402,7 +402,7 @@ pub trait Files: Send + std::marker::Sync {
     /// [`Files::replace`] says of one file holds for each; files of several names are replaced or
     /// refused, because writing into them cannot be taken back. Readers may see some of the changes
     /// before the others.
-    fn commit(&self, deeds: &[Deed<'_>]) -> Result<Vec<Written>, CommitError>;
+    fn commit(&self, deeds: &[FileOp<'_>]) -> Result<Vec<Written>, CommitError>;
 
     /// Makes the directory at a slot, and those above it that are missing. Returns whether it was not
     /// there before.

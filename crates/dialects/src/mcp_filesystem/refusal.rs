@@ -9,21 +9,21 @@ use crate::words::{hint, said, text, without_argument};
 
 /// What a tool asks of the system, as errors name it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Deed {
+pub(super) struct RefusedOp {
     /// The name of the call.
     call: &'static str,
     /// Whether it is about a directory.
     of_directory: bool,
 }
 
-pub(super) const OPEN: Deed = Deed { call: "open", of_directory: false };
-pub(super) const EDIT: Deed = Deed { call: "open", of_directory: false };
-pub(super) const LIST: Deed = Deed { call: "scandir", of_directory: true };
-pub(super) const MKDIR: Deed = Deed { call: "mkdir", of_directory: true };
-pub(super) const RENAME: Deed = Deed { call: "rename", of_directory: false };
-pub(super) const STAT: Deed = Deed { call: "stat", of_directory: false };
+pub(super) const OPEN: RefusedOp = RefusedOp { call: "open", of_directory: false };
+pub(super) const EDIT: RefusedOp = RefusedOp { call: "open", of_directory: false };
+pub(super) const LIST: RefusedOp = RefusedOp { call: "scandir", of_directory: true };
+pub(super) const MKDIR: RefusedOp = RefusedOp { call: "mkdir", of_directory: true };
+pub(super) const RENAME: RefusedOp = RefusedOp { call: "rename", of_directory: false };
+pub(super) const STAT: RefusedOp = RefusedOp { call: "stat", of_directory: false };
 
-impl Deed {
+impl RefusedOp {
     /// Shapes a refusal; the path is as it was written.
     pub(super) fn fail(self, error: &ToolError, path: Option<&str>) -> Reply {
         let words = self.words(error, path.unwrap_or_default());

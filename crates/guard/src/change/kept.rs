@@ -1,8 +1,8 @@
-//! The checkpoint of one call, as its changes fill it.
+//! The checkpoint of one call, filled by its changes.
 //!
-//! It begins with the first change and ends with the World of the call. Each change keeps what is
-//! there and says what it is to leave, all of it is recorded, then the change happens, and then it is
-//! said what became of it. A change that comes again keeps again.
+//! It begins with the first change and ends with the World of the call. Each change records the content at its path and
+//! the state that it will leave; the records are durable before the change happens; then the change reports its result.
+//! A retried change records again.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -12,17 +12,17 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use sinew_tool::Caller;
 
 use super::Failure;
-use super::old::{Content, Old};
+use super::original::{Content, Original};
 use sinew_fs::roots::Roots;
 use sinew_fs::stat::meta_of;
 use sinew_records::checkpoints::{
-    Before, CallMark, CheckpointError, Checkpoints, ContentHash, Draft, PathState, QUICK,
+    Before, CallContext, CheckpointError, Checkpoints, ContentHash, Draft, PathState, QUICK,
 };
 use sinew_tool::sync::lock;
 
 /// The checkpoint of one call; none where checkpoints are off or nobody is known to call.
 #[derive(Debug)]
-pub(crate) struct OfCall(Option<Kept>);
+pub(crate) struct CallCheckpoint(Option<Kept>);
 
 #[derive(Debug)]
 struct Kept {
@@ -41,7 +41,7 @@ impl From<CheckpointError> for Failure {
     }
 }
 
-impl OfCall {
+impl CallCheckpoint {
     /// Returns the checkpoint of a call that changed nothing so far.
     pub(crate) fn new(
         checkpoints: Option<Arc<Checkpoints>>,
@@ -76,7 +76,7 @@ impl OfCall {
     pub(crate) fn keep(
         &self,
         path: &Path,
-        old: Option<&Old>,
+        old: Option<&Original>,
         after: PathState,
     ) -> Result<Option<PathState>, CheckpointError> {
         self.with(|draft| {
@@ -146,9 +146,9 @@ impl Kept {
         lock(&self.draft)
     }
 
-    fn mark(&self) -> CallMark {
+    fn mark(&self) -> CallContext {
         let caller = &self.caller;
-        CallMark {
+        CallContext {
             session: caller.session.clone(),
             agent: caller.agent.clone(),
             turn: caller.turn.clone(),

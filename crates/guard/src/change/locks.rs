@@ -8,9 +8,9 @@ use rustix::fs::fstat;
 use sinew_tool::FileError;
 use sinew_tool::sync::lock;
 
+use sinew_fs::dir_lock;
 use sinew_fs::roots::Dir;
 use sinew_fs::stat::{error_of, identity_of};
-use sinew_fs::turn;
 
 /// The directories and names that are being changed.
 #[derive(Debug, Default)]
@@ -24,7 +24,7 @@ impl Locks {
     pub(crate) fn lock(&self, dir: &Dir, name: &CStr) -> Result<Held<'_>, FileError> {
         let identity = fstat(&**dir).map(|stat| identity_of(&stat)).map_err(error_of)?;
         let key = (identity.device, identity.inode, name.to_owned());
-        turn::ask_at_once(|| Ok(self.changing().insert(key.clone())))?;
+        dir_lock::ask_at_once(|| Ok(self.changing().insert(key.clone())))?;
         Ok(Held { locks: self, key })
     }
 

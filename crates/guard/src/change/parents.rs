@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use sinew_tool::{FileError, Sync};
 
 use super::sync_directory;
-use crate::change::kept::OfCall;
+use crate::change::kept::CallCheckpoint;
 use sinew_fs::resolve::{Place, Spot};
 use sinew_fs::roots::{DIRECTORY_PATH, DIRECTORY_READ, Dir, open_name};
 use sinew_fs::stat::{error_of, identity_of};
@@ -41,7 +41,7 @@ struct Made {
 impl Parents {
     /// Returns the directory that holds the name of a place, making those on the way that are
     /// missing. That nothing was there is on record before the first is made.
-    pub(crate) fn enter(&mut self, place: &Place, kept: &OfCall) -> Result<Dir, FileError> {
+    pub(crate) fn enter(&mut self, place: &Place, kept: &CallCheckpoint) -> Result<Dir, FileError> {
         let Spot::MissingParents(names) = &place.spot else { return Ok(Arc::clone(&place.dir)) };
         let mut paths: Vec<&Path> = place.real.ancestors().skip(1).take(names.len()).collect();
         paths.reverse();
@@ -49,7 +49,11 @@ impl Parents {
     }
 
     /// Makes the directory that a place names, and those on the way that are missing.
-    pub(crate) fn make_place(&mut self, place: &Place, kept: &OfCall) -> Result<Dir, FileError> {
+    pub(crate) fn make_place(
+        &mut self,
+        place: &Place,
+        kept: &CallCheckpoint,
+    ) -> Result<Dir, FileError> {
         let name = place.name.as_ref().ok_or(FileError::Invalid("is a root"))?;
         let above = self.enter(place, kept)?;
         self.make(&above, std::slice::from_ref(name), &[&place.real], kept)
@@ -60,7 +64,7 @@ impl Parents {
         above: &Dir,
         names: &[CString],
         paths: &[&Path],
-        kept: &OfCall,
+        kept: &CallCheckpoint,
     ) -> Result<Dir, FileError> {
         let mut dir = Arc::clone(above);
         let mut is_kept = !kept.is_on();
@@ -77,7 +81,13 @@ impl Parents {
         Ok(dir)
     }
 
-    fn step(&mut self, above: &Dir, name: &CStr, path: &Path, kept: &OfCall) -> Result<Dir, Errno> {
+    fn step(
+        &mut self,
+        above: &Dir,
+        name: &CStr,
+        path: &Path,
+        kept: &CallCheckpoint,
+    ) -> Result<Dir, Errno> {
         let identity = identity_of(&fstat(&**above)?);
         let key = (identity.device, identity.inode, name.to_owned());
         if let Some(known) = self.known.get(&key) {
@@ -116,7 +126,7 @@ impl Parents {
     }
 
     /// Says that what was made stays, and syncs the directories that hold it where that is asked for.
-    pub(crate) fn keep(&self, sync: Sync, kept: &OfCall) -> Result<(), FileError> {
+    pub(crate) fn keep(&self, sync: Sync, kept: &CallCheckpoint) -> Result<(), FileError> {
         for made in self.made.iter().filter(|_| kept.is_on()) {
             let found = statat(&*made.above, &made.name, AtFlags::SYMLINK_NOFOLLOW);
             let mode = found.map_or(0o777, |stat| stat.st_mode);
@@ -129,7 +139,7 @@ impl Parents {
     }
 
     /// Removes what was made, the deepest first. What others have put there stays.
-    pub(crate) fn remove(&self, kept: &OfCall) {
+    pub(crate) fn remove(&self, kept: &CallCheckpoint) {
         for made in self.made.iter().rev() {
             if unlinkat(&*made.above, &*made.name, AtFlags::REMOVEDIR).is_ok() {
                 kept.withdraw(&made.path);

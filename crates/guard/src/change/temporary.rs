@@ -13,7 +13,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use sinew_tool::{FileError, Sync};
 
-use super::old::{Content, Old};
+use super::original::{Content, Original};
 use sinew_fs::attributes;
 use sinew_fs::roots::Dir;
 use sinew_fs::stat::error_of;
@@ -74,7 +74,7 @@ impl Temporary {
     }
 
     /// Takes owner, attributes and mode of the old thing, where it is a file.
-    pub(crate) fn take_after(&self, old: &Old) -> Result<(), FileError> {
+    pub(crate) fn take_after(&self, old: &Original) -> Result<(), FileError> {
         let Content::File(file) = &old.content else { return Ok(()) };
         let new = fstat(&self.file).map_err(error_of)?;
         if (new.st_uid, new.st_gid) != (old.stat.st_uid, old.stat.st_gid) {

@@ -22,7 +22,7 @@ use sinew_tool::{Clock, Sync};
 use super::step::Step;
 use sinew_fs::clock::SystemClock;
 use sinew_fs::journal_files::open_or_make;
-use sinew_fs::mark::ProcessMark;
+use sinew_fs::process_identity::ProcessIdentity;
 use sinew_fs::resolve::check_spelling;
 use sinew_fs::temporary::is_temporary;
 
@@ -55,7 +55,7 @@ pub struct JournalSettings {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Record {
     /// The process that makes the changes.
-    pub(super) maker: ProcessMark,
+    pub(super) maker: ProcessIdentity,
     /// When it began, in milliseconds since 1970.
     pub(super) at_ms: i64,
     pub(super) dirs: Vec<DirRecord>,
@@ -130,7 +130,7 @@ impl Journal {
         steps: Vec<Step>,
         sync: Sync,
     ) -> io::Result<Self> {
-        let maker = ProcessMark::own();
+        let maker = ProcessIdentity::own();
         let at_ms = SystemClock.wall_ms() as i64;
         let mut random = [0_u8; 8];
         getrandom::fill(&mut random).map_err(io::Error::other)?;
@@ -167,7 +167,7 @@ impl Journal {
         self.rename(BACK)
     }
 
-    /// Says that the changes are made. Old things go after this alone, since without them nobody could
+    /// Says that the changes are made. Original things go after this alone, since without them nobody could
     /// tell a change that was made from one that lost what it needs.
     pub(super) fn turn_done(&mut self) -> io::Result<()> {
         self.rename(DONE)

@@ -24,28 +24,28 @@ use super::journal::{ASIDE, BACK, DONE, DirRecord, FORWARD, JournalSettings, NEW
 use super::step::{Stand, Step, WAYS};
 use crate::change::sync_directory;
 use sinew_fs::clock::SystemClock;
+use sinew_fs::dir_lock::{DirLock, DirLocking};
 use sinew_fs::journal_files;
-use sinew_fs::mark::{ProcessMark, is_running};
+use sinew_fs::process_identity::{ProcessIdentity, is_running};
 use sinew_fs::resolve;
 use sinew_fs::roots::{DIRECTORY_PATH, Dir, FILE_READ, Roots, open_name};
 use sinew_fs::stat::{error_of, identity_of};
-use sinew_fs::turn::{Turn, Turns};
 
 /// A directory that is missing may be on a disk that comes back; after this time its changes are
 /// given up.
 const GONE_MS: i64 = 30 * 24 * 60 * 60 * 1_000;
 
 /// Settles the journals of dead processes. Costs one failed system call where there never was one.
-pub(crate) fn recover(settings: &JournalSettings, turns: Turns) {
+pub(crate) fn recover(settings: &JournalSettings, dir_locking: DirLocking) {
     let found = journal_files::open(&settings.state).and_then(|dir| match dir {
         Some(dir) => journal_files::names(&dir).map(|names| Some((dir, names))),
         None => Ok(None),
     });
     match found {
         Ok(Some((dir, names))) => {
-            let own = ProcessMark::own();
+            let own = ProcessIdentity::own();
             for name in names {
-                for note in settle(&dir, &name, &own, turns) {
+                for note in settle(&dir, &name, &own, dir_locking) {
                     (settings.warn)(&note);
                 }
             }
@@ -59,7 +59,12 @@ pub(crate) fn recover(settings: &JournalSettings, turns: Turns) {
 }
 
 /// Deals with one file in the directory of journals; returns what is to be said about it.
-fn settle(dir: &OwnedFd, name: &CStr, own: &ProcessMark, turns: Turns) -> Vec<String> {
+fn settle(
+    dir: &OwnedFd,
+    name: &CStr,
+    own: &ProcessIdentity,
+    dir_locking: DirLocking,
+) -> Vec<String> {
     let ends = |ending: &str| name.to_bytes().ends_with(ending.as_bytes());
     if ends(NEW) {
         // Nothing is changed before a journal has its name, and whoever misses it refuses.
@@ -73,7 +78,7 @@ fn settle(dir: &OwnedFd, name: &CStr, own: &ProcessMark, turns: Turns) -> Vec<St
     match locked(dir, name) {
         Ok(None) => Vec::new(),
         Ok(Some(file)) => match read(dir, name, &file) {
-            Ok(record) => follow(dir, name, &record, course, own, turns),
+            Ok(record) => follow(dir, name, &record, course, own, dir_locking),
             Err(note) => vec![note],
         },
         Err(error) => vec![format!("the journal {shown} of changes cannot be read: {error}")],
@@ -130,15 +135,15 @@ fn follow(
     name: &CStr,
     record: &Record,
     course: Course,
-    own: &ProcessMark,
-    turns: Turns,
+    own: &ProcessIdentity,
+    dir_locking: DirLocking,
 ) -> Vec<String> {
     let age_ms = SystemClock.wall_ms() as i64 - record.at_ms;
     if record.maker.may_be_at_it(own, age_ms) {
         return Vec::new();
     }
     let same_boot = record.maker.is_of_this_boot(own);
-    let mut settling = Settling { record, same_boot, turns, notes: Vec::new(), n_failed: 0 };
+    let mut settling = Settling { record, same_boot, dir_locking, notes: Vec::new(), n_failed: 0 };
     let n = record.steps.len();
     let mut name = name.to_owned();
     let mut lost = Vec::new();
@@ -235,7 +240,7 @@ fn put_aside(dir: &OwnedFd, name: &CStr) {
 struct Settling<'a> {
     record: &'a Record,
     same_boot: bool,
-    turns: Turns,
+    dir_locking: DirLocking,
     notes: Vec<String>,
     n_failed: usize,
 }
@@ -321,7 +326,7 @@ impl Settling<'_> {
         for (at, found) in record.dirs.iter().enumerate() {
             let steps: Vec<_> = record.steps.iter().filter(|step| step.dir == at).collect();
             let opened = open_recorded(found, self.same_boot).and_then(|dir| {
-                let turn = Turn::of(&*dir, self.turns).map_err(words)?;
+                let turn = DirLock::of(&*dir, self.dir_locking).map_err(words)?;
                 turn.take_at_start().map_err(words)?;
                 Ok((dir, turn))
             });

@@ -297,7 +297,7 @@ fn lost(place: &Place) -> Result<(), Failed> {
     that(sleepers(&number).is_empty(), || String::from("something is left"))
 }
 
-/// A keeper that had left the group of its commands once served on, and what they left then lived on.
+/// A supervisor that had left the group of its commands once served on, and what they left then lived on.
 fn one_after_another(place: &Place) -> Result<(), Failed> {
     for at in 0..60 {
         place.sh(&format!("sleep 0.0{:02} & exit 0", at % 20));

@@ -162,7 +162,7 @@ const PROBES: &[Probe] = &[
          mv denied open && cat open/secret && echo REACHED",
     ),
     probe(
-        "reach into its keeper",
+        "reach into its supervisor",
         Landlock,
         r#"K=$PPID perl -e 'open(M, "+<", "/proc/$ENV{K}/mem") and print "REACHED"';
            head -c 1 </proc/$PPID/environ && echo REACHED"#,

@@ -1,4 +1,4 @@
-//! Calls that the porter carries out do what the kernel does: the same deeds in the sandbox and outside
+//! Calls that the notify_handler carries out do what the kernel does: the same deeds in the sandbox and outside
 //! leave the same answers and the same tree.
 
 use std::fmt::Write as _;
@@ -22,7 +22,7 @@ use crate::world::{Place, beside_others, works};
 /// What makes this program the one that does the deeds.
 const TWIN: &str = "SINEW_TEST_TWIN";
 
-type Deed = (&'static str, fn() -> Result<String, Errno>);
+type FileOp = (&'static str, fn() -> Result<String, Errno>);
 
 fn open(path: &str, flags: OFlags, mode: u32) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(CWD, path, flags, Mode::from_raw_mode(mode))
@@ -60,7 +60,7 @@ fn attributes(path: &str) -> Result<String, Errno> {
 
 const NEW: OFlags = OFlags::CREATE.union(OFlags::WRONLY);
 
-const DEEDS: &[Deed] = &[
+const DEEDS: &[FileOp] = &[
     ("create", || written(open("a", NEW, 0o666)?, "one")),
     ("create closed on exec", || written(open("a2", NEW | OFlags::CLOEXEC, 0o600)?, "one")),
     ("create only new", || written(open("b", NEW | OFlags::EXCL, 0o777)?, "b")),

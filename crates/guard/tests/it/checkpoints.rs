@@ -15,7 +15,9 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sinew_guard::checkpoints::{Act, Before, CallMark, Draft, PathState, Plan, Query, Scope, Step};
+use sinew_guard::checkpoints::{
+    Act, Before, CallContext, Draft, PathState, Plan, Query, Scope, Step,
+};
 use sinew_guard::{CheckpointError, CheckpointId, CheckpointSettings, Checkpoints, StateDir};
 use sinew_tool::{FileKind, FileMeta, Identity, Stamp};
 
@@ -26,7 +28,7 @@ const LONG: Duration = Duration::from_secs(5);
 
 /// One change of one path.
 #[derive(Debug, Clone)]
-enum Deed {
+enum TestedOp {
     /// A file with this content and mode is there, with the directories above it.
     Put(OsString, Vec<u8>, u32),
     /// A link to this path is there.
@@ -35,7 +37,7 @@ enum Deed {
     Remove(OsString),
 }
 
-impl Deed {
+impl TestedOp {
     fn path(&self) -> &OsStr {
         let (Self::Put(path, ..) | Self::Link(path, _) | Self::Remove(path)) = self;
         path
@@ -51,16 +53,16 @@ impl Deed {
     }
 }
 
-fn put(path: &str, content: &str) -> Deed {
-    Deed::Put(path.into(), content.into(), 0o644)
+fn put(path: &str, content: &str) -> TestedOp {
+    TestedOp::Put(path.into(), content.into(), 0o644)
 }
 
-fn link(path: &str, target: &'static str) -> Deed {
-    Deed::Link(path.into(), target)
+fn link(path: &str, target: &'static str) -> TestedOp {
+    TestedOp::Link(path.into(), target)
 }
 
-fn remove(path: &str) -> Deed {
-    Deed::Remove(path.into())
+fn remove(path: &str) -> TestedOp {
+    TestedOp::Remove(path.into())
 }
 
 /// A tree and its checkpoints.
@@ -90,7 +92,7 @@ impl Bench {
     }
 
     /// Makes a call of a session that does all of this.
-    fn call(&self, session: &str, deeds: &[Deed]) -> CheckpointId {
+    fn call(&self, session: &str, deeds: &[TestedOp]) -> CheckpointId {
         let mut draft = self.begin(session);
         let paths = self.keep_all(&mut draft, deeds);
         let id = draft.record(LONG).unwrap();
@@ -100,7 +102,7 @@ impl Bench {
     }
 
     /// Keeps everything that deeds will change, with the directories that they will create.
-    fn keep_all(&self, draft: &mut Draft, deeds: &[Deed]) -> BTreeSet<PathBuf> {
+    fn keep_all(&self, draft: &mut Draft, deeds: &[TestedOp]) -> BTreeSet<PathBuf> {
         let mut paths = BTreeSet::new();
         for deed in deeds {
             let path = self.tree.root.join(deed.path());
@@ -211,8 +213,8 @@ fn checkpoints(tree: &Tree, settings: CheckpointSettings) -> Checkpoints {
     Checkpoints::new(&state, settings)
 }
 
-fn mark(session: &str) -> CallMark {
-    CallMark {
+fn mark(session: &str) -> CallContext {
+    CallContext {
         session: session.to_owned(),
         agent: None,
         turn: Some(String::from("t1")),
@@ -283,19 +285,19 @@ fn look(path: &Path) -> PathState {
 }
 
 /// Does a deed as a person would.
-fn do_it(root: &Path, deed: &Deed) {
+fn do_it(root: &Path, deed: &TestedOp) {
     let path = root.join(deed.path());
     match deed {
-        Deed::Put(_, content, mode) => {
+        TestedOp::Put(_, content, mode) => {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             replace(&path, content, *mode);
         }
-        Deed::Link(_, target) => {
+        TestedOp::Link(_, target) => {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             drop(fs::remove_file(&path));
             symlink(target, &path).unwrap();
         }
-        Deed::Remove(_) => fs::remove_file(&path).unwrap(),
+        TestedOp::Remove(_) => fs::remove_file(&path).unwrap(),
     }
 }
 

@@ -10,9 +10,9 @@ use rustix::fs::{
     CWD, FlockOperation, Mode, OFlags, XattrFlags, flock, lgetxattr, lsetxattr, openat,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use sinew_guard::{Cleared, Guard, GuardSettings, JournalSettings, Turns};
+use sinew_guard::{Cleared, DirLocking, Guard, GuardSettings, JournalSettings};
 use sinew_tool::{
-    Access, Becomes, Claim, CommitError, Deed, Expect, FileError, FileMode, FileSettings,
+    Access, Becomes, Claim, CommitError, Expect, FileError, FileMode, FileOp, FileSettings,
     HardLinks, Identity, Links, Seen, Slot, Sync, World, Written,
 };
 
@@ -58,7 +58,7 @@ fn commit(world: &World, asks: &[(&str, Ask)]) -> Result<Vec<Written>, CommitErr
             Nothing => [b"".as_slice()],
         })
         .collect();
-    let deeds: Vec<Deed<'_>> = asks
+    let deeds: Vec<FileOp<'_>> = asks
         .iter()
         .zip(&texts)
         .enumerate()
@@ -71,7 +71,7 @@ fn commit(world: &World, asks: &[(&str, Ask)]) -> Result<Vec<Written>, CommitErr
                 Link(_) => Becomes::Link(pieces[0]),
                 Nothing => Becomes::Nothing,
             };
-            Deed { slot: Slot(at), expect: Expect::Any, becomes }
+            FileOp { slot: Slot(at), expect: Expect::Any, becomes }
         })
         .collect();
     world.files.commit(&deeds)
@@ -237,7 +237,7 @@ fn what_was_read_must_still_be_there() {
         let known = || [0, 1, 2].map(|at| files.meta(Slot(at)).unwrap().identity);
         let commit = |known: [Identity; 3]| {
             let contents = [b"a".as_slice(), b"b", b"a.txt"];
-            let deed = |at: usize, becomes| Deed {
+            let deed = |at: usize, becomes| FileOp {
                 slot: Slot(at),
                 expect: Expect::Same(Seen::new(known[at], contents[at])),
                 becomes,
@@ -277,7 +277,7 @@ fn nothing_may_be_there_where_nothing_is_expected() {
     for path in ["a.txt", "link"] {
         let cleared = allow(contain(&guard, &[(path, Text("")), ("new", Text(""))]));
         let becomes = Becomes::File { pieces: &[b"x"], mode: FileMode::Kept, like: None };
-        let deeds = [1, 0].map(|at| Deed { slot: Slot(at), expect: Expect::Nothing, becomes });
+        let deeds = [1, 0].map(|at| FileOp { slot: Slot(at), expect: Expect::Nothing, becomes });
         let error = cleared.world.files.commit(&deeds).unwrap_err();
         assert!(matches!(error.error, FileError::Changed) && error.slot == Slot(0), "{error:?}");
         assert!(!tree.root.join("new").exists());
@@ -321,7 +321,7 @@ fn a_name_is_changed_once_at_a_time() {
     }
     let cleared = allow(contain(&guard, &[("a.txt", Text("1"))]));
     let becomes = Becomes::File { pieces: &[b"x"], mode: FileMode::Kept, like: None };
-    let deed = Deed { slot: Slot(0), expect: Expect::Any, becomes };
+    let deed = FileOp { slot: Slot(0), expect: Expect::Any, becomes };
     assert!(cleared.world.files.commit(&[deed, deed]).is_err());
     assert_eq!(tree.read("a.txt"), "a");
 }
@@ -345,7 +345,7 @@ fn a_claim_covers_what_it_says() {
         ] {
             tree.write("b/c.txt", "c");
             let contained = guard.contain(&[claim("b/c.txt", access)], None, None).unwrap();
-            let deed = Deed { slot: Slot(0), expect: Expect::Any, becomes };
+            let deed = FileOp { slot: Slot(0), expect: Expect::Any, becomes };
             let done = allow(contained).world.files.commit(&[deed]);
             assert_eq!(done.is_ok(), may, "{access:?} {becomes:?}: {done:?}");
             assert!(may || matches!(done, Err(CommitError { error: FileError::Denied(_), .. })));
@@ -397,7 +397,7 @@ fn a_file_of_several_names_moves_only_where_that_is_set() {
         let asks = [("a.txt", Nothing), ("moved", Text("a"))];
         let world = allow(contain(&guard, &asks)).world;
         let becomes = |like| Becomes::File { pieces: &[b"a"], mode: FileMode::Kept, like };
-        let deed = |slot, becomes| Deed { slot: Slot(slot), expect: Expect::Any, becomes };
+        let deed = |slot, becomes| FileOp { slot: Slot(slot), expect: Expect::Any, becomes };
         let moving = [deed(0, Becomes::Nothing), deed(1, becomes(Some(Slot(0))))];
         let moved = world.files.commit(&moving);
         match expected {
@@ -453,7 +453,7 @@ fn a_lock_that_stays_is_busy_and_nothing_is_changed() {
     let error = refused(&tree, &allow(contain(&opened, ASKS)), ASKS);
     assert!(matches!(error.error, FileError::Busy), "{error:?}");
     assert_eq!(ASKS[error.slot.0].0, "b/b.txt");
-    all(&guard(&tree, |settings| settings.turns = Turns::None), ASKS).unwrap();
+    all(&guard(&tree, |settings| settings.dir_locking = DirLocking::None), ASKS).unwrap();
 }
 
 #[test]

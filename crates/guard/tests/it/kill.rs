@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use sinew_guard::{Guard, GuardSettings, JournalSettings, Recorded, SqliteLedger, StateDir};
 use sinew_tool::{
-    Access, Becomes, Claim, Closing, CommitError, Deed, Effects, Expect, FileError, FileMode,
+    Access, Becomes, Claim, Closing, CommitError, Effects, Expect, FileError, FileMode, FileOp,
     Ledger, Links, Opening, Slot, Written,
 };
 
@@ -111,7 +111,7 @@ fn change_set(
         .iter()
         .map(|(_, content, _)| [content.map_or(&b""[..], |text| text.as_bytes())])
         .collect();
-    let deeds: Vec<Deed<'_>> = all
+    let deeds: Vec<FileOp<'_>> = all
         .iter()
         .zip(&pieces)
         .enumerate()
@@ -121,7 +121,7 @@ fn change_set(
                 Some(Some(target)) => Becomes::Link(target.as_bytes()),
                 Some(None) => Becomes::File { pieces, mode: FileMode::Kept, like: None },
             };
-            Deed { slot: Slot(at), expect: Expect::Any, becomes }
+            FileOp { slot: Slot(at), expect: Expect::Any, becomes }
         })
         .collect();
     intend(ledger, &cleared.temporaries);
@@ -154,7 +154,7 @@ fn change_sets_for_ever(root: &Path, how: How) -> ! {
     let ledger = ledger(root);
     let guard = Guard::open(journaling(root)).unwrap();
     let is_first = fs::read_link(root.join("link")).unwrap() == Path::new("b");
-    let turns = [["b", "c"], ["c", "b"]];
+    let dir_locking = [["b", "c"], ["c", "b"]];
     if how == How::Disturbed {
         let path = root.join("d0/0");
         // The content and the times of it stay, and so it belongs to the set as before.
@@ -166,7 +166,7 @@ fn change_sets_for_ever(root: &Path, how: How) -> ! {
             }
         });
     }
-    for turn in turns.iter().cycle().skip(usize::from(!is_first)) {
+    for turn in dir_locking.iter().cycle().skip(usize::from(!is_first)) {
         if how != How::Singly {
             while let Err(error) = change_set(root, &ledger, &guard, *turn) {
                 assert!(how == How::Disturbed, "{error:?}");

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use rusqlite::Connection;
 use sinew_guard::{Guard, GuardSettings, KnowledgeBase, Recorded, SqliteLedger, StateDir};
 use sinew_tool::{
-    Access, Caller, Closing, Expect, FileError, FileSettings, Ledger, Opening, Sight, Slot, World,
+    Access, Caller, Closing, Expect, FileError, FileSettings, Ledger, Opening, ReadObservation,
+    Slot, World,
 };
 
 use crate::tree::{Tree, WRITE, allow, contain};
@@ -55,7 +56,7 @@ impl Process {
         let state = opened.meta.identity;
         let text = std::io::read_to_string(opened.file).unwrap();
         let content = is_whole.then(|| blake3::hash(text.as_bytes()).into());
-        world.knowledge.saw(Slot(0), &Sight { state, content, part: (1, 9) })
+        world.knowledge.saw(Slot(0), &ReadObservation { state, content, part: (1, 9) })
     }
 
     /// Writes a file; returns in what words that was refused, if it was.

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use proptest::prelude::*;
 use sinew_testkit::{MemoryWorld, ROOT};
 use sinew_tool::{
-    Access, Becomes, Claim, CommitError, Deed, Expect, FileError, FileKind, FileMode, FileState,
+    Access, Becomes, Claim, CommitError, Expect, FileError, FileKind, FileMode, FileOp, FileState,
     Links, Seen, Slot, Targets, ToolError, WalkOptions, World,
 };
 
@@ -155,7 +155,7 @@ fn answers(
             Err(error) => word(error),
         }),
         Access::Remove => {
-            let deed = Deed { slot: Slot(0), expect: Expect::Any, becomes: Becomes::Nothing };
+            let deed = FileOp { slot: Slot(0), expect: Expect::Any, becomes: Becomes::Nothing };
             said.push(match world.files.commit(&[deed]) {
                 Ok(written) => format!("{written:?}"),
                 Err(error) => word(error.error),
@@ -405,11 +405,11 @@ fn set(world: &World, asked: &[(&str, usize, usize)]) -> String {
             (meta.map(|meta| meta.identity), content)
         })
         .collect();
-    let deeds: Vec<Deed<'_>> = asked
+    let deeds: Vec<FileOp<'_>> = asked
         .iter()
         .zip(&known)
         .enumerate()
-        .map(|(at, ((_, what, how), (identity, content)))| Deed {
+        .map(|(at, ((_, what, how), (identity, content)))| FileOp {
             slot: Slot(at),
             expect: match (how, identity) {
                 (0, _) => Expect::Any,

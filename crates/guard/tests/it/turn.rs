@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, openat};
-use sinew_guard::{Guard, GuardSettings, Turns};
+use sinew_guard::{DirLocking, Guard, GuardSettings};
 use sinew_tool::{Expect, FileError, FileSettings, HardLinks, Seen, Slot};
 
 use crate::tree::{EDIT, RESOLVERS, Tree, WRITE, replace, rounds, world};
@@ -24,10 +24,10 @@ const N_CHANGES: usize = 150;
 /// How long the control may try to lose the race.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn guard(root: &Path, turns: Turns) -> Arc<Guard> {
+fn guard(root: &Path, dir_locking: DirLocking) -> Arc<Guard> {
     let files = FileSettings { hard_links: HardLinks::InPlace, ..FileSettings::default() };
     let settings = GuardSettings {
-        turns,
+        dir_locking,
         files: Arc::new(files),
         ..GuardSettings::new(vec![root.to_owned()])
     };
@@ -35,8 +35,8 @@ fn guard(root: &Path, turns: Turns) -> Arc<Guard> {
 }
 
 /// Adds lines to a file, and prints each one that was answered with success.
-fn add_lines(root: &Path, turns: Turns, path: &str) {
-    let guard = guard(root, turns);
+fn add_lines(root: &Path, dir_locking: DirLocking, path: &str) {
+    let guard = guard(root, dir_locking);
     let mut out = std::io::stdout().lock();
     let id = std::process::id();
     for n in 0..N_CHANGES {
@@ -59,11 +59,15 @@ fn add_lines(root: &Path, turns: Turns, path: &str) {
 }
 
 /// Runs the processes and returns how many lines were answered and are not in the file.
-fn n_lost(test: &str, tree: &Tree, turns: Turns, paths: [&str; 2]) -> usize {
+fn n_lost(test: &str, tree: &Tree, dir_locking: DirLocking, paths: [&str; 2]) -> usize {
     let children: Vec<_> = (0..N_PROCESSES)
         .map(|n| {
-            let told =
-                format!("{}\n{}\n{}", tree.root.display(), turns == Turns::Auto, paths[n % 2]);
+            let told = format!(
+                "{}\n{}\n{}",
+                tree.root.display(),
+                dir_locking == DirLocking::Auto,
+                paths[n % 2]
+            );
             Command::new(std::env::current_exe().unwrap())
                 .args(["--exact", test, "--nocapture"])
                 .env(CHILD, told)
@@ -91,22 +95,22 @@ fn check(test: &str, layout: impl Fn() -> Tree, paths: [&str; 2]) {
     if let Some(told) = std::env::var_os(CHILD) {
         let told = told.into_string().unwrap();
         let told: Vec<_> = told.split('\n').collect();
-        let turns = if told[1] == "true" { Turns::Auto } else { Turns::None };
-        return add_lines(Path::new(told[0]), turns, told[2]);
+        let dir_locking = if told[1] == "true" { DirLocking::Auto } else { DirLocking::None };
+        return add_lines(Path::new(told[0]), dir_locking, told[2]);
     }
     let end = Instant::now() + PATIENCE;
     let mut n_tries = 0;
     loop {
         n_tries += 1;
-        let lost = n_lost(test, &layout(), Turns::None, paths);
+        let lost = n_lost(test, &layout(), DirLocking::None, paths);
         if 0 < lost {
-            println!("without turns {lost} changes got lost in try {n_tries}");
+            println!("without dir_locking {lost} changes got lost in try {n_tries}");
             break;
         }
         assert!(Instant::now() < end, "the harness does not race");
     }
     for _ in 0..rounds(2) {
-        assert_eq!(n_lost(test, &layout(), Turns::Auto, paths), 0);
+        assert_eq!(n_lost(test, &layout(), DirLocking::Auto, paths), 0);
     }
 }
 
@@ -151,8 +155,10 @@ fn a_lock_that_stays_is_not_waited_for_and_nothing_is_changed() {
         // Other directories, new files and file systems without locks do not wait.
         replace(&guard, "b/c.txt", EDIT, "new").unwrap();
         assert!(replace(&guard, "new.txt", WRITE, "new").unwrap().created);
-        let settings =
-            GuardSettings { turns: Turns::None, ..GuardSettings::new(vec![tree.root.clone()]) };
+        let settings = GuardSettings {
+            dir_locking: DirLocking::None,
+            ..GuardSettings::new(vec![tree.root.clone()])
+        };
         replace(&Guard::open(settings).unwrap(), "a.txt", EDIT, "new").unwrap();
         // A process that another test starts just now may hold the directory too.
         flock(&dir, FlockOperation::Unlock).unwrap();

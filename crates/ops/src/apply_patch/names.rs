@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use sinew_tool::{Access, Claim, Kind, Links, ToolError};
 
 use super::Args;
-use crate::patch::{Deed, FilePatch, Mode, Patch};
+use crate::patch::{FilePatch, Mode, Patch, PatchOp};
 
 /// The most files that a patch may name.
 const MAX_NAMES: usize = 10_000;
@@ -63,10 +63,12 @@ impl Names {
         let mut known = HashMap::new();
         for file in &patch.files {
             let (old, new) = match (path, file.deed) {
-                (Some(path), Deed::Create) => (None, Some(path)),
+                (Some(path), PatchOp::Create) => (None, Some(path)),
                 (Some(path), _) => (Some(path), None),
-                (None, Deed::Create) => (None, file.path()),
-                (None, Deed::Rename | Deed::Copy) => (file.old.as_deref(), file.new.as_deref()),
+                (None, PatchOp::Create) => (None, file.path()),
+                (None, PatchOp::Rename | PatchOp::Copy) => {
+                    (file.old.as_deref(), file.new.as_deref())
+                }
                 (None, _) => (file.path(), None),
             };
             if old.is_none() && new.is_none() {
@@ -152,9 +154,9 @@ impl Names {
                 let taken = takes(file, entry);
                 let is_aside = aside.get_mut(at).filter(|aside| taken && **aside);
                 old.n_takers -= usize::from(taken);
-                old.itself |= is_link || taken || file.deed == Deed::Copy;
+                old.itself |= is_link || taken || file.deed == PatchOp::Copy;
                 match file.deed {
-                    Deed::Copy => {}
+                    PatchOp::Copy => {}
                     _ if taken => {
                         old.changes = true;
                         match is_aside {
@@ -169,7 +171,7 @@ impl Names {
                 }
             }
             if let Some((at, new)) = entry.new.and_then(|at| Some((at, self.names.get_mut(at)?))) {
-                let moves = matches!(file.deed, Deed::Rename | Deed::Copy);
+                let moves = matches!(file.deed, PatchOp::Rename | PatchOp::Copy);
                 // Only what was there before the patch is pushed aside, and so only once.
                 if moves && 0 < new.n_takers && new.there.is_none() {
                     entry.pushes_aside = true;
@@ -213,9 +215,9 @@ impl Name {
 /// Returns whether an entry takes away what has its old name.
 fn takes(file: &FilePatch<'_>, entry: &Entry) -> bool {
     match file.deed {
-        Deed::Delete | Deed::Drop => true,
-        Deed::Rename => entry.new.is_some(),
-        Deed::Change | Deed::Create | Deed::Copy => false,
+        PatchOp::Delete | PatchOp::Drop => true,
+        PatchOp::Rename => entry.new.is_some(),
+        PatchOp::Change | PatchOp::Create | PatchOp::Copy => false,
     }
 }
 
@@ -224,7 +226,8 @@ fn check_one(patch: &Patch<'_>, path: &str) -> Result<(), ToolError> {
     let mut named = patch.files.iter();
     let first = named.next().and_then(FilePatch::path);
     let other = named.find(|file| file.path() != first);
-    let moved = patch.files.iter().find(|file| matches!(file.deed, Deed::Rename | Deed::Copy));
+    let moved =
+        patch.files.iter().find(|file| matches!(file.deed, PatchOp::Rename | PatchOp::Copy));
     let (line, what) = match (other, moved) {
         (Some(file), _) => (file.line, "is about a second file"),
         (None, Some(file)) => (file.line, "gives the file another name"),

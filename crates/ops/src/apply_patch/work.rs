@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use sinew_tool::{
-    Becomes, Context, Deed, Expect, FileError, FileKind, FileMode, FileTarget, Identity, Kind,
+    Becomes, Context, Expect, FileError, FileKind, FileMode, FileOp, FileTarget, Identity, Kind,
     Seen, Slot, ToolError,
 };
 
@@ -242,7 +242,7 @@ impl<'w> Work<'w> {
     }
 
     fn entry(&mut self, file: &FilePatch<'_>, entry: &Entry) -> Result<Patched, ToolError> {
-        use patch::Deed::{Change, Copy, Create, Delete, Drop, Rename};
+        use patch::PatchOp::{Change, Copy, Create, Delete, Drop, Rename};
         let main = entry.new.or(entry.old).unwrap_or_default();
         if let Some(new) = entry.new {
             self.check_free(new, entry)?;
@@ -334,7 +334,7 @@ impl<'w> Work<'w> {
         let old = match file.deed {
             _ if entry.takes_aside => state.aside.take().unwrap_or(Thing::Nothing),
             // A copy is made of what was there before the patch, as git means it.
-            patch::Deed::Copy if !matches!(state.before.thing, Thing::Nothing) => {
+            patch::PatchOp::Copy if !matches!(state.before.thing, Thing::Nothing) => {
                 state.before.thing.clone()
             }
             _ => state.now.clone(),
@@ -406,7 +406,7 @@ impl<'w> Work<'w> {
         let main = entry.new.or(entry.old);
         let before = entry.old.filter(|_| what != What::Added).map(|at| self.called(at));
         let after = main.filter(|_| what != What::Deleted).map(|at| self.called(at));
-        let has_content = file.deed == patch::Deed::Drop || !file.hunks.is_empty();
+        let has_content = file.deed == patch::PatchOp::Drop || !file.hunks.is_empty();
         let applied = has_content.then(|| fit.clone());
         self.shown.push(Shown { before, after, old: text, applied, notes });
     }
@@ -509,7 +509,7 @@ impl State {
 
 impl Change<'_> {
     /// Returns the change as the World takes it.
-    pub(super) fn deed(&self) -> Deed<'_> {
+    pub(super) fn deed(&self) -> FileOp<'_> {
         let [content] = self.pieces;
         let becomes = match self.now {
             Thing::Nothing => Becomes::Nothing,
@@ -520,6 +520,6 @@ impl Change<'_> {
                 like: self.like,
             },
         };
-        Deed { slot: self.slot, expect: self.expect, becomes }
+        FileOp { slot: self.slot, expect: self.expect, becomes }
     }
 }

@@ -13,7 +13,7 @@ use super::hunk::{Line, Mark};
 use super::place::{Finder, How, Match, Placed, Shape};
 use super::refusal::{Failure, Rejected, Why};
 use super::text::Text;
-use super::{Deed, FilePatch};
+use super::{FilePatch, PatchOp};
 use crate::nearest;
 use crate::replace::{Change, first_ending};
 
@@ -64,8 +64,8 @@ pub fn apply(
     is_wanted: impl Fn() -> bool,
 ) -> Result<Applied, Rejected> {
     match file.deed {
-        Deed::Create if !old.is_empty() => return Err(Rejected::Exists),
-        Deed::Drop => {
+        PatchOp::Create if !old.is_empty() => return Err(Rejected::Exists),
+        PatchOp::Drop => {
             let block = Block { old: 0..old.len(), new: 0..0 };
             return Ok(Applied { hunks: Vec::new(), new: Vec::new(), blocks: vec![block] });
         }
@@ -110,7 +110,7 @@ pub fn apply(
     if !failures.is_empty() {
         return Err(Rejected::Hunks { n_hunks: file.hunks.len(), failures });
     }
-    if file.deed == Deed::Delete
+    if file.deed == PatchOp::Delete
         && let Some(at) = applied.first_left(old)
     {
         return Err(Rejected::Leaves { line: finder.text.line_of(at) as u64 + 1 });

@@ -6,7 +6,7 @@
 
 use super::line::{Lines, bare};
 use super::refusal::PatchError;
-use super::{Deed, FilePatch, MAX_PARTS, hunk, section, unified};
+use super::{FilePatch, MAX_PARTS, PatchOp, hunk, section, unified};
 
 /// Returns whether an envelope begins with this line.
 pub(super) fn begins(raw: &[u8]) -> bool {
@@ -104,27 +104,27 @@ fn read<'p>(lines: &mut Lines<'p>) -> Result<FilePatch<'p>, PatchError> {
     let line = lines.number();
     let raw = lines.next().unwrap_or_default();
     let (deed, name) = if let Some(name) = raw.strip_prefix(b"*** Add File:") {
-        (Deed::Create, name)
+        (PatchOp::Create, name)
     } else if let Some(name) = raw.strip_prefix(b"*** Delete File:") {
-        (Deed::Drop, name)
+        (PatchOp::Drop, name)
     } else if let Some(name) = raw.strip_prefix(b"*** Update File:") {
-        (Deed::Change, name)
+        (PatchOp::Change, name)
     } else {
         return Err(expected(line));
     };
     let name = path(name, line)?;
     let mut file = FilePatch {
         deed,
-        old: (deed != Deed::Create).then(|| name.clone()),
-        new: (deed != Deed::Drop).then_some(name),
+        old: (deed != PatchOp::Create).then(|| name.clone()),
+        new: (deed != PatchOp::Drop).then_some(name),
         old_mode: None,
         new_mode: None,
         hunks: Vec::new(),
         line,
     };
     match deed {
-        Deed::Create => file.hunks.extend(hunk::read_add(lines)),
-        Deed::Change => read_update(lines, &mut file)?,
+        PatchOp::Create => file.hunks.extend(hunk::read_add(lines)),
+        PatchOp::Change => read_update(lines, &mut file)?,
         _ => {}
     }
     Ok(file)
@@ -133,7 +133,7 @@ fn read<'p>(lines: &mut Lines<'p>) -> Result<FilePatch<'p>, PatchError> {
 fn read_update<'p>(lines: &mut Lines<'p>, file: &mut FilePatch<'p>) -> Result<(), PatchError> {
     if let Some(name) = lines.peek().and_then(|raw| raw.strip_prefix(b"*** Move to:")) {
         file.new = Some(path(name, lines.number())?);
-        file.deed = Deed::Rename;
+        file.deed = PatchOp::Rename;
         lines.next();
     }
     skip_empty(lines);
@@ -146,7 +146,7 @@ fn read_update<'p>(lines: &mut Lines<'p>, file: &mut FilePatch<'p>) -> Result<()
         file.hunks.push(hunk::read_update(lines)?);
         skip_empty(lines);
     }
-    if file.hunks.is_empty() && file.deed == Deed::Change {
+    if file.hunks.is_empty() && file.deed == PatchOp::Change {
         return Err(PatchError::NoHunk { line: file.line });
     }
     Ok(())

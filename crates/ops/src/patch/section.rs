@@ -6,7 +6,7 @@
 use super::line::{Lines, bare};
 use super::name::{self, Name, Titled};
 use super::refusal::PatchError;
-use super::{Deed, FilePatch, Mode};
+use super::{FilePatch, Mode, PatchOp};
 
 /// Returns whether two lines that name a file stand here.
 pub(super) fn is_names(mut lines: Lines<'_>) -> bool {
@@ -140,7 +140,7 @@ impl<'p> Section<'p> {
             line: self.line,
         };
         let is_idle =
-            deed == Deed::Change && file.hunks.is_empty() && file.old_mode == file.new_mode;
+            deed == PatchOp::Change && file.hunks.is_empty() && file.old_mode == file.new_mode;
         Ok((!is_idle).then_some(file))
     }
 
@@ -187,7 +187,7 @@ impl<'p> Section<'p> {
         Ok(())
     }
 
-    fn deed(&self, hunks: &[super::Hunk<'p>]) -> Deed {
+    fn deed(&self, hunks: &[super::Hunk<'p>]) -> PatchOp {
         let is_null =
             |title: &Option<Titled>| title.as_ref().is_some_and(|title| title.name == Name::Null);
         let is_epoch = |title: &Option<Titled>| title.as_ref().is_some_and(|title| title.is_epoch);
@@ -198,24 +198,28 @@ impl<'p> Section<'p> {
         let makes = is_epoch(&self.old) && only.is_some_and(|hunk| !hunk.has_old());
         let removes = is_epoch(&self.new) && only.is_some_and(|hunk| !hunk.has_new());
         if self.created || is_null(&self.old) || makes {
-            Deed::Create
+            PatchOp::Create
         } else if self.deleted || is_null(&self.new) || removes {
-            Deed::Delete
+            PatchOp::Delete
         } else if self.renamed.iter().any(Option::is_some) {
-            Deed::Rename
+            PatchOp::Rename
         } else if self.copied.iter().any(Option::is_some) {
-            Deed::Copy
+            PatchOp::Copy
         } else {
-            Deed::Change
+            PatchOp::Change
         }
     }
 
     /// Returns the names before and after, without the parts that do not belong to them.
-    fn names(&mut self, deed: Deed, strip: Option<u32>) -> Result<[Option<String>; 2], PatchError> {
+    fn names(
+        &mut self,
+        deed: PatchOp,
+        strip: Option<u32>,
+    ) -> Result<[Option<String>; 2], PatchError> {
         let line = self.line;
         let moved = match deed {
-            Deed::Rename => Some(std::mem::take(&mut self.renamed)),
-            Deed::Copy => Some(std::mem::take(&mut self.copied)),
+            PatchOp::Rename => Some(std::mem::take(&mut self.renamed)),
+            PatchOp::Copy => Some(std::mem::take(&mut self.copied)),
             _ => None,
         };
         if let Some([old, new]) = moved {
@@ -243,8 +247,8 @@ impl<'p> Section<'p> {
         let cut = |name: Option<String>| name.map(|name| self.strip(&name, n_parts)).transpose();
         let (old, new) = (cut(old)?, cut(new)?);
         match deed {
-            Deed::Create => Ok([None, new.or(old)]),
-            Deed::Delete => Ok([old.or(new), None]),
+            PatchOp::Create => Ok([None, new.or(old)]),
+            PatchOp::Delete => Ok([old.or(new), None]),
             _ if self.is_git && old != new => Err(PatchError::Name {
                 line,
                 problem: "differs from the other one: add `rename from` and `rename to`",

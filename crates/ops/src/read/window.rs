@@ -1,14 +1,14 @@
 //! The window of a Read: where its first line is, and what follows it.
 //!
-//! Far lines are found through the [marks](crate::marks) that an earlier read left, and what is counted
+//! Far lines are found through the [marks](crate::line_index) that an earlier read left, and what is counted
 //! on the way is left for the next one.
 
 use sinew_tool::{Context, Opened, ToolError};
 
 use super::{Args, Out, SMALL, binary, collector, decoded};
 use crate::encoding;
+use crate::line_index::{BLOCK, LineIndex, LineIndexStore};
 use crate::lines;
-use crate::marks::{BLOCK, MarkStore, Marks};
 use crate::scan::Scan;
 use crate::source;
 
@@ -97,13 +97,13 @@ fn find_start(
         }
         _ => {}
     }
-    let store = cx.memo.get::<MarkStore>();
+    let store = cx.memo.get::<LineIndexStore>();
     let identity = opened.meta.identity;
     let known = store.get(&identity);
     if let Some(total) = known.total_lines.filter(|total| *total < offset) {
         return Ok((Start::Past(total), Some(total)));
     }
-    let mut marks = Marks::clone(&known);
+    let mut marks = LineIndex::clone(&known);
     let start = seek_line(offset - 1, &mut marks, scan)?;
     let total = marks.total_lines;
     if marks != *known {
@@ -114,7 +114,11 @@ fn find_start(
 
 /// Goes to the byte after the line end with this number, marking the blocks on the way. Counting
 /// runs in large strides; only the block that holds the line end is looked at closely.
-fn seek_line(line_end: u64, marks: &mut Marks, scan: &mut Scan<'_>) -> Result<Start, ToolError> {
+fn seek_line(
+    line_end: u64,
+    marks: &mut LineIndex,
+    scan: &mut Scan<'_>,
+) -> Result<Start, ToolError> {
     let (mut block, mut before) = marks.before(line_end);
     scan.seek(block as u64 * BLOCK as u64)?;
     let mut last_byte = None;
@@ -140,7 +144,7 @@ fn seek_line(line_end: u64, marks: &mut Marks, scan: &mut Scan<'_>) -> Result<St
     }
 }
 
-fn past(marks: &mut Marks, total: u64) -> Start {
+fn past(marks: &mut LineIndex, total: u64) -> Start {
     marks.total_lines = Some(total);
     Start::Past(total)
 }

@@ -11,7 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use sinew_ops::patch::{self, Deed, FilePatch, Mode, Rejected, Why};
+use sinew_ops::patch::{self, FilePatch, Mode, PatchOp, Rejected, Why};
 
 /// How many random trees are compared.
 const N_CASES: u64 = 600;
@@ -253,7 +253,7 @@ fn ours(text: &[u8], tree: &Tree) -> Result<Tree, String> {
 fn one(file: &FilePatch<'_>, tree: &Tree, made: &mut Tree) -> Result<(), String> {
     let name = file.path().unwrap().to_owned();
     let (old, is_script) = match tree.get(&name) {
-        Some(_) if file.deed == Deed::Create => return Err(format!("{name} is there")),
+        Some(_) if file.deed == PatchOp::Create => return Err(format!("{name} is there")),
         Some(found) => found.clone(),
         None if file.may_create() => (Vec::new(), false),
         None => return Err(format!("{name} is not there")),
@@ -277,12 +277,12 @@ fn one(file: &FilePatch<'_>, tree: &Tree, made: &mut Tree) -> Result<(), String>
     }
     content.extend_from_slice(&old[at..]);
     let is_script = file.new_mode.map_or(is_script, |mode| mode == Mode::Executable);
-    if matches!(file.deed, Deed::Delete | Deed::Drop | Deed::Rename) {
+    if matches!(file.deed, PatchOp::Delete | PatchOp::Drop | PatchOp::Rename) {
         made.remove(&name);
     }
-    if let Some(new) = file.new.as_ref().filter(|_| file.deed != Deed::Change) {
+    if let Some(new) = file.new.as_ref().filter(|_| file.deed != PatchOp::Change) {
         made.insert(new.clone(), (content, is_script));
-    } else if file.deed == Deed::Change {
+    } else if file.deed == PatchOp::Change {
         made.insert(name, (content, is_script));
     }
     Ok(())

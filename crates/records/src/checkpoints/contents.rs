@@ -26,9 +26,9 @@ use rustix::io::Errno;
 use super::path_state::{CHUNK, ContentHash, hash_of, read_from_start};
 use super::{CheckpointError, Content, PathState};
 use crate::ledger::LedgerSync;
+use sinew_fs::dir_lock::granted;
 use sinew_fs::roots::DIRECTORY_READ;
 use sinew_fs::temporary::{is_temporary, temporary_name};
-use sinew_fs::turn::granted;
 
 /// A content up to this size is read into memory once.
 const SMALL: u64 = CHUNK as u64;

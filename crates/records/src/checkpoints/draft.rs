@@ -17,7 +17,7 @@ use sinew_tool::{FileKind, FileMeta};
 
 use super::contents::{Failure, Held};
 use super::{
-    CallMark, CheckpointError, CheckpointId, Larger, PathState, QUICK, Settlement, Shared,
+    CallContext, CheckpointError, CheckpointId, Larger, PathState, QUICK, Settlement, Shared,
 };
 use sinew_fs::stat::identity_of;
 
@@ -38,7 +38,7 @@ pub enum Before<'a> {
 #[derive(Debug)]
 pub struct Draft {
     shared: Arc<Shared>,
-    mark: CallMark,
+    mark: CallContext,
     id: Option<CheckpointId>,
     /// Nothing is collected from the first content on until the entries are written.
     held: Option<Held>,
@@ -74,7 +74,7 @@ enum Fate {
 }
 
 impl Draft {
-    pub(super) fn new(shared: Arc<Shared>, mark: CallMark) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, mark: CallContext) -> Self {
         Self {
             shared,
             mark,

@@ -13,10 +13,10 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use sinew_tool::Clock;
 
 use super::path_state::ContentHash;
-use super::{CallMark, CheckpointId, Entry, Listed, PathState, Query};
+use super::{CallContext, CheckpointId, Entry, Listed, PathState, Query};
 use crate::database::{Tables, separated};
 use sinew_fs::clock::SystemClock;
-use sinew_fs::mark::{Life, ProcessMark};
+use sinew_fs::process_identity::{Life, ProcessIdentity};
 
 /// The tables. What the checkpoints of a process would repeat stands once in `process`. An entry
 /// whose `after_kind` is missing, or that is not settled, belongs to a change that may not have
@@ -94,7 +94,7 @@ pub(super) struct Change {
 }
 
 /// Enters this process and returns its number in the database.
-pub(super) fn enter(transaction: &Connection, mark: &ProcessMark) -> rusqlite::Result<i64> {
+pub(super) fn enter(transaction: &Connection, mark: &ProcessIdentity) -> rusqlite::Result<i64> {
     transaction.execute(
         "INSERT INTO process (pid, pid_started, pid_namespace, machine, boot)
          VALUES (?1, ?2, ?3, ?4, ?5)",
@@ -107,7 +107,7 @@ pub(super) fn enter(transaction: &Connection, mark: &ProcessMark) -> rusqlite::R
 pub(super) fn insert(
     transaction: &Connection,
     process: i64,
-    mark: &CallMark,
+    mark: &CallContext,
 ) -> rusqlite::Result<CheckpointId> {
     transaction
         .prepare_cached(
@@ -289,7 +289,7 @@ pub(super) fn list(connection: &Connection, query: &Query<'_>) -> rusqlite::Resu
                 Ok(Listed {
                     id: CheckpointId(row.get(0)?),
                     at_ms: unsigned(row.get(1)?),
-                    mark: CallMark {
+                    mark: CallContext {
                         session: row.get(2)?,
                         agent: row.get(3)?,
                         turn: row.get(4)?,
@@ -348,7 +348,7 @@ pub(super) fn newest(connection: &Connection) -> rusqlite::Result<Option<Checkpo
 
 /// Returns the checkpoints of calls that are still under way.
 pub(super) fn under_way(connection: &Connection) -> rusqlite::Result<Vec<CheckpointId>> {
-    let own = ProcessMark::own();
+    let own = ProcessIdentity::own();
     let mut statement = connection.prepare(
         "SELECT DISTINCT number, pid, pid_started, pid_namespace, machine, boot
          FROM entry JOIN checkpoint ON number = checkpoint JOIN process USING (process)
@@ -387,12 +387,12 @@ pub(super) fn remove(transaction: &Connection, id: CheckpointId) -> rusqlite::Re
 
 /// Removes the processes that ended and that no checkpoint names any more.
 pub(super) fn remove_processes(transaction: &Connection) -> rusqlite::Result<()> {
-    let own = ProcessMark::own();
+    let own = ProcessIdentity::own();
     let mut statement = transaction.prepare(
         "SELECT process, pid, pid_started, pid_namespace, machine, boot FROM process
          WHERE process NOT IN (SELECT process FROM checkpoint)",
     )?;
-    let unnamed: Vec<(i64, ProcessMark)> = statement
+    let unnamed: Vec<(i64, ProcessIdentity)> = statement
         .query_map([], |row| Ok((row.get(0)?, mark_at(row, 1)?)))?
         .collect::<rusqlite::Result<_>>()?;
     for (process, _) in unnamed.iter().filter(|(_, mark)| mark.life(&own) == Life::Dead) {
@@ -461,8 +461,8 @@ impl<'a> Columns<'a> {
 }
 
 /// Reads the mark of a process whose columns begin there.
-fn mark_at(row: &Row<'_>, at: usize) -> rusqlite::Result<ProcessMark> {
-    Ok(ProcessMark {
+fn mark_at(row: &Row<'_>, at: usize) -> rusqlite::Result<ProcessIdentity> {
+    Ok(ProcessIdentity {
         pid: row.get(at)?,
         started: row.get(at + 1)?,
         namespace: row.get(at + 2)?,

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use rustix::fs::FlockOperation;
-use sinew_tool::{Caller, Clock, Identity, Sight, Stamp, Writer};
+use sinew_tool::{Caller, Clock, Identity, ReadObservation, Stamp, Writer};
 
 use super::opening::{self, NAME};
 use super::row::Cleaner;
@@ -30,12 +30,12 @@ const PATIENCE: Duration = Duration::from_millis(20);
 
 /// How a caller came to know a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Deed {
+pub enum KnownFrom {
     Read,
     Wrote,
 }
 
-impl Deed {
+impl KnownFrom {
     fn as_str(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -64,7 +64,7 @@ impl Known {
     }
 
     /// Returns what is known after another look. A part of what was already known whole adds nothing.
-    pub(crate) fn and(self, sight: &Sight) -> Self {
+    pub(crate) fn and(self, sight: &ReadObservation) -> Self {
         let content = match sight.content {
             None if self.state == Some(sight.state) => self.content,
             content => content,
@@ -80,13 +80,13 @@ pub(crate) struct KnownRow {
     session: String,
     agent: String,
     tool: String,
-    deed: Deed,
+    deed: KnownFrom,
     known: Known,
     pub at_ms: u64,
 }
 
 impl KnownRow {
-    pub(crate) fn new(caller: &Caller, path: &Path, deed: Deed, known: Known) -> Self {
+    pub(crate) fn new(caller: &Caller, path: &Path, deed: KnownFrom, known: Known) -> Self {
         Self {
             path: path.to_owned(),
             session: caller.session.clone(),

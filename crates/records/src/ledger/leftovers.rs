@@ -15,7 +15,7 @@ use sinew_tool::{Clock, FileError, FileKind, Links};
 
 use sinew_fs::clock::SystemClock;
 use sinew_fs::journal_files;
-use sinew_fs::mark::ProcessMark;
+use sinew_fs::process_identity::ProcessIdentity;
 use sinew_fs::resolve::{self, Spot};
 use sinew_fs::roots::Roots;
 use sinew_fs::stat::error_of;
@@ -50,7 +50,7 @@ pub(super) fn remove(connection: &Connection, state: &Path) -> rusqlite::Result<
     )?;
     let rows = open
         .query_map([MAX_INTENTS], |row| {
-            let mark = ProcessMark {
+            let mark = ProcessIdentity {
                 pid: row.get(1)?,
                 started: row.get(2)?,
                 namespace: row.get(4)?,
@@ -60,7 +60,7 @@ pub(super) fn remove(connection: &Connection, state: &Path) -> rusqlite::Result<
             Ok((row.get::<_, i64>(0)?, mark, row.get::<_, Vec<u8>>(3)?, row.get::<_, i64>(5)?))
         })?
         .collect::<rusqlite::Result<Vec<_>>>()?;
-    let own = ProcessMark::own();
+    let own = ProcessIdentity::own();
     let now = SystemClock.wall_ms() as i64;
     let dead: Vec<_> = rows
         .into_iter()

@@ -11,7 +11,7 @@ use super::record::{Draft, Field, Fields, OfProcess};
 use crate::database::separated;
 use crate::redact::Redactor;
 use sinew_fs::clock::SystemClock;
-use sinew_fs::mark::ProcessMark;
+use sinew_fs::process_identity::ProcessIdentity;
 
 /// The version of the tables, which the database carries.
 pub(super) const VERSION: i64 = 4;
@@ -132,7 +132,7 @@ const MAX_LOOKED: usize = 64 * 1_024;
 pub(super) struct Who {
     pub(super) surface: &'static str,
     pub(super) user: String,
-    pub(super) mark: ProcessMark,
+    pub(super) mark: ProcessIdentity,
 }
 
 impl Who {
@@ -142,7 +142,7 @@ impl Who {
         transaction: &Connection,
         client: Option<&str>,
     ) -> rusqlite::Result<OfProcess> {
-        let ProcessMark { machine, boot, namespace, pid, started } = &self.mark;
+        let ProcessIdentity { machine, boot, namespace, pid, started } = &self.mark;
         transaction.execute(
             "INSERT INTO process (surface, client, os_user, pid, pid_started, pid_namespace,
                 machine, boot) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",

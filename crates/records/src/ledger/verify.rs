@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use super::key::Key;
 use super::record::{Link, Record};
-use sinew_fs::mark::{Life, ProcessMark};
+use sinew_fs::process_identity::{Life, ProcessIdentity};
 
 /// The most findings that are told; the others are counted.
 const MAX_FINDINGS: usize = 100;
@@ -87,7 +87,7 @@ pub struct Walk<'a> {
     /// The record before, where it is known.
     previous: Option<Link>,
     bad: Vec<Bad>,
-    unfinished: BTreeMap<i64, (String, String, Option<ProcessMark>)>,
+    unfinished: BTreeMap<i64, (String, String, Option<ProcessIdentity>)>,
     verified: Verified,
 }
 
@@ -238,7 +238,7 @@ impl<'a> Walk<'a> {
     /// Returns what came of it.
     pub fn end(mut self) -> Verified {
         self.place();
-        let own = ProcessMark::own();
+        let own = ProcessIdentity::own();
         let unfinished = self.unfinished.into_iter().map(|(seq, (call_id, tool, mark))| {
             Unfinished { seq, call_id, tool, is_dead: is_dead(mark.as_ref(), &own) }
         });
@@ -277,11 +277,11 @@ impl<'a> Walk<'a> {
 impl Record {
     /// Returns whether the process that made the record is dead, where that can be told.
     pub fn is_of_dead_process(&self) -> Option<bool> {
-        is_dead(mark(self).as_ref(), &ProcessMark::own())
+        is_dead(mark(self).as_ref(), &ProcessIdentity::own())
     }
 }
 
-fn is_dead(mark: Option<&ProcessMark>, own: &ProcessMark) -> Option<bool> {
+fn is_dead(mark: Option<&ProcessIdentity>, own: &ProcessIdentity) -> Option<bool> {
     match mark?.life(own) {
         Life::Alive => Some(false),
         Life::Dead => Some(true),
@@ -289,8 +289,8 @@ fn is_dead(mark: Option<&ProcessMark>, own: &ProcessMark) -> Option<bool> {
     }
 }
 
-fn mark(record: &Record) -> Option<ProcessMark> {
-    Some(ProcessMark {
+fn mark(record: &Record) -> Option<ProcessIdentity> {
+    Some(ProcessIdentity {
         machine: record.text("machine")?.to_owned(),
         boot: record.text("boot")?.to_owned(),
         namespace: record.number("pid_namespace")?,

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use sinew_guard::{Guard, Rule, Seal};
+use sinew_guard::{ApprovalFingerprint, Guard, Rule};
 use sinew_tool::sync::{into_inner, lock};
 use sinew_tool::{
     Answer, Context, Cost, Cover, Event, Kind, Preview, Question, Ruling, Scope, Targets,
@@ -31,7 +31,7 @@ pub(super) struct Clear {
 /// What the question about a call came to.
 enum Asked {
     /// Somebody answered for this call, as it was looked at then.
-    Answered(Answer, Seal),
+    Answered(Answer, ApprovalFingerprint),
     /// An answer stands for every call.
     Standing,
     /// Nothing would change, so the call runs on a World that can only look.
@@ -157,7 +157,7 @@ async fn put(
     judged: &Judged,
     open: &mut Open,
     options: &CallOptions,
-    (diff, covers, seal, digest): (Option<String>, Vec<Cover>, &Seal, Digest),
+    (diff, covers, seal, digest): (Option<String>, Vec<Cover>, &ApprovalFingerprint, Digest),
 ) -> Result<Answer, ToolError> {
     let Judged { decoded, call } = judged;
     let (ruling, request) = (call.ruling(), &open.request);
@@ -262,7 +262,7 @@ fn covers(runtime: &Runtime, judged: &Judged, always: Option<&[Rule]>) -> Vec<Co
     if let Some(rules) = always {
         let what: Vec<String> = rules.iter().map(ToString::to_string).collect();
         covers.push(Cover { scope: Scope::Session, what: what.clone() });
-        if runtime.keeper.is_some() {
+        if runtime.grant_store.is_some() {
             covers.push(Cover { scope: Scope::Forever, what });
         }
     }
@@ -285,10 +285,10 @@ async fn grant(
         Scope::Exact => runtime.grants.keep_call(session, digest),
         Scope::Session => runtime.grants.keep(session, rules),
         Scope::Forever => {
-            if let Some(keeper) = &runtime.keeper {
+            if let Some(grant_store) = &runtime.grant_store {
                 // Another process may keep something just now.
-                let (keeper, rules) = (Arc::clone(keeper), rules.clone());
-                let kept = tokio::task::spawn_blocking(move || keeper.keep(&rules)).await;
+                let (grant_store, rules) = (Arc::clone(grant_store), rules.clone());
+                let kept = tokio::task::spawn_blocking(move || grant_store.keep(&rules)).await;
                 kept.unwrap_or_else(|error| {
                     Err(ToolError::new(Kind::ExecutionFailed, "the answer could not be kept")
                         .source(error.to_string()))

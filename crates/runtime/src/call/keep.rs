@@ -7,7 +7,7 @@ use sinew_tool::{Context, Cost, Kind, Prepared, Ruling, ToolError};
 
 use super::clear::Clear;
 use super::open::Open;
-use crate::order::Turns;
+use crate::path_queue::HeldPaths;
 use crate::runtime::{CallOptions, Runtime};
 
 /// A call that may start.
@@ -17,7 +17,7 @@ pub(super) struct Kept {
     pub(super) context: Context,
     pub(super) ruling: Ruling,
     /// Held until the call ends, so that the next change of the same path sees this one.
-    pub(super) turns: Option<Turns>,
+    pub(super) turns: Option<HeldPaths>,
 }
 
 /// Orders changes to one path, and records what is about to happen.

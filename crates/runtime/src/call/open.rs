@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use sinew_guard::{Judged, Seal};
+use sinew_guard::{ApprovalFingerprint, Judged};
 use sinew_tool::{
     Answer, Arguments, Change, Clock, Closing, CommandLine, Effects, Hook, Kind, Ledger, Opening,
     Recorder, Request, Ruling, Scope, Ticket, ToolError, Used, Verdict,
@@ -29,7 +29,7 @@ pub(super) struct Open {
 pub(super) fn digest_of_question(
     said: &Digest,
     call: &Judged,
-    seal: &Seal,
+    seal: &ApprovalFingerprint,
     diff: Option<&str>,
     call_id: Option<&str>,
 ) -> Digest {

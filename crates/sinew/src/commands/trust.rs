@@ -24,7 +24,7 @@ use crate::config::{
 };
 use crate::screen::{self, say};
 use crate::terminal;
-use crate::wiring::{self, Places, Said};
+use crate::wiring::{self, CliInput, Places};
 
 /// What could be trusted.
 struct Found {
@@ -128,7 +128,7 @@ fn directory(dir: Option<&Path>) -> anyhow::Result<PathBuf> {
 /// Looks at what a project holds.
 fn project(global: &Global, root: PathBuf, trusted: &Trusted) -> anyhow::Result<Found> {
     // What the person says here is no matter: the project is looked at as a server finds it.
-    let own = Said {
+    let own = CliInput {
         global: Global { log: global.log.clone(), ..Global::default() },
         arguments: Vec::new(),
         current: root.clone(),
@@ -195,7 +195,7 @@ fn project(global: &Global, root: PathBuf, trusted: &Trusted) -> anyhow::Result<
 /// Looks at what arguments loosen.
 fn arguments(line: &[String], root: PathBuf, trusted: &Trusted) -> anyhow::Result<Found> {
     let cli = Cli::of_words(line);
-    let said = Said {
+    let said = CliInput {
         global: cli.global,
         arguments: line.iter().map(Into::into).collect(),
         current: root.clone(),
@@ -219,7 +219,7 @@ fn arguments(line: &[String], root: PathBuf, trusted: &Trusted) -> anyhow::Resul
 }
 
 /// Returns a server that would loosen something that nobody has confirmed.
-fn started(place: String, said: Said, trusted: &Trusted) -> anyhow::Result<Option<Started>> {
+fn started(place: String, said: CliInput, trusted: &Trusted) -> anyhow::Result<Option<Started>> {
     let settled = wiring::settle(&said, &Trusted::default());
     // What is wrong with the project's own file is told already, and changes nothing of what is confirmed here.
     let layered = match settled.or_else(|error| wiring::without_project(&said).map_err(|_| error)) {
@@ -238,7 +238,7 @@ fn started(place: String, said: Said, trusted: &Trusted) -> anyhow::Result<Optio
 }
 
 /// Returns what the layers come to without the project's own file where that stops them, and tells why.
-fn or_without_project(looked: anyhow::Result<Layered>, said: &Said) -> anyhow::Result<Layered> {
+fn or_without_project(looked: anyhow::Result<Layered>, said: &CliInput) -> anyhow::Result<Layered> {
     looked.or_else(|error| {
         let without = wiring::without_project(said).map_err(|_| anyhow::anyhow!("{error:#}"))?;
         say(&format!("{error:#}; it is passed over"));
@@ -393,7 +393,7 @@ fn list(trusted: &Trusted, as_json: bool) -> anyhow::Result<ExitCode> {
 /// Records what is trusted from now on, or not any more, before it is.
 fn record(global: &Global, state: &Path, kind: &'static str, text: String) -> anyhow::Result<()> {
     // What the files here say of the ledger counts; where they cannot be read, what is built in.
-    let own = Said::by_person(global)?;
+    let own = CliInput::by_person(global)?;
     let layered = wiring::settle(&own, &Trusted::default());
     let settings = layered.ok().and_then(|layered| Settings::resolve(&layered.options).ok());
     let LedgerSettings { sync, on_failure, retention } = match settings.map(|all| all.ledger) {

@@ -13,7 +13,7 @@ use super::exact::Mode;
 
 /// What a case does.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Deed {
+pub(super) enum PatternOp {
     Grep,
     Glob { crosses: bool },
 }
@@ -23,7 +23,7 @@ pub(super) enum Deed {
 pub(super) struct Case {
     /// The line as it is written.
     pub(super) line: String,
-    pub(super) deed: Deed,
+    pub(super) deed: PatternOp,
     pub(super) pattern: String,
     pub(super) ignore_case: bool,
     pub(super) multiline: bool,
@@ -41,7 +41,7 @@ pub(super) fn cases() -> Vec<Case> {
     let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     let cases: Vec<Case> =
         lines.map(|line| case(line).unwrap_or_else(|| panic!("{line}"))).collect();
-    let n_grep = cases.iter().filter(|case| case.deed == Deed::Grep).count();
+    let n_grep = cases.iter().filter(|case| case.deed == PatternOp::Grep).count();
     let n_glob = cases.len() - n_grep;
     assert!(150 <= n_grep && 40 <= n_glob && 200 <= cases.len(), "{n_grep} + {n_glob} patterns");
     cases
@@ -51,9 +51,9 @@ fn case(line: &str) -> Option<Case> {
     let (head, pattern) = line.split_once(" | ")?;
     let mut words = head.split_ascii_whitespace();
     let deed = match words.next()? {
-        "grep" => Deed::Grep,
-        "glob" => Deed::Glob { crosses: false },
-        "cross" => Deed::Glob { crosses: true },
+        "grep" => PatternOp::Grep,
+        "glob" => PatternOp::Glob { crosses: false },
+        "cross" => PatternOp::Glob { crosses: true },
         _ => return None,
     };
     let mut case = Case {

@@ -12,7 +12,7 @@ use crate::snapshot::{CAPABILITY, Snapshot};
 
 /// The call that changes the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Deed {
+pub(super) enum CaseOp {
     Edit,
     MultiEdit,
     /// ApplyPatch, with a diff of the lines that change.
@@ -29,18 +29,25 @@ pub(super) enum Deed {
 /// The name that a file gets.
 pub(super) const RENAMED: &str = "renamed.txt";
 
-const EDITS: &[Deed] = &[Deed::Edit, Deed::MultiEdit, Deed::Restore];
-const CHANGES: &[Deed] = &[Deed::Edit, Deed::MultiEdit, Deed::ApplyPatch, Deed::Restore];
-const MANY: &[Deed] = &[Deed::MultiEdit];
-const WRITES: &[Deed] = &[Deed::Write];
-const ALL: &[Deed] = &[Deed::Edit, Deed::MultiEdit, Deed::Write, Deed::ApplyPatch, Deed::Restore];
-const MOVES: &[Deed] =
-    &[Deed::Edit, Deed::MultiEdit, Deed::Write, Deed::ApplyPatch, Deed::Rename, Deed::Restore];
+const EDITS: &[CaseOp] = &[CaseOp::Edit, CaseOp::MultiEdit, CaseOp::Restore];
+const CHANGES: &[CaseOp] = &[CaseOp::Edit, CaseOp::MultiEdit, CaseOp::ApplyPatch, CaseOp::Restore];
+const MANY: &[CaseOp] = &[CaseOp::MultiEdit];
+const WRITES: &[CaseOp] = &[CaseOp::Write];
+const ALL: &[CaseOp] =
+    &[CaseOp::Edit, CaseOp::MultiEdit, CaseOp::Write, CaseOp::ApplyPatch, CaseOp::Restore];
+const MOVES: &[CaseOp] = &[
+    CaseOp::Edit,
+    CaseOp::MultiEdit,
+    CaseOp::Write,
+    CaseOp::ApplyPatch,
+    CaseOp::Rename,
+    CaseOp::Restore,
+];
 
 /// One file and one change.
 pub(super) struct Case {
     pub(super) name: &'static str,
-    pub(super) deeds: &'static [Deed],
+    pub(super) deeds: &'static [CaseOp],
     /// The content of `ws/file.txt`.
     content: Vec<u8>,
     /// What else is laid out; returns whether the system can.
@@ -77,11 +84,13 @@ impl Case {
     }
 
     /// Returns the content that must come out, or nothing where the call must be refused.
-    pub(super) fn expected(&self, deed: Deed) -> Option<Vec<u8>> {
+    pub(super) fn expected(&self, deed: CaseOp) -> Option<Vec<u8>> {
         match deed {
-            Deed::Edit | Deed::MultiEdit | Deed::ApplyPatch | Deed::Insert => self.after.clone(),
-            Deed::Rename | Deed::Restore => self.after.as_ref().map(|_| self.content.clone()),
-            Deed::Write => self.after.as_ref().map(|_| self.written.as_bytes().to_vec()),
+            CaseOp::Edit | CaseOp::MultiEdit | CaseOp::ApplyPatch | CaseOp::Insert => {
+                self.after.clone()
+            }
+            CaseOp::Rename | CaseOp::Restore => self.after.as_ref().map(|_| self.content.clone()),
+            CaseOp::Write => self.after.as_ref().map(|_| self.written.as_bytes().to_vec()),
         }
     }
 
@@ -116,7 +125,7 @@ impl Case {
         Self { after: None, ..self }
     }
 
-    fn deeds(self, deeds: &'static [Deed]) -> Self {
+    fn deeds(self, deeds: &'static [CaseOp]) -> Self {
         Self { deeds, ..self }
     }
 }
@@ -166,7 +175,7 @@ fn inserted(
     line: &'static str,
     after: impl Into<Vec<u8>>,
 ) -> Case {
-    content(name, before, ("", line), after).deeds(&[Deed::Insert])
+    content(name, before, ("", line), after).deeds(&[CaseOp::Insert])
 }
 
 /// A change of a file with something about it that is not its content.

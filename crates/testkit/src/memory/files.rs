@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex};
 use rustix::fs::{MemfdFlags, memfd_create};
 use sinew_tool::sync::lock;
 use sinew_tool::{
-    Access, Becomes, Change, Clock, CommitError, Deed, Expect, FileError, FileKind, FileMeta,
-    FileMode, FileTarget, Files, Info, Links, Listed, Listing, Opened, Slot, Stamp, Targets,
+    Access, Becomes, Change, Clock, CommitError, Expect, FileError, FileKind, FileMeta, FileMode,
+    FileOp, FileTarget, Files, Info, Links, Listed, Listing, Opened, Slot, Stamp, Targets,
     Visitors, WalkOptions, WalkReport, Written,
 };
 
@@ -65,7 +65,7 @@ impl MemoryFiles {
     fn change_directory(
         &self,
         tree: &mut Tree,
-        deed: &Deed<'_>,
+        deed: &FileOp<'_>,
         place: &Place,
     ) -> Result<Option<Written>, FileError> {
         let target = self.at(deed.slot)?;
@@ -115,7 +115,7 @@ impl MemoryFiles {
     fn change(
         &self,
         tree: &mut Tree,
-        deed: &Deed<'_>,
+        deed: &FileOp<'_>,
         place: &Place,
         like: Option<u32>,
     ) -> Result<(Written, Change), FileError> {
@@ -304,28 +304,28 @@ impl Files for MemoryFiles {
         }
         let becomes = Becomes::File { pieces, mode: FileMode::Kept, like: None };
         let place = self.world.place(&tree, &self.at(slot)?.claim)?;
-        let deed = Deed { slot, expect, becomes };
+        let deed = FileOp { slot, expect, becomes };
         let (written, change) = self.change(&mut tree, &deed, &place, None)?;
         self.world.knowledge.changed(&change);
         lock(&self.changes).push(change);
         Ok(written)
     }
 
-    fn commit(&self, deeds: &[Deed<'_>]) -> Result<Vec<Written>, CommitError> {
+    fn commit(&self, deeds: &[FileOp<'_>]) -> Result<Vec<Written>, CommitError> {
         let mut tree = self.world.tree();
         // What cannot be done as a whole is done on a copy that nobody sees.
         let mut draft = tree.clone();
         // Directories are made before the other changes and removed after them.
-        let turn = |deed: &Deed<'_>| match deed.becomes {
+        let turn = |deed: &FileOp<'_>| match deed.becomes {
             Becomes::Directory { .. } => 0,
             Becomes::File { .. } | Becomes::Link(_) | Becomes::Nothing => 1,
             Becomes::NoDirectory => 2,
         };
-        let place_of = |tree: &Tree, deed: &Deed<'_>| {
+        let place_of = |tree: &Tree, deed: &FileOp<'_>| {
             let place = self.at(deed.slot).and_then(|at| self.world.place(tree, &at.claim));
             place.map_err(|error| CommitError { slot: deed.slot, error })
         };
-        let mut order: Vec<&Deed<'_>> = deeds.iter().collect();
+        let mut order: Vec<&FileOp<'_>> = deeds.iter().collect();
         order.sort_by_key(|deed| turn(deed));
         let (mut written, mut changes) = (Vec::new(), Vec::new());
         // What is there for one of them is what was there before all of them.
@@ -339,7 +339,7 @@ impl Files for MemoryFiles {
             let place = place_of(&tree, deed)?;
             self.change(&mut tree.clone(), deed, &place, None).map_err(about)?;
             let path = &self.at(deed.slot).map_err(about)?.path;
-            let above = |other: &&Deed<'_>| {
+            let above = |other: &&FileOp<'_>| {
                 let target = self.at(other.slot);
                 target.is_ok_and(|target| target.path != *path && path.starts_with(&target.path))
             };

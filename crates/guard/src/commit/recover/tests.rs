@@ -59,7 +59,7 @@ impl Scene {
         let meta = fs::metadata(self.top.join("d")).unwrap();
         let path = self.top.join("d").as_os_str().as_bytes().to_vec();
         let dirs = vec![DirRecord { path, device: meta.dev(), inode: meta.ino() }];
-        let mut maker = ProcessMark::own();
+        let mut maker = ProcessIdentity::own();
         // A process that is dead.
         maker.started += 1;
         let at_ms = SystemClock.wall_ms() as i64;
@@ -95,7 +95,7 @@ fn a_dead_journal_is_followed_in_its_direction() {
     for (name, text) in [("1-1-0.journal", "new"), ("1-1-0.undo", "old")] {
         let scene = Scene::new();
         scene.write(name, &scene.record().to_bytes().unwrap());
-        recover(&scene.settings, Turns::Auto);
+        recover(&scene.settings, DirLocking::Auto);
         assert_eq!(scene.found(), found(text, &["a"], &[]));
     }
     assert!(was_told("finished a change of 1 files that was cut off"));
@@ -116,7 +116,7 @@ fn what_is_not_a_dead_process_s_journal_is_left_alone() {
         let mut record = scene.record();
         change(&mut record);
         scene.write("1-1-0.journal", &record.to_bytes().unwrap());
-        recover(&scene.settings, Turns::Auto);
+        recover(&scene.settings, DirLocking::Auto);
         assert_eq!(scene.found(), found("old", &[TEMPORARY, "a"], &["1-1-0.journal"]));
         assert!(named_temporaries(&scene.settings.state).unwrap().contains(TEMPORARY.as_bytes()));
     }
@@ -125,22 +125,22 @@ fn what_is_not_a_dead_process_s_journal_is_left_alone() {
     scene.write("1-1-0.journal", &scene.record().to_bytes().unwrap());
     let file = File::open(scene.top.join("state/journals/1-1-0.journal")).unwrap();
     flock(&file, FlockOperation::LockExclusive).unwrap();
-    recover(&scene.settings, Turns::Auto);
+    recover(&scene.settings, DirLocking::Auto);
     assert_eq!(scene.found().0, "old");
     drop(file);
-    recover(&scene.settings, Turns::Auto);
+    recover(&scene.settings, DirLocking::Auto);
     assert_eq!(scene.found(), found("new", &["a"], &[]));
 }
 
 #[test]
 fn a_journal_that_was_being_written_goes_with_its_process() {
     let scene = Scene::new();
-    let own = ProcessMark::own();
+    let own = ProcessIdentity::own();
     let living = format!("{}-{}-0.new", own.pid, own.started);
     for name in ["1-1-0.new", "nonsense.new", &living] {
         scene.write(name, b"sinew jour");
     }
-    recover(&scene.settings, Turns::Auto);
+    recover(&scene.settings, DirLocking::Auto);
     assert_eq!(scene.found(), found("old", &[TEMPORARY, "a"], &[&living]));
 }
 
@@ -164,7 +164,7 @@ fn a_directory_that_is_another_one_is_not_touched() {
         let scene = Scene::new();
         scene.write("1-1-0.journal", &scene.record().to_bytes().unwrap());
         harm(&scene.top);
-        recover(&scene.settings, Turns::Auto);
+        recover(&scene.settings, DirLocking::Auto);
         let away = scene.top.join("away");
         assert_eq!(fs::read_to_string(away.join("a")).unwrap(), "old");
         assert!(was_told(words), "{words}: {:?}", TOLD.lock().unwrap());
@@ -172,7 +172,7 @@ fn a_directory_that_is_another_one_is_not_touched() {
         let _ =
             fs::remove_dir(scene.top.join("d")).or_else(|_| fs::remove_file(scene.top.join("d")));
         fs::rename(&away, scene.top.join("d")).unwrap();
-        recover(&scene.settings, Turns::Auto);
+        recover(&scene.settings, DirLocking::Auto);
         assert_eq!(scene.found(), found("new", &["a"], &[]));
     }
 }
@@ -184,7 +184,7 @@ fn changes_that_cannot_be_settled_are_given_up_after_long() {
     record.at_ms -= GONE_MS + 1_000;
     record.dirs[0].inode += 1;
     scene.write("1-1-0.journal", &record.to_bytes().unwrap());
-    recover(&scene.settings, Turns::Auto);
+    recover(&scene.settings, DirLocking::Auto);
     assert_eq!(scene.found(), found("old", &[TEMPORARY, "a"], &["1-1-0.journal.aside"]));
     assert!(was_told("1 changes that were cut off are given up"));
 }
@@ -194,7 +194,7 @@ fn what_somebody_changed_since_stays_and_is_told_once() {
     let scene = Scene::new();
     scene.write("1-1-0.journal", &scene.record().to_bytes().unwrap());
     fs::write(scene.top.join("d/a"), "theirs").unwrap();
-    recover(&scene.settings, Turns::Auto);
+    recover(&scene.settings, DirLocking::Auto);
     assert_eq!(scene.found(), found("theirs", &["a"], &[]));
     let words = format!("a change of {} was cut off", scene.top.join("d/a").display());
     assert!(was_told(&words));
@@ -242,7 +242,7 @@ fn a_set_whose_new_content_is_gone_is_taken_back() {
             }
             fs::remove_file(scene.top.join("d").join(harmed)).unwrap();
             scene.write("1-1-0.journal", &record.to_bytes().unwrap());
-            recover(&scene.settings, Turns::Auto);
+            recover(&scene.settings, DirLocking::Auto);
             assert!(scene.is_as_before(), "{n_made} {harmed}: {:?}", scene.found());
         }
     }
@@ -258,7 +258,7 @@ fn a_set_that_can_go_nowhere_is_put_aside_with_its_names() {
     fs::rename(scene.top.join("d").join(TEMPORARY), scene.top.join("d/a")).unwrap();
     fs::remove_file(scene.top.join("d").join(CREATED)).unwrap();
     scene.write("1-1-0.journal", &record.to_bytes().unwrap());
-    recover(&scene.settings, Turns::Auto);
+    recover(&scene.settings, DirLocking::Auto);
     assert_eq!(scene.found(), found("new", &["a", "gone"], &["1-1-0.journal.aside"]));
     let names = [scene.top.join("d/a"), scene.top.join("d/made")].map(|p| p.display().to_string());
     assert!(was_told(&names.join(", ")), "{:?}", TOLD.lock().unwrap());
@@ -272,7 +272,7 @@ fn old_content_stays_where_others_changed_what_is_taken_back() {
     record.steps.iter().for_each(|step| assert_eq!(step.forward(&dir, WAYS), Ok(Stand::Done)));
     fs::write(scene.top.join("d/a"), "theirs").unwrap();
     scene.write("1-1-0.undo", &record.to_bytes().unwrap());
-    recover(&scene.settings, Turns::Auto);
+    recover(&scene.settings, DirLocking::Auto);
     assert_eq!(scene.found(), found("theirs", &[TEMPORARY, "a", "gone"], &["1-1-0.undo.aside"]));
     assert!(named_temporaries(&scene.settings.state).unwrap().contains(TEMPORARY.as_bytes()));
 }
@@ -285,7 +285,7 @@ fn what_others_changed_before_it_was_made_stays() {
     fs::write(scene.top.join("d/theirs"), "theirs").unwrap();
     fs::rename(scene.top.join("d/theirs"), scene.top.join("d/a")).unwrap();
     scene.write("1-1-0.undo", &record.to_bytes().unwrap());
-    recover(&scene.settings, Turns::Auto);
+    recover(&scene.settings, DirLocking::Auto);
     assert_eq!(scene.found(), found("theirs", &["a", "gone"], &[]));
 }
 
@@ -300,7 +300,7 @@ fn of_changes_that_were_made_nothing_but_the_old_things_goes() {
     fs::remove_file(scene.top.join("d/made")).unwrap();
     fs::write(scene.top.join("d/a"), "theirs").unwrap();
     scene.write("1-1-0.done", &record.to_bytes().unwrap());
-    recover(&scene.settings, Turns::Auto);
+    recover(&scene.settings, DirLocking::Auto);
     assert_eq!(scene.found(), found("theirs", &["a"], &[]));
 }
 
@@ -310,11 +310,11 @@ fn a_directory_that_others_are_changing_waits_for_the_next_start() {
     scene.write("1-1-0.journal", &scene.record().to_bytes().unwrap());
     let dir = File::open(scene.top.join("d")).unwrap();
     flock(&dir, FlockOperation::LockExclusive).unwrap();
-    recover(&scene.settings, Turns::Auto);
+    recover(&scene.settings, DirLocking::Auto);
     assert_eq!(scene.found(), found("old", &[TEMPORARY, "a"], &["1-1-0.journal"]));
     assert!(was_told("another process is changing the directory"));
     drop(dir);
-    recover(&scene.settings, Turns::Auto);
+    recover(&scene.settings, DirLocking::Auto);
     assert_eq!(scene.found(), found("new", &["a"], &[]));
 }
 
@@ -324,7 +324,7 @@ fn a_directory_of_journals_that_others_can_write_is_not_looked_into() {
     scene.write("1-1-0.journal", &scene.record().to_bytes().unwrap());
     let dir = scene.top.join("state/journals");
     fs::set_permissions(&dir, fs::Permissions::from_mode(0o770)).unwrap();
-    recover(&scene.settings, Turns::Auto);
+    recover(&scene.settings, DirLocking::Auto);
     assert_eq!(scene.found().0, "old");
     assert!(was_told("can be written by other users"));
     assert!(named_temporaries(&scene.settings.state).is_err());
@@ -332,7 +332,7 @@ fn a_directory_of_journals_that_others_can_write_is_not_looked_into() {
     fs::set_permissions(&dir, fs::Permissions::from_mode(0o700)).unwrap();
     fs::rename(&dir, scene.top.join("elsewhere")).unwrap();
     std::os::unix::fs::symlink(scene.top.join("elsewhere"), &dir).unwrap();
-    recover(&scene.settings, Turns::Auto);
+    recover(&scene.settings, DirLocking::Auto);
     assert_eq!(scene.found().0, "old");
 }
 
@@ -384,7 +384,7 @@ proptest! {
         bytes.extend_from_slice(&added);
         prop_assume!(bytes != whole);
         scene.write("1-1-0.journal", &bytes);
-        recover(&scene.settings, Turns::Auto);
+        recover(&scene.settings, DirLocking::Auto);
         prop_assert_eq!(scene.found(), found("old", &[TEMPORARY, "a"], &["1-1-0.journal.aside"]));
     }
 
@@ -404,7 +404,7 @@ proptest! {
 fn nothing_is_made_where_no_journal_ever_was() {
     let held = tempfile::tempdir().unwrap();
     let state = held.path().join("state");
-    recover(&JournalSettings { state: state.clone(), warn: tell }, Turns::Auto);
+    recover(&JournalSettings { state: state.clone(), warn: tell }, DirLocking::Auto);
     assert!(named_temporaries(&state).unwrap().is_empty());
     assert!(rustix::fs::statat(CWD, &state, AtFlags::empty()).is_err());
 }

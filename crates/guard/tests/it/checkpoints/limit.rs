@@ -18,7 +18,7 @@ fn noise(seed: u64, n: usize) -> Vec<u8> {
 
 /// Replaces a file by others of this size, one call each. Returns the checkpoints.
 fn replaced(bench: &Bench, n: u64, size: usize) -> Vec<CheckpointId> {
-    let deed = |seed| Deed::Put("a".into(), noise(seed, size), 0o644);
+    let deed = |seed| TestedOp::Put("a".into(), noise(seed, size), 0o644);
     do_it(&bench.tree.root, &deed(1_000));
     (0..n).map(|seed| bench.call("s", &[deed(seed)])).collect()
 }

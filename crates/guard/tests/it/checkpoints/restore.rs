@@ -7,12 +7,12 @@ use super::*;
 /// Something that happens to a tree.
 enum Event {
     /// A call of this session.
-    Call(&'static str, Vec<Deed>),
+    Call(&'static str, Vec<TestedOp>),
     /// A person or another program.
-    Person(Vec<Deed>),
+    Person(Vec<TestedOp>),
     /// A call of this session whose process died before its change or after it, and that said what
     /// the change was to leave or not.
-    Died { session: &'static str, deed: Deed, done: bool, said: bool },
+    Died { session: &'static str, deed: TestedOp, done: bool, said: bool },
     /// A person does something that is no deed.
     Otherwise(fn(&Path)),
 }
@@ -74,8 +74,8 @@ fn line(root: &Path, step: &Step) -> String {
     }
 }
 
-fn mode(path: &str, content: &str, mode: u32) -> Deed {
-    Deed::Put(path.into(), content.into(), mode)
+fn mode(path: &str, content: &str, mode: u32) -> TestedOp {
+    TestedOp::Put(path.into(), content.into(), mode)
 }
 
 #[test]

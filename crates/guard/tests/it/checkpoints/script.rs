@@ -34,19 +34,19 @@ fn content() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-fn deed() -> impl Strategy<Value = Deed> {
+fn deed() -> impl Strategy<Value = TestedOp> {
     let path = || prop::sample::select(PATHS).prop_map(|path| OsStr::from_bytes(path).to_owned());
     let mode = || prop::sample::select(MODES);
     prop_oneof![
-        4 => (path(), content(), mode()).prop_map(|(path, content, mode)| Deed::Put(path, content, mode)),
-        1 => (path(), prop::sample::select(TARGETS)).prop_map(|(path, to)| Deed::Link(path, to)),
-        2 => path().prop_map(Deed::Remove),
+        4 => (path(), content(), mode()).prop_map(|(path, content, mode)| TestedOp::Put(path, content, mode)),
+        1 => (path(), prop::sample::select(TARGETS)).prop_map(|(path, to)| TestedOp::Link(path, to)),
+        2 => path().prop_map(TestedOp::Remove),
     ]
 }
 
 /// Returns the deeds of a call that can be done, each at a path of its own. A file in the way of a
 /// directory is removed first.
-fn possible(bench: &Bench, deeds: &[Deed]) -> Vec<Deed> {
+fn possible(bench: &Bench, deeds: &[TestedOp]) -> Vec<TestedOp> {
     let mut paths: Vec<&OsStr> = Vec::new();
     let mut all = Vec::new();
     for deed in deeds {
@@ -56,7 +56,7 @@ fn possible(bench: &Bench, deeds: &[Deed]) -> Vec<Deed> {
             Path::new(other).starts_with(deed.path()) || Path::new(deed.path()).starts_with(other)
         };
         let is_directory = meta.as_ref().is_ok_and(fs::Metadata::is_dir);
-        let is_nothing = matches!(deed, Deed::Remove(_)) && meta.is_err();
+        let is_nothing = matches!(deed, TestedOp::Remove(_)) && meta.is_err();
         if is_directory || is_nothing || paths.iter().any(beside) {
             continue;
         }
@@ -69,7 +69,7 @@ fn possible(bench: &Bench, deeds: &[Deed]) -> Vec<Deed> {
             if paths.iter().any(|path| Path::new(path).starts_with(above)) {
                 continue;
             }
-            all.push(Deed::Remove(above.as_os_str().to_owned()));
+            all.push(TestedOp::Remove(above.as_os_str().to_owned()));
         }
         paths.push(deed.path());
         all.push(deed.clone());
@@ -91,7 +91,7 @@ proptest! {
     ) {
         let bench = Bench::new();
         for deed in possible(&bench, &first) {
-            if !matches!(deed, Deed::Remove(_)) {
+            if !matches!(deed, TestedOp::Remove(_)) {
                 do_it(&bench.tree.root, &deed);
             }
         }

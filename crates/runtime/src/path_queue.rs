@@ -1,40 +1,40 @@
-//! Changes to one path happen one after the other.
+//! Path queue: changes of one path run one after the other.
 
 use sinew_tool::sync::lock;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use tokio::sync::{Mutex as Turn, OwnedMutexGuard};
+use tokio::sync::{Mutex as PathLock, OwnedMutexGuard};
 
 /// The paths that are being changed, each with its queue.
 #[derive(Debug, Default)]
-pub(crate) struct Order(Arc<Mutex<HashMap<PathBuf, Arc<Turn<()>>>>>);
+pub(crate) struct PathQueue(Arc<Mutex<HashMap<PathBuf, Arc<PathLock<()>>>>>);
 
 /// The turn of one call at its paths; others wait until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Turns {
+pub(crate) struct HeldPaths {
     held: Vec<Place>,
-    order: Arc<Mutex<HashMap<PathBuf, Arc<Turn<()>>>>>,
+    order: Arc<Mutex<HashMap<PathBuf, Arc<PathLock<()>>>>>,
 }
 
 /// The place of one call in the queue of one path.
 #[derive(Debug)]
 struct Place {
     path: PathBuf,
-    queue: Arc<Turn<()>>,
+    queue: Arc<PathLock<()>>,
     /// The turn, once it came.
     turn: Option<OwnedMutexGuard<()>>,
 }
 
-impl Order {
+impl PathQueue {
     /// Waits for the turn at every path. Paths are taken in sorted order, so that two calls never
     /// wait for each other.
-    pub(crate) async fn turns(&self, paths: impl IntoIterator<Item = &Path>) -> Turns {
+    pub(crate) async fn turns(&self, paths: impl IntoIterator<Item = &Path>) -> HeldPaths {
         let mut paths: Vec<PathBuf> = paths.into_iter().map(Path::to_path_buf).collect();
         paths.sort();
         paths.dedup();
-        let mut turns = Turns { held: Vec::new(), order: Arc::clone(&self.0) };
+        let mut turns = HeldPaths { held: Vec::new(), order: Arc::clone(&self.0) };
         for path in paths {
             let queue = {
                 let mut order = lock(&self.0);
@@ -51,7 +51,7 @@ impl Order {
     }
 }
 
-impl Drop for Turns {
+impl Drop for HeldPaths {
     fn drop(&mut self) {
         let mut order = lock(&self.order);
         for Place { path, queue, turn } in self.held.drain(..) {
@@ -70,7 +70,7 @@ mod tests {
 
     #[tokio::test]
     async fn changes_to_one_path_wait_and_leave_nothing_behind() {
-        let order = Order::default();
+        let order = PathQueue::default();
         let first = order.turns([Path::new("/b"), Path::new("/a"), Path::new("/a")]).await;
         let mut second = Box::pin(order.turns([Path::new("/a")]));
         assert!(futures_util::poll!(second.as_mut()).is_pending(), "the path is taken");
@@ -83,7 +83,7 @@ mod tests {
     /// The path of a call that was taken back while it waited stayed in the table for ever.
     #[tokio::test]
     async fn a_call_that_stops_waiting_leaves_nothing_behind() {
-        let order = Order::default();
+        let order = PathQueue::default();
         let a = [Path::new("/a")];
         for released_first in [true, false] {
             let holder = order.turns(a).await;

@@ -1,11 +1,9 @@
-//! The helper process of a session: it takes the containment once, and makes the keepers of commands.
+//! Fork server of a session: enters the sandbox once and forks the supervisors of commands.
 //!
-//! It has one thread and little memory, so a copy of it is made in a fraction of a millisecond,
-//! whatever the size of the process that sinew runs in. A keeper is made before there is an order for it:
-//! what it starts waits at the line to sinew and takes the order itself, so that neither the copies nor a
-//! turn of this process is waited for. Two keepers last and serve one command after the other; those that
-//! are needed beside them end with their command. The helper ends with the line, however sinew ended, and
-//! everything below it ends first.
+//! It has one thread and little memory, so a fork takes a fraction of a millisecond, however large the process of sinew
+//! is. Each supervisor is forked before a command needs it, and its exec child waits on the socket to sinew for the
+//! spawn request. Two supervisors serve one command after the other; further ones exit with their command. The fork
+//! server exits when the socket to sinew closes, after every process below it.
 
 use std::collections::HashMap;
 use std::io;
@@ -17,52 +15,52 @@ use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, wait};
 
-use super::keeper;
 use super::process_tree::ProcessTree;
 use super::sandbox::Sandbox;
-use super::wire::{self, Order, Policy, Ready, Refusal, Report};
+use super::supervisor;
+use super::wire::{self, Policy, Ready, Refusal, Report, SpawnRequest};
 use crate::spawn::{self, Side};
 
-/// How many keepers last.
+/// How many supervisors last.
 const LASTING: usize = 2;
-/// How often keepers that ended are waited for.
+/// How often supervisors that ended are waited for.
 const REAP: Duration = Duration::from_secs(1);
-/// How long this process keeps out of the way of commands while there is a keeper for the next one.
+/// How long this process keeps out of the way of commands while there is a supervisor for the next one.
 const PAUSE: Duration = Duration::from_millis(2);
 /// How long orphans that were killed get before the next look.
 const ORPHANS: Duration = Duration::from_millis(5);
-/// How long orphans may hold up the next keeper at once.
+/// How long orphans may hold up the next supervisor at once.
 const MAX_ORPHANS: Duration = Duration::from_secs(1);
 /// How long one attempt to kill processes may take.
 const ONE_ATTEMPT: Duration = Duration::from_millis(300);
 /// The most processes that are waited for before something else is looked at.
 const MAX_REAPED: usize = 256;
-/// How long keepers get to end their commands once sinew is gone.
+/// How long supervisors get to end their commands once sinew is gone.
 const LAST: Duration = Duration::from_secs(3);
 
 /// Serves a session over a line until sinew closes it.
 pub(super) fn serve(line: OwnedFd) -> io::Result<()> {
     let Some((policy, _)) = wire::receive::<Policy>(&line)? else { return Ok(()) };
-    // Orphans of a keeper that died fall to this process instead of leaving the session.
+    // Orphans of a supervisor that died fall to this process instead of leaving the session.
     set_child_subreaper(Some(getpid()))?;
     let sandbox = match Sandbox::enter(&policy) {
         Ok(sandbox) => sandbox,
         Err(shortfall) => return wire::send(&line, &Ready::Err(shortfall), &[]),
     };
     wire::send(&line, &Ready::Ok(sandbox.missing().to_vec()), &[])?;
-    let mut keepers = Keepers::new(&sandbox)?;
-    // Whether there is an order and was no keeper for it.
+    let mut supervisors = Supervisors::new(&sandbox)?;
+    // Whether there is an order and was no supervisor for it.
     let mut is_late = false;
     loop {
-        let goes_on = match keepers.make_unless_free() {
-            Ok(Made::Here(teller, lasts)) => {
-                drop(keepers);
-                return keeper::keep(&line, &teller, lasts, &sandbox);
+        let goes_on = match supervisors.make_unless_free() {
+            Ok(Made::Here(notifier, lasts)) => {
+                drop(supervisors);
+                return supervisor::supervise(&line, &notifier, lasts, &sandbox);
             }
             Ok(Made::Beside) => {
                 is_late = false;
-                // Orders are not looked at: they are the keepers'.
-                keepers.look(&line, PollFlags::empty())?.goes_on
+                // Orders are not looked at: they are the supervisors'.
+                supervisors.look(&line, PollFlags::empty())?.goes_on
             }
             Err(error) if is_late => {
                 is_late = false;
@@ -70,7 +68,7 @@ pub(super) fn serve(line: OwnedFd) -> io::Result<()> {
             }
             Err(_) => {
                 // What is short may be there again when it is needed.
-                let seen = keepers.look(&line, PollFlags::IN)?;
+                let seen = supervisors.look(&line, PollFlags::IN)?;
                 is_late = seen.is_ordered;
                 seen.goes_on
             }
@@ -79,18 +77,18 @@ pub(super) fn serve(line: OwnedFd) -> io::Result<()> {
             break;
         }
     }
-    keepers.end_all();
+    supervisors.end_all();
     sandbox.leave();
     Ok(())
 }
 
-/// By what a keeper tells the launcher what it does.
-pub(super) struct Teller {
+/// By what a supervisor tells the fork server what it does.
+pub(super) struct Notifier {
     number: u32,
     pipe: OwnedFd,
 }
 
-impl Teller {
+impl Notifier {
     /// Tells that an order was taken.
     pub(super) fn taken(&self) {
         self.tell(TAKEN);
@@ -109,13 +107,13 @@ impl Teller {
 
 const TAKEN: u8 = 0;
 const FREE: u8 = 1;
-/// How long what a keeper tells is.
+/// How long what a supervisor tells is.
 const TOLD_BYTES: usize = 5;
 
-/// A keeper that was made.
+/// A supervisor that was made.
 enum Made {
     /// This process became it; says whether it lasts.
-    Here(Teller, bool),
+    Here(Notifier, bool),
     /// It runs beside this process.
     Beside,
 }
@@ -126,26 +124,26 @@ struct Seen {
     is_ordered: bool,
 }
 
-/// A keeper, as far as it has told what it does.
-struct Keeper {
+/// A supervisor, as far as it has told what it does.
+struct Supervisor {
     number: u32,
     lasts: bool,
     is_free: bool,
 }
 
-/// The keepers of a session.
-struct Keepers<'a> {
+/// The supervisors of a session.
+struct Supervisors<'a> {
     sandbox: &'a Sandbox,
-    alive: HashMap<Pid, Keeper>,
+    alive: HashMap<Pid, Supervisor>,
     n_made: u32,
-    /// Whether processes of a keeper that is gone may be left.
+    /// Whether processes of a supervisor that is gone may be left.
     has_orphans: bool,
     tree: ProcessTree,
     /// Both ends of the pipe by which they tell what they do.
     told: (OwnedFd, OwnedFd),
 }
 
-impl<'a> Keepers<'a> {
+impl<'a> Supervisors<'a> {
     fn new(sandbox: &'a Sandbox) -> io::Result<Self> {
         Ok(Self {
             sandbox,
@@ -163,21 +161,21 @@ impl<'a> Keepers<'a> {
         }
         self.n_made = self.n_made.wrapping_add(1);
         let number = self.n_made;
-        let n_lasting = self.alive.values().filter(|keeper| keeper.lasts).count();
+        let n_lasting = self.alive.values().filter(|supervisor| supervisor.lasts).count();
         let lasts = n_lasting < LASTING;
-        let teller = Teller { number, pipe: self.told.1.try_clone()? };
+        let notifier = Notifier { number, pipe: self.told.1.try_clone()? };
         let Side::Parent(pid) = spawn::fork(self.sandbox.own())? else {
-            return Ok(Made::Here(teller, lasts));
+            return Ok(Made::Here(notifier, lasts));
         };
-        self.alive.insert(pid, Keeper { number, lasts, is_free: true });
+        self.alive.insert(pid, Supervisor { number, lasts, is_free: true });
         Ok(Made::Beside)
     }
 
     fn one_is_free(&self) -> bool {
-        self.alive.values().any(|keeper| keeper.is_free)
+        self.alive.values().any(|supervisor| supervisor.is_free)
     }
 
-    /// Waits until a keeper has something to tell, there is something at the line, or a moment is over.
+    /// Waits until a supervisor has something to tell, there is something at the line, or a moment is over.
     fn look(&mut self, line: &OwnedFd, at_line: PollFlags) -> io::Result<Seen> {
         let mut watched = [PollFd::new(line, at_line), PollFd::new(&self.told.0, PollFlags::IN)];
         match poll(&mut watched, Timespec::try_from(REAP).ok().as_ref()) {
@@ -197,7 +195,7 @@ impl<'a> Keepers<'a> {
         Ok(Seen { goes_on: !line.intersects(closed), is_ordered: line.contains(PollFlags::IN) })
     }
 
-    /// Takes in what keepers tell.
+    /// Takes in what supervisors tell.
     fn listen(&mut self) -> io::Result<()> {
         let mut told = [0; TOLD_BYTES * 64];
         let n = rustix::io::retry_on_intr(|| rustix::io::read(&self.told.0, &mut told))?;
@@ -206,14 +204,14 @@ impl<'a> Keepers<'a> {
             let number = u32::from_ne_bytes([a, b, c, d]);
             // Of one that has ended nothing counts any more.
             let mut all = self.alive.values_mut();
-            if let Some(keeper) = all.find(|keeper| keeper.number == number) {
-                keeper.is_free = what == FREE;
+            if let Some(supervisor) = all.find(|supervisor| supervisor.number == number) {
+                supervisor.is_free = what == FREE;
             }
         }
         Ok(())
     }
 
-    /// Waits for all that ended. A keeper that was ended by a signal, or could not end everything, leaves
+    /// Waits for all that ended. A supervisor that was ended by a signal, or could not end everything, leaves
     /// the processes of its command to this one, which kills them. What a second cannot end is tried again
     /// at the next look.
     fn reap(&mut self) {
@@ -229,8 +227,8 @@ impl<'a> Keepers<'a> {
             }
             for _ in 0..if are_left { 0 } else { MAX_REAPED } {
                 let Ok(Some((child, status))) = wait(WaitOptions::NOHANG) else { break };
-                let was_keeper = self.ended(child);
-                self.has_orphans |= was_keeper && status.exit_status() != Some(0);
+                let was_supervisor = self.ended(child);
+                self.has_orphans |= was_supervisor && status.exit_status() != Some(0);
             }
             if !self.has_orphans || until <= Instant::now() {
                 return;
@@ -239,16 +237,16 @@ impl<'a> Keepers<'a> {
         }
     }
 
-    /// Forgets a child that ended; returns whether it was a keeper.
+    /// Forgets a child that ended; returns whether it was a supervisor.
     fn ended(&mut self, child: Pid) -> bool {
-        let was_keeper = self.alive.remove(&child).is_some();
-        if was_keeper {
-            self.sandbox.keeper_ended(child);
+        let was_supervisor = self.alive.remove(&child).is_some();
+        if was_supervisor {
+            self.sandbox.supervisor_ended(child);
         }
-        was_keeper
+        was_supervisor
     }
 
-    /// Waits for the keepers, whose own lines were closed too, and kills whatever is left. It stays as long
+    /// Waits for the supervisors, whose own lines were closed too, and kills whatever is left. It stays as long
     /// as a child remains: it is the last process that knows which they are.
     fn end_all(mut self) {
         let until = Instant::now() + LAST;
@@ -270,9 +268,9 @@ impl<'a> Keepers<'a> {
     }
 }
 
-/// Answers the next order with why there is no keeper for it; returns whether the session goes on.
+/// Answers the next order with why there is no supervisor for it; returns whether the session goes on.
 fn refuse_next(line: &OwnedFd, error: &io::Error) -> io::Result<bool> {
-    let Some((_, handles)) = wire::receive::<Order>(line)? else { return Ok(false) };
+    let Some((_, handles)) = wire::receive::<SpawnRequest>(line)? else { return Ok(false) };
     if let Some(own) = handles.first() {
         let number = error.raw_os_error().unwrap_or(0);
         let _ = wire::send(own, &Report::Failed(Refusal::Containment, number), &[]);

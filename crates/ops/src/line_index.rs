@@ -1,8 +1,8 @@
-//! A sparse index of lines: how many line ends lie before each block of a file.
+//! Sparse line index: the number of line ends before each 64 KiB block of a file.
 //!
-//! A mark every 64 KiB makes the second read far into a large file cost one block. Marks are kept
-//! between calls under the identity of the file, and only for files that have rested for a while:
-//! within one tick of its clock a file system can hide a second change.
+//! With it the second read far into a large file costs one block. An index is cached between calls under the file's
+//! identity, and only for files that have not changed for a while: within one clock tick a file system can hide a
+//! second change.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -24,14 +24,14 @@ const REST_MS: i64 = 1_000;
 
 /// The marks of one file, from its start as far as it was read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Marks {
+pub(crate) struct LineIndex {
     /// How many line ends lie before each block; the first is 0.
     before: Vec<u64>,
     /// How many lines the file has, once its end was seen.
     pub(crate) total_lines: Option<u64>,
 }
 
-impl Marks {
+impl LineIndex {
     /// Returns the last marked block that begins before the line end with this number, and how many
     /// line ends lie before the block.
     pub(crate) fn before(&self, line_end: u64) -> (usize, u64) {
@@ -53,11 +53,11 @@ impl Marks {
 
 /// The marks that are kept between calls; the file used last is at the back.
 #[derive(Default)]
-pub(crate) struct MarkStore(Mutex<VecDeque<(Identity, Arc<Marks>)>>);
+pub(crate) struct LineIndexStore(Mutex<VecDeque<(Identity, Arc<LineIndex>)>>);
 
-impl MarkStore {
+impl LineIndexStore {
     /// Returns the marks of a file, or none yet.
-    pub(crate) fn get(&self, identity: &Identity) -> Arc<Marks> {
+    pub(crate) fn get(&self, identity: &Identity) -> Arc<LineIndex> {
         let mut kept = lock(&self.0);
         match kept.iter().position(|(known, _)| known == identity) {
             Some(at) => {
@@ -71,7 +71,7 @@ impl MarkStore {
     }
 
     /// Keeps the marks of a file that has rested by `wall_ms`, where they reach further than before.
-    pub(crate) fn put(&self, identity: Identity, marks: Marks, wall_ms: u64) {
+    pub(crate) fn put(&self, identity: Identity, marks: LineIndex, wall_ms: u64) {
         let changed_ms = identity.changed.seconds.max(identity.modified.seconds) * 1_000;
         let rested =
             changed_ms.saturating_add(REST_MS) < i64::try_from(wall_ms).unwrap_or(i64::MAX);

@@ -1,9 +1,8 @@
-//! Telling processes apart: a number alone is given out again.
+//! Process identity that survives PID reuse: machine, boot ID, PID namespace, PID and start time.
 //!
-//! A ledger in a home directory that several machines share holds marks of all of them, and the
-//! first namespace of processes has the same number on each. So a mark also names the machine and
-//! its start. Two marks with one start are of one machine, whatever a container calls it. A mark of
-//! this machine from before its start is dead, and of another machine nothing can be known.
+//! Several machines may share a ledger in one home directory, and the first PID namespace has the same number on each.
+//! Two identities with one boot ID are of one machine, also in containers. A process of this machine from an earlier
+//! boot is dead. The state of a process of another machine is unknown.
 
 use std::fs;
 
@@ -19,7 +18,7 @@ const GIVEN_UP_ELSEWHERE_MS: i64 = 30 * 24 * 60 * 60 * 1_000;
 
 /// A process, by machine, start of the machine, namespace, number and start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProcessMark {
+pub struct ProcessIdentity {
     /// The machine, by the id and the name that it has.
     pub machine: String,
     /// The start of the machine, or nothing where it cannot be told.
@@ -31,7 +30,7 @@ pub struct ProcessMark {
     pub started: i64,
 }
 
-impl ProcessMark {
+impl ProcessIdentity {
     /// Returns the mark of this process.
     pub fn own() -> Self {
         let pid = i64::from(std::process::id());
@@ -140,10 +139,10 @@ mod tests {
     #[test]
     fn what_cannot_be_told_is_not_dead() {
         const ELSEWHERE: Life = Life::Elsewhere;
-        let own = ProcessMark::own();
+        let own = ProcessIdentity::own();
         assert!(!own.boot.is_empty() && own.namespace != 0 && own.started != 0);
         for (change, expected) in [
-            ((|_| {}) as fn(&mut ProcessMark), Life::Alive),
+            ((|_| {}) as fn(&mut ProcessIdentity), Life::Alive),
             (|mark| mark.started += 1, Life::Dead),
             (|mark| mark.pid = i64::MAX, Life::Dead),
             (|mark| mark.boot = String::from("other"), Life::Dead),
@@ -163,7 +162,8 @@ mod tests {
             assert_eq!(mark.life(&own), expected, "{mark:?}");
         }
         // Without `/proc` nothing is known of anybody, whoever looks.
-        let blind = ProcessMark { boot: String::new(), namespace: 0, started: 0, ..own.clone() };
+        let blind =
+            ProcessIdentity { boot: String::new(), namespace: 0, started: 0, ..own.clone() };
         assert_eq!(blind.life(&blind), Life::Unknown);
         assert_eq!(own.life(&blind), Life::Unknown);
         assert_eq!(blind.life(&own), Life::Unknown);

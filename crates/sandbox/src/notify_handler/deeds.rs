@@ -105,7 +105,7 @@ impl Porter {
         }
         let opened = self.means.judge.open(&real, is_dir);
         opened.map_err(|forbidden| self.refuse(&real, forbidden))?;
-        // A terminal must not become that of the keeper.
+        // A terminal must not become that of the supervisor.
         let safe = flags | OFlags::CLOEXEC | OFlags::NOCTTY;
         let closed_on_exec = flags.contains(OFlags::CLOEXEC);
         if creates || unnamed {

@@ -1,15 +1,13 @@
-//! The porter: it carries out, in the place of a command's processes, the system calls that change
-//! something by its name.
+//! Seccomp user-notification handler: performs intercepted system calls on directory fds, so that a checked path
+//! cannot be swapped (TOCTOU).
 //!
-//! A name can change between the moment in which it is judged and the moment in which the kernel
-//! follows it, and a rule of the kernel cannot say "not this name, wherever it will be made". So a
-//! filter hands such calls to the keeper: it finds the directory, judges where that really is and the
-//! name in it, does what was asked on the handle of the directory, and gives the result back. Nothing
-//! is judged by a text that the kernel reads again.
+//! A Landlock rule cannot deny a name wherever it will be created, and a name can change between check and use. So a
+//! seccomp filter sends calls that change files by name to the supervisor. It opens the directory, checks its real path
+//! and the name, performs the call on the directory fd and returns the result. The kernel never reads a checked text
+//! again.
 //!
-//! The keeper can do no more than its command: it has the same user, the same view and no rights, and is
-//! bound to the same rules of Landlock. The one thing that it could reach and its command could not is
-//! the keeper itself, so paths into its own part of `/proc` are refused.
+//! The handler has the command's user, view and Landlock rules and no capability. It could reach one thing that the
+//! command cannot: its own process. Paths into its own part of `/proc` are refused for that reason.
 
 mod attributes;
 mod caller;
@@ -62,12 +60,12 @@ impl AllRefused {
     }
 }
 
-/// What the keepers of a session carry out calls with.
+/// What the supervisors of a session carry out calls with.
 #[derive(Debug)]
 pub(super) struct Means {
     /// What calls are judged by.
     pub(super) judge: CommandJudge,
-    /// By the lock of this file the keepers take turns. It belongs to the process that takes it, so that
+    /// By the lock of this file the supervisors take turns. It belongs to the process that takes it, so that
     /// all of them can hold the same file.
     pub(super) turn: OwnedFd,
     /// The sockets that processes of the session bound.
@@ -111,25 +109,25 @@ fn identity(handle: &OwnedFd) -> Result<(u64, u64), Errno> {
 
 /// The calls of one command, which are carried out on a thread of their own: a call may take long, and
 /// whoever watches the command must not wait for it.
-pub(super) struct Porting {
+pub(super) struct NotifyHandler {
     refused: AllRefused,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Porting {
+impl NotifyHandler {
     /// Begins to carry out calls of a command that may have been given a terminal. Without a thread every
     /// call fails.
     pub(super) fn begin(calls: Calls, means: Arc<Means>, terminal: Option<(OwnedFd, u32)>) -> Self {
         let refused = AllRefused::default();
-        let porter =
+        let notify_handler =
             Porter { calls, means, terminal, refused: refused.clone(), waiting: Arc::default() };
         let work = move || {
-            // The keeper shares both with its command.
+            // The supervisor shares both with its command.
             if spawn::keep_apart().is_ok() {
-                porter.work();
+                notify_handler.work();
             }
         };
-        let thread = thread::Builder::new().name(String::from("porter")).spawn(work).ok();
+        let thread = thread::Builder::new().name(String::from("notify_handler")).spawn(work).ok();
         Self { refused, thread }
     }
 
@@ -179,7 +177,7 @@ impl Porter {
     /// Answers the next call.
     fn serve(&self) -> io::Result<()> {
         let Some(call) = self.calls.next()? else { return Ok(()) };
-        let answer = match self.take_turn(&call) {
+        let answer = match self.lock_calls(&call) {
             Ok(_turn) => self.carry_out(&call),
             Err(errno) => Err(errno),
         };
@@ -192,14 +190,14 @@ impl Porter {
         Ok(())
     }
 
-    /// Takes the turn of this keeper among those of the session: what one judges no other changes
+    /// Takes the turn of this supervisor among those of the session: what one judges no other changes
     /// meanwhile.
-    fn take_turn(&self, call: &Call) -> Result<Option<Turn<'_>>, Errno> {
+    fn lock_calls(&self, call: &Call) -> Result<Option<CallLock<'_>>, Errno> {
         if call.number == libc::SYS_connect {
             return Ok(None);
         }
         rustix::io::retry_on_intr(|| fcntl_lock(&self.means.turn, FlockOperation::LockExclusive))?;
-        Ok(Some(Turn(&self.means.turn)))
+        Ok(Some(CallLock(&self.means.turn)))
     }
 
     /// Does what a call asks. `None` says that the answer follows.
@@ -334,10 +332,10 @@ impl Porter {
     }
 }
 
-/// The turn of a keeper, until it is dropped.
-struct Turn<'a>(&'a OwnedFd);
+/// The turn of a supervisor, until it is dropped.
+struct CallLock<'a>(&'a OwnedFd);
 
-impl Drop for Turn<'_> {
+impl Drop for CallLock<'_> {
     fn drop(&mut self) {
         let _ = fcntl_lock(self.0, FlockOperation::Unlock);
     }

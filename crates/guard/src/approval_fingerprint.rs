@@ -1,13 +1,12 @@
-//! What an answer was given for, beside what the call itself holds.
+//! Fingerprint of what an approval covers, rechecked before the run: program, working directory, scripts, environment
+//! and sandbox.
 //!
-//! The arguments of a call cannot change while somebody thinks, and its files are compared with what they were
-//! when they are changed. What is left is what a command would run: the program, the directory it starts in,
-//! the files beneath the roots that its words name, those that the program reads by itself because of its
-//! name, the environment that is entered, and how it is contained. It is looked at when the question is put
-//! and again before the call runs; what differs refuses the call.
+//! Arguments cannot change while a question is open, and files are compared when they are changed. What remains is what
+//! a command would execute: its program, the directory it starts in, the files in the roots that its words name, the
+//! files that the program loads by its name, the environment that is activated, and the sandbox. A difference refuses
+//! the call.
 //!
-//! Between the last look and the start of the command another process can still change a file; the sandbox
-//! holds then as ever.
+//! Another process can still change a file between the recheck and the start; then only the sandbox bounds the effect.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -59,9 +58,9 @@ const READ_BY: &[(&str, &[&str])] = &[
 
 /// What an answer was given for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Seal(BTreeMap<String, String>);
+pub struct ApprovalFingerprint(BTreeMap<String, String>);
 
-impl Seal {
+impl ApprovalFingerprint {
     /// Looks at what a call would run. Refuses a command that may name more than can be looked at.
     pub(crate) fn of(contained: &Contained) -> Result<Self, ToolError> {
         let mut parts = BTreeMap::new();

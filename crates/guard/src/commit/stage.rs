@@ -1,11 +1,11 @@
-//! Laying a new thing beside the old one: complete, under a temporary name, with what it keeps.
+//! Stages a new file beside the old one: complete, under a temporary name, with the attributes that it keeps.
 
 use rustix::fs::{AtFlags, Gid, Mode, Uid, chownat, fchmod, fstat, statat, symlinkat};
 use sinew_tool::{FileError, FileKind, FileMode, HardLinks};
 
 use super::step::Trace;
 use crate::change::kept;
-use crate::change::old::{self, Content, Old};
+use crate::change::original::{self, Content, Original};
 use crate::change::temporary::{Named, Temporary};
 use crate::change::{Failure, Job, Terms, length};
 use sinew_fs::resolve::Place;
@@ -14,7 +14,7 @@ use sinew_fs::stat::meta_of;
 use sinew_records::checkpoints::PathState;
 
 /// Refuses files of several names, unless only this name is to be replaced.
-pub(super) fn check_links(old: &Old, terms: &Terms<'_>) -> Result<(), FileError> {
+pub(super) fn check_links(old: &Original, terms: &Terms<'_>) -> Result<(), FileError> {
     let n_links = meta_of(&old.stat).links;
     match terms.settings.hard_links {
         _ if n_links <= 1 => Ok(()),
@@ -35,18 +35,18 @@ pub(super) struct Laid {
 }
 
 /// Opens the file that a new one takes after.
-pub(super) fn open_like(place: &Place) -> Result<Old, Failure> {
+pub(super) fn open_like(place: &Place) -> Result<Original, Failure> {
     let name = place.name.as_ref().ok_or(FileError::NotRegular(FileKind::Directory))?;
     let dir = place.parent()?;
-    let seen = old::look(&dir, name, place.itself)?.ok_or(Failure::Raced)?;
-    Old::open_to_read(&dir, name, seen)
+    let seen = original::look(&dir, name, place.itself)?.ok_or(Failure::Raced)?;
+    Original::open_to_read(&dir, name, seen)
 }
 
 /// Lays a file with the pieces in order.
 pub(super) fn file(
     job: &Job<'_>,
     dir: &Dir,
-    like: Option<&Old>,
+    like: Option<&Original>,
     pieces: &[&[u8]],
     mode: FileMode,
 ) -> Result<Laid, Failure> {
@@ -77,7 +77,7 @@ pub(super) fn file(
 pub(super) fn link(
     job: &Job<'_>,
     dir: &Dir,
-    old: Option<&Old>,
+    old: Option<&Original>,
     target: &[u8],
 ) -> Result<Laid, Failure> {
     symlinkat(target, &**dir, job.temporary)?;

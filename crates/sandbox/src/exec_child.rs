@@ -1,8 +1,8 @@
-//! The process that becomes the next command of a session.
+//! Pre-forked child that becomes the next command of a session by `execve`.
 //!
-//! It is made before that command is ordered, and bound then to what commands are bound to, so that
-//! nobody waits for either. It takes the order itself, tells its keeper and becomes the program. Until then
-//! it shares the memory of its keeper, which sleeps.
+//! It is forked and sandboxed before the spawn request arrives, so that no call waits for either. It shares the memory
+//! of its supervisor (vfork) until it executes the program, and the supervisor sleeps meanwhile. It receives the spawn
+//! request itself and passes the parts to its supervisor that the supervisor needs.
 
 use std::ffi::{CString, OsStr};
 use std::fs::File;
@@ -20,10 +20,10 @@ use rustix::process::{
 };
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 
+use super::fork_server::Notifier;
 use super::kill_scope::Killer;
-use super::launcher::Teller;
 use super::sandbox::Sandbox;
-use super::wire::{self, Notice, Order, Refusal};
+use super::wire::{self, Notice, Refusal, SpawnRequest};
 use crate::spawn::{self, Calls, Program};
 use sinew_fs::stat::identity_of;
 
@@ -31,7 +31,7 @@ use sinew_fs::stat::identity_of;
 /// proc_pid_oom_score_adj(5).
 const OOM_SCORE_ADJ: i32 = 500;
 
-/// What a keeper has to know of an order.
+/// What a supervisor has to know of an order.
 pub(super) struct Ordered {
     /// The line to sinew.
     pub(super) line: OwnedFd,
@@ -41,7 +41,7 @@ pub(super) struct Ordered {
     pub(super) grace: Duration,
 }
 
-/// A process that took an order, seen from its keeper.
+/// A process that took an order, seen from its supervisor.
 pub(super) struct Started {
     pub(super) pid: Pid,
     /// Becomes readable when it ends.
@@ -90,7 +90,7 @@ impl OomPreference {
 /// Starts the next command of a session, and waits until that is ordered. Fails where nothing was started.
 pub(super) fn start_next(
     session: &OwnedFd,
-    teller: &Teller,
+    notifier: &Notifier,
     (killer, oom): (&Killer, &OomPreference),
     sandbox: &Sandbox,
 ) -> io::Result<Started> {
@@ -98,7 +98,7 @@ pub(super) fn start_next(
     let mut memory = Memory::default();
     let work = || {
         // What was told until then has been told.
-        let lines = Lines { session, keeper: &theirs, teller };
+        let lines = Lines { session, supervisor: &theirs, notifier };
         let _ = become_command(&lines, killer, sandbox, &mut memory);
     };
     let (pid, handle) = oom.start(|| spawn::beside(work))?;
@@ -133,18 +133,18 @@ pub(super) fn start_next(
     Ok(started)
 }
 
-/// What belongs to the keeper, which alone can free it once the command has begun.
+/// What belongs to the supervisor, which alone can free it once the command has begun.
 #[derive(Default)]
 struct Memory {
-    order: Option<Order>,
+    order: Option<SpawnRequest>,
     program: Option<Program>,
 }
 
 /// Where a process that becomes a command gets its order, and tells what it does.
 struct Lines<'a> {
     session: &'a OwnedFd,
-    keeper: &'a OwnedFd,
-    teller: &'a Teller,
+    supervisor: &'a OwnedFd,
+    notifier: &'a Notifier,
 }
 
 /// Takes the next order and becomes its program. Returns where it cannot.
@@ -154,23 +154,23 @@ fn become_command(
     sandbox: &Sandbox,
     memory: &mut Memory,
 ) -> io::Result<()> {
-    let Lines { session, keeper, teller } = lines;
+    let Lines { session, supervisor, notifier } = lines;
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let confined = killer.enter_cgroup().and_then(|()| spawn::confine(&sandbox.confinement()));
     let calls = confined.as_ref().ok().and_then(Option::as_ref);
     let handles: Vec<_> = calls.into_iter().map(AsFd::as_fd).collect();
-    wire::send(keeper, &Notice::Confined, &handles)?;
+    wire::send(supervisor, &Notice::Confined, &handles)?;
     drop(handles);
     // Whoever holds it is not told that the last of those that hand calls over has ended.
     let confined = confined.map(drop);
-    let Some((order, handles)) = wire::receive::<Order>(session)? else { return Ok(()) };
-    teller.taken();
+    let Some((order, handles)) = wire::receive::<SpawnRequest>(session)? else { return Ok(()) };
+    notifier.taken();
     let [line, input, output, errors] = <[OwnedFd; 4]>::try_from(handles)
         .map_err(|_| io::Error::other("an order without its streams"))?;
     let terminal = order.has_terminal.then_some(input.as_fd());
     let handles: Vec<_> = [line.as_fd()].into_iter().chain(terminal).collect();
-    let Order { timeout_ms, grace_ms, .. } = order;
-    wire::send(keeper, &Notice::Ordered { timeout_ms, grace_ms }, &handles)?;
+    let SpawnRequest { timeout_ms, grace_ms, .. } = order;
+    wire::send(supervisor, &Notice::Ordered { timeout_ms, grace_ms }, &handles)?;
     drop(handles);
     if is_closed(&line) {
         // Whoever ordered it has given it up.
@@ -186,7 +186,7 @@ fn become_command(
         Ok(()) => start(order, [input, output, errors], sandbox, &mut memory.program),
         Err(error) => (Refusal::Containment, error),
     };
-    wire::send(keeper, &Notice::Failed(refusal, error.raw_os_error().unwrap_or(0)), &[])
+    wire::send(supervisor, &Notice::Failed(refusal, error.raw_os_error().unwrap_or(0)), &[])
 }
 
 fn is_closed(line: &OwnedFd) -> bool {
@@ -197,7 +197,7 @@ fn is_closed(line: &OwnedFd) -> bool {
 
 /// Becomes a program. Returns why that failed.
 fn start(
-    order: &Order,
+    order: &SpawnRequest,
     [input, output, errors]: [OwnedFd; 3],
     sandbox: &Sandbox,
     place: &mut Option<Program>,
@@ -230,7 +230,7 @@ fn enter(path: &Path, identity: (u64, u64)) -> io::Result<()> {
     Ok(())
 }
 
-fn program(order: &Order) -> io::Result<Program> {
+fn program(order: &SpawnRequest) -> io::Result<Program> {
     let text = |text: &OsStr| CString::new(text.as_bytes()).map_err(io::Error::other);
     let pair = |name: &OsStr, value: &OsStr| {
         CString::new([name.as_bytes(), b"=", value.as_bytes()].concat()).map_err(io::Error::other)

@@ -279,7 +279,7 @@ fn is_proc(handle: BorrowedFd<'_>) -> Result<bool, Errno> {
     Ok(fstatfs(handle)?.f_type == PROC_SUPER_MAGIC)
 }
 
-/// Refuses the keeper's own part of `/proc`: it may look there and its command may not.
+/// Refuses the supervisor's own part of `/proc`: it may look there and its command may not.
 fn refuse_own(dir: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
     if !is_proc(dir.as_fd())? {
         return Ok(());

@@ -1,8 +1,7 @@
-//! What a directory takes along when it moves.
+//! Descendants of a directory that moves: each is judged at its old and its new path.
 //!
-//! Nobody named it, so each name is judged where it is and where it goes, and where changes can be
-//! undone each is kept like a change of its own: at the old name something goes, at the new one
-//! something comes.
+//! The call names only the directory. Where changes can be undone, each descendant is recorded in the checkpoint like a
+//! change of its own: removed at the old path, created at the new one.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::AsFd;
@@ -14,7 +13,7 @@ use rustix::fs::{AtFlags, Dir as Entries, FileType, Stat, statat};
 use sinew_tool::{Access, FileError, FileKind};
 
 use super::{Moved, kept_at};
-use crate::change::kept::OfCall;
+use crate::change::kept::CallCheckpoint;
 use sinew_fs::resolve::Place;
 use sinew_fs::roots::{DIRECTORY_READ, Dir, open_name};
 use sinew_fs::stat::{error_of, identity_of, kind_of};
@@ -63,7 +62,7 @@ pub(crate) fn judge(
 /// Keeps a directory and what is beneath it, for a move to this path. What cannot be kept, such as a
 /// FIFO, keeps the directory where it is.
 pub(super) fn keep(
-    kept: &OfCall,
+    kept: &CallCheckpoint,
     from: &Place,
     mode: u32,
     to: &Path,

@@ -1,10 +1,8 @@
-//! The process beside a command: it has the command started, ends all that the command started, and says
-//! what became of it.
+//! Per-command supervisor: starts the command, kills what it leaves behind and reports its exit.
 //!
-//! In a namespace of its own it is the first process there, so whatever the command leaves behind
-//! falls to it and cannot outlive it. Elsewhere it asks the kernel for the same: orphans of its
-//! children become its children. It ends with the line to sinew. Where a command ended by itself and left
-//! nothing behind, it can serve the next one.
+//! It is PID 1 of its PID namespace, so that no process outlives it there. At other levels it is a child subreaper:
+//! orphans of the command become its children. It exits when the socket to sinew closes. After a command that exited
+//! by itself and left no process it serves the next one.
 
 use std::ffi::{CString, OsString};
 use std::io;
@@ -23,13 +21,13 @@ use rustix::process::{
 };
 use rustix::thread::{CpuSet, sched_getaffinity};
 
+use super::exec_child::{self, OomPreference, Ordered, Started};
+use super::fork_server::Notifier;
 use super::kill_scope::Killer;
-use super::launcher::Teller;
-use super::porter::Porting;
+use super::notify_handler::NotifyHandler;
 use super::sandbox::Sandbox;
-use super::starter::{self, OomPreference, Ordered, Started};
 use super::urgency::Urgency;
-use super::wire::{self, Command, End, Order, Refusal, Report};
+use super::wire::{self, Command, End, Refusal, Report, SpawnRequest};
 use crate::spawn;
 
 /// How long a signal is that is read from a descriptor (signalfd(2)).
@@ -58,23 +56,23 @@ const MAX_REAPED: usize = 256;
 
 /// Serves the next order of a session, and those after it where it lasts.
 /// Fails where something may be left that its parent must end.
-pub(super) fn keep(
+pub(super) fn supervise(
     session: &OwnedFd,
-    teller: &Teller,
+    notifier: &Notifier,
     lasts: bool,
     sandbox: &Sandbox,
 ) -> io::Result<()> {
     let prepared = sandbox.command_cgroup().and_then(|cgroup| {
-        let urgency = sandbox.prepare_keeper()?;
+        let urgency = sandbox.prepare_supervisor()?;
         let oom = OomPreference::open();
-        sandbox.restrict_keeper()?;
+        sandbox.restrict_supervisor()?;
         let killer = Killer::new(sandbox.kill_scope(), cgroup);
         Ok(Prepared { killer, oom, children: spawn::child_signals()?, urgency })
     });
     let mut prepared = match prepared {
         Ok(prepared) => prepared,
         Err(error) => {
-            refuse_next(session, teller, &error);
+            refuse_next(session, notifier, &error);
             return Ok(());
         }
     };
@@ -84,14 +82,14 @@ pub(super) fn keep(
         // The command before shared both.
         umask(mask);
         let _ = chdir("/");
-        match serve_next(session, teller, &mut prepared, sandbox) {
+        match serve_next(session, notifier, &mut prepared, sandbox) {
             Ok(Served::Alone) if lasts && is_alone() && Standing::own() == standing => {
-                teller.free();
+                notifier.free();
             }
             Ok(Served::Left) => return Err(io::Error::other("a process cannot be ended")),
             Ok(_) => return Ok(()),
             Err(error) => {
-                refuse_next(session, teller, &error);
+                refuse_next(session, notifier, &error);
                 return Ok(());
             }
         }
@@ -133,16 +131,17 @@ enum Served {
 /// Has the next order of a session served. Fails where that could not be prepared.
 fn serve_next(
     session: &OwnedFd,
-    teller: &Teller,
+    notifier: &Notifier,
     prepared: &mut Prepared,
     sandbox: &Sandbox,
 ) -> io::Result<Served> {
     let Prepared { killer, oom, children, urgency } = prepared;
-    let started = starter::start_next(session, teller, (killer, oom), sandbox).or_else(|_| {
-        // What was short may be there again when it is needed.
-        poll(&mut [PollFd::new(session, PollFlags::IN)], None)?;
-        starter::start_next(session, teller, (killer, oom), sandbox)
-    })?;
+    let started =
+        exec_child::start_next(session, notifier, (killer, oom), sandbox).or_else(|_| {
+            // What was short may be there again when it is needed.
+            poll(&mut [PollFd::new(session, PollFlags::IN)], None)?;
+            exec_child::start_next(session, notifier, (killer, oom), sandbox)
+        })?;
     let Started { pid, handle, calls, ordered, terminal, failure } = started;
     let Some(Ordered { line, timeout, grace }) = ordered else {
         let rest = end_the_rest(killer, urgency, None);
@@ -151,8 +150,8 @@ fn serve_next(
     let calls = calls.zip(sandbox.means());
     // The command leads a session of its own.
     let terminal = terminal.map(|terminal| (terminal, pid.as_raw_nonzero().get().unsigned_abs()));
-    let mut porting =
-        calls.map(|(calls, means)| Porting::begin(calls, Arc::clone(means), terminal));
+    let mut handler =
+        calls.map(|(calls, means)| NotifyHandler::begin(calls, Arc::clone(means), terminal));
     // Where nobody listens any more the first look at the line says so.
     let mut watch =
         Watch { line: &line, pid, handle: &handle, children, timeout, grace, killer, urgency };
@@ -162,7 +161,7 @@ fn serve_next(
     let report = match failure {
         Some((refusal, number)) => Report::Failed(refusal, number),
         None => {
-            let refused = porting.as_ref().map(Porting::refused).unwrap_or_default();
+            let refused = handler.as_ref().map(NotifyHandler::refused).unwrap_or_default();
             let cwd = where_it_was();
             let Rest { n_killed: n_left, is_left, .. } = rest;
             Report::Ended { end, out_of_time, n_left, is_left, cwd, refused }
@@ -172,7 +171,7 @@ fn serve_next(
     // What comes now takes long, and whoever waits for the report may wait for this processor.
     let mut closed = [PollFd::new(&line, PollFlags::empty())];
     let _ = poll(&mut closed, Timespec::try_from(HEARD).ok().as_ref());
-    let has_ended = porting.as_mut().is_none_or(Porting::has_ended);
+    let has_ended = handler.as_mut().is_none_or(NotifyHandler::has_ended);
     Ok(match rest {
         Rest { is_left: true, .. } => Served::Left,
         Rest { had_to_kill: false, .. } if has_ended && !was_told && !out_of_time => Served::Alone,
@@ -181,9 +180,9 @@ fn serve_next(
 }
 
 /// Answers the next order with why it cannot be served.
-fn refuse_next(session: &OwnedFd, teller: &Teller, error: &io::Error) {
-    let received = wire::receive::<Order>(session);
-    teller.taken();
+fn refuse_next(session: &OwnedFd, notifier: &Notifier, error: &io::Error) {
+    let received = wire::receive::<SpawnRequest>(session);
+    notifier.taken();
     let Ok(Some((_, handles))) = received else { return };
     if let Some(line) = handles.first() {
         let number = error.raw_os_error().unwrap_or(0);

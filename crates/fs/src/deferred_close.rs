@@ -1,8 +1,7 @@
-//! Old files that are closed late.
+//! Deferred close of replaced files.
 //!
-//! A file whose name went to another is freed by its last close, and that can take as long as the change
-//! did: file systems give its blocks back then, and some tell the disk. Nobody has to wait for it. The
-//! old file of a change stays open until whoever called says that the answer is out, or calls again.
+//! The last close of a replaced file frees its blocks, and some file systems then wait for the disk: that can take as
+//! long as the change itself. So the file stays open until the reply is out, or until the next call.
 
 use std::fs::File;
 use std::sync::Mutex;
@@ -14,10 +13,10 @@ const MAX_LATE: usize = 32;
 
 /// Old files that are closed late.
 #[derive(Debug, Default)]
-pub struct Late(Mutex<Vec<File>>);
+pub struct DeferredClose(Mutex<Vec<File>>);
 
-impl Late {
-    /// Keeps a file open until the next [`Late::close`].
+impl DeferredClose {
+    /// Keeps a file open until the next [`DeferredClose::close`].
     pub fn add(&self, file: File) {
         let mut late = lock(&self.0);
         if late.len() < MAX_LATE {
@@ -40,7 +39,7 @@ mod tests {
 
     #[test]
     fn files_stay_open_for_so_long_and_no_longer() {
-        let late = Late::default();
+        let late = DeferredClose::default();
         let add = || {
             let (reader, writer) = pipe().expect("a pipe");
             late.add(File::from(std::os::fd::OwnedFd::from(writer)));

@@ -1,4 +1,4 @@
-//! The thing that a change takes away: a file, or a symbolic link where the link itself is meant.
+//! The original that a change replaces or removes: a file, or a symbolic link where the link itself is the target.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -19,7 +19,7 @@ const MAX_HASHED: u64 = 64 * 1024 * 1024;
 const TICK_NS: i128 = 20_000_000;
 
 /// What is there before a change, open.
-pub(crate) struct Old {
+pub(crate) struct Original {
     /// What it was when it was opened.
     pub(crate) stat: Stat,
     /// Its content.
@@ -58,7 +58,7 @@ fn gone(errno: Errno) -> Failure {
     }
 }
 
-impl Old {
+impl Original {
     /// Opens what was seen at a name and is to be replaced.
     pub(crate) fn open(dir: &Dir, name: &CStr, seen: Stat) -> Result<Self, Failure> {
         if kind_of(FileType::from_raw_mode(seen.st_mode)) == FileKind::File {
@@ -136,8 +136,8 @@ impl Old {
 
 impl Job<'_> {
     /// Says that a change is made, and what was there needed no more.
-    pub(crate) fn late(&self, old: Option<Old>) {
-        if let Some(Old { content: Content::File(file), .. }) = old {
+    pub(crate) fn late(&self, old: Option<Original>) {
+        if let Some(Original { content: Content::File(file), .. }) = old {
             self.terms.late.add(file);
         }
     }

@@ -1,13 +1,11 @@
-//! Taking turns with other processes: the last look at a file and its change as one step.
+//! Directory locks between processes (`flock`): the last check of a file and its change are one step.
 //!
-//! A change by rename holds a lock on the directory from that look to the rename. A change in place
-//! holds it and one on the file, whose names may lie in several directories, for as long as it
-//! writes: nothing less keeps two such changes apart. Both are `flock`s on handles: they bind those
-//! who ask for them, end with their process, and leave nothing behind. Where the system has none, or
-//! a directory may not be read, changes go on without; any other failure ends the change.
+//! - A change by rename locks the directory from the check to the rename.
+//! - A change in place locks the directory and the file, whose names may be in several directories, while it writes.
 //!
-//! Nobody waits here for longer than a thread may be kept from other calls. What is still taken then
-//! is `Busy`, before anything was changed, and the caller asks again when it likes.
+//! The locks are advisory, end with their process and leave no file. Without `flock`, or for a directory that cannot be
+//! read, changes go on unlocked; any other failure ends the change. A lock that stays taken gives `Busy` before
+//! anything was changed, so that no thread blocks for long; the caller may retry.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::thread;
@@ -22,7 +20,7 @@ use crate::stat::error_of;
 
 /// How changes of one file by several processes are kept apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Turns {
+pub enum DirLocking {
     /// By locks, where the file system has them.
     #[default]
     Auto,
@@ -42,16 +40,16 @@ const FIRST_SLEEP: Duration = Duration::from_micros(50);
 
 /// Where changes beneath one directory take turns. Dropping it gives the turn back.
 #[derive(Debug)]
-pub struct Turn {
+pub struct DirLock {
     dir: Option<OwnedFd>,
 }
 
-impl Turn {
-    /// Opens the place of turns at a directory, whose handle may be good for opening only.
-    pub fn of(dir: impl AsFd, turns: Turns) -> Result<Self, FileError> {
-        let dir = match turns {
-            Turns::Auto => open_name(dir.as_fd(), c".", DIRECTORY_READ).map(Some),
-            Turns::None => Ok(None),
+impl DirLock {
+    /// Opens the lock file at a directory, whose handle may be good for opening only.
+    pub fn of(dir: impl AsFd, dir_locking: DirLocking) -> Result<Self, FileError> {
+        let dir = match dir_locking {
+            DirLocking::Auto => open_name(dir.as_fd(), c".", DIRECTORY_READ).map(Some),
+            DirLocking::None => Ok(None),
         };
         match dir {
             Ok(dir) => Ok(Self { dir }),
@@ -83,7 +81,7 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for DirLock {
     /// A process that is being started has the handle too until it executes its program, so closing
     /// it here would not be enough.
     fn drop(&mut self) {
@@ -92,10 +90,10 @@ impl Drop for Turn {
 }
 
 /// Takes the turn at an open file where it is free. It ends when the handle is closed.
-pub fn at_file(file: impl AsFd, turns: Turns) -> Result<(), FileError> {
-    match turns {
-        Turns::Auto => lock(file, 0),
-        Turns::None => Ok(()),
+pub fn at_file(file: impl AsFd, dir_locking: DirLocking) -> Result<(), FileError> {
+    match dir_locking {
+        DirLocking::Auto => lock(file, 0),
+        DirLocking::None => Ok(()),
     }
 }
 
@@ -149,11 +147,11 @@ mod tests {
     use super::*;
 
     /// A directory, and a way to ask for the turn at it.
-    fn place() -> (tempfile::TempDir, impl Fn() -> Turn) {
+    fn place() -> (tempfile::TempDir, impl Fn() -> DirLock) {
         let dir = tempfile::tempdir().expect("a directory");
         let handle =
             open_name(rustix::fs::CWD, &path_of(&dir), DIRECTORY_READ).expect("its handle");
-        (dir, move || Turn::of(&handle, Turns::Auto).expect("a place of turns"))
+        (dir, move || DirLock::of(&handle, DirLocking::Auto).expect("a place of dir_locking"))
     }
 
     fn path_of(dir: &tempfile::TempDir) -> std::ffi::CString {

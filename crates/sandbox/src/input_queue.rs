@@ -1,7 +1,7 @@
-//! What is typed into the terminal of a command, in its order and line by line.
+//! Terminal input queue of a command: writes typed text in order, one line at a time.
 //!
-//! A program may ask for a secret after any line, so the next one is typed once the last was read and the
-//! terminal was looked at again.
+//! A program may ask for a secret after any line. So the next line is written only after the program has read the last
+//! one and the terminal's echo setting was checked again.
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -45,7 +45,7 @@ type Order = (Vec<Typed>, oneshot::Sender<Answer>);
 
 /// Whoever types into one terminal.
 #[derive(Default)]
-pub(super) struct Typist(Mutex<Typing>);
+pub(super) struct InputQueue(Mutex<Typing>);
 
 /// Whether somebody types.
 #[derive(Default)]
@@ -57,7 +57,7 @@ enum Typing {
     Over,
 }
 
-impl Typist {
+impl InputQueue {
     /// Has something typed after all that was given before.
     pub(super) fn enter(
         &self,
@@ -74,7 +74,7 @@ impl Typist {
                 let (sender, receiver) = channel();
                 let ongoing = Arc::downgrade(ongoing);
                 let work = move || work(&receiver, &ongoing);
-                thread::Builder::new().name(String::from("typist")).spawn(work)?;
+                thread::Builder::new().name(String::from("input_queue")).spawn(work)?;
                 *orders = Typing::By(sender.clone());
                 sender
             }
