@@ -1,8 +1,8 @@
 //! The directory of journals in the state directory: opening it, reading its files, and which temporary files
 //! they name.
 //!
-//! Whoever removes temporary files of dead processes asks here first: a journal may need one as the only copy of a
-//! file.
+//! The ledger removes temporary files of dead processes and asks here first: a journal may need one as the only
+//! copy of a file.
 
 use std::collections::HashSet;
 use std::ffi::CString;
@@ -33,7 +33,7 @@ pub fn named_temporaries(state: &Path) -> io::Result<HashSet<Vec<u8>>> {
     for name in names(&dir)? {
         let file = match open_name(dir.as_fd(), &name, FILE_READ) {
             Ok(file) => file,
-            // Somebody settled it meanwhile.
+            // Another process settled it meanwhile.
             Err(Errno::NOENT) => continue,
             Err(errno) => return Err(errno.into()),
         };
@@ -59,8 +59,8 @@ pub fn open_or_make(state: &Path) -> io::Result<OwnedFd> {
     open(state.path())?.ok_or_else(|| io::Error::from(Errno::NOENT))
 }
 
-/// Opens the directory of journals in a state directory, where there is one. Journals make whoever
-/// starts next rename files, so one that others could have written is not looked into.
+/// Opens the directory of journals in a state directory, where there is one. The next process that starts renames
+/// files as journals say, so a directory that other users could write is refused.
 pub fn open(state: &Path) -> io::Result<Option<OwnedFd>> {
     let dir = match openat(CWD, state.join(DIRECTORY), DIRECTORY_READ, Mode::empty()) {
         Ok(dir) => dir,

@@ -4,7 +4,7 @@ use std::ffi::CString;
 
 use rustix::io::Errno;
 
-/// Returns a name that nobody can guess, for a temporary file.
+/// Returns a random name for a temporary file, which no other process can predict.
 pub fn temporary_name() -> Result<CString, Errno> {
     let mut random = [0_u8; 12];
     getrandom::fill(&mut random).map_err(|_| Errno::IO)?;

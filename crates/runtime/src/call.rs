@@ -44,7 +44,7 @@ impl Runtime {
         request: Request,
         options: CallOptions,
     ) -> impl Future<Output = Reply> + Send + use<> {
-        // Whoever calls again has the answer to the last call.
+        // A client that calls again has the answer to the last call.
         self.rest();
         call(Arc::clone(self), request, options)
     }

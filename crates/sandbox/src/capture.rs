@@ -50,6 +50,8 @@ pub(super) struct Keep {
 
 /// A command that was ordered.
 pub(super) struct Ordered {
+    /// When it was ordered: its supervisor begins to keep the time after that.
+    pub(super) at: Instant,
     /// The line to its supervisor.
     pub(super) line: OwnedFd,
     pub(super) stdout: OwnedFd,
@@ -122,7 +124,7 @@ impl Following {
         keep: Keep,
         timeout: Option<Duration>,
     ) -> io::Result<Self> {
-        let began = Instant::now();
+        let began = ordered.at;
         for stream in ordered.streams() {
             rustix::io::ioctl_fionbio(stream, true)?;
         }
@@ -232,6 +234,7 @@ impl Following {
             }
         }
         let ordered = Ordered {
+            at: began,
             line: line.into_std()?.into(),
             stdout: stdout.into_nonblocking_fd()?,
             stderr: stderr.map(Receiver::into_nonblocking_fd).transpose()?,

@@ -119,8 +119,13 @@ impl NotifyHandler {
     /// call fails.
     pub(super) fn begin(calls: Calls, means: Arc<Means>, terminal: Option<(OwnedFd, u32)>) -> Self {
         let refused = AllRefused::default();
-        let notify_handler =
-            Porter { calls, means, terminal, refused: refused.clone(), waiting: Arc::default() };
+        let notify_handler = CallHandler {
+            calls,
+            means,
+            terminal,
+            refused: refused.clone(),
+            waiting: Arc::default(),
+        };
         let work = move || {
             // The supervisor shares both with its command.
             if spawn::keep_apart().is_ok() {
@@ -146,7 +151,7 @@ impl NotifyHandler {
 }
 
 /// What carries out the calls of one command.
-struct Porter {
+struct CallHandler {
     calls: Calls,
     means: Arc<Means>,
     /// The terminal that the command was given, which no name in its view stands for, and the session of
@@ -156,7 +161,7 @@ struct Porter {
     waiting: Arc<AtomicUsize>,
 }
 
-impl Porter {
+impl CallHandler {
     /// Answers calls until nobody is left who could make one.
     fn work(self) {
         self.calls.quicken();

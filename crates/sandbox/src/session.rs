@@ -166,8 +166,9 @@ impl Session {
         let Pty { ours, theirs: terminal } = pty;
         let (line, theirs) = wire::line()?;
         let end = terminal.as_fd();
+        let at = Instant::now();
         wire::send(self.line()?, order, &[theirs.as_fd(), end, end, end])?;
-        Ok(Ordered { line, stdout: ours, stderr: None })
+        Ok(Ordered { at, line, stdout: ours, stderr: None })
     }
 
     /// Orders a command. It ends when what is returned is dropped.
@@ -183,8 +184,9 @@ impl Session {
         let err = errors.as_ref().map_or(&out, |(_, err)| err);
         let stdin = stdin.as_ref().unwrap_or(&self.nothing);
         let handles = [theirs.as_fd(), stdin.as_fd(), out.as_fd(), err.as_fd()];
+        let at = Instant::now();
         wire::send(self.line()?, order, &handles)?;
-        Ok(Ordered { line, stdout, stderr: errors.map(|(stderr, _)| stderr) })
+        Ok(Ordered { at, line, stdout, stderr: errors.map(|(stderr, _)| stderr) })
     }
 
     /// Makes what the next order needs, unless it is there.

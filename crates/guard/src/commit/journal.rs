@@ -167,7 +167,7 @@ impl Journal {
         self.rename(BACK)
     }
 
-    /// Says that the changes are made. Original things go after this alone, since without them nobody could
+    /// Says that the changes are made. Originals are removed only after this: without them a recovery could not
     /// tell a change that was made from one that lost what it needs.
     pub(super) fn turn_done(&mut self) -> io::Result<()> {
         self.rename(DONE)

@@ -117,7 +117,7 @@ impl Key {
 /// The use of a seal: the last record that retention removed.
 pub(super) const ANCHOR: &str = "anchor";
 
-/// Returns the last record that retention removed, and whether whoever has the key noted it.
+/// Returns the last record that retention removed, and whether a holder of the key noted it.
 pub(super) fn anchor(connection: &Connection, key: &Key) -> rusqlite::Result<(Link, bool)> {
     connection.prepare_cached("SELECT anchor_seq, anchor_hash, anchor_seal FROM chain")?.query_row(
         [],

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use super::caller::Caller;
 use super::deeds::done;
 use super::path::{self, kind_of, real_path};
-use super::{Porter, mode_of};
+use super::{CallHandler, mode_of};
 use crate::spawn::Answer;
 use crate::wire::Refused;
 
@@ -65,7 +65,7 @@ impl Times {
     }
 }
 
-impl Porter {
+impl CallHandler {
     /// Sets the mode of a file: one that may be executed now may be run by others.
     pub(super) fn set_mode(&self, target: &OwnedFd, mode: Mode) -> Result<Option<Answer>, Errno> {
         if kind_of(target)? == FileType::Symlink {

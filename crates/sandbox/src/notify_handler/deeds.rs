@@ -17,7 +17,7 @@ use rustix::process::umask;
 
 use super::caller::Caller;
 use super::path::{self, Place, kind_of, look, real_path};
-use super::{MAX_LINKS, Porter, here, mode_of};
+use super::{CallHandler, MAX_LINKS, here, mode_of};
 use crate::spawn::Answer;
 
 /// The most names that are looked at in a directory that moves.
@@ -25,7 +25,7 @@ const MAX_LOOKED_AT: usize = 4_096;
 /// The most calls that may wait for somebody else.
 const MAX_WAITING: usize = 64;
 
-impl Porter {
+impl CallHandler {
     pub(super) fn open(
         &self,
         caller: &Caller<'_>,

@@ -19,7 +19,7 @@ use rustix::process::{chdir, fchdir, umask};
 
 use super::caller::{Caller, Peer};
 use super::path::{self, Place, kind_of, look, real_path};
-use super::{Porter, here};
+use super::{CallHandler, here};
 use crate::spawn::{self, Answer};
 use crate::wire::Refused;
 
@@ -81,7 +81,7 @@ fn identity(handle: &OwnedFd) -> Result<Identity, Errno> {
     Ok(identity)
 }
 
-impl Porter {
+impl CallHandler {
     /// Binds a socket in the place of its process: a Unix socket at a name that commands may make. The process
     /// never goes on with the call by itself, since it could put another socket at the number meanwhile.
     pub(super) fn bind(
