@@ -285,7 +285,7 @@ def terminal(root):
 
 
 def body(directory):
-    # Beside what sinew keeps: not every rung lets commands see the directory around it.
+    # Beside what sinew keeps: not every sandbox level lets commands see the directory around it.
     root = directory / "approvals"
     root.mkdir()
     anyio.run(elicitation, root)

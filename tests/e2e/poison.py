@@ -304,7 +304,7 @@ def after(poisoned):
         poisoned.trust("revoke")
         equal(walked()[0], "approval_denied")
         poisoned.trust("--yes")
-        # The sandbox is the usual one now; where it lets commands write depends on its rung.
+        # The sandbox is the usual one now; where it lets commands write depends on its sandbox level.
         _, there, (_, is_new) = walked()
         equal((there, is_new), (None, True))
     with check("one byte later it is not trusted any more"):

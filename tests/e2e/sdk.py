@@ -219,7 +219,7 @@ async def runs(client, root, way):
         true(not outside.exists(), checks.text(refused))
     with check(f"{way}: one call starts a server and another fetches its page"):
         if sandbox == "landlock":
-            raise checks.Skip("commands have no sockets on the rung landlock")
+            raise checks.Skip("commands have no sockets on the sandbox level landlock")
         checks.write(root / "target/page/page.txt", "the page of the server")
         await good(client, "Bash", {"command": SERVE, "run_in_background": True})
         contains(checks.text(await good(client, "Bash", {"command": FETCH})), "the page of the server")

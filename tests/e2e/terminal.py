@@ -195,7 +195,7 @@ async def background(client, root):
         looked = await client.call_tool("Bash", {"command": "true"})
         looked = looked.model_dump(mode="json", by_alias=True, exclude_none=True)
         if looked["_meta"]["sinew/meta"]["sandbox"]["level"] == "landlock":
-            raise Skip("commands have no sockets on the rung landlock")
+            raise Skip("commands have no sockets on the sandbox level landlock")
         begun = await call("Bash", command=server, run_in_background=True)
         contains(begun, "runs in the background")
         name = re.search(r"\[(b\d+) ", begun).group(1)

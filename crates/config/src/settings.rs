@@ -7,7 +7,7 @@ use std::time::Duration;
 use sinew_guard::checkpoints::Larger;
 use sinew_guard::{
     Activate, CheckpointSettings, CommandPolicy, HttpAddress, LedgerSync, OnFailure, ProcessLimits,
-    Profile, Resolver, Retention, Rules, Rung, can_be_granted,
+    Profile, Resolver, Retention, Rules, SandboxLevel, can_be_granted,
 };
 use sinew_runtime::{Approvals, CommandHookSettings};
 use sinew_tool::{BinaryPolicy, Dialect, FileSettings, HardLinks, Sync, call_id};
@@ -50,8 +50,8 @@ pub struct LedgerSettings {
 /// How commands are run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunSettings {
-    /// The rungs that may be taken, the strongest first.
-    pub rungs: Vec<Rung>,
+    /// The sandbox levels that may be taken, the strongest first.
+    pub levels: Vec<SandboxLevel>,
     /// Whether commands may reach the network.
     pub network: bool,
     /// Names of variables that commands get too.
@@ -371,11 +371,11 @@ fn limits(run: &RunOptions) -> Result<ProcessLimits, ConfigError> {
 
 fn run(options: &Options) -> Result<RunSettings, ConfigError> {
     let run = options.run.clone().unwrap_or_default();
-    let all = Rung::ALL.map(|rung| (rung.as_str(), Some(rung)));
-    let rungs = [("auto", None)].into_iter().chain(all).collect::<Vec<_>>();
-    let wanted = word("run.sandbox", run.sandbox.as_ref(), &rungs)?.flatten();
+    let all = SandboxLevel::ALL.map(|level| (level.as_str(), Some(level)));
+    let levels = [("auto", None)].into_iter().chain(all).collect::<Vec<_>>();
+    let wanted = word("run.sandbox", run.sandbox.as_ref(), &levels)?.flatten();
     let weakest = word("run.require_sandbox", run.require_sandbox.as_ref(), &all)?.flatten();
-    let weakest = weakest.unwrap_or(Rung::None);
+    let weakest = weakest.unwrap_or(SandboxLevel::None);
     if wanted.is_some_and(|wanted| wanted < weakest) {
         return Err(ConfigError(format!(
             "`run.sandbox` is weaker than `run.require_sandbox`, which is `{weakest}`"
@@ -400,14 +400,14 @@ fn run(options: &Options) -> Result<RunSettings, ConfigError> {
             "`run.max_processes` must be at least {MIN_PROCESSES}, not `{max_processes}`"
         )));
     }
-    let rungs = match wanted {
+    let levels = match wanted {
         Some(wanted) => vec![wanted],
-        None => Rung::OWN.into_iter().filter(|rung| weakest <= *rung).collect(),
+        None => SandboxLevel::OWN.into_iter().filter(|level| weakest <= *level).collect(),
     };
     let limits = limits(&run)?;
     let activate = activate(&run)?;
     Ok(RunSettings {
-        rungs,
+        levels,
         network: run.network.unwrap_or(false),
         env: run.env.unwrap_or_default(),
         hide: run.hide.unwrap_or_default(),

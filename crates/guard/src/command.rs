@@ -60,7 +60,7 @@ pub(crate) fn contain(
     let mut analysis = guard.analysed_without(&command.line, &cwd, kept_out);
     if commands.wants_no_containment() {
         let why = "nothing contains commands here, so each of them asks";
-        analysis.plain = Err(Unclear::new("shell.rung", why));
+        analysis.plain = Err(Unclear::new("shell.sandbox_level", why));
     }
     if command.has_terminal {
         let why = "it runs in a terminal, and whatever is typed there later runs unasked";

@@ -34,7 +34,7 @@ use sinew_policy::rule::{Beneath, Judge};
 use sinew_policy::rules::{self, Names, PathGlobs, PathRules};
 use sinew_records::checkpoints::Checkpoints;
 use sinew_records::knowledge::KnowledgeBase;
-use sinew_sandbox::{CommandSettings, Commands, Rung, Shortfall, real_or_same};
+use sinew_sandbox::{CommandSettings, Commands, SandboxLevel, Shortfall, real_or_same};
 use sinew_shell::{Scene, Seen};
 
 /// What a guard is opened with.
@@ -230,13 +230,13 @@ impl Guard {
         let Some(commands) = &self.commands else { return Vec::new() };
         let venv = commands.venv(cwd).map(|venv| venv.display().to_string());
         let probed = session.map(|session| commands.probe(session, &self.globs));
-        let rung = probed.and_then(Result::ok).map(|(rung, missing)| {
+        let level = probed.and_then(Result::ok).map(|(level, missing)| {
             let missing: Vec<String> = missing.into_iter().map(|one| one.what).collect();
-            contained_words(rung, &missing)
+            contained_words(level, &missing)
         });
         let mut all = vec![
             (String::from("the virtual environment"), venv.unwrap_or_default()),
-            (CONTAINMENT.to_owned(), rung.unwrap_or_default()),
+            (CONTAINMENT.to_owned(), level.unwrap_or_default()),
         ];
         let read = commands.environment_files(cwd);
         all.extend(read.map(|path| (format!("the file {}", path.display()), state_at(&path))));
@@ -251,9 +251,9 @@ impl Guard {
     /// Returns in words how a command of a session would be contained; nothing where none is run.
     pub fn containment(&self, session: &str) -> Option<String> {
         let probed = self.commands.as_ref()?.probe(session, &self.globs);
-        let (rung, missing) = probed.ok()?;
+        let (level, missing) = probed.ok()?;
         let missing: Vec<String> = missing.into_iter().map(|one| one.what).collect();
-        Some(contained_words(rung, &missing))
+        Some(contained_words(level, &missing))
     }
 
     /// Returns where the next command of a session starts, if one ended elsewhere than at the first
@@ -279,7 +279,7 @@ impl Guard {
     pub fn probe_commands(
         &self,
         session: &str,
-    ) -> Option<Result<(Rung, Vec<Shortfall>), ToolError>> {
+    ) -> Option<Result<(SandboxLevel, Vec<Shortfall>), ToolError>> {
         self.commands.as_ref().map(|commands| commands.probe(session, &self.globs))
     }
 
@@ -514,10 +514,10 @@ enum InTheWay<'a> {
 }
 
 /// Returns in words how a command is contained.
-fn contained_words(rung: Rung, missing: &[String]) -> String {
+fn contained_words(level: SandboxLevel, missing: &[String]) -> String {
     match missing {
-        [] => rung.to_string(),
-        missing => format!("{rung}, without {}", missing.join(", ")),
+        [] => level.to_string(),
+        missing => format!("{level}, without {}", missing.join(", ")),
     }
 }
 

@@ -57,7 +57,7 @@ pub use sinew_sandbox::memory::keep_freed_memory;
 pub use sinew_sandbox::streams::{BlockingFile, Streams, standard_streams};
 pub use sinew_sandbox::{
     Activate, CommandSettings, Commands, Helper, MAX_OWN_OUTPUT, OwnEnd, OwnProgram,
-    OwnProgramSettings, OwnPrograms, OwnRan, ProcessLimits, Rung, Shortfall, TrustedPrograms,
-    Unrunnable, close_process, environment, helper_main,
+    OwnProgramSettings, OwnPrograms, OwnRan, ProcessLimits, SandboxLevel, Shortfall,
+    TrustedPrograms, Unrunnable, close_process, environment, helper_main,
 };
 pub use sinew_shell::command_pattern::CommandPattern;

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use sinew_guard::{
     Case, Checkpoints, CommandSettings, GlobalIgnore, Guard, GuardError, GuardSettings,
-    JournalSettings, KnowledgeBase, Profile, Redactor, Resolver, Rules, Rung, Shortfall, Store,
-    SystemClock,
+    JournalSettings, KnowledgeBase, Profile, Redactor, Resolver, Rules, SandboxLevel, Shortfall,
+    Store, SystemClock,
 };
 use sinew_tool::{
     Access, Approver, Cancel, Claim, Clock, Command, CommandLine, CommandTarget, Dialect,
@@ -132,7 +132,7 @@ impl Runtime {
     pub fn probe_commands(
         &self,
         session: &str,
-    ) -> Option<Result<(Rung, Vec<Shortfall>), ToolError>> {
+    ) -> Option<Result<(SandboxLevel, Vec<Shortfall>), ToolError>> {
         self.guard.probe_commands(session)
     }
 

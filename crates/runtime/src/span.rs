@@ -47,7 +47,7 @@ impl Span {
             answer = Empty,
             waited_ms = Empty,
             command = Empty,
-            rung = Empty,
+            sandbox_level = Empty,
             background = Empty,
             outcome = Empty,
             duration_ms = Empty,
@@ -91,7 +91,7 @@ impl Span {
         self.text("answer", closing.answer);
         span.record("waited_ms", closing.waited_ms);
         self.text("command", closing.command.as_deref());
-        self.text("rung", closing.rung);
+        self.text("sandbox_level", closing.sandbox_level);
         self.text("background", closing.background.as_deref());
         self.text("outcome", Some(closing.error.map_or("ok", |kind| kind.as_str())));
         span.record("duration_ms", closing.duration_ms);

@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::json;
-use sinew_guard::{CommandSettings, Layer, ProcessLimits, Profile, Rule, RuleOrigin, Rules, Rung};
+use sinew_guard::{
+    CommandSettings, Layer, ProcessLimits, Profile, Rule, RuleOrigin, Rules, SandboxLevel,
+};
 use sinew_runtime::{Approvals, Asking, CallOptions};
 use sinew_tool::{Answer, Approver, BoxFuture, Kind, Question, Reply, Request, Scope};
 
@@ -208,7 +210,7 @@ async fn a_tool_that_says_nothing_always_asks() {
 fn commands() -> CommandSettings {
     CommandSettings {
         helper: None,
-        rungs: Rung::OWN.to_vec(),
+        levels: SandboxLevel::OWN.to_vec(),
         sessions: std::path::PathBuf::from("/nowhere"),
         hidden: Vec::new(),
         caches: Vec::new(),

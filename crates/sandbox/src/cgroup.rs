@@ -21,7 +21,7 @@ use rustix::fs::{
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::kill_scope::ONE_ATTEMPT;
-use super::rung::Shortfall;
+use super::sandbox_level::Shortfall;
 
 /// The beginning of the names of sessions' cgroups.
 const NAME: &str = "sinew-";

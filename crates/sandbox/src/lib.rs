@@ -27,8 +27,8 @@ mod own;
 mod process_tree;
 mod programs;
 mod run;
-mod rung;
 mod sandbox;
+mod sandbox_level;
 mod session;
 mod session_cwd;
 mod settings;
@@ -70,7 +70,7 @@ pub use own::{
     Unrunnable,
 };
 pub use run::processes;
-pub use rung::{Rung, Shortfall};
+pub use sandbox_level::{SandboxLevel, Shortfall};
 pub use settings::{CommandSettings, ProcessLimits};
 pub use spawn::bear_limits;
 
@@ -90,7 +90,7 @@ impl Helper {
 
 /// Closes the memory and the environment of this process to other programs of the same user, as far as
 /// the system does that, and keeps both out of core files. What commands see of other processes is
-/// up to their rung.
+/// up to their sandbox level.
 pub fn close_process() {
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
@@ -183,15 +183,15 @@ impl Commands {
         &self,
         session: &str,
         globs: &PathGlobs,
-    ) -> Result<(Rung, Vec<Shortfall>), ToolError> {
+    ) -> Result<(SandboxLevel, Vec<Shortfall>), ToolError> {
         let session = self.session(session, globs)?;
-        Ok((session.rung, session.missing.clone()))
+        Ok((session.level, session.missing.clone()))
     }
 
-    /// Returns the rung of a session that is open.
-    fn rung(&self, session: &str, globs: &PathGlobs) -> Option<&'static str> {
+    /// Returns the sandbox level of a session that is open.
+    fn level(&self, session: &str, globs: &PathGlobs) -> Option<&'static str> {
         let opened = self.opened(&lock(&self.sessions), session, globs);
-        opened.map(|session| session.rung.as_str())
+        opened.map(|session| session.level.as_str())
     }
 
     /// Orders a command of a session, opening the session where it is not.
@@ -213,10 +213,10 @@ impl Commands {
 
     fn order_of(&self, session: Arc<Session>, job: Job) -> Result<Running, ToolError> {
         let mut env = job.env;
-        let temporary = match session.rung {
-            Rung::Namespaces | Rung::Bubblewrap => Some(PathBuf::from("/tmp")),
-            Rung::Landlock => Some(session.scratch().join("tmp")),
-            Rung::None => None,
+        let temporary = match session.level {
+            SandboxLevel::Namespaces | SandboxLevel::Bubblewrap => Some(PathBuf::from("/tmp")),
+            SandboxLevel::Landlock => Some(session.scratch().join("tmp")),
+            SandboxLevel::None => None,
         };
         if let Some(temporary) = temporary {
             env.retain(|(name, _)| name != "TMPDIR");
@@ -248,9 +248,9 @@ impl Commands {
 
     fn containment(&self, session: &Session) -> Contained {
         Contained {
-            rung: session.rung.as_str(),
+            level: session.level.as_str(),
             missing: session.missing.iter().map(|one| one.what.clone()).collect(),
-            network: self.settings.network || session.rung == Rung::None,
+            network: self.settings.network || session.level == SandboxLevel::None,
         }
     }
 
@@ -320,10 +320,10 @@ impl Commands {
         let helper = self.settings.helper.as_ref().ok_or_else(no_helper)?;
         let opened = Session::open(
             helper,
-            &self.settings.rungs,
+            &self.settings.levels,
             &self.settings.sessions,
             self.find("bwrap").as_deref(),
-            |rung, scratch| self.policy(rung, scratch, globs),
+            |level, scratch| self.policy(level, scratch, globs),
         );
         let session = Arc::new(opened.map_err(no_session)?);
         if !globs.is_empty() && !session.is_watched() && !self.wants_no_containment() {
@@ -339,14 +339,14 @@ impl Commands {
         self.settings.network || self.wants_no_containment()
     }
 
-    /// Returns whether nothing but the lowest rung was asked for.
+    /// Returns whether nothing but the lowest sandbox level was asked for.
     pub fn wants_no_containment(&self) -> bool {
-        self.settings.rungs == [Rung::None]
+        self.settings.levels == [SandboxLevel::None]
     }
 
     /// Warns once of a session that nothing contains, where that was not asked for.
     fn warn_of(&self, session: &Session) {
-        if session.rung != Rung::None || self.wants_no_containment() {
+        if session.level != SandboxLevel::None || self.wants_no_containment() {
             return;
         }
         if let Some(warn) = self.settings.warn
@@ -372,10 +372,10 @@ impl Commands {
         caches
     }
 
-    fn policy(&self, rung: Rung, scratch: &Path, globs: &PathGlobs) -> Policy {
+    fn policy(&self, level: SandboxLevel, scratch: &Path, globs: &PathGlobs) -> Policy {
         let settings = &self.settings;
         Policy {
-            rung,
+            level,
             writable: self.writable.clone(),
             // A root in a hidden directory was given on purpose.
             hidden: settings
@@ -395,19 +395,19 @@ impl Commands {
                 globs: globs.clone(),
                 network: settings.network,
                 hidden: settings.hidden.iter().map(|path| real_or_same(path)).collect(),
-                in_view_of_machine: rung <= Rung::Landlock,
-                own: match rung {
-                    Rung::Namespaces | Rung::Bubblewrap => {
+                in_view_of_machine: level <= SandboxLevel::Landlock,
+                own: match level {
+                    SandboxLevel::Namespaces | SandboxLevel::Bubblewrap => {
                         ["/tmp", "/var/tmp", "/run", "/dev/shm"].map(PathBuf::from).to_vec()
                     }
-                    Rung::Landlock | Rung::None => {
+                    SandboxLevel::Landlock | SandboxLevel::None => {
                         ["tmp", "shm"].map(|own| scratch.join(own)).to_vec()
                     }
                 },
             },
             caches: self.caches(),
             scratch: scratch.to_owned(),
-            shared_memory: (rung == Rung::Landlock).then(|| scratch.join("shm")),
+            shared_memory: (level == SandboxLevel::Landlock).then(|| scratch.join("shm")),
             network: settings.network,
             limits: settings.limits.of_system(),
             max_processes: settings.max_processes,

@@ -23,7 +23,7 @@ use sinew_tool::sync::lock;
 
 use super::capture::{Became, Captured, Following, Keep, Spool};
 use super::run::{KillOnDrop, on_thread, words};
-use super::rung::Rung;
+use super::sandbox_level::SandboxLevel;
 use super::session::{NoSession, Session};
 use super::wire::{self, Command, End, Policy, SpawnRequest};
 use super::{GRACE_MS, Helper, in_ms, real_or_same};
@@ -368,9 +368,10 @@ impl OwnPrograms {
             return Ok(Arc::clone(open));
         }
         let OwnProgramSettings { helper, sessions, .. } = &self.settings;
-        let opened = Session::open(helper, &[Rung::None], sessions, None, |rung, scratch| {
-            uncontained(rung, scratch)
-        });
+        let opened =
+            Session::open(helper, &[SandboxLevel::None], sessions, None, |level, scratch| {
+                uncontained(level, scratch)
+            });
         let opened = opened.map_err(|problem| match problem {
             NoSession::Helper(error) => format!("its helper process failed: {error}"),
             NoSession::Weak(_) => String::from("its helper process failed"),
@@ -395,9 +396,9 @@ fn outside(path: &OsStr, roots: &[PathBuf]) -> OsString {
 }
 
 /// Returns the policy of programs that nothing contains.
-fn uncontained(rung: Rung, scratch: &Path) -> Policy {
+fn uncontained(level: SandboxLevel, scratch: &Path) -> Policy {
     Policy {
-        rung,
+        level,
         writable: Vec::new(),
         hidden: Vec::new(),
         fixed: Vec::new(),

@@ -138,7 +138,7 @@ impl Processes for CallProcesses {
                 }
             };
             let contained = commands.containment(&running.session);
-            lock(&used).rung = Some(contained.rung);
+            lock(&used).sandbox_level = Some(contained.level);
             let (captured, whole) = follow(running, (&caller, store), &options).await?;
             // Whoever hears of the end may begin the next one.
             drop(seat);
@@ -170,8 +170,8 @@ impl Processes for CallProcesses {
         let begun = self.commands.begin((&self.caller, self.store.clone()), job, text);
         Box::pin(async move {
             let id = begun.await?;
-            let rung = commands.rung(&session, &globs);
-            *lock(&used) = Used { rung, background: Some(id.clone()) };
+            let sandbox_level = commands.level(&session, &globs);
+            *lock(&used) = Used { sandbox_level, background: Some(id.clone()) };
             Ok(id)
         })
     }

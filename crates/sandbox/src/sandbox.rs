@@ -1,7 +1,7 @@
 //! The containment of commands, taken by the helper process of a session.
 //!
-//! One rung is tried at a time: a process that took a part of one cannot give it back, so where it
-//! fails sinew starts another helper for the next. What is less than a rung, such as a kernel without
+//! One sandbox level is tried at a time: a process that took a part of one cannot give it back, so where it
+//! fails sinew starts another helper for the next. What is less than a sandbox level, such as a kernel without
 //! Landlock beneath namespaces that work, is told and gone on without.
 
 mod filter;
@@ -30,7 +30,7 @@ use super::cgroup::{CommandCgroup, Hierarchy, SessionCgroup};
 use super::kill_scope::KillScope;
 use super::notify_handler::{BoundSockets, Means, StandIn};
 use super::process_tree;
-use super::rung::{Rung, Shortfall, UNBOUNDED, UNLISTED, WATCHED_NAMES};
+use super::sandbox_level::{SandboxLevel, Shortfall, UNBOUNDED, UNLISTED, WATCHED_NAMES};
 use super::urgency::Urgency;
 use super::wire::Policy;
 use crate::spawn::{self, Confinement, Limit, Own};
@@ -54,7 +54,7 @@ fn for_each_processor(n: usize) -> u64 {
 
 /// The containment of one session.
 pub(super) struct Sandbox {
-    rung: Rung,
+    level: SandboxLevel,
     missing: Vec<Shortfall>,
     ruleset: Option<OwnedFd>,
     /// The same rules where they are the only wall.
@@ -75,7 +75,7 @@ impl Sandbox {
     /// Takes the containment that the policy names, or says what is missing for it.
     pub(super) fn enter(policy: &Policy) -> Result<Self, Shortfall> {
         let mut sandbox = Self {
-            rung: policy.rung,
+            level: policy.level,
             missing: Vec::new(),
             ruleset: None,
             system_rules: None,
@@ -93,9 +93,9 @@ impl Sandbox {
         };
         // The namespaces of a session have no cgroup file system that can be written.
         let hierarchy = (!policy.trusted).then(Hierarchy::find);
-        match policy.rung {
-            Rung::None => {}
-            Rung::Landlock => {
+        match policy.level {
+            SandboxLevel::None => {}
+            SandboxLevel::Landlock => {
                 let rules = ruleset::beneath_the_system(policy)?;
                 sandbox.ruleset = Some(rules.handle()?);
                 sandbox.system_rules = Some(rules);
@@ -107,8 +107,8 @@ impl Sandbox {
                 // Without a network there are no sockets but pairs.
                 sandbox.watch(policy, policy.network);
             }
-            Rung::Bubblewrap => sandbox.wall_within(policy),
-            Rung::Namespaces => {
+            SandboxLevel::Bubblewrap => sandbox.wall_within(policy),
+            SandboxLevel::Namespaces => {
                 namespaces::enter(policy)?;
                 sandbox.wall_within(policy);
             }
@@ -129,13 +129,13 @@ impl Sandbox {
     /// Finds the surest way to kill a command that works here. Without any containment a command sees and
     /// reaches what sinew does, so it gets neither a PID namespace nor a Landlock domain.
     fn find_kill_scope(&mut self) {
-        if self.rung == Rung::None {
+        if self.level == SandboxLevel::None {
             return;
         }
         match namespaces::has_own_processes() {
             Ok(()) => self.kill_scope = KillScope::PidNamespace,
             Err(shortfall) => {
-                if self.rung == Rung::Namespaces {
+                if self.level == SandboxLevel::Namespaces {
                     self.missing.push(shortfall);
                 }
                 let domain = self.apart.as_ref();
@@ -229,7 +229,7 @@ impl Sandbox {
         part.map_err(|shortfall| self.missing.push(shortfall)).ok()
     }
 
-    /// Returns what is missing although the rung works.
+    /// Returns what is missing although the sandbox level works.
     pub(super) fn missing(&self) -> &[Shortfall] {
         &self.missing
     }
@@ -276,7 +276,7 @@ impl Sandbox {
             ruleset: apart.or(self.ruleset.as_ref()).map(AsFd::as_fd),
             filter: self.filter.as_deref(),
             watched: self.watched.as_ref().map(|(filter, _)| filter.as_slice()),
-            may_gain_rights: self.rung == Rung::None,
+            may_gain_rights: self.level == SandboxLevel::None,
         }
     }
 
@@ -310,7 +310,7 @@ impl Sandbox {
         } else {
             set_child_subreaper(Some(getpid()))?;
         }
-        let drops_rights = self.rung != Rung::None;
+        let drops_rights = self.level != SandboxLevel::None;
         let urgency = Urgency::new(drops_rights);
         if drops_rights {
             drop_rights()?;

@@ -22,7 +22,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::bubblewrap;
 use super::capture::Ordered;
-use super::rung::{Rung, Shortfall, WATCHED_NAMES};
+use super::sandbox_level::{SandboxLevel, Shortfall, WATCHED_NAMES};
 use super::terminal::Pty;
 use super::wire::{self, Policy, Ready, SpawnRequest};
 use super::{HELPER, Helper};
@@ -41,7 +41,7 @@ const END: Duration = Duration::from_secs(5);
 pub(super) struct Session {
     line: Option<OwnedFd>,
     helper: Mutex<Child>,
-    pub(super) rung: Rung,
+    pub(super) level: SandboxLevel,
     pub(super) missing: Vec<Shortfall>,
     scratch: Scratch,
     /// What commands without input read.
@@ -66,30 +66,30 @@ impl Ends {
 /// Why no session could be opened.
 #[derive(Debug)]
 pub(super) enum NoSession {
-    /// No rung works that is strong enough; says why for each.
+    /// No sandbox level works that is strong enough; says why for each.
     Weak(Vec<Shortfall>),
     /// The helper process cannot be used.
     Helper(io::Error),
 }
 
 impl Session {
-    /// Starts a helper on the strongest rung of a list that works.
+    /// Starts a helper on the strongest sandbox level of a list that works.
     pub(super) fn open(
         helper: &Helper,
-        rungs: &[Rung],
+        levels: &[SandboxLevel],
         sessions: &Path,
         bubblewrap: Option<&Path>,
-        policy: impl Fn(Rung, &Path) -> Policy,
+        policy: impl Fn(SandboxLevel, &Path) -> Policy,
     ) -> Result<Self, NoSession> {
         let scratch = Scratch::new(sessions).map_err(NoSession::Helper)?;
         let mut missing = Vec::new();
-        for &rung in rungs {
-            let policy = policy(rung, scratch.path());
-            let mut tried = Self::on_rung(helper, rung, bubblewrap, &policy);
+        for &level in levels {
+            let policy = policy(level, scratch.path());
+            let mut tried = Self::on_level(helper, level, bubblewrap, &policy);
             // Sockets that bubblewrap is to hide may go while it looks for them.
             for _ in 1..BUBBLEWRAP_TRIES {
-                if rung == Rung::Bubblewrap && matches!(tried, Ok(Err(_))) {
-                    tried = Self::on_rung(helper, rung, bubblewrap, &policy);
+                if level == SandboxLevel::Bubblewrap && matches!(tried, Ok(Err(_))) {
+                    tried = Self::on_level(helper, level, bubblewrap, &policy);
                 }
             }
             match tried.map_err(NoSession::Helper)? {
@@ -105,25 +105,25 @@ impl Session {
         Err(NoSession::Weak(missing))
     }
 
-    /// Starts a helper on one rung; returns what is missing although it works, or why it does not.
-    fn on_rung(
+    /// Starts a helper on one sandbox level; returns what is missing although it works, or why it does not.
+    fn on_level(
         helper: &Helper,
-        rung: Rung,
+        level: SandboxLevel,
         bubblewrap: Option<&Path>,
         policy: &Policy,
     ) -> io::Result<Result<(Self, Vec<Shortfall>), Shortfall>> {
-        let command = match (rung, bubblewrap) {
-            (Rung::Bubblewrap, None) => {
+        let command = match (level, bubblewrap) {
+            (SandboxLevel::Bubblewrap, None) => {
                 return Ok(Err(Shortfall::new("bubblewrap", "there is no `bwrap` in PATH")));
             }
-            (Rung::Bubblewrap, Some(path)) => bubblewrap::command(path, &helper.0, policy)?,
+            (SandboxLevel::Bubblewrap, Some(path)) => bubblewrap::command(path, &helper.0, policy)?,
             _ => Command::new(&helper.0),
         };
         let (child, line) = start(command)?;
         let session = Self {
             line: Some(line),
             helper: Mutex::new(child),
-            rung,
+            level,
             missing: Vec::new(),
             scratch: Scratch::none(),
             nothing: nothing()?,
@@ -131,7 +131,7 @@ impl Session {
         };
         match session.ask(policy) {
             // Why bubblewrap could not do it, it says itself.
-            Err(_) if rung == Rung::Bubblewrap => Ok(Err(session.complaint())),
+            Err(_) if level == SandboxLevel::Bubblewrap => Ok(Err(session.complaint())),
             ready => Ok(ready?.map(|less| (session, less))),
         }
     }
@@ -203,7 +203,7 @@ impl Session {
 
     /// Returns whether calls of its commands are handed over and judged.
     pub(super) fn is_watched(&self) -> bool {
-        self.rung != Rung::None && self.missing.iter().all(|one| one.what != WATCHED_NAMES)
+        self.level != SandboxLevel::None && self.missing.iter().all(|one| one.what != WATCHED_NAMES)
     }
 
     /// Returns the place of the session's own files.

@@ -3,15 +3,15 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use super::{Activate, Helper, Rung};
+use super::{Activate, Helper, SandboxLevel};
 
 /// How commands are run.
 #[derive(Debug, Clone)]
 pub struct CommandSettings {
     /// The program that becomes the helper; without one no command runs.
     pub helper: Option<Helper>,
-    /// The rungs that may be taken, the strongest first.
-    pub rungs: Vec<Rung>,
+    /// The sandbox levels that may be taken, the strongest first.
+    pub levels: Vec<SandboxLevel>,
     /// Where sessions keep their own files.
     pub sessions: PathBuf,
     /// Directories and files that commands do not see.

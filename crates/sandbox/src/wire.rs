@@ -20,7 +20,7 @@ use rustix::net::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::rung::{Rung, Shortfall};
+use super::sandbox_level::{SandboxLevel, Shortfall};
 use sinew_policy::command_rules::CommandRules;
 
 /// The most descriptors that one message carries.
@@ -31,8 +31,8 @@ const MAX_MESSAGE: usize = 4_096;
 /// What the helper is to become, said once.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Policy {
-    /// The rung to take.
-    pub(super) rung: Rung,
+    /// The sandbox level to take.
+    pub(super) level: SandboxLevel,
     /// Directories that commands may write, by real path.
     pub(super) writable: Vec<PathBuf>,
     /// Directories and files that commands do not see.
@@ -57,7 +57,7 @@ pub(super) struct Policy {
     pub(super) trusted: bool,
 }
 
-/// What the helper answers: what is missing although its rung works, or why it does not.
+/// What the helper answers: what is missing although its sandbox level works, or why it does not.
 pub(super) type Ready = Result<Vec<Shortfall>, Shortfall>;
 
 /// One command to run.

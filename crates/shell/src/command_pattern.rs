@@ -168,4 +168,4 @@ pub fn rest(analysis: &Analysis) -> Option<&[Vec<String>]> {
 }
 
 /// The rule that asks for every command where nothing contains commands.
-pub const UNCONTAINED: &str = "shell.rung";
+pub const UNCONTAINED: &str = "shell.sandbox_level";

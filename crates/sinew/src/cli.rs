@@ -90,7 +90,7 @@ pub struct Global {
     /// The weakest sandbox that is good enough for commands: namespaces, bubblewrap, landlock, none;
     /// without a word namespaces. Where only weaker ones work, no command runs.
     #[arg(
-        long, global = true, value_name = "RUNG", env = env_vars::REQUIRE_SANDBOX,
+        long, global = true, value_name = "LEVEL", env = env_vars::REQUIRE_SANDBOX,
         num_args = 0..=1, require_equals = true, default_missing_value = "namespaces"
     )]
     pub require_sandbox: Option<String>,

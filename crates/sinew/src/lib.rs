@@ -74,8 +74,8 @@ pub use sinew_config as config;
 pub use sinew_guard::{
     CheckpointSettings, Checkpoints, CommandSettings, GlobalIgnore, Helper, JournalSettings,
     KnowledgeBase, LedgerSync, OnFailure, OwnProgramSettings, OwnPrograms, ProcessLimits, Profile,
-    Recorded, Redactor, Resolver, Retention, Rules, Rung, Shortfall, SqliteLedger, StateDir,
-    TrustedPrograms, close_process, environment, helper_main,
+    Recorded, Redactor, Resolver, Retention, Rules, SandboxLevel, Shortfall, SqliteLedger,
+    StateDir, TrustedPrograms, close_process, environment, helper_main,
 };
 pub use sinew_runtime::{
     Approvals, Asking, BuildError, Builder, CallOptions, Catalog, CommandHook, CommandHookSettings,

@@ -634,7 +634,7 @@ fn commands(loaded: &Loaded, state: &Path) -> CommandSettings {
         .chain([state.to_owned()]);
     CommandSettings {
         helper: Some(loaded.helper.clone()),
-        rungs: run.rungs.clone(),
+        levels: run.levels.clone(),
         sessions: state.join("sessions"),
         hidden: hidden.collect(),
         caches: at_home(CACHES).chain(env_vars::caches()).collect(),

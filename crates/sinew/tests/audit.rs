@@ -476,7 +476,7 @@ fn a_record_says_who_did_what_where_and_how_it_ended() {
     }
     let ran = of("Bash");
     assert_eq!(ran["command"], "echo 'x\n\u{1b}[2J' # \u{202e}");
-    assert!(ran["rung"].is_string(), "{ran}");
+    assert!(ran["sandbox_level"].is_string(), "{ran}");
     // What goes on is named by the call that began it and by those that reach it.
     let lines = calls(&[
         ("Bash", json!({ "command": "sleep 60", "run_in_background": true })),
@@ -487,7 +487,7 @@ fn a_record_says_who_did_what_where_and_how_it_ended() {
     for tool in ["Bash", "BashOutput", "KillShell"] {
         assert_eq!(of(tool)["background"], "b1", "{tool}");
     }
-    assert!(of("Bash")["rung"].is_string());
+    assert!(of("Bash")["sandbox_level"].is_string());
 }
 
 /// Returns an export whose first line is without a member.
@@ -528,6 +528,7 @@ fn what_was_changed_is_found_and_where() {
     for (content, code, said) in [
         (exported.clone(), 0, "OK: "),
         (lines[4..].join("\n"), 0, "OK: "),
+        (exported.replace("\"sandbox_level\"", "\"rung\""), 0, "exports say `sandbox_level` now"),
         (exported.replace("\"outcome\":\"ok\"", "\"outcome\":\"no\""), 1, "does not match"),
         (exported.replace("b.txt", "d.txt"), 1, "does not match"),
         (without(3), 1, "record 4 is missing"),

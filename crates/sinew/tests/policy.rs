@@ -460,7 +460,7 @@ fn examples_are_tried() {
 /// Returns the texts of the replies to commands, in one session.
 fn replies(more: &[&str], tool: &str, commands: &[&str]) -> Vec<Vec<String>> {
     let dir = project();
-    // Beside what sinew keeps: commands do not see that, and on some rungs not the directory around it.
+    // Beside what sinew keeps: commands do not see that, and on some sandbox levels not the directory around it.
     let root = dir.path().join("work");
     fs::create_dir(&root).unwrap();
     fs::rename(dir.path().join("a.txt"), root.join("a.txt")).unwrap();

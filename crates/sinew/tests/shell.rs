@@ -272,9 +272,9 @@ fn commands_of_a_session_reach_one_another() {
         syswrite S, "GET / HTTP/1.0\r\n\r\n"; print while <S>'"#;
     let home = Home::new();
     let mut served = home.serve(&[]);
-    let rung = served.call("Bash", &json!({ "command": "true" }));
-    if rung["meta"]["sandbox"]["level"] == "landlock" {
-        println!("SKIPPED: commands have no sockets on the rung landlock");
+    let level = served.call("Bash", &json!({ "command": "true" }));
+    if level["meta"]["sandbox"]["level"] == "landlock" {
+        println!("SKIPPED: commands have no sockets on the sandbox level landlock");
         return;
     }
     let begun = served.call("Bash", &json!({ "command": SERVE, "run_in_background": true }));

@@ -171,7 +171,7 @@ pub fn finished(exit: Exit, stdout: impl AsRef<[u8]>, stderr: impl AsRef<[u8]>) 
         may_run_on: false,
         moved: None,
         went_back: None,
-        contained: Contained { rung: "namespaces", missing: Vec::new(), network: false },
+        contained: Contained { level: "namespaces", missing: Vec::new(), network: false },
         refusals: Refusals::default(),
     }
 }

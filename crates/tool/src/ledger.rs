@@ -79,7 +79,7 @@ pub struct Closing {
     /// The command line that it names, as it was written.
     pub command: Option<String>,
     /// How the command was contained, where one ran.
-    pub rung: Option<&'static str>,
+    pub sandbox_level: Option<&'static str>,
     /// The command of the session that it began or reached, by name.
     pub background: Option<String>,
     /// `None` where the deed was done.
@@ -107,7 +107,7 @@ impl Closing {
             answer: None,
             waited_ms: None,
             command: None,
-            rung: None,
+            sandbox_level: None,
             background: None,
             error: Some(Kind::Cancelled),
             changes: Vec::new(),

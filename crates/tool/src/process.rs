@@ -183,8 +183,8 @@ pub struct WentBack {
 /// How strongly a command was contained.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Contained {
-    /// The rung: `namespaces`, `landlock` or `none`.
-    pub rung: &'static str,
+    /// The sandbox level: `namespaces`, `landlock` or `none`.
+    pub level: &'static str,
     /// What is missing on this machine for more.
     pub missing: Vec<String>,
     /// Whether the network could be reached.
@@ -253,7 +253,7 @@ pub struct Finished {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Used {
     /// How its command was contained.
-    pub rung: Option<&'static str>,
+    pub sandbox_level: Option<&'static str>,
     /// The command of the session that it began or reached, by name.
     pub background: Option<String>,
 }

@@ -341,7 +341,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         name: "shell-landlock",
-        about: "the same on the rung landlock",
+        about: "the same on the sandbox level landlock",
         run_in: Suite::Every,
         bars: &[Bar::at_most(X_NONE, 1.35, 1.1)],
         run: command::landlock,
@@ -355,7 +355,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         name: "shell-namespaces",
-        about: "the command `true` on the rung namespaces",
+        about: "the command `true` on the sandbox level namespaces",
         run_in: Suite::Every,
         bars: &[Bar::at_most(OVER_NONE_MS, 4.0, 1.0)],
         run: command::namespaces,

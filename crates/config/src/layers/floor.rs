@@ -7,7 +7,7 @@ use serde_json::Value;
 use sinew_guard::Layer;
 
 use super::super::ConfigError;
-use super::tighten::{FAILURES, MODES, PROFILES, RUNGS, SYNCS, strength};
+use super::tighten::{FAILURES, LEVELS, MODES, PROFILES, SYNCS, strength};
 use super::{Layers, MANAGED, Origin, RULES, TRUST_ARGUMENTS, words};
 
 /// Keys of the floor that hold a word, the key that each holds, its words, and the one that counts where none is
@@ -15,7 +15,7 @@ use super::{Layers, MANAGED, Origin, RULES, TRUST_ARGUMENTS, words};
 const WORDS: [(&str, &str, &[&str], &str); 3] = [
     ("approvals", "approvals", MODES, "auto"),
     ("profile", "profile", PROFILES, "workspace"),
-    ("require_sandbox", "run.require_sandbox", RUNGS, "none"),
+    ("require_sandbox", "run.require_sandbox", LEVELS, "none"),
 ];
 
 /// What a ledger that is kept on keeps as the system's file has it: words, the loosest first, or numbers, of
@@ -48,7 +48,7 @@ pub(super) fn hold(layers: &mut Layers) -> Result<bool, ConfigError> {
     // Without any walls a command reaches the network whatever is said of it.
     hold_one(layers, "network", "run.require_sandbox", |floor, value| {
         let walls = Value::from("landlock");
-        let is_open = value.is_none_or(|value| strength(RUNGS, value) < strength(RUNGS, &walls));
+        let is_open = value.is_none_or(|value| strength(LEVELS, value) < strength(LEVELS, &walls));
         (*floor == Value::Bool(false) && is_open).then_some(walls)
     });
     // What the system's own file trusts is trusted.

@@ -49,8 +49,8 @@ pub(super) fn tightened(key: &str, old: Option<&Value>, new: Value) -> Option<Va
             }
         }
         "run.require_sandbox" => {
-            let old = old.map_or(Some(0), |old| strength(RUNGS, old));
-            let stricter = strength(RUNGS, &new);
+            let old = old.map_or(Some(0), |old| strength(LEVELS, old));
+            let stricter = strength(LEVELS, &new);
             (stricter.is_some() && old <= stricter).then_some(new)
         }
         "run.network" => (new == Value::Bool(false)).then_some(new),
@@ -80,8 +80,8 @@ pub(super) const PROFILES: &[&str] = &["full", "workspace", "read-only"];
 pub(super) const FAILURES: &[&str] = &["continue", "refuse"];
 /// What the ledger survives, the loosest first.
 pub(super) const SYNCS: &[&str] = &["normal", "full"];
-/// The rungs of containment, the loosest first.
-pub(super) const RUNGS: &[&str] = &["none", "landlock", "bubblewrap", "namespaces"];
+/// The sandbox levels, the loosest first.
+pub(super) const LEVELS: &[&str] = &["none", "landlock", "bubblewrap", "namespaces"];
 
 /// Returns how strict a word is among words of which the loosest is the first.
 pub(super) fn strength(words: &[&str], word: &Value) -> Option<usize> {

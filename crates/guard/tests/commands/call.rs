@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Failed, Trial};
-use sinew_guard::{Helper, Rung};
+use sinew_guard::{Helper, SandboxLevel};
 use sinew_tool::{
     Cancel, Command, CommandLine, Exit, Finished, Kind, Moved, RunOptions, Shell, World,
 };
@@ -39,28 +39,28 @@ const CASES: &[(&str, Case)] = &[
 
 pub(crate) fn trials(helper: &Helper) -> Vec<Trial> {
     let of = |name: &'static str, case: Case| {
-        Rung::ALL.map(|rung| {
+        SandboxLevel::ALL.map(|level| {
             let helper = helper.clone();
-            Trial::test(format!("call: {name} on {rung}"), move || {
+            Trial::test(format!("call: {name} on {level}"), move || {
                 let _turn = beside_others();
-                if works(&helper, rung) { case(&Place::new(&helper, rung)) } else { Ok(()) }
+                if works(&helper, level) { case(&Place::new(&helper, level)) } else { Ok(()) }
             })
         })
     };
     let mut trials: Vec<_> = CASES.iter().flat_map(|&(name, case)| of(name, case)).collect();
-    trials.extend(Rung::ALL.map(|rung| {
+    trials.extend(SandboxLevel::ALL.map(|level| {
         let helper = helper.clone();
-        Trial::test(format!("call: processes without end are bounded on {rung}"), move || {
+        Trial::test(format!("call: processes without end are bounded on {level}"), move || {
             // Without a namespace the bound is on all processes of the user.
             let _turn = alone();
-            if works(&helper, rung) { bomb(&Place::new(&helper, rung)) } else { Ok(()) }
+            if works(&helper, level) { bomb(&Place::new(&helper, level)) } else { Ok(()) }
         })
     }));
-    trials.extend(Rung::ALL.map(|rung| {
+    trials.extend(SandboxLevel::ALL.map(|level| {
         let helper = helper.clone();
-        Trial::test(format!("call: a full disk is told on {rung}"), move || {
+        Trial::test(format!("call: a full disk is told on {level}"), move || {
             let _turn = beside_others();
-            if works(&helper, rung) { full_disk(&helper, rung) } else { Ok(()) }
+            if works(&helper, level) { full_disk(&helper, level) } else { Ok(()) }
         })
     }));
     let helper = helper.clone();
@@ -94,7 +94,7 @@ fn sockets(place: &Place) -> Result<(), Failed> {
         socket(C, PF_UNIX, SOCK_STREAM, 0); connect(C, sockaddr_un("none")) or print 0 + $!, "\n";
         connect(STDIN, sockaddr_un("none")) or print 0 + $!, "\n"'"#;
     let done = place.sh(TALK);
-    let no_sockets = done.contained.rung == "landlock";
+    let no_sockets = done.contained.level == "landlock";
     let output = String::from_utf8_lossy(&done.merged.head).into_owned();
     let expected = format!("{}2\n88\n", "heard\n".repeat(3));
     that(no_sockets || output == expected, || output.clone())
@@ -286,7 +286,7 @@ fn lost(place: &Place) -> Result<(), Failed> {
     let begun = Instant::now();
     let done = place.run(&text, Duration::from_secs(1))?;
     let output = String::from_utf8_lossy(&done.merged.head).into_owned();
-    let expected = match place.sh("true").contained.rung {
+    let expected = match place.sh("true").contained.level {
         "none" => Exit::Lost,
         _ => Exit::TimedOut,
     };
@@ -321,8 +321,8 @@ fn one_after_another(place: &Place) -> Result<(), Failed> {
 }
 
 /// The disk is full of what a command wrote, or of what is stored of its output.
-fn full_disk(helper: &Helper, rung: Rung) -> Result<(), Failed> {
-    let Some(place) = Place::small(helper, rung, "2m") else {
+fn full_disk(helper: &Helper, level: SandboxLevel) -> Result<(), Failed> {
+    let Some(place) = Place::small(helper, level, "2m") else {
         println!("SKIPPED: mounting is not permitted here, so no disk is full");
         return Ok(());
     };
@@ -437,8 +437,8 @@ fn exchanged(place: &Place) -> Result<(), Failed> {
 fn cached(place: &Place) -> Result<(), Failed> {
     let cache = place.top().join(CACHE);
     fs::write(cache.join("file"), "before\n")?;
-    let rung = place.sh("true").contained.rung;
-    if rung == "namespaces" && !has_overlays(&cache) {
+    let level = place.sh("true").contained.level;
+    if level == "namespaces" && !has_overlays(&cache) {
         println!("SKIPPED: nothing can be laid over a cache here");
         return Ok(());
     }
@@ -446,7 +446,7 @@ fn cached(place: &Place) -> Result<(), Failed> {
     place.sh(&format!("cd {cache}; echo after > file; mkdir new"));
     let seen = place.sh(&format!("cd {cache}; cat file; ls -d new 2>&- || echo none"));
     let outside = fs::read_to_string(place.top().join(CACHE).join("file"))?;
-    let expected = match rung {
+    let expected = match level {
         "namespaces" => ("after\nnew\n", "before\n"),
         "landlock" | "bubblewrap" => ("before\nnone\n", "before\n"),
         _ => ("after\nnew\n", "after\n"),
@@ -467,7 +467,10 @@ fn has_overlays(dir: &Path) -> bool {
 fn bomb(place: &Place) -> Result<(), Failed> {
     let contained = place.sh("true").contained;
     if contained.missing.iter().any(|missing| missing == "bound of processes") {
-        println!("SKIPPED: nothing bounds the processes of root on the rung {}", contained.rung);
+        println!(
+            "SKIPPED: nothing bounds the processes of root on the sandbox level {}",
+            contained.level
+        );
         return Ok(());
     }
     let number = number();

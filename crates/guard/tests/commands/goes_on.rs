@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Failed, Trial};
-use sinew_guard::{Helper, Rung};
+use sinew_guard::{Helper, SandboxLevel};
 use sinew_tool::{
     Background, Cancel, Command, CommandLine, Exit, Key, Kind, Screen, Shell, Size, Typed, Wait,
     Waited, World,
@@ -42,11 +42,11 @@ const CASES: &[(&str, Case)] = &[
 
 pub(crate) fn trials(helper: &Helper) -> Vec<Trial> {
     let of = |name: &'static str, case: Case| {
-        Rung::ALL.map(|rung| {
+        SandboxLevel::ALL.map(|level| {
             let helper = helper.clone();
-            Trial::test(format!("goes on: {name} on {rung}"), move || {
+            Trial::test(format!("goes on: {name} on {level}"), move || {
                 let _turn = beside_others();
-                if works(&helper, rung) { case(&Place::new(&helper, rung)) } else { Ok(()) }
+                if works(&helper, level) { case(&Place::new(&helper, level)) } else { Ok(()) }
             })
         })
     };
@@ -439,7 +439,7 @@ fn given_up(place: &Place) -> Result<(), Failed> {
 }
 
 fn nested(place: &Place) -> Result<(), Failed> {
-    if place.sh("true").contained.rung == "landlock" {
+    if place.sh("true").contained.level == "landlock" {
         // Nobody can make terminals there.
         return Ok(());
     }

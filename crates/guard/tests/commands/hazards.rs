@@ -1,4 +1,4 @@
-//! What commands do to whoever runs them: each case on each rung, and afterwards no process of it is
+//! What commands do to whoever runs them: each case on each sandbox level, and afterwards no process of it is
 //! left.
 //!
 //! Every case gets a number of its own, which it gives to `sleep` where it leaves something running:
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Failed, Trial};
-use sinew_guard::{Helper, Rung};
+use sinew_guard::{Helper, SandboxLevel};
 use sinew_tool::{Exit, Finished};
 
 use crate::world::{Place, beside_others, works};
@@ -183,14 +183,14 @@ const HAZARDS: &[Hazard] = &[
 /// Numbers of cases: no two sleep for equally long.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// Returns a trial for each case on each rung, and one for each control.
+/// Returns a trial for each case on each sandbox level, and one for each control.
 pub(crate) fn trials(helper: &Helper) -> Vec<Trial> {
     let mut trials = Vec::new();
     for hazard in HAZARDS {
-        for rung in Rung::ALL {
+        for level in SandboxLevel::ALL {
             let helper = helper.clone();
-            let name = format!("hazard: {} on {rung}", hazard.name);
-            trials.push(Trial::test(name, move || contained(hazard, &helper, rung)));
+            let name = format!("hazard: {} on {level}", hazard.name);
+            trials.push(Trial::test(name, move || contained(hazard, &helper, level)));
         }
         if hazard.escapes {
             let name = format!("control: {} escapes a plain spawn", hazard.name);
@@ -205,13 +205,13 @@ pub(crate) fn number() -> String {
     format!("{}{:05}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-fn contained(hazard: &Hazard, helper: &Helper, rung: Rung) -> Result<(), Failed> {
+fn contained(hazard: &Hazard, helper: &Helper, level: SandboxLevel) -> Result<(), Failed> {
     let _turn = beside_others();
-    if !works(helper, rung) {
+    if !works(helper, level) {
         return Ok(());
     }
     let number = number();
-    let place = Place::new(helper, rung);
+    let place = Place::new(helper, level);
     let began = Instant::now();
     let timeout = Duration::from_millis(hazard.timeout_ms);
     let done = place.run(&hazard.text.replace('@', &number), timeout);
@@ -232,7 +232,7 @@ fn contained(hazard: &Hazard, helper: &Helper, rung: Rung) -> Result<(), Failed>
             format!("{} were ended after it", done.n_left),
         ),
         (timeout + Duration::from_secs(4) < took, format!("it took {took:?}")),
-        (done.contained.rung != rung.as_str(), format!("it ran on {}", done.contained.rung)),
+        (done.contained.level != level.as_str(), format!("it ran on {}", done.contained.level)),
     ];
     let words: Vec<String> =
         problems.into_iter().filter(|(is_one, _)| *is_one).map(|(_, words)| words).collect();

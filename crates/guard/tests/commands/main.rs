@@ -1,4 +1,4 @@
-//! Commands on every rung that this machine has, as the user that runs the tests and, where that is
+//! Commands on every sandbox level that this machine has, as the user that runs the tests and, where that is
 //! root, as nobody too.
 //!
 //! The program is its own helper, so it has no test harness of the compiler's.

@@ -15,7 +15,7 @@ use libtest_mimic::{Failed, Trial};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use rustix::process::getpid;
-use sinew_guard::{Helper, Rung};
+use sinew_guard::{Helper, SandboxLevel};
 
 use crate::world::{Place, beside_others, works};
 
@@ -339,26 +339,29 @@ pub(crate) fn play() -> Option<ExitCode> {
 }
 
 pub(crate) fn trials(helper: &Helper) -> Vec<Trial> {
-    let of = |rung: Rung| {
+    let of = |level: SandboxLevel| {
         let helper = helper.clone();
-        Trial::test(format!("twin: the same on {rung} as outside"), move || {
+        Trial::test(format!("twin: the same on {level} as outside"), move || {
             let _turn = beside_others();
-            if works(&helper, rung) { check(&helper, rung) } else { Ok(()) }
+            if works(&helper, level) { check(&helper, level) } else { Ok(()) }
         })
     };
-    [Rung::Namespaces, Rung::Bubblewrap, Rung::Landlock].into_iter().map(of).collect()
+    [SandboxLevel::Namespaces, SandboxLevel::Bubblewrap, SandboxLevel::Landlock]
+        .into_iter()
+        .map(of)
+        .collect()
 }
 
-fn check(helper: &Helper, rung: Rung) -> Result<(), Failed> {
-    let outside = transcript(&Place::new(helper, Rung::None))?;
+fn check(helper: &Helper, level: SandboxLevel) -> Result<(), Failed> {
+    let outside = transcript(&Place::new(helper, SandboxLevel::None))?;
     if outside.lines().count() <= DEEDS.len() {
         return Err("the transcript lists no tree".into());
     }
-    for place in [Place::new(helper, rung), Place::judging_reads(helper, rung)] {
+    for place in [Place::new(helper, level), Place::judging_reads(helper, level)] {
         let inside = transcript(&place)?;
         if outside != inside {
             let differ = outside.lines().zip(inside.lines()).filter(|(a, b)| a != b);
-            let lines: Vec<_> = differ.map(|(a, b)| format!("outside {a}\n{rung} {b}")).collect();
+            let lines: Vec<_> = differ.map(|(a, b)| format!("outside {a}\n{level} {b}")).collect();
             return Err(lines.join("\n").into());
         }
     }

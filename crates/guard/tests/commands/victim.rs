@@ -6,12 +6,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Failed, Trial};
-use sinew_guard::{Helper, Rung};
+use sinew_guard::{Helper, SandboxLevel};
 
 use crate::hazards::{number, sleepers};
 use crate::world::{Place, beside_others, works};
 
-/// What makes this program the victim: the rung and the number of the case.
+/// What makes this program the victim: the sandbox level and the number of the case.
 const VICTIM: &str = "SINEW_TEST_VICTIM";
 /// How many commands run when it is killed.
 const N_COMMANDS: usize = 20;
@@ -19,8 +19,8 @@ const N_COMMANDS: usize = 20;
 /// Plays the victim where this process is one: its commands run until somebody kills it.
 pub(crate) fn play(helper: &Helper) -> Option<ExitCode> {
     let case = std::env::var(VICTIM).ok()?;
-    let (rung, number) = case.split_once(' ')?;
-    let place = Place::new(helper, Rung::from_word(rung)?);
+    let (level, number) = case.split_once(' ')?;
+    let place = Place::new(helper, SandboxLevel::from_word(level)?);
     let text = format!("setsid sleep 9{number} & (setsid sleep 9{number} &); sleep 9{number}");
     thread::scope(|scope| {
         for _ in 0..N_COMMANDS {
@@ -32,20 +32,20 @@ pub(crate) fn play(helper: &Helper) -> Option<ExitCode> {
 }
 
 pub(crate) fn trials(helper: &Helper) -> Vec<Trial> {
-    let of = |rung: Rung| {
+    let of = |level: SandboxLevel| {
         let helper = helper.clone();
-        Trial::test(format!("victim: killed on {rung}"), move || {
-            if works(&helper, rung) { killed(rung) } else { Ok(()) }
+        Trial::test(format!("victim: killed on {level}"), move || {
+            if works(&helper, level) { killed(level) } else { Ok(()) }
         })
     };
-    Rung::ALL.into_iter().map(of).collect()
+    SandboxLevel::ALL.into_iter().map(of).collect()
 }
 
-fn killed(rung: Rung) -> Result<(), Failed> {
+fn killed(level: SandboxLevel) -> Result<(), Failed> {
     let _turn = beside_others();
     let number = number();
     let mut victim = Command::new(std::env::current_exe()?)
-        .env(VICTIM, format!("{rung} {number}"))
+        .env(VICTIM, format!("{level} {number}"))
         .stdout(Stdio::piped())
         .spawn()?;
     let mut line = String::new();
@@ -64,7 +64,7 @@ fn killed(rung: Rung) -> Result<(), Failed> {
         thread::sleep(Duration::from_millis(5));
     }
     let left = sleepers(&number);
-    println!("{n_running} processes on {rung} were gone after {:?}", killed.elapsed());
+    println!("{n_running} processes on {level} were gone after {:?}", killed.elapsed());
     if n_running < wanted {
         return Err(format!("only {n_running} of {wanted} processes began").into());
     }

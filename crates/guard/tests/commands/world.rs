@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use sinew_guard::{
     Activate, Case, CommandSettings, Guard, GuardSettings, Helper, ProcessLimits, Profile, Rules,
-    Rung, environment,
+    SandboxLevel, environment,
 };
 use sinew_tool::sync::{read, write};
 use sinew_tool::{
@@ -40,25 +40,25 @@ impl Drop for Place {
 }
 
 impl Place {
-    /// Makes a root whose commands run on one rung.
-    pub(crate) fn new(helper: &Helper, rung: Rung) -> Self {
-        Self::with(helper, &[rung], |_| FileSettings::default())
+    /// Makes a root whose commands run on one sandbox level.
+    pub(crate) fn new(helper: &Helper, level: SandboxLevel) -> Self {
+        Self::with(helper, &[level], |_| FileSettings::default())
     }
 
     /// Makes the same with a path glob, so that every file is judged that commands open.
-    pub(crate) fn judging_reads(helper: &Helper, rung: Rung) -> Self {
-        Self::with(helper, &[rung], Self::denying)
+    pub(crate) fn judging_reads(helper: &Helper, level: SandboxLevel) -> Self {
+        Self::with(helper, &[level], Self::denying)
     }
 
     /// Makes a root on a disk of its own that holds so much; nothing where nobody may mount one.
-    pub(crate) fn small(helper: &Helper, rung: Rung, size: &str) -> Option<Self> {
+    pub(crate) fn small(helper: &Helper, level: SandboxLevel, size: &str) -> Option<Self> {
         let mounted = |root: &Path| {
             let options = format!("size={size},mode=0755");
             let mount = ["-t", "tmpfs", "-o", &options, "tmpfs"];
             process::Command::new("mount").args(mount).arg(root).stderr(Stdio::null()).status()
         };
         let is_mounted = Cell::new(false);
-        let mut place = Self::with(helper, &[rung], |root| {
+        let mut place = Self::with(helper, &[level], |root| {
             is_mounted.set(mounted(root).is_ok_and(|status| status.success()));
             FileSettings::default()
         });
@@ -66,10 +66,10 @@ impl Place {
         place.is_mounted.then_some(place)
     }
 
-    /// Makes a root with such globs where no rung works that holds commands to them.
+    /// Makes a root with such globs where no sandbox level works that holds commands to them.
     pub(crate) fn unjudged(helper: &Helper) -> Self {
         // More was asked for than the lowest.
-        Self::with(helper, &[Rung::None, Rung::None], Self::denying)
+        Self::with(helper, &[SandboxLevel::None, SandboxLevel::None], Self::denying)
     }
 
     fn denying(root: &Path) -> FileSettings {
@@ -81,7 +81,11 @@ impl Place {
         }
     }
 
-    fn with(helper: &Helper, rungs: &[Rung], files: impl Fn(&Path) -> FileSettings) -> Self {
+    fn with(
+        helper: &Helper,
+        levels: &[SandboxLevel],
+        files: impl Fn(&Path) -> FileSettings,
+    ) -> Self {
         let dir = tempfile::tempdir_in(whereabouts()).expect("a directory");
         let top = fs::canonicalize(dir.path()).expect("its real path");
         let (root, outside) = (top.join("root"), top.join("outside"));
@@ -97,7 +101,7 @@ impl Place {
         let vars = vars.map(|(name, value)| (OsString::from(name), OsString::from(value)));
         let commands = CommandSettings {
             helper: Some(helper.clone()),
-            rungs: rungs.to_vec(),
+            levels: levels.to_vec(),
             sessions: top.join("sessions"),
             hidden: vec![outside.join("hidden"), top.join("sessions")],
             caches: vec![top.join(CACHE)],
@@ -197,22 +201,24 @@ fn whereabouts() -> PathBuf {
 /// Names where places are made.
 pub(crate) const WHEREABOUTS: &str = "SINEW_TEST_WHEREABOUTS";
 
-/// Returns whether a rung works on this machine; where it does not, says so. `SINEW_TEST_ALL` makes
+/// Returns whether a sandbox level works on this machine; where it does not, says so. `SINEW_TEST_ALL` makes
 /// that a failure.
-pub(crate) fn works(helper: &Helper, rung: Rung) -> bool {
-    static WORKING: OnceLock<Vec<Rung>> = OnceLock::new();
+pub(crate) fn works(helper: &Helper, level: SandboxLevel) -> bool {
+    static WORKING: OnceLock<Vec<SandboxLevel>> = OnceLock::new();
     let working = WORKING.get_or_init(|| {
-        let works = |rung: &Rung| {
-            let ran = Place::new(helper, *rung).run("true", Duration::from_secs(20));
-            ran.inspect_err(|error| println!("the rung {rung} does not work: {}", error.message))
-                .is_ok()
+        let works = |level: &SandboxLevel| {
+            let ran = Place::new(helper, *level).run("true", Duration::from_secs(20));
+            ran.inspect_err(|error| {
+                println!("the sandbox level {level} does not work: {}", error.message)
+            })
+            .is_ok()
         };
-        Rung::ALL.into_iter().filter(works).collect()
+        SandboxLevel::ALL.into_iter().filter(works).collect()
     });
-    let works = working.contains(&rung);
+    let works = working.contains(&level);
     if !works {
-        println!("SKIPPED: the rung {rung} does not work on this machine");
-        assert!(std::env::var_os("SINEW_TEST_ALL").is_none(), "every rung must work");
+        println!("SKIPPED: the sandbox level {level} does not work on this machine");
+        assert!(std::env::var_os("SINEW_TEST_ALL").is_none(), "every sandbox level must work");
     }
     works
 }

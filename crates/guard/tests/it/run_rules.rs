@@ -255,9 +255,9 @@ fn a_rule_that_allows_is_weaker_than_what_must_hold() {
     assert_eq!(ruled(&line, &analysis, &all(Profile::Workspace)).0, Verdict::Allow);
     let read_only = ruled(&line, &analysis, &all(Profile::ReadOnly));
     assert_eq!((read_only.0, read_only.1), (Verdict::Deny, "profile.read-only"));
-    let plain = Err(Unclear::new("shell.rung", "nothing contains commands"));
+    let plain = Err(Unclear::new("shell.sandbox_level", "nothing contains commands"));
     let open = ruled(&line, &Analysis { plain, ..analysis }, &all(Profile::Workspace));
-    assert_eq!((open.0, open.1), (Verdict::Ask, "shell.rung"));
+    assert_eq!((open.0, open.1), (Verdict::Ask, "shell.sandbox_level"));
 }
 
 #[test]

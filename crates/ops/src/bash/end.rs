@@ -206,7 +206,7 @@ pub(super) fn describe(reply: &mut Reply, finished: &Finished) {
     let contained = &finished.contained;
     reply.meta.more.insert(
         "sandbox",
-        json!({"level": contained.rung, "missing": contained.missing, "network": contained.network}),
+        json!({"level": contained.level, "missing": contained.missing, "network": contained.network}),
     );
 }
 

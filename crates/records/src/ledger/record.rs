@@ -13,7 +13,8 @@ use rusqlite::{Connection, OptionalExtension, ToSql};
 
 use super::key::Key;
 
-/// The columns of a record that its hash covers, in this order.
+/// The columns of a record that its hash covers, in this order. The hash covers their names too, so `rung`,
+/// the old word for the sandbox level, stays in databases; what people and programs read says `sandbox_level`.
 pub(super) const COLUMNS: [&str; 29] = [
     "phase",
     "at_ms",

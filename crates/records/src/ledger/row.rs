@@ -285,7 +285,7 @@ fn known<'a>(
         .with_any("answer", closing.answer)
         .with_any("waited_us", closing.waited_ms.map(micros))
         .with_any("command", command.map(|command| clean.text(command, MAX_COMMAND)))
-        .with_any("rung", closing.rung)
+        .with_any("rung", closing.sandbox_level)
         .with_any("background", closing.background.as_deref().map(|id| clean.name(id)))
 }
 

@@ -27,7 +27,7 @@ pub(super) fn closing(call_id: &str, error: Option<Kind>) -> Closing {
         answer: Some("yes"),
         waited_ms: Some(7.5),
         command: Some(String::from("make all")),
-        rung: Some("namespaces"),
+        sandbox_level: Some("namespaces"),
         background: Some(String::from("b1")),
         error,
         changes: vec![Change {

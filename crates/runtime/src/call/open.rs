@@ -264,7 +264,9 @@ impl Entry {
     }
 
     pub(super) fn used(&mut self, used: Used) {
-        self.note(|closing| (closing.rung, closing.background) = (used.rung, used.background));
+        self.note(|closing| {
+            (closing.sandbox_level, closing.background) = (used.sandbox_level, used.background)
+        });
     }
 
     pub(super) fn changed(&mut self, changes: Vec<Change>) {

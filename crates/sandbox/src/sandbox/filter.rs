@@ -12,7 +12,7 @@ use seccompiler::{
     SeccompRule, TargetArch,
 };
 
-use crate::rung::Shortfall;
+use crate::sandbox_level::Shortfall;
 
 /// Calls that set attributes of files and are newer than the handler knows: `setxattrat`, `removexattrat`,
 /// `open_tree_attr`, `file_setattr`. Programs go on with older ones. Their numbers are the same on every

@@ -16,7 +16,7 @@ use rustix::process::{Pid, WaitOptions, getegid, geteuid, waitpid};
 
 use super::mounts;
 use crate::kill_scope;
-use crate::rung::{Shortfall, WATCHED_NAMES};
+use crate::sandbox_level::{Shortfall, WATCHED_NAMES};
 use crate::spawn::{self, Own, Side};
 use crate::wire::Policy;
 use sinew_fs::kernel;

@@ -15,7 +15,7 @@ use landlock::{
     RulesetAttr, RulesetCreated, RulesetCreatedAttr, Scope,
 };
 
-use crate::rung::Shortfall;
+use crate::sandbox_level::Shortfall;
 use crate::wire::Policy;
 
 /// The newest set of rules that is asked for; an older kernel gives what it has.

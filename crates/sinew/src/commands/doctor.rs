@@ -10,7 +10,7 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::io::Errno;
 use serde::Serialize;
 use sinew_guard::checkpoints::Usage;
-use sinew_guard::{Audit, AuditError, Profile, Rung, Shortfall};
+use sinew_guard::{Audit, AuditError, Profile, SandboxLevel, Shortfall};
 use sinew_runtime::Approvals;
 use sinew_tool::shown_line;
 
@@ -275,19 +275,19 @@ fn sandbox(wired: &anyhow::Result<Wired>) -> Finding {
         each.collect()
     };
     match wired.runtime.probe_commands(&wired.session) {
-        Some(Ok((rung, missing))) => {
-            let what = match rung {
-                Rung::Namespaces => "commands run in namespaces of their own",
-                Rung::Bubblewrap => {
+        Some(Ok((level, missing))) => {
+            let what = match level {
+                SandboxLevel::Namespaces => "commands run in namespaces of their own",
+                SandboxLevel::Bubblewrap => {
                     "commands run in namespaces that bubblewrap makes for a session"
                 }
-                Rung::Landlock => {
+                SandboxLevel::Landlock => {
                     "commands run behind rules of the kernel, in the machine's own view"
                 }
-                Rung::None => "commands run as sinew does: nothing contains them",
+                SandboxLevel::None => "commands run as sinew does: nothing contains them",
             };
-            let detail = format!("{rung}: {what}{}", words(&missing));
-            Finding { needed: false, ..found("sandbox", rung != Rung::None, detail) }
+            let detail = format!("{level}: {what}{}", words(&missing));
+            Finding { needed: false, ..found("sandbox", level != SandboxLevel::None, detail) }
         }
         Some(Err(error)) => {
             let hint = error.hint.as_deref().unwrap_or_default();

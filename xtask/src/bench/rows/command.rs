@@ -74,18 +74,18 @@ fn over_plain_ms(measured: &Measured) -> Option<f64> {
     Some((measured.median(CONTAINED)? - measured.median(PLAIN)?) * 1e3)
 }
 
-/// Measures commands of a server on a rung beside those of the plain server without a sandbox.
+/// Measures commands of a server on a sandbox level beside those of the plain server without a sandbox.
 fn contained(
     sheet: &mut Sheet,
     bench: &Bench,
     launch: Option<Launch>,
-    rung: &str,
+    level: &str,
 ) -> Result<Measured> {
     let mut sides = Vec::new();
     if let Some(client) = served(ours(bench), "none")? {
         sides.push(side(PLAIN, client));
     }
-    if let Some(client) = served(launch.map(|launch| launch.state("state-contained")), rung)? {
+    if let Some(client) = served(launch.map(|launch| launch.state("state-contained")), level)? {
         sides.push(side(CONTAINED, client));
     }
     let measured = in_turns(bench.rounds(40), sides)?;
@@ -101,10 +101,10 @@ fn heavy(bench: &Bench) -> Option<Launch> {
     bench.peers.launch_heavy(&bench.work)
 }
 
-/// Starts a server whose commands run on a rung; `None` where it or the rung is not there.
-fn served(launch: Option<Launch>, rung: &str) -> Result<Option<Client>> {
+/// Starts a server whose commands run on a sandbox level; `None` where it or the sandbox level is not there.
+fn served(launch: Option<Launch>, level: &str) -> Result<Option<Client>> {
     let Some(launch) = launch else { return Ok(None) };
-    let sandbox = format!("run.sandbox={rung}");
+    let sandbox = format!("run.sandbox={level}");
     let mut client = launch.options(&["--set", &sandbox]).start()?;
     client.exchange(&command("true"))?;
     let result = match client.result() {
@@ -113,10 +113,10 @@ fn served(launch: Option<Launch>, rung: &str) -> Result<Option<Client>> {
         }
         other => other?,
     };
-    // A server that took another rung would be measured for what it is not.
-    let level = format!("\"level\":\"{rung}\"");
+    // A server that took another sandbox level would be measured for what it is not.
+    let level = format!("\"level\":\"{level}\"");
     if !result.to_string().contains(&level) {
-        bail!("the command ran on another rung: {result}");
+        bail!("the command ran on another sandbox level: {result}");
     }
     Ok(Some(client))
 }

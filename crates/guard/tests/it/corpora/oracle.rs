@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sinew_guard::{CommandSettings, Guard, GuardSettings, ProcessLimits, Rung};
+use sinew_guard::{CommandSettings, Guard, GuardSettings, ProcessLimits, SandboxLevel};
 use sinew_tool::{Analysis, CommandLine, FileSettings, Shell};
 
 use super::fixture::{self, SECRET};
@@ -121,7 +121,7 @@ pub(crate) fn guarded_with(fixture: &Path, files: FileSettings) -> (Arc<Guard>, 
     let root = fs::canonicalize(fixture.join("work")).unwrap();
     let commands = CommandSettings {
         helper: None,
-        rungs: Rung::OWN.to_vec(),
+        levels: SandboxLevel::OWN.to_vec(),
         sessions: fixture.join("sessions"),
         hidden: Vec::new(),
         caches: Vec::new(),

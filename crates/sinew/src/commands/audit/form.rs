@@ -11,6 +11,8 @@ use serde_json::ser::{CharEscape, CompactFormatter, Formatter};
 use serde_json::{Map, Value, json};
 use sinew_guard::{ChainLink, Field, Fields, Record, timestamp};
 
+/// Columns that are shown under another name than the database has, which older exports have too.
+const RENAMED: [(&str, &str); 1] = [("rung", "sandbox_level")];
 /// Values that stand for what is told otherwise too.
 const DERIVED: [&str; 5] = ["seq", "hash", "previous", "at", "state"];
 

@@ -1,4 +1,4 @@
-//! How strongly commands are contained: the rungs, and what keeps this machine from a higher one.
+//! The sandbox levels of commands, and what keeps this machine from a higher one.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// A way to contain commands. The order is the order of strength.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Rung {
+pub enum SandboxLevel {
     /// Commands can do what sinew can do.
     None,
     /// Rules of the kernel on files, and a filter of system calls.
@@ -17,11 +17,11 @@ pub enum Rung {
     Namespaces,
 }
 
-impl Rung {
-    /// Every rung, the strongest first.
+impl SandboxLevel {
+    /// Every sandbox level, the strongest first.
     pub const ALL: [Self; 4] = [Self::Namespaces, Self::Bubblewrap, Self::Landlock, Self::None];
 
-    /// The rungs that need nothing but the kernel, the strongest first.
+    /// The sandbox levels that need nothing but the kernel, the strongest first.
     pub const OWN: [Self; 3] = [Self::Namespaces, Self::Landlock, Self::None];
 
     /// Returns the word of configuration and replies.
@@ -34,9 +34,9 @@ impl Rung {
         }
     }
 
-    /// Returns the rung of a word.
+    /// Returns the level that a word names.
     pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|rung| rung.as_str() == word)
+        Self::ALL.into_iter().find(|level| level.as_str() == word)
     }
 
     /// Returns whether commands are so far apart from the rest of the machine that those without a
@@ -46,7 +46,7 @@ impl Rung {
     }
 }
 
-impl fmt::Display for Rung {
+impl fmt::Display for SandboxLevel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -73,7 +73,7 @@ impl Shortfall {
         Self { what: what.to_owned(), why: why.to_string() }
     }
 
-    /// Returns what the person in charge can do.
+    /// Returns what would make the missing part available.
     pub fn remedy(&self) -> &'static str {
         match self.what.as_str() {
             "namespaces" => {
