@@ -77,29 +77,24 @@ fn check(args: &[String]) -> Result<()> {
     cargo(&["fmt", "--all", "--check"], &[])?;
     cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], &[])?;
     cargo(&[&["clippy"], EMBEDDED, &["--lib", "--", "-D", "warnings"]].concat(), &[])?;
-    cargo(&[&["clippy"], COUNTED, &["--all-targets", "--", "-D", "warnings"]].concat(), &[])?;
-    let both = ["--lib", "--features", "otel", "--", "-D", "warnings"];
-    cargo(&[&["clippy"], EMBEDDED, &both].concat(), &[])?;
     run_tidy(&[])
 }
 
 fn test(args: &[String]) -> Result<()> {
     bench::ripgrep(&root())?;
-    cargo(&["test", "--workspace"], args)?;
-    if args.is_empty() {
-        // The example that those who embed it begin with.
-        cargo(&[&["test"], EMBEDDED, &["--doc"]].concat(), &[])?;
-        let of_metrics = ["--lib", "--test", "main", "--", "metrics", "settings"];
-        cargo(&[&["test"], COUNTED, &of_metrics].concat(), &[])?;
-    }
-    Ok(())
+    cargo(&["test", "--workspace"], args)
 }
 
 /// The library as other programs have it: a build of the workspace adds the command to it.
 const EMBEDDED: &[&str] = &["--package", "sinew", "--no-default-features"];
 
-/// The command with metrics.
-const COUNTED: &[&str] = &["--package", "sinew", "--features", "otel"];
+/// Builds the release that people get, and prints where it is.
+fn build_dist(args: &[String]) -> Result<()> {
+    refuse(args)?;
+    let binary = dist::build(&root())?;
+    println!("{}: {} bytes", binary.display(), std::fs::metadata(&binary)?.len());
+    Ok(())
+}
 
 /// Runs the tests that hold the generated pages to the code, and lets them write.
 fn docs(args: &[String]) -> Result<()> {

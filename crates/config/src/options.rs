@@ -610,7 +610,7 @@ pub struct WebhookOptions {
     pub secret_file: Option<PathBuf>,
 }
 
-/// `[metrics]`: counts and times of calls as Prometheus text, in a build with the feature `otel`.
+/// `[metrics]`: counts and times of calls as Prometheus text.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MetricsOptions {

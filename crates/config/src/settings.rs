@@ -269,12 +269,6 @@ fn metrics(options: &Options) -> Result<Option<MetricsSettings>, ConfigError> {
         )));
     }
     let Some(file) = absolute("metrics.file", written.file)? else { return Ok(None) };
-    if !cfg!(feature = "otel") {
-        return Err(ConfigError(String::from(
-            "`metrics.file` needs sinew with its feature `otel`, and this one is built without it; \
-             build it with `cargo build --release --features otel`, or take the key away",
-        )));
-    }
     Ok(Some(MetricsSettings { file, interval: Duration::from_secs(seconds) }))
 }
 
@@ -588,8 +582,6 @@ mod tests {
             ("[metrics]\ninterval_s = 0", "`metrics.interval_s`"),
             ("[metrics]\ninterval_s = 86401", "`metrics.interval_s`"),
             ("[trace]\nfile = \"x.jsonl\"", "`trace.file`"),
-            #[cfg(not(feature = "otel"))]
-            ("[metrics]\nfile = \"/x.prom\"", "feature `otel`"),
             ("[files]\nglob_limit = 0", "`files.glob_limit`"),
             ("[run]\nsandbox = \"box\"", "`run.sandbox`"),
             ("[run]\nrequire_sandbox = \"auto\"", "`run.require_sandbox`"),

@@ -31,8 +31,7 @@
 //!
 //! Own tools implement [`Tool`] and are added with [`Builder::tool`]. The feature `cli` (on by
 //! default) adds the command with its configuration files and MCP; embedding programs leave it out
-//! with `default-features = false`. The feature `otel` adds `Metrics`, a [`Recorder`] that counts and
-//! times calls.
+//! with `default-features = false`. [`Metrics`] is a [`Recorder`] that counts and times calls.
 
 #[cfg(feature = "cli")]
 pub mod cli;
@@ -42,7 +41,6 @@ mod client_start;
 mod commands;
 #[cfg(feature = "cli")]
 mod hooks;
-#[cfg(feature = "otel")]
 mod metrics;
 #[cfg(feature = "cli")]
 mod output;
@@ -67,7 +65,6 @@ pub mod dialects {
     };
 }
 
-#[cfg(feature = "otel")]
 pub use metrics::{Metrics, MetricsError};
 #[cfg(feature = "cli")]
 pub use sinew_config as config;

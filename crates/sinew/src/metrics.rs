@@ -1,46 +1,71 @@
-//! Counts and times of calls, as Prometheus text: feature `otel`.
+//! Counts and times of calls, as Prometheus text.
 //!
-//! One recorder sees every call as it closes and feeds all instruments, so that none of them can know
-//! of fewer calls than another. Beside sinew's own names it serves those of the runtimes whose
-//! vocabularies sinew speaks, for calls of every dialect: a dashboard that was made for one of them
-//! goes on. Labels hold names of tools and closed lists of words, never a path, a session or whatever
-//! else a caller may make up. What runs at the moment is left out on purpose: a recorder sees a
-//! call when it is over.
+//! One recorder sees every call as it closes and feeds every family, so that none of them can know of fewer
+//! calls than another. Beside sinew's own names it serves those of the runtimes whose vocabularies sinew speaks,
+//! for calls of every dialect, so dashboards made for one of them still work. Labels hold names of tools and
+//! closed lists of words, never a path, a session or other text that a caller makes up. Running calls are not
+//! counted: a recorder sees a call when it ends.
 
 #[cfg(feature = "cli")]
 pub(crate) mod file;
 #[cfg(feature = "cli")]
 mod text;
 
-use std::fmt;
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::fmt::{self, Write as _};
+use std::sync::Mutex;
 
-use opentelemetry::KeyValue;
-use opentelemetry::metrics::{Counter, Histogram, Meter, MeterProvider as _};
-use opentelemetry_sdk::metrics::SdkMeterProvider;
-use prometheus::{Registry, TextEncoder};
+use sinew_tool::sync::lock;
 use sinew_tool::{Closing, Recorder};
 
-/// The label of a tool or dialect that there is not.
+/// The label of an unknown tool or dialect.
 const UNKNOWN: &str = "unknown";
 
-/// The bounds of durations, in milliseconds: calls that only look take fractions of one, and a person
-/// takes minutes.
-const BOUNDS_MS: &[f64] = &[
+/// The bounds of durations, in milliseconds: reads take fractions of one, and a person takes minutes.
+const BOUNDS_MS: [f64; 21] = [
     0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1_000.0, 2_500.0,
     5_000.0, 10_000.0, 30_000.0, 60_000.0, 120_000.0, 300_000.0, 600_000.0,
 ];
 
-/// Why there are no metrics.
-#[derive(Debug)]
-pub struct MetricsError(String);
+/// The families by name, each with its help text, and for a histogram the milliseconds of its unit.
+const FAMILIES: &[(&str, &str, Option<f64>)] = &[
+    (
+        "function_call_duration_ms",
+        "How long calls took in milliseconds, under the name of agentos.",
+        Some(1.0),
+    ),
+    (
+        "moltis_tool_execution_duration_seconds",
+        "How long calls took in seconds, under the name of Moltis.",
+        Some(1e3),
+    ),
+    ("moltis_tool_execution_errors_total", "Calls that failed, under the name of Moltis.", None),
+    ("moltis_tool_executions_total", "Calls under the name of Moltis.", None),
+    (
+        "sinew_approval_wait_ms",
+        "How long questions waited for their answer in milliseconds.",
+        Some(1.0),
+    ),
+    ("sinew_approvals_total", "Questions that ended, by the answer.", None),
+    (
+        "sinew_call_duration_ms",
+        "How long calls took in milliseconds, waiting for an answer included.",
+        Some(1.0),
+    ),
+    ("sinew_calls_total", "Calls that ended, by how they did.", None),
+    (
+        "sinew_changed_bytes_total",
+        "Bytes of what calls wrote: the new contents of the files they changed.",
+        None,
+    ),
+    ("sinew_changed_files_total", "Files that calls changed.", None),
+    ("sinew_reply_bytes_total", "Bytes of text in replies.", None),
+    ("tool_execution_total", "Calls under the name of agentos.", None),
+];
 
-impl fmt::Display for MetricsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the metrics could not be gathered: {}", self.0)
-    }
-}
-
-impl std::error::Error for MetricsError {}
+/// Why metrics cannot be gathered: there is no such reason.
+pub type MetricsError = Infallible;
 
 /// Counts and times every call: a recorder for [`Builder::recorder`](crate::Builder::recorder).
 ///
@@ -65,58 +90,46 @@ impl std::error::Error for MetricsError {}
 /// # Ok(())
 /// # }
 /// ```
-pub struct Metrics {
-    registry: Registry,
-    /// Whoever drops it ends the instruments.
-    _provider: SdkMeterProvider,
-    own: Own,
-    seeds: Seeds,
+pub struct Metrics(Mutex<Families>);
+
+/// The series of each family, by their labels as text.
+type Families = BTreeMap<&'static str, BTreeMap<String, Series>>;
+
+/// The sums of one family with one set of labels.
+#[derive(Default)]
+struct Series {
+    sum: f64,
+    n_values: u64,
+    /// How many values of a histogram were at most each bound.
+    buckets: [u64; BOUNDS_MS.len()],
 }
 
-/// The instruments of sinew's own names.
-struct Own {
-    calls: Counter<u64>,
-    duration: Histogram<f64>,
-    reply_bytes: Counter<u64>,
-    changed_files: Counter<u64>,
-    changed_bytes: Counter<u64>,
-    approvals: Counter<u64>,
-    waited: Histogram<f64>,
-}
-
-/// The instruments of other runtimes' names: those of Moltis, then those of agentos.
-struct Seeds {
-    executions: Counter<u64>,
-    errors: Counter<u64>,
-    seconds: Histogram<f64>,
-    total: Counter<u64>,
-    function: Histogram<f64>,
-}
+/// Labels in alphabetical order, as they are served.
+type Labels<'a> = &'a [(&'a str, &'a str)];
 
 impl Metrics {
-    /// Returns a recorder with instruments of its own, at zero.
+    /// Returns a recorder with every count at zero.
     pub fn new() -> Result<Self, MetricsError> {
-        let registry = Registry::new();
-        // The names stand below as they are served; nothing is added to them.
-        let exporter = opentelemetry_prometheus::exporter()
-            .with_registry(registry.clone())
-            .without_counter_suffixes()
-            .without_units()
-            .without_target_info()
-            .scope_info_enabled(false)
-            .build()
-            .map_err(|error| MetricsError(error.to_string()))?;
-        let provider = SdkMeterProvider::builder().with_reader(exporter).build();
-        let meter = provider.meter("sinew");
-        let (own, seeds) = (Own::new(&meter), Seeds::new(&meter));
-        Ok(Self { registry, _provider: provider, own, seeds })
+        Ok(Self(Mutex::default()))
     }
 
     /// Returns everything so far in the text format of Prometheus.
     pub fn prometheus(&self) -> Result<String, MetricsError> {
-        TextEncoder::new()
-            .encode_to_string(&self.registry.gather())
-            .map_err(|error| MetricsError(error.to_string()))
+        let families = lock(&self.0);
+        let mut text = String::new();
+        for (name, help, unit_ms) in FAMILIES {
+            let Some(all) = families.get(name) else { continue };
+            let kind = if unit_ms.is_some() { "histogram" } else { "counter" };
+            // Writing to a text does not fail.
+            let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+            for (labels, series) in all {
+                let _ = match unit_ms {
+                    None => writeln!(text, "{name}{} {}", braced(labels), series.sum),
+                    Some(unit_ms) => series.write_times(&mut text, name, labels, *unit_ms),
+                };
+            }
+        }
+        Ok(text)
     }
 }
 
@@ -126,111 +139,88 @@ impl fmt::Debug for Metrics {
     }
 }
 
-impl Own {
-    fn new(meter: &Meter) -> Self {
-        let counter = |name, what| meter.u64_counter(name).with_description(what).build();
-        let times = |name, what| times(meter, name, what, 1.0);
-        Self {
-            calls: counter("sinew_calls_total", "Calls that ended, by how they did."),
-            duration: times(
-                "sinew_call_duration_ms",
-                "How long calls took in milliseconds, waiting for an answer included.",
-            ),
-            reply_bytes: counter("sinew_reply_bytes_total", "Bytes of text in replies."),
-            changed_files: counter("sinew_changed_files_total", "Files that calls changed."),
-            changed_bytes: counter(
-                "sinew_changed_bytes_total",
-                "Bytes of what calls wrote: the new contents of the files they changed.",
-            ),
-            approvals: counter("sinew_approvals_total", "Questions that ended, by the answer."),
-            waited: times(
-                "sinew_approval_wait_ms",
-                "How long questions waited for their answer in milliseconds.",
-            ),
+impl Series {
+    fn write_times(
+        &self,
+        text: &mut String,
+        name: &str,
+        labels: &str,
+        unit_ms: f64,
+    ) -> fmt::Result {
+        let comma = if labels.is_empty() { "" } else { "," };
+        for (bound, n) in BOUNDS_MS.iter().zip(self.buckets) {
+            let bound = bound / unit_ms;
+            writeln!(text, "{name}_bucket{{{labels}{comma}le=\"{bound}\"}} {n}")?;
         }
-    }
-
-    fn call(&self, closing: &Closing, tool: &KeyValue, dialect: &KeyValue) {
-        let outcome = closing.error.map_or("ok", |kind| kind.as_str());
-        let by_tool = [tool.clone(), dialect.clone()];
-        let of_call = [tool.clone(), dialect.clone(), KeyValue::new("outcome", outcome)];
-        self.calls.add(1, &of_call);
-        self.duration.record(closing.duration_ms, &by_tool);
-        self.reply_bytes.add(closing.reply_bytes, &by_tool);
-        if !closing.changes.is_empty() {
-            self.changed_files.add(closing.changes.len() as u64, &by_tool);
-            let n_bytes = closing.changes.iter().map(|change| change.bytes).sum();
-            self.changed_bytes.add(n_bytes, &by_tool);
-        }
-        if let Some(answer) = closing.answer {
-            self.approvals.add(1, &[KeyValue::new("answer", answer)]);
-        }
-        if let Some(waited_ms) = closing.waited_ms {
-            self.waited.record(waited_ms, &[]);
-        }
+        let n = self.n_values;
+        writeln!(text, "{name}_bucket{{{labels}{comma}le=\"+Inf\"}} {n}")?;
+        let labels = braced(labels);
+        writeln!(text, "{name}_sum{labels} {}", self.sum / unit_ms)?;
+        writeln!(text, "{name}_count{labels} {n}")
     }
 }
 
-impl Seeds {
-    fn new(meter: &Meter) -> Self {
-        let counter = |name, what| meter.u64_counter(name).with_description(what).build();
-        Self {
-            executions: counter("moltis_tool_executions_total", "Calls under the name of Moltis."),
-            errors: counter(
-                "moltis_tool_execution_errors_total",
-                "Calls that failed, under the name of Moltis.",
-            ),
-            seconds: times(
-                meter,
-                "moltis_tool_execution_duration_seconds",
-                "How long calls took in seconds, under the name of Moltis.",
-                1e3,
-            ),
-            total: counter("tool_execution_total", "Calls under the name of agentos."),
-            function: times(
-                meter,
-                "function_call_duration_ms",
-                "How long calls took in milliseconds, under the name of agentos.",
-                1.0,
-            ),
-        }
-    }
-
-    fn call(&self, closing: &Closing, tool: &KeyValue) {
-        let ok = closing.error.is_none();
-        let named = |key: &'static str| KeyValue::new(key, tool.value.clone());
-        self.executions.add(1, &[tool.clone(), KeyValue::new("success", ok.to_string())]);
-        if !ok {
-            self.errors.add(1, std::slice::from_ref(tool));
-        }
-        self.seconds.record(closing.duration_ms / 1e3, std::slice::from_ref(tool));
-        let status = if ok { "success" } else { "failure" };
-        self.total.add(1, &[named("toolId"), KeyValue::new("status", status)]);
-        let status = if ok { "success" } else { "error" };
-        let of_call = [named("functionId"), KeyValue::new("status", status)];
-        self.function.record(closing.duration_ms, &of_call);
-    }
+fn braced(labels: &str) -> String {
+    if labels.is_empty() { String::new() } else { format!("{{{labels}}}") }
 }
 
-/// Returns an instrument of times, whose unit has so many milliseconds.
-fn times(meter: &Meter, name: &'static str, what: &'static str, unit_ms: f64) -> Histogram<f64> {
-    let bounds = BOUNDS_MS.iter().map(|bound| bound / unit_ms).collect();
-    meter.f64_histogram(name).with_description(what).with_boundaries(bounds).build()
+/// Adds a value to one series: a count, or a time in milliseconds.
+fn add(families: &mut Families, name: &'static str, labels: Labels<'_>, value: f64) {
+    let mut key = String::new();
+    for (label, value) in labels {
+        let comma = if key.is_empty() { "" } else { "," };
+        let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+        let _ = write!(key, "{comma}{label}=\"{value}\"");
+    }
+    let series = families.entry(name).or_default().entry(key).or_default();
+    series.sum += value;
+    series.n_values += 1;
+    for (bound, n) in BOUNDS_MS.iter().zip(&mut series.buckets) {
+        *n += u64::from(value <= *bound);
+    }
 }
 
 impl Recorder for Metrics {
     fn call(&self, closing: &Closing) {
         let opening = &closing.opening;
-        // What is not found is called whatever a caller likes: one label for all of it.
-        let tool = if closing.found { opening.tool.clone() } else { String::from(UNKNOWN) };
-        let served = sinew_dialects::dialect(&opening.dialect).is_some();
-        let dialect = match closing.found || served {
-            true => opening.dialect.to_string(),
-            false => String::from(UNKNOWN),
-        };
-        let tool = KeyValue::new("tool", tool);
-        self.own.call(closing, &tool, &KeyValue::new("dialect", dialect));
-        self.seeds.call(closing, &tool);
+        // A tool that is not found has a name that its caller made up: one label stands for all of them.
+        let tool = if closing.found { opening.tool.as_str() } else { UNKNOWN };
+        let served = closing.found || sinew_dialects::dialect(&opening.dialect).is_some();
+        let dialect = if served { &*opening.dialect } else { UNKNOWN };
+        let ok = closing.error.is_none();
+        let of = |yes, no| if ok { yes } else { no };
+        let outcome = closing.error.map_or("ok", |kind| kind.as_str());
+        let by_tool = &[("dialect", dialect), ("tool", tool)];
+        let mut families = lock(&self.0);
+        let mut add = |name, labels: Labels<'_>, value| add(&mut families, name, labels, value);
+        add(
+            "sinew_calls_total",
+            &[("dialect", dialect), ("outcome", outcome), ("tool", tool)],
+            1.0,
+        );
+        add("sinew_call_duration_ms", by_tool, closing.duration_ms);
+        add("sinew_reply_bytes_total", by_tool, closing.reply_bytes as f64);
+        if !closing.changes.is_empty() {
+            add("sinew_changed_files_total", by_tool, closing.changes.len() as f64);
+            let n_bytes: u64 = closing.changes.iter().map(|change| change.bytes).sum();
+            add("sinew_changed_bytes_total", by_tool, n_bytes as f64);
+        }
+        if let Some(answer) = closing.answer {
+            add("sinew_approvals_total", &[("answer", answer)], 1.0);
+        }
+        if let Some(waited_ms) = closing.waited_ms {
+            add("sinew_approval_wait_ms", &[], waited_ms);
+        }
+        let success = [("success", of("true", "false")), ("tool", tool)];
+        add("moltis_tool_executions_total", &success, 1.0);
+        if !ok {
+            add("moltis_tool_execution_errors_total", &[("tool", tool)], 1.0);
+        }
+        add("moltis_tool_execution_duration_seconds", &[("tool", tool)], closing.duration_ms);
+        let status = [("status", of("success", "failure")), ("toolId", tool)];
+        add("tool_execution_total", &status, 1.0);
+        let status = [("functionId", tool), ("status", of("success", "error"))];
+        add("function_call_duration_ms", &status, closing.duration_ms);
     }
 }
 

@@ -532,18 +532,10 @@ pub(crate) fn wire(
 }
 
 /// Has calls counted where a file for that is named.
-#[cfg(feature = "otel")]
 fn counted(builder: Builder, loaded: &Loaded) -> anyhow::Result<Builder> {
     let Some(settings) = &loaded.settings.metrics else { return Ok(builder) };
     let file = crate::metrics::file::MetricsFile::open(settings, &loaded.roots)?;
     Ok(builder.recorder(Arc::new(file)))
-}
-
-/// Settings that name a file for counts are refused in this build.
-#[cfg(not(feature = "otel"))]
-#[expect(clippy::unnecessary_wraps, reason = "it fails in a build with the feature")]
-fn counted(builder: Builder, _loaded: &Loaded) -> anyhow::Result<Builder> {
-    Ok(builder)
 }
 
 /// Returns the checkpoints of the state directory. Where there is none, nothing is kept.

@@ -58,7 +58,6 @@ impl Server {
             .collect()
     }
 
-    #[cfg(feature = "otel")]
     fn interrupt(mut self) {
         let signal = rustix::process::Signal::TERM;
         rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal)
@@ -104,24 +103,18 @@ fn a_file_that_cannot_be_is_refused_by_its_key() {
     let missing = place.home.join("missing/x");
     let linked = place.home.join("linked");
     std::os::unix::fs::symlink(&of_others, &linked).unwrap();
-    let mut rows = vec![
+    for (key, path, words) in [
         ("trace.file", place.root.join("x"), "outside of the roots"),
         ("trace.file", missing.clone(), "the directory of `trace.file` must be there"),
         ("trace.file", linked.clone(), "name another file"),
         ("trace.file", place.home.clone(), "name another file"),
         ("metrics.file", Path::new("x").to_owned(), "`metrics.file` must be the absolute path"),
-    ];
-    match cfg!(feature = "otel") {
-        true => rows.extend([
-            ("metrics.file", place.root.join("x"), "outside of the roots"),
-            ("metrics.file", missing, "the directory of `metrics.file` must be there"),
-            ("metrics.file", linked, "name another file"),
-            ("metrics.file", of_others.clone(), "not a file of sinew"),
-            ("metrics.file", place.home.clone(), "no regular file"),
-        ]),
-        false => rows.push(("metrics.file", missing, "cargo build --release --features otel")),
-    }
-    for (key, path, words) in rows {
+        ("metrics.file", place.root.join("x"), "outside of the roots"),
+        ("metrics.file", missing, "the directory of `metrics.file` must be there"),
+        ("metrics.file", linked, "name another file"),
+        ("metrics.file", of_others.clone(), "not a file of sinew"),
+        ("metrics.file", place.home.clone(), "no regular file"),
+    ] {
         let (code, said) = call(&place, &set(key, &path), "List", &json!({}));
         assert!(code == 2 && said.contains(words), "{key} {path:?}: {code} {said}");
     }
@@ -184,7 +177,6 @@ fn each_call_leaves_a_line_in_the_trace() {
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
-#[cfg(feature = "otel")]
 mod counted {
     use std::time::{Duration, Instant};
 
