@@ -179,6 +179,14 @@ fn nightly(args: &[String]) -> Result<()> {
         let mut bombs = Command::new("tests/e2e/run");
         bombs.arg("bombs").env("SINEW_BOMB_ROUNDS", NIGHTLY_BOMBS);
         bombs.stdout(std::fs::File::create(&file)?);
+        // The example of the library as other programs have it: a build of the workspace adds the command to it.
+        cargo(&[&["test"], EMBEDDED, &["--doc"]].concat(), &[])?;
+        let program = ["run", "--locked", "--manifest-path", "tests/embedded/Cargo.toml"];
+        cargo(&program, &["--target-dir", "target/embedded"].map(String::from))?;
+    }
+    if runs("deny") {
+        let mut deny = Command::new(bench::cargo_deny(&root())?);
+        run("`cargo deny`", deny.args(["check", "licenses", "sources", "bans"]))?;
         let done = run("the suite `bombs`", &mut bombs);
         println!("{}", file.display());
         done?;

@@ -85,40 +85,6 @@ const ONLY: &[(&str, &[&str])] = &[("sinew-tool", &["serde", "serde_json"])];
 /// Outside crates that only these members may use.
 const RESERVED: &[(&str, &[&str])] = &[("anyhow", &["sinew", "xtask"])];
 
-/// Licences that a dependency may have, as SPDX names.
-const LICENCES: &[&str] = &[
-    "0BSD",
-    "Apache-2.0",
-    "Apache-2.0 WITH LLVM-exception",
-    "BSD-2-Clause",
-    "BSD-3-Clause",
-    "BSL-1.0",
-    "CC0-1.0",
-    "ISC",
-    "MIT",
-    "MIT-0",
-    "MPL-2.0",
-    "Unicode-3.0",
-    "Unlicense",
-    "Zlib",
-];
-
-/// Where dependencies come from.
-const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
-
-/// Crates that may be there in more than one incompatible version, with the reason.
-const DUPLICATES: &[(&str, &str)] = &[
-    (
-        "bit-set",
-        "fancy-regex, under jsonschema, is a version behind proptest; tests alone join them",
-    ),
-    ("bit-vec", "comes with bit-set"),
-    ("embedded-io", "postcard names two versions for optional features, and neither is built"),
-    ("getrandom", "ahash, under jsonschema, and ring are versions behind tempfile and uuid"),
-    ("syn", "tracing-attributes and strum_macros have not left version 2; build time alone"),
-    ("vte", "strip-ansi-escapes is a version behind vt100"),
-];
-
 /// Lines of one file, tests not counted.
 const MAX_LINES: usize = 800;
 

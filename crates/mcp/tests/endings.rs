@@ -117,7 +117,7 @@ fn a_change_of_the_tools_is_told_and_shown() {
         client.send(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
         assert!(!client.receive().contains("Late"));
         let late: Arc<dyn Tool> = Arc::new(Late);
-        client.runtime.add_tool(&late);
+        client.runtime.add_tool(&late).unwrap();
         assert!(client.receive().contains("notifications/tools/list_changed"));
         client.send(r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#);
         assert!(client.receive().contains("Late"));

@@ -5,9 +5,9 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
 use sinew_guard::{Case, Guard, Rules};
-use sinew_tool::{
-    Arguments, Dialect, Facts, FileSettings, Kind, Targets, Tool, ToolError, Verdict,
-};
+use sinew_tool::{Arguments, Dialect, Facts, FileSettings, Targets, Tool, ToolError, Verdict};
+
+use crate::schema_check::SchemaCheck;
 
 /// A tool, as a catalog shows it.
 #[derive(Debug, Clone)]
@@ -35,14 +35,14 @@ pub(crate) struct Listed {
     pub(crate) rules: Arc<Rules>,
     /// Whether they deny every call of it.
     pub(crate) is_denied: bool,
-    validator: OnceLock<Result<jsonschema::Validator, String>>,
+    schema: SchemaCheck,
 }
 
 impl Listed {
     fn new(tool: Arc<dyn Tool>, all: &Arc<Rules>) -> Self {
         let rules = all.of_tool(tool.name(), tool.operation());
         let is_denied = denies(&rules, &*tool);
-        Self { tool, rules, is_denied, validator: OnceLock::new() }
+        Self { tool, rules, is_denied, schema: SchemaCheck::default() }
     }
 
     /// Checks arguments of a tool that does not decode them itself, and hands them back.
@@ -50,40 +50,7 @@ impl Listed {
         if !self.tool.checked_by_schema() {
             return Ok(args);
         }
-        let args = Value::Object(args);
-        self.check_schema(&args)?;
-        match args {
-            Value::Object(args) => Ok(args),
-            _ => Ok(Arguments::new()),
-        }
-    }
-
-    fn check_schema(&self, args: &Value) -> Result<(), ToolError> {
-        let validator = self
-            .validator
-            .get_or_init(|| {
-                jsonschema::validator_for(&self.tool.parameters()).map_err(|e| e.to_string())
-            })
-            .as_ref()
-            .map_err(|error| {
-                ToolError::new(Kind::Unavailable, "the schema of this tool is not valid")
-                    .source(error.clone())
-            })?;
-        match validator.iter_errors(args).next() {
-            None => Ok(()),
-            Some(error) => {
-                let at = error.instance_path().to_string();
-                let at = at.trim_start_matches('/');
-                Err(ToolError::new(
-                    Kind::InvalidArgs,
-                    if at.is_empty() {
-                        format!("arguments do not fit: {error}")
-                    } else {
-                        format!("argument `{at}` does not fit: {error}")
-                    },
-                ))
-            }
-        }
+        self.schema.check(&*self.tool, args)
     }
 }
 

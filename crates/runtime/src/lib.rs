@@ -17,6 +17,7 @@ mod nearest;
 mod path_queue;
 pub mod question;
 mod runtime;
+mod schema_check;
 mod span;
 
 pub use approvals::{Approvals, Asking};

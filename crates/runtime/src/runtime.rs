@@ -27,6 +27,7 @@ use crate::hooks::session::Sessions;
 use crate::hooks::telling::Telling;
 use crate::ledgers::NoLedger;
 use crate::path_queue::PathQueue;
+use crate::schema_check;
 
 /// Executes calls: one for each set of roots, shared by every surface of a process.
 pub struct Runtime {
@@ -93,7 +94,10 @@ impl Runtime {
 
     /// Adds a tool to every catalog, in the place of one of the same name. Surfaces tell their
     /// clients that the list changed; calls in progress keep the catalog they began with.
-    pub fn add_tool(&self, tool: &Arc<dyn Tool>) {
+    ///
+    /// It fails where the tool wants its arguments checked by its schema and this build cannot check them.
+    pub fn add_tool(&self, tool: &Arc<dyn Tool>) -> Result<(), BuildError> {
+        checkable(tool)?;
         self.catalogs.send_modify(|catalogs| {
             Arc::make_mut(catalogs).iter_mut().for_each(|catalog| catalog.add(Arc::clone(tool)));
         });
@@ -219,6 +223,8 @@ pub enum BuildError {
     /// No root was given.
     NoRoot,
     /// The guard refused the roots or the rules.
+    /// A tool of this name wants its arguments checked by its schema, and the feature `json-schema` is off.
+    NoSchemaCheck(String),
     Guard(GuardError),
 }
 
@@ -227,6 +233,12 @@ impl fmt::Display for BuildError {
         match self {
             Self::NoRoot => f.write_str("no root was given; add one with `root`"),
             Self::Guard(error) => write!(f, "{error}"),
+            Self::NoSchemaCheck(tool) => write!(
+                f,
+                "the tool `{tool}` has its arguments checked by its JSON schema, which this build cannot; \
+                 enable the feature `json-schema`, or return false from `checked_by_schema` and check \
+                 them in the tool"
+            ),
         }
     }
 }
@@ -240,6 +252,14 @@ impl From<GuardError> for BuildError {
 }
 
 /// Whether a tool is served.
+/// Refuses a tool whose arguments this build cannot check.
+fn checkable(tool: &Arc<dyn Tool>) -> Result<(), BuildError> {
+    match schema_check::is_available(&**tool) {
+        true => Ok(()),
+        false => Err(BuildError::NoSchemaCheck(tool.name().to_owned())),
+    }
+}
+
 type Shown = dyn Fn(&dyn Tool) -> bool;
 
 /// Gathers what a [`Runtime`] is made of.
@@ -430,6 +450,7 @@ impl Builder {
             return Err(BuildError::NoRoot);
         }
         // To keep an output is to write beneath a root.
+        self.tools.iter().try_for_each(checkable)?;
         let may_change = self.rules.profile != Profile::ReadOnly;
         let may_store = self.store && may_change;
         let guard = Guard::open(GuardSettings {

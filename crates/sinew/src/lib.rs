@@ -29,7 +29,8 @@
 //! # }
 //! ```
 //!
-//! Own tools implement [`Tool`] and are added with [`Builder::tool`]. The feature `cli` (on by
+//! Own tools implement [`Tool`] and are added with [`Builder::tool`]; the feature `json-schema` checks their
+//! arguments by their schemas. The feature `cli` (on by
 //! default) adds the command with its configuration files and MCP; embedding programs leave it out
 //! with `default-features = false`. [`Metrics`] is a [`Recorder`] that counts and times calls.
 

@@ -38,9 +38,9 @@ pub(crate) fn run(mut loaded: Loaded, command: &CheckpointCommand) -> anyhow::Re
         }
     }
     let wired = wiring::wire(&loaded, "checkpoint", &["all"], approver)?;
-    wired.runtime.add_tool(&sinew_ops::checkpoint_diff::ROW.tool());
+    wired.runtime.add_tool(&sinew_ops::checkpoint_diff::ROW.tool())?;
     // It has the name of the native one and takes its place.
-    wired.runtime.add_tool(&sinew_ops::checkpoint_restore::COMMAND.tool());
+    wired.runtime.add_tool(&sinew_ops::checkpoint_restore::COMMAND.tool())?;
     call::one(&wired, tool, arguments, as_json)
 }
 
