@@ -155,7 +155,7 @@ fn state_of(meta: &std::fs::Metadata, file: File) -> String {
 /// Returns the state of a file beneath the roots, if there is one.
 fn state(guard: &Guard, path: &Path) -> Option<String> {
     let open = || {
-        let place = resolve::resolve(&guard.roots, path, Links::Follow).ok()?;
+        let place = resolve::resolve(&guard.shared.roots, path, Links::Follow).ok()?;
         let (Spot::Found(_), Some(name)) = (&place.spot, &place.name) else { return None };
         let parent = place.parent().ok()?;
         let file = File::from(open_name(std::os::fd::AsFd::as_fd(&*parent), name, FILE_READ).ok()?);
@@ -223,7 +223,7 @@ impl Named<'_> {
     fn add(&mut self, word: &str) {
         for dir in &self.dirs {
             let path: PathBuf = resolve::joined(dir, Path::new(word)).components().collect();
-            if self.guard.roots.locate(&path).is_some() {
+            if self.guard.shared.roots.locate(&path).is_some() {
                 self.paths.insert(path);
             }
         }
@@ -273,5 +273,6 @@ fn directories(cwd: &Path, lines: &[Vec<String>]) -> Vec<PathBuf> {
 
 #[expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
 fn is_directory(guard: &Guard, path: &Path) -> bool {
-    guard.roots.locate(path).is_some() && std::fs::metadata(path).is_ok_and(|meta| meta.is_dir())
+    guard.shared.roots.locate(path).is_some()
+        && std::fs::metadata(path).is_ok_and(|meta| meta.is_dir())
 }

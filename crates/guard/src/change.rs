@@ -62,7 +62,7 @@ pub(crate) struct Terms<'a> {
     /// The checkpoint of the call.
     pub(crate) kept: &'a kept::CallCheckpoint,
     /// Where old files stay open for a moment.
-    pub(crate) late: &'a DeferredClose,
+    pub(crate) deferred_close: &'a DeferredClose,
     /// When the caller could read the old file first.
     pub(crate) since: Stamp,
 }

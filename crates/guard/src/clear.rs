@@ -41,8 +41,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sinew_tool::{
-    Access, Answer, Caller, Command, Effects, Facts, FileKind, FileSettings, FileState, FileTarget,
-    Kind, NoProcesses, Processes, Ruling, Targets, ToolError, Verdict, World,
+    Access, Answer, Caller, Command, CommandTarget, Effects, Facts, FileKind, FileSettings,
+    FileState, FileTarget, Kind, NoProcesses, Processes, Ruling, Targets, ToolError, Verdict,
+    World,
 };
 
 use crate::approval_fingerprint::ApprovalFingerprint;
@@ -215,7 +216,7 @@ impl Contained {
         let mut effects = if changes { case.effects | Effects::CHANGE } else { case.effects };
         if self.targets.command.is_some() {
             effects = effects | Effects::EXECUTE;
-            let commands = self.guard.commands.as_ref();
+            let commands = self.guard.shared.commands.as_ref();
             if commands.is_some_and(|commands| commands.reach_network()) {
                 effects = effects | Effects::NETWORK;
             }
@@ -269,7 +270,7 @@ impl Contained {
             }),
         };
         let knowledge = Arc::new(CallKnowledge::new(
-            Arc::clone(&self.guard.knowledge),
+            Arc::clone(&self.guard.shared.knowledge),
             self.caller.clone(),
             Arc::clone(&self.targets),
             settings,
@@ -277,7 +278,7 @@ impl Contained {
         let kept = match &self.restoring {
             None => self.guard.kept(),
             // What a restore changes can be undone whatever is kept of other changes.
-            Some(_) => self.guard.checkpoints.clone(),
+            Some(_) => self.guard.shared.checkpoints.clone(),
         };
         // A restore counts among the changes of the session that it undoes, so that a later one goes
         // past it.
@@ -295,7 +296,7 @@ impl Contained {
             Arc::clone(&self.places),
             armed,
             Arc::clone(&knowledge),
-            kept::CallCheckpoint::new(kept, caller, &self.guard.roots),
+            kept::CallCheckpoint::new(kept, caller, &self.guard.shared.roots),
         )
         .without(self.beneath.clone())
         .taking(self.taken.clone());
@@ -345,7 +346,7 @@ impl Judged {
         let Contained { guard, targets, caller, restoring, .. } = &self.contained;
         let kept = match restoring {
             None => guard.kept(),
-            Some(_) => guard.checkpoints.clone(),
+            Some(_) => guard.shared.checkpoints.clone(),
         };
         let Some(checkpoints) = kept.filter(|_| caller.is_some()) else { return false };
         let mut changed =
@@ -400,9 +401,10 @@ impl Judged {
                 true => Some(command.cwd.join(name)),
                 false => guard.program(name, &command.cwd),
             };
-            path.is_some_and(|path| guard.roots.locate(&path).is_some())
+            path.is_some_and(|path| guard.shared.roots.locate(&path).is_some())
         };
-        sinew_shell::loads_unnamed(&command.command.line, is_written)
+        let CommandTarget { command, analysis, .. } = command;
+        sinew_shell::loads_unnamed(&command.line, &analysis.commands, is_written)
     }
 
     /// Looks at what the call would run, for a question about it.
@@ -544,7 +546,7 @@ impl Guard {
         }
         let Contained { guard, targets, caller, store, .. } = &contained;
         let call = caller.as_deref().map(|caller| (caller, store.as_ref()));
-        let commands = guard.commands.as_ref().map(|commands| (commands, &guard.globs));
+        let commands = guard.shared.commands.as_ref().map(|commands| (commands, &guard.globs));
         let processes = sinew_sandbox::processes(commands, targets, call, effects)?;
         Ok(Cleared { world: contained.world(armed, processes), temporaries })
     }

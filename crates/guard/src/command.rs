@@ -36,7 +36,7 @@ pub(crate) fn contain(
         }
         None => cwd.to_owned(),
     };
-    let commands = guard.commands.as_ref().ok_or_else(no_helper)?;
+    let commands = guard.shared.commands.as_ref().ok_or_else(no_helper)?;
     let (program, argv) = match &command.line {
         CommandLine::Shell(shell, text) => {
             check_text(&command, text)?;

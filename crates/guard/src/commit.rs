@@ -471,7 +471,7 @@ fn finish(
         terms.kept.settle(&path, one.left);
         done.changes.push(Change { path, before: one.before, after: one.after, bytes });
         done.written.push(one.written);
-        one.part.job.late(one.open);
+        one.part.job.close_later(one.open);
     }
     done
 }

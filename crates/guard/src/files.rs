@@ -173,11 +173,11 @@ impl GuardedFiles {
     fn terms(&self) -> Terms<'_> {
         Terms {
             settings: &self.guard.files,
-            locks: &self.guard.locks,
-            dir_locking: self.guard.dir_locking,
+            locks: &self.guard.shared.locks,
+            dir_locking: self.guard.shared.dir_locking,
             knowledge: &self.knowledge,
             kept: &self.kept,
-            late: &self.guard.late,
+            deferred_close: &self.guard.shared.deferred_close,
             since: self.since,
         }
     }
@@ -333,7 +333,7 @@ impl Files for GuardedFiles {
                 return Err(about(*slot)(FileError::Invalid("is changed twice at once")));
             }
         }
-        let journals = self.guard.journals.as_ref();
+        let journals = self.guard.shared.journals.as_ref();
         let done = commit::commit(&parts, &directories, journals, &terms);
         let done = done.map_err(|CommitError { slot, error }| {
             let error = self.told(slot, error);
@@ -410,7 +410,7 @@ impl Files for GuardedFiles {
     ) -> Result<WalkReport, FileError> {
         let (target, place) = self.searched(slot)?;
         let dir = place.open_directory(DIRECTORY_READ)?;
-        let search = (&*self.guard.ignores, self.guard.n_threads());
+        let search = (&*self.guard.shared.ignores, self.guard.n_threads());
         walk::walk(self.judge(), search, target, dir, options, visitors, stop)
     }
 

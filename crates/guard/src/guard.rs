@@ -101,12 +101,20 @@ impl fmt::Display for GuardError {
 
 impl std::error::Error for GuardError {}
 
-/// The owner of roots, rules and settings.
+/// The paths that one vocabulary's settings and the roots allow, with what all vocabularies share.
 #[derive(Debug)]
 pub struct Guard {
-    pub(crate) roots: Arc<Roots>,
-    pub(crate) rules: PathRules,
+    pub(crate) shared: Arc<Shared>,
     pub(crate) files: Arc<FileSettings>,
+    pub(crate) rules: PathRules,
+    /// The globs of the rules, for commands.
+    pub(crate) globs: Arc<PathGlobs>,
+}
+
+/// What the guards of all vocabularies over the same roots share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) roots: Arc<Roots>,
     pub(crate) locks: Arc<Locks>,
     pub(crate) ignores: Arc<IgnoreCache>,
     pub(crate) dir_locking: DirLocking,
@@ -114,9 +122,7 @@ pub struct Guard {
     pub(crate) knowledge: Arc<KnowledgeBase>,
     pub(crate) journals: Option<JournalSettings>,
     pub(crate) checkpoints: Option<Arc<Checkpoints>>,
-    pub(crate) late: Arc<DeferredClose>,
-    /// The globs of the rules, for commands.
-    pub(crate) globs: Arc<PathGlobs>,
+    pub(crate) deferred_close: Arc<DeferredClose>,
     denied: Vec<PathBuf>,
     /// What lies in the roots and is seen neither by commands nor by the file tools.
     hidden: Vec<PathBuf>,
@@ -133,60 +139,42 @@ impl Guard {
             .journals
             .iter()
             .for_each(|journals| commit::recover(journals, settings.dir_locking));
-        let globs = globs(&settings.files, &roots).map_err(GuardError::Rule)?;
-        let rules = PathRules::compile(&globs, &settings.denied).map_err(GuardError::Rule)?;
         let hidden = hidden(settings.commands.as_ref(), &roots);
-        let rules = rules.hiding(hidden.clone());
         let writable = roots.paths().map(PathBuf::from).collect();
-        let commands =
-            settings.commands.map(|commands| Arc::new(Commands::new(commands, writable)));
-        Ok(Arc::new(Self {
+        let commands = settings.commands;
+        let shared = Shared {
             roots: Arc::new(roots),
-            rules,
-            files: settings.files,
             locks: Arc::default(),
             ignores: Arc::new(IgnoreCache::new(settings.global_ignore)),
             dir_locking: settings.dir_locking,
-            commands,
+            commands: commands.map(|commands| Arc::new(Commands::new(commands, writable))),
             knowledge: settings.knowledge,
             journals: settings.journals,
             checkpoints: settings.checkpoints,
-            late: Arc::default(),
-            globs: Arc::new(globs),
+            deferred_close: Arc::default(),
             denied: settings.denied,
             hidden,
             n_threads: OnceLock::new(),
-        }))
+        };
+        Self::over(Arc::new(shared), settings.files)
     }
 
     /// Returns a guard over the same open roots with other settings, as another vocabulary has.
     pub fn with_files(&self, files: Arc<FileSettings>) -> Result<Arc<Self>, GuardError> {
-        let globs = globs(&files, &self.roots).map_err(GuardError::Rule)?;
-        let rules = PathRules::compile(&globs, &self.denied).map_err(GuardError::Rule)?;
-        let rules = rules.hiding(self.hidden.clone());
-        Ok(Arc::new(Self {
-            roots: Arc::clone(&self.roots),
-            rules,
-            files,
-            locks: Arc::clone(&self.locks),
-            ignores: Arc::clone(&self.ignores),
-            dir_locking: self.dir_locking,
-            commands: self.commands.clone(),
-            knowledge: Arc::clone(&self.knowledge),
-            journals: self.journals.clone(),
-            checkpoints: self.checkpoints.clone(),
-            late: Arc::clone(&self.late),
-            globs: Arc::new(globs),
-            denied: self.denied.clone(),
-            hidden: self.hidden.clone(),
-            n_threads: self.n_threads.clone(),
-        }))
+        Self::over(Arc::clone(&self.shared), files)
+    }
+
+    fn over(shared: Arc<Shared>, files: Arc<FileSettings>) -> Result<Arc<Self>, GuardError> {
+        let globs = globs(&files, &shared.roots).map_err(GuardError::Rule)?;
+        let rules = PathRules::compile(&globs, &shared.denied).map_err(GuardError::Rule)?;
+        let rules = rules.hiding(shared.hidden.clone());
+        Ok(Arc::new(Self { shared, files, rules, globs: Arc::new(globs) }))
     }
 
     /// Gives rules the meaning that they have beneath these roots.
     pub fn anchored(&self, mut rules: Rules) -> Result<Rules, GuardError> {
         for rule in &mut rules.rules {
-            Arc::make_mut(rule).anchor(&self.roots).map_err(GuardError::Rule)?;
+            Arc::make_mut(rule).anchor(&self.shared.roots).map_err(GuardError::Rule)?;
         }
         Ok(rules)
     }
@@ -203,8 +191,9 @@ impl Guard {
         cwd: &Path,
         kept_out: Option<&Beneath>,
     ) -> Analysis {
-        let roots: Vec<PathBuf> = self.roots.paths().map(PathBuf::from).collect();
-        let program = |name: &str| self.commands.as_ref().and_then(|commands| commands.find(name));
+        let roots: Vec<PathBuf> = self.shared.roots.paths().map(PathBuf::from).collect();
+        let program =
+            |name: &str| self.shared.commands.as_ref().and_then(|commands| commands.find(name));
         let may_read = |real: &Path| {
             self.rules.check(real).is_ok() && !kept_out.is_some_and(|out| out.hides(real, false))
         };
@@ -227,7 +216,7 @@ impl Guard {
 
     /// Returns what else a command of a session depends on that would start in a directory.
     pub(crate) fn surroundings(&self, cwd: &Path, session: Option<&str>) -> Vec<(String, String)> {
-        let Some(commands) = &self.commands else { return Vec::new() };
+        let Some(commands) = &self.shared.commands else { return Vec::new() };
         let venv = commands.venv(cwd).map(|venv| venv.display().to_string());
         let probed = session.map(|session| commands.probe(session, &self.globs));
         let level = probed.and_then(Result::ok).map(|(level, missing)| {
@@ -245,12 +234,12 @@ impl Guard {
 
     /// Returns the program that a bare name means for a command that starts in a directory.
     pub(crate) fn program(&self, name: &str, cwd: &Path) -> Option<PathBuf> {
-        self.commands.as_ref()?.means(name, cwd)
+        self.shared.commands.as_ref()?.means(name, cwd)
     }
 
     /// Returns in words how a command of a session would be contained; nothing where none is run.
     pub fn containment(&self, session: &str) -> Option<String> {
-        let probed = self.commands.as_ref()?.probe(session, &self.globs);
+        let probed = self.shared.commands.as_ref()?.probe(session, &self.globs);
         let (level, missing) = probed.ok()?;
         let missing: Vec<String> = missing.into_iter().map(|one| one.what).collect();
         Some(contained_words(level, &missing))
@@ -259,19 +248,19 @@ impl Guard {
     /// Returns where the next command of a session starts, if one ended elsewhere than at the first
     /// root. A directory that was removed gives way to the nearest one above it.
     pub fn cwd_of(&self, session: &str) -> Option<PathBuf> {
-        let can_enter = |dir: &Path| working_directory(&self.roots, Some(dir)).is_ok();
-        self.commands.as_ref()?.cwd_of(session, can_enter)
+        let can_enter = |dir: &Path| working_directory(&self.shared.roots, Some(dir)).is_ok();
+        self.shared.commands.as_ref()?.cwd_of(session, can_enter)
     }
 
     /// Returns the commands of a session that ended in the background since somebody was told, who is
     /// told by this.
     pub fn endings(&self, session: &str) -> Vec<Background> {
-        self.commands.as_ref().map(|commands| commands.endings(session)).unwrap_or_default()
+        self.shared.commands.as_ref().map(|commands| commands.endings(session)).unwrap_or_default()
     }
 
     /// Ends every command that goes on.
     pub fn close_commands(&self) {
-        self.commands.iter().for_each(|commands| commands.close());
+        self.shared.commands.iter().for_each(|commands| commands.close());
     }
 
     /// Returns how the commands of a session are contained, opening the session where it is not; `None`
@@ -280,22 +269,22 @@ impl Guard {
         &self,
         session: &str,
     ) -> Option<Result<(SandboxLevel, Vec<Shortfall>), ToolError>> {
-        self.commands.as_ref().map(|commands| commands.probe(session, &self.globs))
+        self.shared.commands.as_ref().map(|commands| commands.probe(session, &self.globs))
     }
 
     /// Returns the real paths of the roots; the first is the working directory.
     pub fn roots(&self) -> impl Iterator<Item = &Path> {
-        self.roots.paths()
+        self.shared.roots.paths()
     }
 
     /// Closes the old files of changes, which nobody has to wait for.
     pub fn close_deferred(&self) {
-        self.late.close();
+        self.shared.deferred_close.close();
     }
 
     /// Returns whether a call with these roots may name a real path, to look at it.
     pub(crate) fn may_name(&self, roots: &Roots, real: &Path) -> bool {
-        let named = self.roots.named(real);
+        let named = self.shared.roots.named(real);
         roots.holding(real).is_some()
             && rules::check_own(named, Access::Inspect).is_ok()
             && self.rules.check(real).is_ok()
@@ -303,22 +292,22 @@ impl Guard {
 
     /// Returns what judges names by the path rules alone.
     pub(crate) fn names(&self) -> Judge<'_> {
-        Judge { roots: &self.roots, rules: &self.rules, beneath: None }
+        Judge { roots: &self.shared.roots, rules: &self.rules, beneath: None }
     }
 
     /// Returns the checkpoints that changes are kept in, where they are.
     pub(crate) fn kept(&self) -> Option<Arc<Checkpoints>> {
-        self.checkpoints.clone().filter(|_| self.files.checkpoint_before_mutation)
+        self.shared.checkpoints.clone().filter(|_| self.files.checkpoint_before_mutation)
     }
 
     /// Returns how many threads this process may keep busy.
     pub(crate) fn n_threads(&self) -> usize {
-        *self.n_threads.get_or_init(|| available_parallelism().map_or(1, NonZero::get))
+        *self.shared.n_threads.get_or_init(|| available_parallelism().map_or(1, NonZero::get))
     }
 
     /// Returns where the first root keeps whole outputs.
     pub fn store(&self) -> Store {
-        Store::new(Arc::clone(&self.roots))
+        Store::new(Arc::clone(&self.shared.roots))
     }
 
     /// Returns the settings of the file tools.
@@ -372,7 +361,7 @@ impl Guard {
     ) -> Result<Contained, ToolError> {
         let roots = match narrowed {
             Some(paths) => Arc::new(self.narrow(paths)?),
-            None => Arc::clone(&self.roots),
+            None => Arc::clone(&self.shared.roots),
         };
         let cwd = working_directory(&roots, cwd)?;
         let mut targets = Targets { files: Vec::with_capacity(claims.len()), ..Targets::default() };
@@ -445,7 +434,7 @@ impl Guard {
         };
         let root = roots.holding(&place.real).ok_or(FileError::Missing)?.real.clone();
         // The roots of the session decide what a name means, not what one call was narrowed to.
-        let named = self.roots.named(&place.real);
+        let named = self.shared.roots.named(&place.real);
         self.check_rules(&place, named, claim.access)?;
         let protected = match claim.access.changes() {
             true => rules::protected(&Names::new(&place.real, named)),
@@ -486,7 +475,7 @@ impl Guard {
     fn narrow(&self, paths: &[PathBuf]) -> Result<Roots, ToolError> {
         let open = |path: &PathBuf| {
             resolve::check_spelling(path)?;
-            let place = resolve::resolve(&self.roots, path, Links::Follow)?;
+            let place = resolve::resolve(&self.shared.roots, path, Links::Follow)?;
             let handle = Arc::new(place.open_directory(DIRECTORY_PATH)?);
             let given = path.components().collect();
             Ok(Root { handle, real: place.real, given })
@@ -498,7 +487,7 @@ impl Guard {
         if roots.is_empty() {
             return Err(ToolError::new(Kind::PathDenied, "the request leaves no root to work in"));
         }
-        Ok(Roots::narrowed(roots, self.roots.resolver()))
+        Ok(Roots::narrowed(roots, self.shared.roots.resolver()))
     }
 }
 

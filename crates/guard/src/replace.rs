@@ -74,7 +74,7 @@ fn attempt(job: &Job<'_>, pieces: &[&[u8]], dir: &Dir) -> Result<Done, Failure> 
         }
         Some(old) => overwrite(job, pieces, dir, old),
     }
-    .inspect(|_| job.late(old))
+    .inspect(|_| job.close_later(old))
 }
 
 /// Creates a file that was not there.

@@ -102,7 +102,7 @@ impl Guard {
         cwd: Option<&Path>,
         narrowed: Option<&[PathBuf]>,
     ) -> Result<Contained, ToolError> {
-        let checkpoints = self.checkpoints.as_ref().ok_or_else(NoCheckpoints::error)?;
+        let checkpoints = self.shared.checkpoints.as_ref().ok_or_else(NoCheckpoints::error)?;
         let id: CheckpointId = restore.id.parse().map_err(|problem| {
             ToolError::argument(restore.argument, format!("is no checkpoint: {problem}"))
         })?;
@@ -449,7 +449,7 @@ impl OfWorld {
     }
 
     fn store(&self) -> Result<&Arc<Checkpoints>, ToolError> {
-        self.guard.checkpoints.as_ref().ok_or_else(NoCheckpoints::error)
+        self.guard.shared.checkpoints.as_ref().ok_or_else(NoCheckpoints::error)
     }
 }
 

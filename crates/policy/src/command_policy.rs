@@ -1,11 +1,9 @@
 //! Which programs commands may run at all, and texts that none may hold, in vocabularies that say so.
 //!
 //! It looks at every command of a line, [programs that run another one looked
-//! through](sinew_shell::Commands): what is only known when it runs is not among those that may.
+//! through](CommandList): what is only known when it runs is not among those that may.
 
-use sinew_tool::{CommandLine, Ruling, Verdict};
-
-use sinew_shell::{Commands, Piece};
+use sinew_tool::{CommandLine, CommandList, Piece, Ruling, Verdict};
 
 /// The name of the rule in its rulings.
 const RULE: &str = "tools.commandPolicy";
@@ -26,8 +24,7 @@ pub struct CommandPolicy {
 
 impl CommandPolicy {
     /// Returns why a line may not run, if it may not.
-    pub fn held(&self, line: &CommandLine) -> Option<Ruling> {
-        let commands = Commands::of(line);
+    pub fn held(&self, line: &CommandLine, commands: &CommandList) -> Option<Ruling> {
         let whole = match line {
             CommandLine::Shell(_, text) => text.clone(),
             CommandLine::Argv(argv) => argv.join(" "),

@@ -91,7 +91,7 @@ fn plain(glob: &str) -> Result<String, String> {
         return Err(String::from("`..` means nothing in a glob; write where it leads"));
     }
     if parts.first() == Some(&"~") && !glob.starts_with('/') {
-        return Err(String::from("`~` is no directory here; write the path of it"));
+        return Err(String::from("`~` is not expanded; use an absolute path"));
     }
     if parts.first().is_some_and(|part| matches!(*part, "$HOME" | "${HOME}")) {
         return Err(String::from("variables are not filled in here; write the path"));

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sinew_tool::{Effects, Facts, FileTarget, Ruling, Targets, Verdict};
+use sinew_tool::{CommandTarget, Effects, Facts, FileTarget, Ruling, Targets, Verdict};
 
 use crate::command_policy::CommandPolicy;
 use crate::rule::{self, Rule, RuleOrigin};
@@ -141,8 +141,8 @@ pub fn with_written(strongest: Ruling, written: Option<Ruling>) -> Ruling {
 
 /// Returns what the vocabulary says of the programs of a command.
 fn by_policy(targets: &Targets, rules: &Rules) -> Option<Ruling> {
-    let line = &targets.command.as_ref()?.command.line;
-    rules.policy.as_ref().and_then(|policy| policy.held(line))
+    let CommandTarget { command, analysis, .. } = targets.command.as_ref()?;
+    rules.policy.as_ref()?.held(&command.line, &analysis.commands)
 }
 
 /// Returns what the profile forbids.

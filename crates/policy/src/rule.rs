@@ -6,7 +6,7 @@
 //! whatever their order and layer; what a rule excepts with `unless` it does not mean.
 //!
 //! Rules that deny or ask for commands look at every command of a line, [programs that run another one
-//! looked through](sinew_shell::Commands). A word that is only known when it runs may be any word, and then
+//! looked through](CommandList). A word that is only known when it runs may be any word, and then
 //! such a rule asks. Rules that allow look at the line as it is: each of its commands must fit one of
 //! them, word by word, or be plain, and nothing else may stand in it.
 //!
@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sinew_tool::{
-    Access, Analysis, CommandLine, Effects, FileKind, FileTarget, Ruling, Targets, Verdict,
+    Access, Analysis, CommandList, Effects, FileKind, FileTarget, Piece, Ruling, Targets, Verdict,
     name_matches, tool_matches,
 };
 
@@ -28,7 +28,6 @@ use crate::globs::{self, Globs, RuleError, Written};
 use crate::judge::Case;
 use sinew_fs::literal::escaped;
 use sinew_fs::roots::Roots;
-use sinew_shell::Piece;
 use sinew_shell::command_pattern::{self, CommandPattern, Fit, UNCONTAINED};
 
 pub use beneath::{Beneath, Judge, Taken, judges_paths};
@@ -343,7 +342,7 @@ impl Rule {
     }
 
     /// Returns whether the rule is meant by a command line, by itself.
-    pub fn matches(&self, case: &Case<'_>, line: &CommandLine, analysis: &Analysis) -> bool {
+    pub fn matches(&self, case: &Case<'_>, analysis: &Analysis) -> bool {
         match self.verdict {
             Verdict::Allow => {
                 let covers = |words: &Vec<String>| self.covers(case, words);
@@ -354,24 +353,22 @@ impl Rule {
                     (Ok(_), _) => analysis.segments.iter().all(|part| covers(&part.words)),
                 }
             }
-            Verdict::Ask | Verdict::Deny => {
-                self.fit(case, &sinew_shell::Commands::of(line)) == Fit::Yes
-            }
+            Verdict::Ask | Verdict::Deny => self.fit(case, &analysis.commands) == Fit::Yes,
         }
     }
 
     /// Returns whether the rule may be meant by a command line, for all that is known before it runs.
-    pub fn may_match(&self, case: &Case<'_>, line: &CommandLine, analysis: &Analysis) -> bool {
+    pub fn may_match(&self, case: &Case<'_>, analysis: &Analysis) -> bool {
         match self.verdict {
-            Verdict::Allow => self.matches(case, line, analysis),
+            Verdict::Allow => self.matches(case, analysis),
             Verdict::Ask | Verdict::Deny => {
-                let commands = sinew_shell::Commands::of(line);
-                commands.unclear.is_some() || self.fit(case, &commands) != Fit::No
+                let commands = &analysis.commands;
+                commands.unclear.is_some() || self.fit(case, commands) != Fit::No
             }
         }
     }
 
-    fn fit(&self, case: &Case<'_>, commands: &sinew_shell::Commands) -> Fit {
+    fn fit(&self, case: &Case<'_>, commands: &CommandList) -> Fit {
         let Object::Command(pattern) = &self.when.object else { return Fit::No };
         if commands.all.is_empty() && pattern.means_all() {
             // A line may do something without any command, such as emptying a file.
@@ -442,13 +439,12 @@ pub fn held(
     targets: &Targets,
     taken: Option<&[PathBuf]>,
 ) -> Option<Ruling> {
-    let line = targets.command.as_ref().map(|command| &command.command.line);
-    let mut commands = None;
+    let commands = targets.command.as_ref().map(|command| &command.analysis.commands);
     let mut found: Option<(Fit, Ruling)> = None;
     let held = rules.iter().filter(|rule| rule.verdict != Verdict::Allow && rule.meets(case));
     for rule in held {
         let mut unclear = None;
-        let fit = match (&rule.when.object, line) {
+        let fit = match (&rule.when.object, commands) {
             (Object::Call, _) => Fit::Yes,
             (Object::Paths(paths), _) => {
                 let takes_along =
@@ -464,8 +460,7 @@ pub fn held(
                 fit_of(targets.hosts.iter().any(|host| rule.means_host(case, host)))
             }
             (Object::Command(_), None) => Fit::No,
-            (Object::Command(_), Some(line)) => {
-                let commands = commands.get_or_insert_with(|| sinew_shell::Commands::of(line));
+            (Object::Command(_), Some(commands)) => {
                 unclear = commands.unclear;
                 rule.fit(case, commands)
             }

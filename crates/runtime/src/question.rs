@@ -137,7 +137,7 @@ pub fn answer(word: &str, reason: Option<String>) -> Result<Answer, String> {
 /// Returns a command as it will run: the text for the shell, or each argument in quotes.
 fn command_words(command: &CommandTarget) -> String {
     match &command.command.line {
-        CommandLine::Shell(_, text) => format!("{}: {text}", command.program.display()),
+        CommandLine::Shell(_, text) => text.clone(),
         CommandLine::Argv(argv) => {
             let quoted = argv.iter().skip(1).map(|arg| format!(" {arg:?}"));
             format!("{}{}", command.program.display(), quoted.collect::<String>())

@@ -232,7 +232,6 @@ impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoRoot => f.write_str("no root was given; add one with `root`"),
-            Self::Guard(error) => write!(f, "{error}"),
             Self::NoSchemaCheck(tool) => write!(
                 f,
                 "the tool `{tool}` has its arguments checked by its JSON schema, which this build cannot; \
@@ -240,6 +239,7 @@ impl fmt::Display for BuildError {
                  them in the tool"
             ),
         }
+            Self::Guard(error) => write!(f, "{error}"),
     }
 }
 

@@ -5,9 +5,7 @@
 
 use std::fmt;
 
-use sinew_tool::{Analysis, name_matches};
-
-use crate::Piece;
+use sinew_tool::{Analysis, Piece, name_matches};
 
 /// A pattern of words.
 ///

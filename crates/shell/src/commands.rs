@@ -4,8 +4,8 @@
 //! is only known when it runs, that is told, and a rule counts as one that may be meant. What a program
 //! does by itself, such as an interpreter with its script, is not looked into.
 
-use sinew_tool::CommandLine;
-use tree_sitter::Node;
+use sinew_tool::{CommandList, Piece};
+use tree_sitter::{Node, Tree};
 
 use super::word::Word;
 use super::wrappers::{self, Inside};
@@ -19,83 +19,73 @@ const MAX_COMMANDS: usize = 2_000;
 const MAX_WORDS: usize = 50_000;
 /// The most bytes of texts inside others that are looked at.
 const MAX_INNER_BYTES: usize = 4 * MAX_BYTES;
+/// Why nothing is known of the commands of a text that is too long to parse.
+const TOO_MUCH: &str = "it is too much to look at";
 
-/// A word of a command, as far as it is known before it runs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Piece {
-    /// What the program gets.
-    Known(String),
-    /// What is only known when it runs, as it is written: one word or any number of words.
-    Open {
-        /// How it is written.
-        raw: String,
-        /// Whether it is one word, whatever it holds.
-        is_one: bool,
-    },
+/// Lists the commands of a parsed text.
+pub(super) fn of_text(parsed: &Tree, text: &str) -> CommandList {
+    let mut lister = Lister::default();
+    lister.parsed(parsed, text, 0);
+    lister.list
 }
 
-impl Piece {
-    /// Returns a word of which nothing is known.
-    pub(super) fn unknown() -> Self {
-        Self::Open { raw: String::new(), is_one: false }
-    }
+/// Lists a program with its arguments, and the commands that it runs.
+pub(super) fn of_argv(argv: &[String]) -> CommandList {
+    let mut lister = Lister::default();
+    lister.command(argv.iter().cloned().map(Piece::Known).collect(), None, 0);
+    lister.list
+}
 
-    /// Returns the word where it is known.
-    pub(super) fn known(&self) -> Option<&str> {
-        match self {
-            Self::Known(word) => Some(word),
-            Self::Open { .. } => None,
-        }
+/// Lists the commands of a line.
+#[cfg(test)]
+pub(super) fn of(line: &sinew_tool::CommandLine) -> CommandList {
+    match line {
+        sinew_tool::CommandLine::Argv(argv) => of_argv(argv),
+        sinew_tool::CommandLine::Shell(_, text) => match tree::parse(text) {
+            Ok(parsed) => of_text(&parsed, text),
+            Err(_) => of_unparsed(),
+        },
     }
 }
 
-/// The commands of a line.
-#[derive(Debug, Default)]
-pub struct Commands {
-    /// Each command by its words.
-    pub all: Vec<Vec<Piece>>,
-    /// Why there may be others, if there may.
-    pub unclear: Option<&'static str>,
+/// What is said of a text that is not parsed.
+pub(super) fn of_unparsed() -> CommandList {
+    CommandList { all: Vec::new(), unclear: Some(TOO_MUCH) }
+}
+
+#[derive(Default)]
+struct Lister {
+    list: CommandList,
     n_inner_bytes: usize,
     n_words: usize,
 }
 
-impl Commands {
-    /// Finds the commands of a line.
-    pub fn of(line: &CommandLine) -> Self {
-        let mut commands = Self::default();
-        match line {
-            CommandLine::Shell(_, text) => commands.text(text, 0),
-            CommandLine::Argv(argv) => {
-                commands.command(argv.iter().cloned().map(Piece::Known).collect(), None, 0);
-            }
+impl Lister {
+    fn text(&mut self, text: &str, depth: usize) {
+        self.n_inner_bytes += text.len();
+        if MAX_DEPTH < depth || MAX_INNER_BYTES < self.n_inner_bytes {
+            self.list.unclear = Some("it is nested too deep");
+            return;
         }
-        commands
+        match tree::parse(text) {
+            Ok(parsed) => self.parsed(&parsed, text, depth),
+            Err(_) => self.list.unclear = Some(TOO_MUCH),
+        }
     }
 
-    fn text(&mut self, text: &str, depth: usize) {
-        if 0 < depth {
-            self.n_inner_bytes += text.len();
-        }
-        if MAX_DEPTH < depth || MAX_INNER_BYTES < self.n_inner_bytes {
-            self.unclear = Some("it is nested too deep");
-            return;
-        }
-        let Ok(parsed) = tree::parse(text) else {
-            self.unclear = Some("it is too much to look at");
-            return;
-        };
+    fn parsed(&mut self, parsed: &Tree, text: &str, depth: usize) {
         if parsed.root_node().has_error() {
-            self.unclear = Some("it cannot be parsed");
+            self.list.unclear = Some("it cannot be parsed");
         } else if is_odd(text) {
-            self.unclear = Some("the shell may read it in another way than it is looked at");
+            self.list.unclear = Some("the shell may read it in another way than it is looked at");
         }
         for (node, around) in
-            tree::commands(&parsed, &["command", "declaration_command", "unset_command"])
+            tree::commands(parsed, &["command", "declaration_command", "unset_command"])
         {
             let (words, mut input, is_odd) = words(node, around, text);
             if is_odd {
-                self.unclear = Some("where the text of its input ends is written in several ways");
+                self.list.unclear =
+                    Some("where the text of its input ends is written in several ways");
             }
             for words in words.into_iter().filter(|words| !words.is_empty()) {
                 self.command(words, input.take(), depth);
@@ -106,23 +96,23 @@ impl Commands {
     /// Adds a command and those that it runs.
     fn command(&mut self, words: Vec<Piece>, input: Option<String>, depth: usize) {
         self.n_words += words.len();
-        let is_full = MAX_COMMANDS <= self.all.len() || MAX_WORDS < self.n_words;
+        let is_full = MAX_COMMANDS <= self.list.all.len() || MAX_WORDS < self.n_words;
         if MAX_DEPTH < depth || is_full {
-            self.unclear = Some("there are too many commands in it");
+            self.list.unclear = Some("there are too many commands in it");
             return;
         }
         let inside = wrappers::inside(&words, input.as_deref());
-        self.all.push(words);
+        self.list.all.push(words);
         for inside in inside {
             if MAX_WORDS < self.n_words {
-                self.unclear = Some("there are too many commands in it");
+                self.list.unclear = Some("there are too many commands in it");
                 return;
             }
             match inside {
                 Inside::Words(words) if words.is_empty() => {}
                 Inside::Words(words) => self.command(words, None, depth + 1),
                 Inside::Text(text) => self.text(&text, depth + 1),
-                Inside::Unknown => self.all.push(vec![Piece::unknown()]),
+                Inside::Unknown => self.list.all.push(vec![Piece::unknown()]),
             }
         }
     }

@@ -38,7 +38,6 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-pub use commands::{Commands, Piece};
 pub use loads::loads_unnamed;
 
 use file_system::FileSystem;
@@ -84,6 +83,7 @@ pub fn analyse(text: &str, scene: &Scene<'_>) -> Analysis {
                 plain: Err(unclear),
                 rest: None,
                 repeats: None,
+                commands: commands::of_unparsed(),
             };
         }
     };
@@ -97,7 +97,8 @@ pub fn analyse(text: &str, scene: &Scene<'_>) -> Analysis {
         },
     };
     let repeats = repeats::of(&parsed, text);
-    Analysis { segments, plain, rest, repeats }
+    let commands = commands::of_text(&parsed, text);
+    Analysis { segments, plain, rest, repeats, commands }
 }
 
 /// Looks at a program with its arguments, which run without a shell.
@@ -110,7 +111,7 @@ pub fn analyse_argv(argv: &[String], scene: &Scene<'_>) -> Analysis {
         .map(Plain::Argv);
     let is_shown = argv.iter().all(|arg| word::check_characters(arg).is_ok());
     let rest = (plain.is_err() && is_shown).then(|| vec![argv.to_vec()]);
-    Analysis { segments, plain, rest, repeats: None }
+    Analysis { segments, plain, rest, repeats: None, commands: commands::of_argv(argv) }
 }
 
 #[cfg(test)]

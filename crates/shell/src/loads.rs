@@ -3,13 +3,12 @@
 //! An approval covers the files that are named. Of most programs sinew does not know what else they load, so a short list
 //! holds those that load nothing; every other program counts as one that may.
 
-use sinew_tool::CommandLine;
+use sinew_tool::{CommandLine, CommandList, Piece};
 
-use super::commands::{Commands, Piece};
 use super::tree;
 
 /// Programs and commands of the shell that load no file that they are not given, and run no program but one that
-/// [`Commands`] lists too.
+/// [`CommandList`] has too.
 const LOADING_NOTHING: &[&str] = &[
     ":",
     "[",
@@ -89,13 +88,16 @@ const SYSTEM_DIRS: &[&str] = &["/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/l
 
 /// Returns whether a command may load files that its words do not name. `is_written` says of the name of a program
 /// whether it lies where calls can write.
-pub fn loads_unnamed(line: &CommandLine, is_written: impl Fn(&str) -> bool) -> bool {
+pub fn loads_unnamed(
+    line: &CommandLine,
+    commands: &CommandList,
+    is_written: impl Fn(&str) -> bool,
+) -> bool {
     if let CommandLine::Shell(_, text) = line
         && sets_variable(text)
     {
         return true;
     }
-    let commands = Commands::of(line);
     let loads = |words: &Vec<Piece>| match words.split_first() {
         Some((Piece::Known(program), arguments)) => {
             let name = match program.rsplit_once('/') {
@@ -175,6 +177,7 @@ fn sets_variable(text: &str) -> bool {
 mod tests {
     use sinew_tool::Shell;
 
+    use super::super::commands;
     use super::*;
 
     #[test]
@@ -228,13 +231,18 @@ mod tests {
             ("rm 'a", true),
         ] {
             let line = CommandLine::Shell(Shell::User, text.to_owned());
-            let found = loads_unnamed(&line, |name| name.starts_with("./"));
+            let listed = commands::of(&line);
+            let found = loads_unnamed(&line, &listed, |name| name.starts_with("./"));
             assert_eq!(found, loads, "{text}");
         }
-        let argv =
-            |words: &[&str]| CommandLine::Argv(words.iter().map(ToString::to_string).collect());
-        assert!(!loads_unnamed(&argv(&["rm", "$A", "*"]), |_| false));
-        assert!(loads_unnamed(&argv(&["node", "."]), |_| false));
-        assert!(loads_unnamed(&argv(&["rm", "a"]), |_| true));
+        for (words, is_written, loads) in [
+            (&["rm", "$A", "*"][..], false, false),
+            (&["node", "."], false, true),
+            (&["rm", "a"], true, true),
+        ] {
+            let line = CommandLine::Argv(words.iter().map(ToString::to_string).collect());
+            let found = loads_unnamed(&line, &commands::of(&line), |_| is_written);
+            assert_eq!(found, loads, "{words:?}");
+        }
     }
 }

@@ -2,9 +2,10 @@
 //!
 //! Only a text that is nothing but one such command counts, with words that are known.
 
+use sinew_tool::Piece;
 use tree_sitter::{Node, Tree};
 
-use super::commands::{Piece, piece};
+use super::commands::piece;
 
 /// Returns the name of the operation that a text repeats.
 pub(super) fn of(tree: &Tree, text: &str) -> Option<&'static str> {

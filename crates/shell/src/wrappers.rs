@@ -1,6 +1,7 @@
 //! Programs that run another one: which words are theirs, and which are those of the other.
 
-use super::commands::Piece;
+use sinew_tool::Piece;
+
 use super::find;
 use super::word::quoted;
 

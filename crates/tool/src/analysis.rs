@@ -24,6 +24,46 @@ pub struct Analysis {
     pub rest: Option<Vec<Vec<String>>>,
     /// The name of the operation on files that does the same, where the command is nothing else.
     pub repeats: Option<&'static str>,
+    /// What rules that deny or ask are matched against.
+    pub commands: CommandList,
+}
+
+/// Every command that a line runs, also inside substitutions and behind programs such as `env`, `xargs` and `sh -c`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CommandList {
+    /// Each command by its words.
+    pub all: Vec<Vec<Piece>>,
+    /// Why there may be others, if there may.
+    pub unclear: Option<&'static str>,
+}
+
+/// A word of a command, as far as it is known before it runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Piece {
+    /// What the program gets.
+    Known(String),
+    /// What is only known when it runs, as it is written: one word or any number of words.
+    Open {
+        /// How it is written.
+        raw: String,
+        /// Whether it is one word of any content.
+        is_one: bool,
+    },
+}
+
+impl Piece {
+    /// Returns a word of which nothing is known.
+    pub fn unknown() -> Self {
+        Self::Open { raw: String::new(), is_one: false }
+    }
+
+    /// Returns the word where it is known.
+    pub fn known(&self) -> Option<&str> {
+        match self {
+            Self::Known(word) => Some(word),
+            Self::Open { .. } => None,
+        }
+    }
 }
 
 /// What runs in the place of a command that only reads: the same, with nothing left to the shell.

@@ -37,7 +37,7 @@ mod tools;
 pub mod visible;
 mod world;
 
-pub use analysis::{Analysis, Plain, Segment, Unclear};
+pub use analysis::{Analysis, CommandList, Piece, Plain, Segment, Unclear};
 pub use approval::{Answer, Approver, Cover, Question, Scope};
 pub use background::{Background, Key, Matcher, News, Screen, Size, Typed, Wait, Waited};
 pub use caller::Caller;

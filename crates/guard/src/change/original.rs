@@ -136,9 +136,9 @@ impl Original {
 
 impl Job<'_> {
     /// Says that a change is made, and what was there needed no more.
-    pub(crate) fn late(&self, old: Option<Original>) {
+    pub(crate) fn close_later(&self, old: Option<Original>) {
         if let Some(Original { content: Content::File(file), .. }) = old {
-            self.terms.late.add(file);
+            self.terms.deferred_close.add(file);
         }
     }
 }

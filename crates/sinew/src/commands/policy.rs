@@ -215,8 +215,8 @@ fn holds(wired: &Wired, rule: &Arc<Rule>, example: &ExampleOptions, fits: bool) 
             let line = CommandLine::Shell(Shell::User, text.clone());
             let judged = wired.runtime.judge_command(line.clone(), |_| {});
             judged.is_ok_and(|(target, _)| match fits {
-                true => rule.matches(&Case::COMMAND, &line, &target.analysis),
-                false => !rule.may_match(&Case::COMMAND, &line, &target.analysis),
+                true => rule.matches(&Case::COMMAND, &target.analysis),
+                false => !rule.may_match(&Case::COMMAND, &target.analysis),
             })
         }
         ExampleOptions::Call(call) => {
