@@ -1,6 +1,6 @@
 # The few commands of the project; the work is in `xtask`.
 
-# Format, lints and house rules, without changing anything.
+# Format, lints and tidy checks, without changing anything.
 check:
     cargo xtask check
 
@@ -8,7 +8,7 @@ check:
 test *args:
     cargo xtask test {{args}}
 
-# The house rules that no compiler knows.
+# The rules of the project that no compiler checks.
 tidy:
     cargo xtask tidy
 
@@ -20,6 +20,10 @@ circles:
 fmt:
     cargo xtask fmt
 
+# The binary that people get: static, position-independent, at most 18 MB.
+dist:
+    cargo xtask dist
+
 # Write the generated pages of docs anew.
 docs:
     cargo xtask docs
@@ -28,6 +32,6 @@ docs:
 bench *args:
     cargo xtask bench {{args}}
 
-# What takes long, all or some of `tests` (more rounds), `bombs` (every case), `bench` (every row).
+# What takes long, all or some of `tests` (more rounds), `deny` (licences), `bombs` (every case), `bench` (every row).
 nightly *parts:
     cargo xtask nightly {{parts}}

@@ -136,6 +136,11 @@ pub(crate) fn ripgrep(root: &Path) -> Result<()> {
     peers::ripgrep(root, &root.join(".bench")).map(drop)
 }
 
+/// Returns `cargo-deny`, which is installed unless it is there.
+pub(crate) fn cargo_deny(root: &Path) -> Result<PathBuf> {
+    peers::installed(root, &root.join(".bench"), "cargo-deny", "cargo-deny@0.20.2")
+}
+
 pub(crate) fn run(root: &Path, args: &[String]) -> Result<()> {
     let options = Options::parse(args)?;
     let rows = options.rows();

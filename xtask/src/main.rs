@@ -10,6 +10,7 @@
 )]
 
 mod bench;
+mod dist;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -27,9 +28,14 @@ struct Chore {
 const CHORES: &[Chore] = &[
     Chore { name: "check", about: "format, lints and tidy, changing nothing", run: check },
     Chore { name: "test", about: "every test of the workspace", run: test },
-    Chore { name: "tidy", about: "the house rules that no compiler knows", run: run_tidy },
+    Chore {
+        name: "tidy",
+        about: "the rules of the project that no compiler checks",
+        run: run_tidy,
+    },
     Chore { name: "circles", about: "files of a crate that import one another", run: circles },
     Chore { name: "fmt", about: "format every source file", run: fmt },
+    Chore { name: "dist", about: "the binary that people get, and its checks", run: build_dist },
     Chore { name: "docs", about: "write the generated pages of docs anew", run: docs },
     Chore {
         name: "bench",
@@ -38,7 +44,7 @@ const CHORES: &[Chore] = &[
     },
     Chore {
         name: "nightly",
-        about: "what takes long, or some of it: tests, bombs, bench",
+        about: "what takes long, or some of it: tests, deny, bombs, bench",
         run: nightly,
     },
 ];
@@ -173,12 +179,6 @@ fn nightly(args: &[String]) -> Result<()> {
         tests.args(["test", "--workspace"]);
         tests.env("SINEW_TEST_ROUNDS", NIGHTLY_ROUNDS).env("PROPTEST_CASES", NIGHTLY_CASES);
         run("the tests", &mut tests)?;
-    }
-    if runs("bombs") {
-        let file = results.join(format!("bombs-{date}.txt"));
-        let mut bombs = Command::new("tests/e2e/run");
-        bombs.arg("bombs").env("SINEW_BOMB_ROUNDS", NIGHTLY_BOMBS);
-        bombs.stdout(std::fs::File::create(&file)?);
         // The example of the library as other programs have it: a build of the workspace adds the command to it.
         cargo(&[&["test"], EMBEDDED, &["--doc"]].concat(), &[])?;
         let program = ["run", "--locked", "--manifest-path", "tests/embedded/Cargo.toml"];
@@ -187,6 +187,12 @@ fn nightly(args: &[String]) -> Result<()> {
     if runs("deny") {
         let mut deny = Command::new(bench::cargo_deny(&root())?);
         run("`cargo deny`", deny.args(["check", "licenses", "sources", "bans"]))?;
+    }
+    if runs("bombs") {
+        let file = results.join(format!("bombs-{date}.txt"));
+        let mut bombs = Command::new("tests/e2e/run");
+        bombs.arg("bombs").env("SINEW_BOMB_ROUNDS", NIGHTLY_BOMBS);
+        bombs.stdout(std::fs::File::create(&file)?);
         let done = run("the suite `bombs`", &mut bombs);
         println!("{}", file.display());
         done?;
@@ -211,7 +217,7 @@ fn run(name: &str, command: &mut Command) -> Result<()> {
 }
 
 /// What `nightly` runs, in this order.
-const NIGHTLY_PARTS: [&str; 3] = ["tests", "bombs", "bench"];
+const NIGHTLY_PARTS: [&str; 4] = ["tests", "deny", "bombs", "bench"];
 /// How often the suite of fork bombs runs each case at night.
 const NIGHTLY_BOMBS: &str = "3";
 /// How many times as long the tests that repeat themselves (races, kills) go on at night.

@@ -11,9 +11,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use serde_json::Value;
 
 use super::client::{Client, Link};
+use crate::dist;
 
 const RIPGREP: &str = "ripgrep@15.2.0";
 const RUST_FS: &str = "rust-mcp-filesystem@0.4.5";
@@ -292,27 +292,13 @@ impl Run {
     }
 }
 
-/// Builds sinew as users get it, and the example beside it.
+/// Builds sinew as people get it, and the example by itself: its dependencies have features that sinew's lack.
 pub(super) fn build_ours(root: &Path) -> Result<Ours> {
     println!("building sinew");
-    let output = Command::new("cargo")
-        .args(["build", "--release", "--package", "sinew", "--bin", "sinew", "--example", "heavy"])
-        .args(["--message-format", "json-render-diagnostics"])
-        .current_dir(root)
-        .stderr(Stdio::inherit())
-        .output()
-        .context("cargo does not start")?;
-    if !output.status.success() {
-        bail!("sinew does not build");
-    }
-    let lines = output.stdout.split(|byte| *byte == b'\n');
-    let messages = lines.filter_map(|line| serde_json::from_slice::<Value>(line).ok());
-    let mut binaries = messages.filter_map(|message| {
-        let name = message.get("target")?.get("name")?.as_str()?;
-        let binary = message.get("executable")?.as_str()?;
-        (name == "sinew").then(|| PathBuf::from(binary))
-    });
-    binaries.next_back().map(ours_at).context("cargo names no binary of sinew")
+    let command = dist::build(root)?;
+    let mut cargo = Command::new("cargo");
+    cargo.args(["build", "--release", "--package", "sinew", "--example", "heavy"]);
+    Ok(Ours { command, heavy: Some(dist::executable(root, &mut cargo, "heavy")?) })
 }
 
 /// Returns a built sinew, with the example where cargo puts it.
@@ -327,7 +313,12 @@ pub(super) fn ripgrep(root: &Path, folder: &Path) -> Result<PathBuf> {
 }
 
 /// Returns a binary of a crate, which is installed unless it is there in this version.
-fn installed(root: &Path, folder: &Path, binary: &str, package: &str) -> Result<PathBuf> {
+pub(super) fn installed(
+    root: &Path,
+    folder: &Path,
+    binary: &str,
+    package: &str,
+) -> Result<PathBuf> {
     let path = folder.join("bin").join(binary);
     let version = package.rsplit('@').next().unwrap_or_default();
     let said = Command::new(&path).arg("--version").output();

@@ -94,7 +94,7 @@ pub(super) fn check(tree: &Tree, members: &[Member], findings: &mut Vec<Finding>
         for used in &member.uses {
             let name = used.name.as_str();
             let inside = names.contains(&name);
-            let tested = used.in_tests && IN_TESTS.contains(&name);
+            let tested = used.in_tests && (IN_TESTS.contains(&name) || name == member.name);
             if inside && !tested && !place.may_use.contains(&name) {
                 find(name, format!("`{}` may not use `{name}`: its layer forbids it", member.name));
             }
