@@ -245,7 +245,7 @@ def terminal(root):
         ("yes", write, "y", ["+typed", "t.txt", "Run it? [y/e/s/f/N]"], 0, "t.txt"),
         ("no, with words", commit, "n not now", ["touch made", "the call was denied: not now"], 3, None),
         ("an empty line", commit, "", ["touch made"], 3, None),
-        ("for ever", commit, "f", ["for ever in these roots: touch *"], 0, "made"),
+        ("for ever", commit, "f", ["always in this project: touch *"], 0, "made"),
     ]:
         with check(f"a person at a terminal is asked and answers: {name}"):
             if not shutil.which("tmux"):

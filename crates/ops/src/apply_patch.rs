@@ -184,7 +184,7 @@ pub const NATIVE: Row<ApplyPatch> = Row {
             "strip",
             "strip",
             ParamKind::Integer { min: 0, cap: Some(64) },
-            "Name parts to drop",
+            "Path components to strip (patch -p)",
         ),
         Param::optional("dry_run", "dry_run", ParamKind::Boolean, "Only the diff"),
     ],

@@ -212,7 +212,7 @@ pub const NATIVE: Row<Grep> = Row {
         Param::optional("-A", "after", CONTEXT, ""),
         Param::optional("-B", "before", CONTEXT, ""),
         Param::optional("-C", "context", CONTEXT, "").also(&["context"]),
-        Param::optional("multiline", "multiline", ParamKind::Boolean, ". spans lines"),
+        Param::optional("multiline", "multiline", ParamKind::Boolean, "`.` matches newlines"),
         Param::optional(
             "head_limit",
             "limit",

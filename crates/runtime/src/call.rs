@@ -1,7 +1,7 @@
-//! The way of one call: the stops in order, each in a file of its name.
+//! The pipeline of one call: its stages in order, each in a file of its name.
 //!
 //! `open → find → before → decode → contain → judge → clear → keep → run → shape → after → bound →
-//! answer`. A stop takes what the stop before gave; one that refuses ends the way, and the refusal
+//! answer`. A stage takes what the stage before returned; a refusal ends the pipeline, and the refusal
 //! is shaped, passed to the hooks, bounded and recorded like any reply.
 
 mod after;
@@ -69,13 +69,13 @@ async fn call(runtime: Arc<Runtime>, request: Request, options: CallOptions) -> 
     let raised = RaisedOnDrop(options.cancel.clone());
     let open = open::open(&runtime, request);
     let span = open.entry.span();
-    let reply = stops(&runtime, open, &options).instrument(span).await;
+    let reply = stages(&runtime, open, &options).instrument(span).await;
     raised.forget();
     reply
 }
 
 /// Goes the way of a call and answers it, wherever the way ends.
-async fn stops(runtime: &Arc<Runtime>, mut open: Open, options: &CallOptions) -> Reply {
+async fn stages(runtime: &Arc<Runtime>, mut open: Open, options: &CallOptions) -> Reply {
     let mut told = Told::default();
     let went = caught(way(runtime, &mut open, &mut told, options)).await;
     let mut reply = match went {
@@ -103,7 +103,7 @@ async fn stops(runtime: &Arc<Runtime>, mut open: Open, options: &CallOptions) ->
     answer::answer(open, reply, error)
 }
 
-/// Judges a call by changed rules, as the stops would do it, and ends there.
+/// Judges a call by changed rules, as the stages would do it, and ends there.
 fn judged(
     runtime: &Runtime,
     mut request: Request,
@@ -121,7 +121,7 @@ fn judged(
     Ok((Arc::clone(judged.contained().targets()), judged.ruling().clone()))
 }
 
-/// What a refusal is shaped with: known as soon as the stops find it out.
+/// What a refusal is shaped with: known as soon as the stages find it out.
 #[derive(Default)]
 struct Told {
     tool: Option<Arc<dyn Tool>>,

@@ -1,7 +1,7 @@
 //! The tools of one dialect, as they are served.
 
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use serde_json::Value;
 use sinew_guard::{Case, Guard, Rules};

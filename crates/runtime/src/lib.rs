@@ -1,8 +1,8 @@
-//! The registry of tools and the way of a call.
+//! The registry of tools and the pipeline of a call.
 //!
 //! A surface hands in a [`Request`](sinew_tool::Request) and gets a [`Reply`](sinew_tool::Reply).
-//! Between the two lie the stops in `call/`, one file each, every one taking what the stop before
-//! gave. This crate sees `dyn Tool` and never the name of an operation or a dialect; what it lets
+//! Between the two run the stages in `call/`, one file each; every stage takes what the stage before
+//! returned. This crate sees `dyn Tool` and never the name of an operation or a dialect; what it lets
 //! a call touch comes out of the guard.
 
 mod approvals;

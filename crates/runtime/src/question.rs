@@ -1,6 +1,7 @@
-//! A question in words and as JSON: whoever is asked anywhere sees the same.
+//! Questions as text and as JSON, the same for every approver.
 //!
-//! Nothing is cut from it, and nothing hides in it: signs that are not seen are written as escapes.
+//! No part of a question is cut, and invisible characters are written as escapes, so that an approver sees all that
+//! the answer covers.
 
 use std::fmt::Write;
 
@@ -14,19 +15,26 @@ pub fn words(question: &Question) -> String {
     if let Some(agent) = &question.agent {
         let _ = write!(text, " for the agent {}", one_line(agent));
     }
-    if let Some(command) = &question.targets.command {
-        for line in command_words(command).split('\n') {
-            let _ = write!(text, "\n  {}", one_line(line));
+    let command = question.targets.command.as_ref();
+    if let Some(command) = command {
+        for (at, line) in command_words(command).split('\n').enumerate() {
+            let _ = write!(text, "\n  {}{}", if at == 0 { "$ " } else { "  " }, one_line(line));
         }
         if 1 < command.analysis.segments.len() {
             for segment in &command.analysis.segments {
                 let _ = write!(text, "\n  - {}", one_line(&segment.text));
             }
         }
-        text.push_str("\n  in");
+        let _ = write!(text, "\n  (cwd {}", one_line(&command.cwd.to_string_lossy()));
+        if let Some(sandbox) = &question.sandbox {
+            let _ = write!(text, "; sandbox: {}", one_line(sandbox));
+        }
+        text.push(')');
     }
     for target in &question.targets.files {
-        let _ = write!(text, "\n  {}", one_line(&target.path.to_string_lossy()));
+        if command.is_none_or(|command| command.cwd != target.path) {
+            let _ = write!(text, "\n  {}", one_line(&target.path.to_string_lossy()));
+        }
     }
     for host in &question.targets.hosts {
         let _ = write!(text, "\n  {}", one_line(host));
@@ -39,9 +47,6 @@ pub fn words(question: &Question) -> String {
             "\n  it may load files that sinew does not know, such as modules, includes and hooks; they can \
              change before it runs",
         );
-    }
-    if let Some(sandbox) = &question.sandbox {
-        let _ = write!(text, "\n  contained by {}", one_line(sandbox));
     }
     text.push('\n');
     if let Some(diff) = &question.diff {
@@ -71,11 +76,13 @@ pub fn covers(question: &Question, scope: Scope) -> Option<String> {
     let what: Vec<String> = cover.what.iter().map(|what| one_line(what)).collect();
     let until = match scope {
         Scope::Call | Scope::Exact | Scope::Session => "for this session",
-        Scope::Forever => "for ever in these roots",
+        Scope::Forever => "always in this project",
     };
     // A pattern holds for words: what they mean may be another thing the next time.
     let anywhere = match (&question.targets.command, scope) {
-        (Some(_), Scope::Session | Scope::Forever) => ", in any directory, whatever is there then",
+        (Some(_), Scope::Session | Scope::Forever) => {
+            ", in any directory, even if the files it runs change"
+        }
         _ => "",
     };
     Some(format!("{until}: {}{anywhere}", what.join(", ")))
@@ -210,7 +217,6 @@ mod tests {
              with x\\u{7} = \"\\u{202e}\"\n  \
              it may load files that sinew does not know, such as modules, includes and hooks; they can \
              change before it runs\n  \
-             contained by landlock\n\
              Asked because changing files asks (rule change of user, c.toml:1).\n\
              It is question 3 of this session.\n"
         );

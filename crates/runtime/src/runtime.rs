@@ -101,6 +101,7 @@ impl Runtime {
         self.catalogs.send_modify(|catalogs| {
             Arc::make_mut(catalogs).iter_mut().for_each(|catalog| catalog.add(Arc::clone(tool)));
         });
+        Ok(())
     }
 
     /// Takes a tool out of every catalog; returns whether it was in one.
@@ -222,9 +223,9 @@ pub(crate) fn anchored(guard: &Guard, rules: Rules) -> Result<Rules, ToolError> 
 pub enum BuildError {
     /// No root was given.
     NoRoot,
-    /// The guard refused the roots or the rules.
     /// A tool of this name wants its arguments checked by its schema, and the feature `json-schema` is off.
     NoSchemaCheck(String),
+    /// The guard refused the roots or the rules.
     Guard(GuardError),
 }
 
@@ -238,8 +239,8 @@ impl fmt::Display for BuildError {
                  enable the feature `json-schema`, or return false from `checked_by_schema` and check \
                  them in the tool"
             ),
-        }
             Self::Guard(error) => write!(f, "{error}"),
+        }
     }
 }
 
@@ -251,7 +252,6 @@ impl From<GuardError> for BuildError {
     }
 }
 
-/// Whether a tool is served.
 /// Refuses a tool whose arguments this build cannot check.
 fn checkable(tool: &Arc<dyn Tool>) -> Result<(), BuildError> {
     match schema_check::is_available(&**tool) {
@@ -260,6 +260,7 @@ fn checkable(tool: &Arc<dyn Tool>) -> Result<(), BuildError> {
     }
 }
 
+/// Whether a tool is served.
 type Shown = dyn Fn(&dyn Tool) -> bool;
 
 /// Gathers what a [`Runtime`] is made of.
@@ -449,8 +450,8 @@ impl Builder {
         if self.roots.is_empty() {
             return Err(BuildError::NoRoot);
         }
-        // To keep an output is to write beneath a root.
         self.tools.iter().try_for_each(checkable)?;
+        // To keep an output is to write beneath a root.
         let may_change = self.rules.profile != Profile::ReadOnly;
         let may_store = self.store && may_change;
         let guard = Guard::open(GuardSettings {

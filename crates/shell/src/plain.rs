@@ -515,7 +515,7 @@ fn is_version(name: &str, args: &[String]) -> bool {
 }
 
 pub(super) fn unknown(name: &str) -> Unclear {
-    Unclear::new("shell.program", format!("`{name}` is no program that is known to only read"))
+    Unclear::new("shell.program", format!("`{name}` is not known to be read-only"))
 }
 
 /// Returns whether a program lies outside the roots, links followed.

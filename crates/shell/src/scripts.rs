@@ -145,7 +145,7 @@ impl Sed<'_> {
             Some(other) => {
                 return Err(unclear(
                     "sed",
-                    &format!("has the command `{other}`, which is not looked into"),
+                    &format!("has the command `{other}`, which the policy cannot analyse"),
                 ));
             }
             None => return Err(unclear("sed", "ends where a command should be")),

@@ -211,7 +211,7 @@ fn not_understood(node: Node<'_>) -> Unclear {
         }
         "arithmetic_expansion" => String::from("a sum is only worked out when it runs"),
         "&" => String::from("a part of it goes on in the background"),
-        kind => format!("it has a part that is not looked into: {}", kind.replace('_', " ")),
+        kind => format!("it contains syntax the policy cannot analyse: {}", kind.replace('_', " ")),
     })
 }
 

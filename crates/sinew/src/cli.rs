@@ -10,7 +10,7 @@ use crate::config::env_vars;
 use crate::config::import::Form;
 use crate::screen;
 
-/// The hands of an LLM agent: executes the tool calls a model makes, contained, judged and recorded.
+/// Tool runtime for LLM agents: sandboxed file, search, edit and shell tools with approvals, audit log and undo.
 #[derive(Debug, Parser)]
 #[command(name = "sinew", version, max_term_width = 100, disable_help_subcommand = true)]
 pub struct Cli {
@@ -142,7 +142,7 @@ pub enum Command {
         #[command(subcommand)]
         command: HookCommand,
     },
-    /// Look at what a project would loosen, and trust it as it is now.
+    /// Review the permissions a project requests, and trust its files as they are now.
     #[command(args_conflicts_with_subcommands = true)]
     Trust(TrustArgs),
     /// Write the permissions of another program in the form of the configuration, and say what could not be

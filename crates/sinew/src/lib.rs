@@ -1,4 +1,4 @@
-//! The hands of an LLM agent: one runtime that executes the tool calls a model makes, contained,
+//! Tool runtime for LLM agents: executes the tool calls a model makes, contained,
 //! judged and recorded, in the vocabulary the model was trained on.
 //!
 //! An embedding program picks a dialect and roots, and calls:

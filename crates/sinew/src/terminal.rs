@@ -158,7 +158,7 @@ mod tests {
         assert!(
             shown.ends_with(
                 "  y  this call\n  s  for this session: git commit *\n  \
-                 f  for ever in these roots: git commit *\nRun it? [y/s/f/N] "
+                 f  always in this project: git commit *\nRun it? [y/s/f/N] "
             ),
             "{shown}"
         );

@@ -190,7 +190,7 @@ fn an_answer_covers_what_it_says_and_for_as_long() {
         json!({
             "scope": "forever",
             "what": ["touch *"],
-            "text": "for ever in these roots: touch *, in any directory, whatever is there then",
+            "text": "always in this project: touch *, in any directory, even if the files it runs change",
         })
     );
     pipe.answer(touch, "forever");

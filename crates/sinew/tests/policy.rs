@@ -288,7 +288,7 @@ fn rules_that_mean_nothing_are_told() {
             "paths = [\"../x/**\"]",
             "own.toml:3:10: `rules[0].paths[0]` cannot be used: `..` means nothing in a glob",
         ),
-        ("paths = [\"~/x\"]", "`~` is no directory here"),
+        ("paths = [\"~/x\"]", "`~` is not expanded"),
         ("paths = [\".\"]", "means no path"),
         (
             "tools = [\"Read\"]\ncommand = \"x\"",

@@ -71,7 +71,7 @@ fn who_may_not_run_commands_is_told_why() {
     let home = Home::new();
     let arguments = json!({ "command": "touch made" }).to_string();
     for (more, code, words) in [
-        (&[][..], 3, "(`touch` is no program that is known to only read)"),
+        (&[][..], 3, "(`touch` is not known to be read-only)"),
         (&["--approvals", "deny"], 3, "this call needs approval"),
         (&["--approvals", "allow", "--read-only"], 3, "profile `read-only`"),
         (

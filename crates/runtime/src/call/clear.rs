@@ -358,7 +358,7 @@ fn nobody(ruling: &Ruling, because: &str) -> ToolError {
         format!("this call needs approval ({}), and {because}", ruling.why),
     )
     .hint(
-        "the person in charge can start sinew with `--approvals allow` or, over MCP, `--approvals \
-         trust-client` (the client's own confirmation counts); `sinew call` asks at a terminal",
+        "restart sinew with `--approvals allow` or, over MCP, with `--approvals trust-client` (the client's own \
+         confirmation counts); `sinew call` asks at a terminal",
     )
 }

@@ -185,8 +185,8 @@ impl Failure {
     fn into_error(self, event: HookEvent) -> ToolError {
         ToolError::new(Kind::BlockedByHook, self.told().to_owned())
             .hint(format!(
-                "the person in charge can run `sinew hook test {event}`, mend the hook, or let it fail \
-                 with `on_error = \"continue\"`"
+                "run `sinew hook test {event}`, mend the hook, or let it fail with \
+                 `on_error = \"continue\"`"
             ))
             .source(self.why)
     }

@@ -26,8 +26,9 @@ pub(super) fn check(scene: &Scene<'_>, top: &Path, opens: bool) -> Result<(), Un
     if seen(&opened) || (seen(&path) && !opens) {
         return Ok(());
     }
-    let index = index::read(scene.files, &path)
-        .ok_or_else(|| odd("the index of the repository is of a form that is not looked into"))?;
+    let index = index::read(scene.files, &path).ok_or_else(|| {
+        odd("the index of the repository has a format that the policy cannot read")
+    })?;
     if opens {
         check_directories(scene.files, top, &index)?;
     }

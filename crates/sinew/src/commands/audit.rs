@@ -377,6 +377,7 @@ fn verify_file(
     let file = std::fs::File::open(path).with_context(|| path.display().to_string())?;
     let mut walk = None;
     let mut found = None;
+    let mut old_name = None;
     let mut file = BufReader::new(file);
     for n in 1.. {
         let mut line = String::new();
@@ -386,7 +387,9 @@ fn verify_file(
             break;
         }
         let object = serde_json::from_str(&line).with_context(place)?;
+        let old = form::old_name(&object);
         let (record, before) = form::record(object).with_context(place)?;
+        old_name = old_name.or(old.map(|names| (record.link.seq, names)));
         if kept.is_some_and(|kept| kept.seq == record.link.seq) {
             found = Some(record.link);
         }
@@ -398,6 +401,10 @@ fn verify_file(
     }
     let Some(walk) = walk else { bail!("{}: there is no record in it", path.display()) };
     let mut verified = walk.end();
+    if let Some((seq, (old, new))) = old_name {
+        let text = format!("`{old}` is an old name of an older sinew; exports say `{new}` now");
+        verified.notes.push(Finding { seq, what: "other", text });
+    }
     if let Some(kept) = kept.filter(|kept| found != Some(*kept)) {
         let text = format!("record {} is not the one that was kept, or not there", kept.seq);
         verified.findings.push(Finding { seq: kept.seq, what: "other", text });

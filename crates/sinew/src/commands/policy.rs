@@ -201,8 +201,7 @@ fn test(
         let (n_rules, n_failed) = (rules.len(), failed.len());
         writeln!(
             out,
-            "{n_examples} examples of {n_rules} rules, {n_failed} of them do not hold; rules without \
-             an example: {n_without}"
+            "{n_rules} rules, {n_examples} examples, {n_failed} failures; rules without an example: {n_without}"
         )?;
     }
     Ok(ExitCode::from(u8::from(!failed.is_empty())))

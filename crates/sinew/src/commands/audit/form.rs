@@ -64,10 +64,21 @@ pub(super) fn object(record: &Record, before: Option<ChainLink>) -> Map<String, 
 fn values(fields: &Fields<'_>) -> impl Iterator<Item = (String, Value)> {
     fields.iter().map(|(name, field)| match (name.strip_suffix("_us"), field) {
         (Some(name), Field::Integer(us)) => (format!("{name}_ms"), json!(*us as f64 / 1e3)),
-        (_, Field::Integer(number)) => ((*name).to_owned(), json!(number)),
-        (_, Field::Text(text)) => ((*name).to_owned(), json!(text)),
-        (_, Field::Bytes(bytes)) => ((*name).to_owned(), json!(hex(bytes))),
+        (_, Field::Integer(number)) => (shown(name), json!(number)),
+        (_, Field::Text(text)) => (shown(name), json!(text)),
+        (_, Field::Bytes(bytes)) => (shown(name), json!(hex(bytes))),
     })
+}
+
+/// Returns the name that a column is shown under.
+fn shown(column: &str) -> String {
+    let renamed = RENAMED.iter().find(|(stored, _)| *stored == column);
+    renamed.map_or(column, |(_, shown)| shown).to_owned()
+}
+
+/// Returns a name of an older export, and the one that took its place.
+pub(super) fn old_name(object: &Map<String, Value>) -> Option<(&'static str, &'static str)> {
+    RENAMED.into_iter().find(|(old, _)| object.contains_key(*old))
 }
 
 /// Reads a record that was exported, and the link of the one before it.
@@ -112,7 +123,8 @@ fn field(name: String, value: &Value) -> Option<(String, Field<'static>)> {
         (_, Value::String(text)) => Field::from(text.clone()),
         _ => return None,
     };
-    Some((name, field))
+    let renamed = RENAMED.iter().find(|(_, shown)| *shown == name);
+    Some((renamed.map_or(name, |(stored, _)| (*stored).to_owned()), field))
 }
 
 /// Writes an object as one line of ASCII.
