@@ -11,7 +11,6 @@ mod named;
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::future::pending;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -19,10 +18,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{Access, access, stat};
+use sinew_tool::Cancel;
 use sinew_tool::sync::lock;
 
-use super::capture::{Became, Captured, Following, Keep, Spool};
-use super::run::{KillOnDrop, on_thread, words};
+use super::capture::{Became, Captured, Keep, Spool};
+use super::run::{follow_to_end, on_thread, words};
 use super::sandbox_level::SandboxLevel;
 use super::session::{NoSession, Session};
 use super::wire::{self, Command, End, Policy, SpawnRequest};
@@ -289,33 +289,14 @@ impl OwnPrograms {
         let order = self.order(&program, path)?;
         let stdin = wire::in_memory(&program.stdin).map_err(broken)?;
         let ordered = session.order(&order, Some(stdin), false).map_err(broken)?;
-        let mut limit = AtMost {
+        let limit = AtMost {
             left: 2 * MAX_OWN_OUTPUT,
             is_over: false,
             line: ordered.line.try_clone().map_err(broken)?,
         };
-        let following = Following::begin(ordered, KEEP, Some(program.timeout)).map_err(broken)?;
-        let followed = following.follow_a_little(&mut limit, &|_| {}, pending()).await;
-        let (mut following, became) = followed.map_err(broken)?;
-        let became = match became {
-            Some(became) => became,
-            None => {
-                let line = following.line().try_clone().map_err(broken)?;
-                let kill = KillOnDrop(&line);
-                let followed = on_thread(move || {
-                    let became = following.follow(&mut limit, &|_| {});
-                    (following, limit, became)
-                });
-                let became;
-                (following, limit, became) = followed
-                    .map_err(|error| error.to_string())?
-                    .await
-                    .map_err(|error| error.to_string())?;
-                std::mem::forget(kill);
-                became.map_err(broken)?
-            }
-        };
-        let (captured, ordered) = following.end(became, &mut limit).map_err(broken)?;
+        let limits = (KEEP, Some(program.timeout));
+        let followed = follow_to_end(ordered, limits, limit, |_| {}, &Cancel::default()).await;
+        let (captured, ordered, limit) = followed.map_err(|error| error.message.into_owned())?;
         drop(ordered);
         session.prepare();
         Ok(ended(captured, limit.is_over))

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use futures_channel::oneshot;
 use rustix::io::Errno;
@@ -17,7 +18,7 @@ use sinew_tool::{
     Size, Targets, ToolError, Typed, Used, Wait, line_name,
 };
 
-use super::capture::{Became, Captured, Following, Keep};
+use super::capture::{Became, Captured, Following, Keep, Ordered, Spool};
 use super::kept::Kept;
 use super::spool::ToStore;
 use super::wire::{self, End, Refusal};
@@ -243,12 +244,32 @@ async fn follow(
     options: &RunOptions,
 ) -> Result<(Captured, Whole), ToolError> {
     let Running { session, ordered, timeout, tty: _ } = running;
-    let mut spool = ToStore::above(store, &caller.call_id, options.store_above);
+    let spool = ToStore::above(store, &caller.call_id, options.store_above);
     let progress = options.progress.clone();
     let tell = move |n| progress.report(n, "bytes of output");
-    let following = Following::begin(ordered, KEEP, timeout).map_err(broken)?;
-    let taken_back = options.cancel.cancelled();
-    let followed = following.follow_a_little(&mut spool, &tell, taken_back).await;
+    let followed = follow_to_end(ordered, (KEEP, timeout), spool, tell, &options.cancel).await?;
+    let (captured, ordered, spool) = followed;
+    // Its supervisor waits for this before it makes the next process ready, which may take this processor
+    // from whoever answers.
+    tokio::spawn(async move {
+        drop(ordered);
+        session.prepare();
+    });
+    let whole = Whole { stored: spool.path(), n_lines: spool.n_lines };
+    Ok((captured, whole))
+}
+
+/// Follows a command to its end: here while it is short, then on a thread. Stops it where the call is cancelled, and
+/// kills it where this future is dropped.
+pub(super) async fn follow_to_end<S: Spool + 'static>(
+    ordered: Ordered,
+    (keep, timeout): (Keep, Option<Duration>),
+    mut spool: S,
+    tell: impl Fn(u64) + Send + Sync + 'static,
+    cancel: &Cancel,
+) -> Result<(Captured, Ordered, S), ToolError> {
+    let following = Following::begin(ordered, keep, timeout).map_err(broken)?;
+    let followed = following.follow_a_little(&mut spool, &tell, cancel.cancelled()).await;
     let (mut following, became) = followed.map_err(broken)?;
     let became = match became {
         Some(became) => became,
@@ -260,20 +281,13 @@ async fn follow(
                 (following, spool, became)
             })?;
             let became;
-            (following, spool, became) = stopping(&line, &options.cancel, followed).await?;
+            (following, spool, became) = stopping(&line, cancel, followed).await?;
             std::mem::forget(kill);
             became.map_err(broken)?
         }
     };
     let (captured, ordered) = following.end(became, &mut spool).map_err(broken)?;
-    // Its supervisor waits for this before it makes the next process ready, which may take this processor
-    // from whoever answers.
-    tokio::spawn(async move {
-        drop(ordered);
-        session.prepare();
-    });
-    let whole = Whole { stored: spool.path(), n_lines: spool.n_lines };
-    Ok((captured, whole))
+    Ok((captured, ordered, spool))
 }
 
 /// Waits for a command that another thread follows, and has it end where the call is taken back.
