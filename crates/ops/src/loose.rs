@@ -28,7 +28,7 @@ const MAX_TOKENS: usize = 20_000;
 pub(crate) fn find(text: &[u8], old: &str, new: &str, budget: &Budget) -> Result<Found, Miss> {
     for stage in [Stage::TrailingBlanks, Stage::Indentation, Stage::Punctuation] {
         let found = match stage {
-            Stage::Punctuation => replace::gather(stage, Characters::new(text, old, budget), false),
+            Stage::Punctuation => replace::gather(stage, characters(text, old, budget), false),
             _ => replace::gather(stage, WholeLines::new(text, old, stage, budget), false),
         };
         let found = budget.checked(found);
@@ -210,72 +210,45 @@ impl<'t, 'n: 't> Iterator for WholeLines<'t, 'n> {
     }
 }
 
-/// The places of a text whose characters are compared in their plain form, in order, not overlapping.
-struct Characters<'t> {
+/// Returns the places of a text whose characters are compared in their plain form.
+fn characters<'t>(
     text: &'t [u8],
-    before: Vec<char>,
-    after: Vec<char>,
-    places: Box<dyn Iterator<Item = usize> + 't>,
-    free_from: usize,
+    old: &str,
     budget: &'t Budget,
-}
-
-impl<'t> Characters<'t> {
-    fn new(text: &'t [u8], old: &str, budget: &'t Budget) -> Self {
-        let mut before: Vec<char> = old.replace("\r\n", "\n").chars().collect();
-        let has_forms = |c: &char| plain(*c) != *c || matches!(c, '"' | '\'' | '-' | ' ' | '\n');
-        let mut longest = 0..0;
-        let mut start = 0;
-        for run in before.split_inclusive(has_forms) {
-            let n = run.iter().take_while(|c| !has_forms(c)).count();
-            if longest.len() < n {
-                longest = start..start + n;
-            }
-            start += run.len();
+) -> impl Iterator<Item = Range<usize>> + 't {
+    let mut before: Vec<char> = old.replace("\r\n", "\n").chars().collect();
+    let has_forms = |c: &char| plain(*c) != *c || matches!(c, '"' | '\'' | '-' | ' ' | '\n');
+    let mut longest = 0..0;
+    let mut start = 0;
+    for run in before.split_inclusive(has_forms) {
+        let n = run.iter().take_while(|c| !has_forms(c)).count();
+        if longest.len() < n {
+            longest = start..start + n;
         }
-        let after = before.split_off(longest.start);
-        let anchor: String = after.iter().take(longest.len()).collect();
-        let places: Box<dyn Iterator<Item = usize> + 't> = if anchor.is_empty() {
-            Box::new(std::iter::empty())
-        } else {
-            let finder = memmem::Finder::new(&anchor).into_owned();
-            let mut from = 0;
-            Box::new(std::iter::from_fn(move || {
-                let place = from + finder.find(text.get(from..)?)?;
-                from = place + 1;
-                Some(place)
-            }))
-        };
-        Self { text, before, after, places, free_from: 0, budget }
+        start += run.len();
     }
-
-    fn around(&self, place: usize) -> Option<Range<usize>> {
+    let after = before.split_off(longest.start);
+    let anchor: String = after.iter().take(longest.len()).collect();
+    let finder = memmem::Finder::new(&anchor).into_owned();
+    let mut from = if anchor.is_empty() { None } else { Some(0) };
+    let places = std::iter::from_fn(move || {
+        let place = from? + finder.find(text.get(from?..)?)?;
+        from = Some(place + 1);
+        Some(place)
+    });
+    replace::extended(places, budget, move |place| {
         let mut start = place;
-        for wanted in self.before.iter().rev() {
-            self.budget.spend(1).then_some(())?;
-            start = back(self.text.get(..start)?, *wanted)?;
+        for wanted in before.iter().rev() {
+            budget.spend(1).then_some(())?;
+            start = back(text.get(..start)?, *wanted)?;
         }
         let mut end = place;
-        for wanted in &self.after {
-            self.budget.spend(1).then_some(())?;
-            end += ahead(self.text.get(end..)?, *wanted)?;
+        for wanted in &after {
+            budget.spend(1).then_some(())?;
+            end += ahead(text.get(end..)?, *wanted)?;
         }
-        (self.free_from <= start).then_some(start..end)
-    }
-}
-
-impl Iterator for Characters<'_> {
-    type Item = Range<usize>;
-
-    fn next(&mut self) -> Option<Range<usize>> {
-        loop {
-            let place = self.places.next().filter(|_| self.budget.spend(1))?;
-            if let Some(range) = self.around(place) {
-                self.free_from = range.end;
-                return Some(range);
-            }
-        }
-    }
+        Some(start..end)
+    })
 }
 
 /// Returns how long the character at the start of a text is, where it is the wanted one in some form.

@@ -143,7 +143,7 @@ impl<'a> Needle<'a> {
         let mut found = gather(Stage::Exact, exact, all);
         let budget = Budget::of(text);
         if found == Err(Miss::Nowhere) && self.may_end_otherwise(text) {
-            let places = AnyEnding::new(text, self.old, &budget);
+            let places = any_ending(text, self.old, &budget);
             found = budget.checked(gather(Stage::LineEndings, places, all));
         }
         if found == Err(Miss::Nowhere) && self.loose && !all {
@@ -294,79 +294,68 @@ pub(crate) fn first_ending(text: &[u8]) -> Option<&'static [u8]> {
     Some(if before.ends_with(b"\r") { b"\r\n" } else { b"\n" })
 }
 
-/// The places of a text whose line endings may each be LF or CRLF, in order, not overlapping.
+/// Returns the ranges that `extend` makes of places, in order, not overlapping.
+pub(crate) fn extended<'t>(
+    places: impl Iterator<Item = usize> + 't,
+    budget: &'t Budget,
+    extend: impl Fn(usize) -> Option<Range<usize>> + 't,
+) -> impl Iterator<Item = Range<usize>> + 't {
+    let mut free_from = 0;
+    places.take_while(|_| budget.spend(1)).filter_map(move |place| {
+        let range = extend(place).filter(|range| free_from <= range.start)?;
+        free_from = range.end;
+        Some(range)
+    })
+}
+
+/// Returns the places of a text whose line endings may each be LF or CRLF.
 ///
 /// The longest line of the text is searched for; around each place of it the other lines are
 /// compared.
-struct AnyEnding<'t, 'n> {
+fn any_ending<'t>(
     text: &'t [u8],
-    before: Vec<&'n [u8]>,
-    anchor: &'n [u8],
-    after: Vec<&'n [u8]>,
-    places: Box<dyn Iterator<Item = usize> + 't>,
-    free_from: usize,
-    budget: &'n Budget,
-}
-
-impl<'t, 'n: 't> AnyEnding<'t, 'n> {
-    fn new(text: &'t [u8], needle: &'n str, budget: &'n Budget) -> Self {
-        let mut lines: Vec<&[u8]> = needle.split('\n').map(str::as_bytes).collect();
-        let n_ended = lines.len() - 1;
-        for line in lines.iter_mut().take(n_ended) {
-            *line = line.strip_suffix(b"\r").unwrap_or(line);
-        }
-        let longest = (0..lines.len()).max_by_key(|at| lines.get(*at).map_or(0, |l| l.len()));
-        let after = lines.split_off(longest.unwrap_or(0) + 1);
-        let anchor = lines.pop().unwrap_or_default();
-        let places: Box<dyn Iterator<Item = usize> + 't> = if anchor.is_empty() {
-            // Nothing but line endings: a match can only begin at one.
-            Box::new(memchr_iter(b'\n', text).map(move |at| {
-                let cr = at.checked_sub(1).and_then(|before| text.get(before)) == Some(&b'\r');
-                at - usize::from(cr)
-            }))
-        } else {
-            Box::new(memmem::find_iter(text, anchor))
-        };
-        Self { text, before: lines, anchor, after, places, free_from: 0, budget }
+    needle: &'t str,
+    budget: &'t Budget,
+) -> impl Iterator<Item = Range<usize>> + 't {
+    let mut before: Vec<&[u8]> = needle.split('\n').map(str::as_bytes).collect();
+    let n_ended = before.len() - 1;
+    for line in before.iter_mut().take(n_ended) {
+        *line = line.strip_suffix(b"\r").unwrap_or(line);
     }
-
-    /// Returns the whole match around a place of the anchor.
-    fn around(&self, place: usize) -> Option<Range<usize>> {
+    let longest = (0..before.len()).max_by_key(|at| before.get(*at).map_or(0, |l| l.len()));
+    let after = before.split_off(longest.unwrap_or(0) + 1);
+    let anchor = before.pop().unwrap_or_default();
+    let places: Box<dyn Iterator<Item = usize> + 't> = if anchor.is_empty() {
+        // Nothing but line endings: a match can only begin at one.
+        Box::new(memchr_iter(b'\n', text).map(move |at| {
+            let cr = at.checked_sub(1).and_then(|before| text.get(before)) == Some(&b'\r');
+            at - usize::from(cr)
+        }))
+    } else {
+        Box::new(memmem::find_iter(text, anchor))
+    };
+    let is_affordable = |line: &[u8]| budget.spend(1 + line.len() / 64);
+    extended(places, budget, move |place| {
         let mut start = place;
-        let is_affordable = |line: &[u8]| self.budget.spend(1 + line.len() / 64);
-        for line in self.before.iter().rev() {
+        for line in before.iter().rev() {
             is_affordable(line).then_some(())?;
-            let head = self.text.get(..start)?.strip_suffix(b"\n")?;
+            let head = text.get(..start)?.strip_suffix(b"\n")?;
             let head = head.strip_suffix(b"\r").unwrap_or(head);
             start = head.strip_suffix(*line)?.len();
         }
-        let mut end = place + self.anchor.len();
-        for line in &self.after {
+        let mut end = place + anchor.len();
+        for line in &after {
             is_affordable(line).then_some(())?;
-            let tail = self.text.get(end..)?;
+            let tail = text.get(end..)?;
             let ending = if tail.starts_with(b"\r\n") { 2 } else { 1 };
             if ending == 1 && !tail.starts_with(b"\n") {
                 return None;
             }
             end += ending;
-            end += self.text.get(end..)?.starts_with(line).then_some(line.len())?;
+            end += text.get(end..)?.starts_with(line).then_some(line.len())?;
         }
-        (self.free_from <= start).then_some(start..end)
-    }
-}
-
-impl Iterator for AnyEnding<'_, '_> {
-    type Item = Range<usize>;
-
-    fn next(&mut self) -> Option<Range<usize>> {
-        loop {
-            let place = self.places.next().filter(|_| self.budget.spend(1))?;
-            if let Some(range) = self.around(place) {
-                self.free_from = range.end;
-                return Some(range);
-            }
-        }
-    }
+        Some(start..end)
+    })
 }
 
 /// Returns a content with its changes as pieces, in order: slices of the old content and the new
