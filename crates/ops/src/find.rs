@@ -5,19 +5,16 @@
 
 use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
 use globset::GlobSet;
 use serde::Deserialize;
-use sinew_tool::sync::{into_inner, lock};
 use sinew_tool::{
-    Access, Claim, Context, Cost, Entry, Facts, FileKind, FileSettings, Flow, Operation, Skipped,
-    Targets, ToolError, Visitor, Visitors, WalkOptions,
+    Access, Claim, Context, Cost, Entry, Facts, FileKind, FileSettings, Operation, Skipped,
+    Targets, ToolError, WalkOptions,
 };
 
-use crate::best::Best;
+use crate::gather::{self, Gatherer, gather};
 use crate::pattern;
-use crate::watch::Watch;
 
 /// The most names that are kept.
 const MAX_FOUND: usize = 20_000;
@@ -106,29 +103,21 @@ impl Operation for Find {
 
     async fn run(args: &Args, cx: &Context) -> Result<Out, ToolError> {
         let target = cx.target(0)?;
-        let watch = Watch::new(cx);
         let (wanted, excluded) = globs(args)?;
-        let gathered = Mutex::new((Best::new(MAX_FOUND), 0));
-        let search = Search { wanted, excluded, watch: &watch, gathered };
         let options = WalkOptions {
             heed_ignore: false,
             enter_state: true,
             max_depth: None,
             directories: true,
         };
-        let report = cx
-            .world
-            .files
-            .walk(target.slot, &options, &search, cx.cancel.flag())
-            .map_err(|error| cx.about(target, error))?;
-        watch.not_cancelled()?;
-        let (best, total) = into_inner(search.gathered);
+        let search = Search { wanted, excluded };
+        let gathered = gather(cx, target, &options, MAX_FOUND, &search)?;
         Ok(Out {
             root: target.path.clone(),
-            names: best.into_sorted(),
-            total,
-            skipped: report.skipped,
-            timed_out: watch.out_of_time(),
+            names: gathered.items,
+            total: gathered.total,
+            skipped: gathered.skipped,
+            timed_out: gathered.timed_out,
         })
     }
 }
@@ -146,14 +135,12 @@ fn globs(args: &Args) -> Result<(Option<GlobSet>, Vec<GlobSet>), ToolError> {
     Ok((wanted, excluded))
 }
 
-struct Search<'a> {
+struct Search {
     wanted: Option<GlobSet>,
     excluded: Vec<GlobSet>,
-    watch: &'a Watch<'a>,
-    gathered: Mutex<(Best<Found>, u64)>,
 }
 
-impl Search<'_> {
+impl Search {
     /// Returns whether a path or a directory above it is excluded: a walk need not ask which
     /// directories to enter.
     fn excludes(&self, path: &Path) -> bool {
@@ -165,46 +152,23 @@ impl Search<'_> {
     }
 }
 
-impl Visitors for Search<'_> {
-    fn visitor(&self) -> Box<dyn Visitor + '_> {
-        Box::new(Finder { search: self, best: Best::new(MAX_FOUND), total: 0, n_seen: 0 })
-    }
-}
+impl Gatherer for Search {
+    type Item = Found;
 
-struct Finder<'a> {
-    search: &'a Search<'a>,
-    best: Best<Found>,
-    total: u64,
-    n_seen: u32,
-}
-
-impl Visitor for Finder<'_> {
-    fn visit(&mut self, entry: &dyn Entry) -> Flow {
-        if self.search.watch.over_sometimes(&mut self.n_seen) {
-            return Flow::Stop;
-        }
+    fn visit(&self, entry: &dyn Entry, found: &mut gather::Found<Found>) {
         let path = entry.path();
-        let wanted = self.search.wanted.as_ref().is_none_or(|glob| glob.is_match(path));
-        if !wanted || self.search.excludes(path) {
-            return Flow::Continue;
+        let wanted = self.wanted.as_ref().is_none_or(|glob| glob.is_match(path));
+        if !wanted || self.excludes(path) {
+            return;
         }
-        self.total += 1;
-        if self.best.wants(|last| path < last.path.as_path()) {
-            self.best.push(Found { path: path.to_path_buf(), kind: entry.kind() });
+        found.total += 1;
+        if found.best.wants(|last| path < last.path.as_path()) {
+            found.best.push(Found { path: path.to_path_buf(), kind: entry.kind() });
         }
-        Flow::Continue
     }
 
-    fn enter(&mut self, path: &Path) -> bool {
-        !self.search.excludes(path)
-    }
-}
-
-impl Drop for Finder<'_> {
-    fn drop(&mut self) {
-        let mut gathered = lock(&self.search.gathered);
-        gathered.0.merge(std::mem::replace(&mut self.best, Best::new(0)));
-        gathered.1 += self.total;
+    fn enter(&self, path: &Path) -> bool {
+        !self.excludes(path)
     }
 }
 

@@ -12,7 +12,7 @@ use crate::best::Best;
 use crate::watch::Watch;
 
 /// What a search keeps of the entries that a walk visits.
-pub(crate) trait Gather: Sync {
+pub(crate) trait Gatherer: Sync {
     /// What is kept of an entry; the least items are the best.
     type Item: Ord + Send;
 
@@ -43,7 +43,7 @@ pub(crate) struct Gathered<T> {
 }
 
 /// Walks beneath a target, and returns the best `limit` items.
-pub(crate) fn gather<G: Gather>(
+pub(crate) fn gather<G: Gatherer>(
     cx: &Context,
     target: &FileTarget,
     options: &WalkOptions,
@@ -71,26 +71,26 @@ impl<T: Ord> Found<T> {
     }
 }
 
-struct Threads<'a, G: Gather> {
+struct Threads<'a, G: Gatherer> {
     search: &'a G,
     limit: usize,
     watch: &'a Watch<'a>,
     found: Mutex<Option<Found<G::Item>>>,
 }
 
-struct Thread<'a, G: Gather> {
+struct Thread<'a, G: Gatherer> {
     all: &'a Threads<'a, G>,
     found: Option<Found<G::Item>>,
     n_seen: u32,
 }
 
-impl<G: Gather> Visitors for Threads<'_, G> {
+impl<G: Gatherer> Visitors for Threads<'_, G> {
     fn visitor(&self) -> Box<dyn Visitor + '_> {
         Box::new(Thread { all: self, found: Some(Found::new(self.limit)), n_seen: 0 })
     }
 }
 
-impl<G: Gather> Visitor for Thread<'_, G> {
+impl<G: Gatherer> Visitor for Thread<'_, G> {
     fn visit(&mut self, entry: &dyn Entry) -> Flow {
         match &mut self.found {
             Some(found) if !self.all.watch.over_sometimes(&mut self.n_seen) => {
@@ -106,7 +106,7 @@ impl<G: Gather> Visitor for Thread<'_, G> {
     }
 }
 
-impl<G: Gather> Drop for Thread<'_, G> {
+impl<G: Gatherer> Drop for Thread<'_, G> {
     fn drop(&mut self) {
         let Some(found) = self.found.take() else { return };
         let mut all = lock(&self.all.found);

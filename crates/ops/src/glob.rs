@@ -8,21 +8,18 @@
 use std::cmp::Reverse;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
 use globset::GlobSet;
 use serde::Deserialize;
-use sinew_tool::sync::{into_inner, lock};
 use sinew_tool::{
-    Access, Bound, Claim, Context, Cost, Entry, Facts, FileKind, FileSettings, FileTarget, Flow,
-    Operation, Param, ParamKind, Reply, Row, Shaping, Skipped, Stamp, Targets, ToolError, Visitor,
-    Visitors, WalkOptions,
+    Access, Bound, Claim, Context, Cost, Entry, Facts, FileKind, FileSettings, FileTarget,
+    Operation, Param, ParamKind, Reply, Row, Shaping, Skipped, Stamp, Targets, ToolError,
+    WalkOptions,
 };
 
-use crate::best::Best;
+use crate::gather::{self, Gatherer, gather};
 use crate::names::Names;
 use crate::pattern;
-use crate::watch::Watch;
 
 /// Finds files by name.
 #[derive(Debug)]
@@ -132,15 +129,12 @@ impl Operation for Glob {
         let target = cx.target(0)?;
         let pattern = relative_pattern(args, target)?;
         let limit = args.limit.and_then(|limit| usize::try_from(limit).ok());
-        let watch = Watch::new(cx);
+        let limit = limit.unwrap_or(cx.settings.glob_limit);
         let search = Search {
             glob: pattern::glob(&pattern, args.star_crosses)?,
             prefix: literal_prefix(&pattern),
             skip_hidden: args.skip_hidden && !pattern::names_hidden(&pattern),
             root: &target.path,
-            limit: limit.unwrap_or(cx.settings.glob_limit),
-            watch: &watch,
-            gathered: Mutex::new(Gathered::default()),
         };
         let crosses = args.star_crosses || pattern.contains("**");
         let options = WalkOptions {
@@ -149,21 +143,13 @@ impl Operation for Glob {
             max_depth: (!crosses).then(|| pattern.matches('/').count()),
             directories: false,
         };
-        let report = cx
-            .world
-            .files
-            .walk(target.slot, &options, &search, cx.cancel.flag())
-            .map_err(|error| cx.about(target, error))?;
-        watch.not_cancelled()?;
-        let gathered = into_inner(search.gathered);
-        let mut skipped = report.skipped;
-        skipped.unreadable += gathered.unreadable;
+        let gathered = gather(cx, target, &options, limit, &search)?;
         Ok(Out {
             root: target.path.clone(),
-            files: gathered.best.map(Best::into_sorted).unwrap_or_default(),
+            files: gathered.items,
             total: gathered.total,
-            skipped,
-            timed_out: watch.out_of_time(),
+            skipped: gathered.skipped,
+            timed_out: gathered.timed_out,
         })
     }
 }
@@ -219,77 +205,33 @@ struct Search<'a> {
     prefix: Vec<OsString>,
     skip_hidden: bool,
     root: &'a Path,
-    limit: usize,
-    watch: &'a Watch<'a>,
-    gathered: Mutex<Gathered>,
 }
 
-/// What the threads of a search found together.
-#[derive(Default)]
-struct Gathered {
-    best: Option<Best<Found>>,
-    total: u64,
-    unreadable: u64,
-}
+impl Gatherer for Search<'_> {
+    type Item = Found;
 
-impl Visitors for Search<'_> {
-    fn visitor(&self) -> Box<dyn Visitor + '_> {
-        let best = Best::new(self.limit);
-        Box::new(Finder { search: self, best: Some(best), total: 0, unreadable: 0, n_seen: 0 })
-    }
-}
-
-struct Finder<'a> {
-    search: &'a Search<'a>,
-    best: Option<Best<Found>>,
-    total: u64,
-    unreadable: u64,
-    n_seen: u32,
-}
-
-impl Visitor for Finder<'_> {
-    fn visit(&mut self, entry: &dyn Entry) -> Flow {
-        if self.search.watch.over_sometimes(&mut self.n_seen) {
-            return Flow::Stop;
-        }
+    fn visit(&self, entry: &dyn Entry, found: &mut gather::Found<Found>) {
         let wanted = matches!(entry.kind(), FileKind::File | FileKind::Symlink);
-        if !wanted || !self.search.glob.is_match(entry.path()) {
-            return Flow::Continue;
-        }
-        if self.search.skip_hidden && pattern::is_hidden(entry.path()) {
-            return Flow::Continue;
+        let hidden = || self.skip_hidden && pattern::is_hidden(entry.path());
+        if !wanted || !self.glob.is_match(entry.path()) || hidden() {
+            return;
         }
         let Ok(meta) = entry.meta() else {
-            self.unreadable += 1;
-            return Flow::Continue;
+            found.unreadable += 1;
+            return;
         };
-        self.total += 1;
+        found.total += 1;
         let modified = Reverse(meta.modified());
-        let Some(best) = &mut self.best else { return Flow::Stop };
-        let newer = |last: &Found| modified <= last.modified;
-        if best.wants(newer) {
-            best.push(Found { modified, path: self.search.root.join(entry.path()) });
+        if found.best.wants(|last| modified <= last.modified) {
+            found.best.push(Found { modified, path: self.root.join(entry.path()) });
         }
-        Flow::Continue
     }
 
-    fn enter(&mut self, path: &Path) -> bool {
-        if self.search.skip_hidden && pattern::is_hidden(path) {
+    fn enter(&self, path: &Path) -> bool {
+        if self.skip_hidden && pattern::is_hidden(path) {
             return false;
         }
-        path.iter().zip(&self.search.prefix).all(|(part, wanted)| part == wanted)
-    }
-}
-
-impl Drop for Finder<'_> {
-    fn drop(&mut self) {
-        let mut gathered = lock(&self.search.gathered);
-        gathered.total += self.total;
-        gathered.unreadable += self.unreadable;
-        match (&mut gathered.best, self.best.take()) {
-            (Some(best), Some(more)) => best.merge(more),
-            (best, more) => *best = more,
-        }
+        path.iter().zip(&self.prefix).all(|(part, wanted)| part == wanted)
     }
 }
 

@@ -14,6 +14,7 @@ pub mod checkpoint_list;
 pub mod checkpoint_restore;
 pub mod edit;
 pub mod find;
+mod gather;
 pub mod glob;
 pub mod grep;
 pub mod info;

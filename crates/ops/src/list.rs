@@ -6,22 +6,19 @@
 
 use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
 use serde::Deserialize;
-use sinew_tool::sync::{into_inner, lock};
 use sinew_tool::{
     Access, Bound, Claim, Context, Cost, Entry, Facts, FileKind, FileMeta, FileSettings, FileState,
-    Flow, Operation, Param, ParamKind, Reply, Row, Shaping, Skipped, Stamp, Targets, ToolError,
-    Visitor, Visitors, WalkOptions,
+    Operation, Param, ParamKind, Reply, Row, Shaping, Skipped, Stamp, Targets, ToolError,
+    WalkOptions,
 };
 
-use crate::best::Best;
+use crate::gather::{self, Gatherer, gather};
 use crate::glob::{finish, search_path};
 use crate::names::Names;
 use crate::pattern;
 use crate::time::iso;
-use crate::watch::Watch;
 
 /// Directories up to this size are listed on the thread that read the call.
 const SMALL: u64 = 64 * 1024;
@@ -181,69 +178,33 @@ fn directory(cx: &Context, limit: usize) -> Result<Out, ToolError> {
 
 fn tree(args: &Args, cx: &Context, limit: usize) -> Result<Out, ToolError> {
     let target = cx.target(0)?;
-    let watch = Watch::new(cx);
-    let search = Search { limit, watch: &watch, gathered: Mutex::new((Best::new(limit), 0)) };
     let options = WalkOptions {
         heed_ignore: cx.settings.respect_gitignore,
         enter_state: args.path.as_deref().is_some_and(pattern::names_state),
         max_depth: args.depth.and_then(|depth| usize::try_from(depth - 1).ok()),
         directories: true,
     };
-    let report = cx
-        .world
-        .files
-        .walk(target.slot, &options, &search, cx.cancel.flag())
-        .map_err(|error| cx.about(target, error))?;
-    watch.not_cancelled()?;
-    let (best, total) = into_inner(search.gathered);
+    let gathered = gather(cx, target, &options, limit, &Search)?;
     Ok(Out {
         root: target.path.clone(),
-        rows: best.into_sorted(),
-        total,
-        skipped: report.skipped,
-        timed_out: watch.out_of_time(),
+        rows: gathered.items,
+        total: gathered.total,
+        skipped: gathered.skipped,
+        timed_out: gathered.timed_out,
     })
 }
 
-struct Search<'a> {
-    limit: usize,
-    watch: &'a Watch<'a>,
-    gathered: Mutex<(Best<Item>, u64)>,
-}
+struct Search;
 
-impl Visitors for Search<'_> {
-    fn visitor(&self) -> Box<dyn Visitor + '_> {
-        Box::new(Lister { search: self, best: Best::new(self.limit), total: 0, n_seen: 0 })
-    }
-}
+impl Gatherer for Search {
+    type Item = Item;
 
-struct Lister<'a> {
-    search: &'a Search<'a>,
-    best: Best<Item>,
-    total: u64,
-    n_seen: u32,
-}
-
-impl Visitor for Lister<'_> {
-    fn visit(&mut self, entry: &dyn Entry) -> Flow {
-        if self.search.watch.over_sometimes(&mut self.n_seen) {
-            return Flow::Stop;
-        }
-        self.total += 1;
-        if self.best.wants(|last| entry.path() < last.path.as_path()) {
+    fn visit(&self, entry: &dyn Entry, found: &mut gather::Found<Item>) {
+        found.total += 1;
+        if found.best.wants(|last| entry.path() < last.path.as_path()) {
             let meta = entry.meta().ok();
-            self.best.push(Item::new(entry.path().to_path_buf(), entry.kind(), meta.as_ref()));
+            found.best.push(Item::new(entry.path().to_path_buf(), entry.kind(), meta.as_ref()));
         }
-        Flow::Continue
-    }
-}
-
-impl Drop for Lister<'_> {
-    fn drop(&mut self) {
-        let mut gathered = lock(&self.search.gathered);
-        let best = std::mem::replace(&mut self.best, Best::new(0));
-        gathered.0.merge(best);
-        gathered.1 += self.total;
     }
 }
 
