@@ -11,6 +11,7 @@ mod scan;
 mod source;
 mod text;
 mod tree;
+mod type_names;
 mod words;
 
 use std::fmt;
@@ -162,6 +163,7 @@ pub(crate) fn findings(root: &Path) -> Result<Vec<Finding>> {
     circles::check(&tree, &members, &mut findings);
     source::check(&tree, &mut findings);
     text::check(&tree, &mut findings);
+    type_names::check(&tree, &members, &mut findings);
     words::check(&tree, &members, &mut findings);
     findings.sort();
     Ok(findings)

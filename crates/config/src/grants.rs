@@ -21,7 +21,7 @@ use super::{ConfigError, layers, rules};
 /// The form of the file.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct GrantsFile {
     #[serde(default)]
     rules: Vec<RuleOptions>,
 }
@@ -70,7 +70,7 @@ impl Grants {
             Err(error) if layers::is_absent(&error) => return Ok(Vec::new()),
             Err(error) => return Err(fail(&error)),
         };
-        let written: Written = toml_edit::de::from_str(&text).map_err(|error| fail(&error))?;
+        let written: GrantsFile = toml_edit::de::from_str(&text).map_err(|error| fail(&error))?;
         let mut rules = rules::read(&written.rules).map_err(|error| fail(&error))?;
         for (rule, line) in rules.iter_mut().zip(layers::lines_of_rules(&text)) {
             let place = format!("{}:{line}", path.display());
@@ -92,7 +92,7 @@ impl Grants {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
             Err(error) => return Err(error),
         };
-        let mut written: Written = toml_edit::de::from_str(&text).map_err(io::Error::other)?;
+        let mut written: GrantsFile = toml_edit::de::from_str(&text).map_err(io::Error::other)?;
         for rule in rules {
             let rule = options_of(rule);
             if !written.rules.contains(&rule) {

@@ -116,7 +116,7 @@ fn fault(path: &Path, at: &str, why: &dyn std::fmt::Display) -> ConfigError {
 fn hook_of(path: &Path, text: String, folder: PathBuf) -> Result<HookOptions, ConfigError> {
     let fail = |Fault { line, column, why }| fault(path, &format!(":{line}:{column}"), &why);
     let is_toml = path.extension().is_some_and(|extension| extension == "toml");
-    let front = if is_toml { Ok((Form::Toml, text)) } else { front_matter(&text) };
+    let front = if is_toml { Ok((HookFileFormat::Toml, text)) } else { front_matter(&text) };
     let (form, text) = front.map_err(fail)?;
     let mut hook = read(form, &text).map_err(fail)?;
     let folder = fs::canonicalize(&folder).unwrap_or(folder);
@@ -137,13 +137,13 @@ fn hook_of(path: &Path, text: String, folder: PathBuf) -> Result<HookOptions, Co
 }
 
 /// Returns an error about a key with the place of the key; where it is missing, that of the file.
-fn placed(form: Form, text: &str, why: String) -> Fault {
+fn placed(form: HookFileFormat, text: &str, why: String) -> Fault {
     let key = why.split('`').nth(1).unwrap_or_default();
     let other = ALIASES.iter().find(|(name, _)| *name == key).map_or(key, |(_, alias)| alias);
     let keys = [key, other];
     let place = match form {
-        Form::Toml => place_of(text, &keys),
-        Form::Yaml => yaml::place_of(text, &keys),
+        HookFileFormat::Toml => place_of(text, &keys),
+        HookFileFormat::Yaml => yaml::place_of(text, &keys),
     };
     let (line, column) = place.unwrap_or((1, 1));
     Fault::at(line, column, why)
@@ -226,33 +226,33 @@ impl Fault {
 
 /// What a hook is written in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum HookFileFormat {
     Toml,
     Yaml,
 }
 
 /// Reads a hook.
-fn read(form: Form, text: &str) -> Result<HookOptions, Fault> {
+fn read(form: HookFileFormat, text: &str) -> Result<HookOptions, Fault> {
     match form {
-        Form::Toml => toml_edit::de::from_str(text).map_err(|error| {
+        HookFileFormat::Toml => toml_edit::de::from_str(text).map_err(|error| {
             let start = error.span().map_or(0, |span| span.start);
             let before = text.get(..start).unwrap_or_default();
             let line = before.matches('\n').count() + 1;
             let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
             Fault::at(line, column, error.message().trim_end())
         }),
-        Form::Yaml => yaml::read(text),
+        HookFileFormat::Yaml => yaml::read(text),
     }
 }
 
 /// Returns the front matter of a file, whose lines have the numbers that they have there.
-fn front_matter(text: &str) -> Result<(Form, String), Fault> {
+fn front_matter(text: &str) -> Result<(HookFileFormat, String), Fault> {
     let mut lines = text.lines().enumerate();
     let fence = lines.next().map(|(_, line)| line.trim_end()).unwrap_or_default();
     let fence = fence.strip_prefix('\u{feff}').unwrap_or(fence);
     let form = match fence {
-        "+++" => Form::Toml,
-        "---" => Form::Yaml,
+        "+++" => HookFileFormat::Toml,
+        "---" => HookFileFormat::Yaml,
         _ => {
             let why = "begin the file with front matter between two lines of `+++` (TOML) or `---` \
                        (YAML)";

@@ -105,14 +105,14 @@ fn listed(written: Value) -> Vec<(String, Value)> {
 
 impl<'de> Deserialize<'de> for HooksOptions {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(Written)
+        from.deserialize_any(HookList)
     }
 }
 
 /// Reads a list of hooks, or tables that hold lists of them.
-struct Written;
+struct HookList;
 
-impl<'de> Visitor<'de> for Written {
+impl<'de> Visitor<'de> for HookList {
     type Value = HooksOptions;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

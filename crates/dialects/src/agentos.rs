@@ -121,11 +121,11 @@ const APPLY_PATCH: Row<apply_patch::ApplyPatch> = Row {
     fail: fail_patch,
 };
 
-fn file_read(args: &read::Args, out: read::Out, shaping: &Shaping<'_>) -> Reply {
+fn file_read(args: &read::ReadArgs, out: read::ReadOut, shaping: &Shaping<'_>) -> Reply {
     let path = text(shaping.path(0));
     let failed = |error: ToolError| fail_file(&error, Some(&args.path));
     match out {
-        read::Out::Text(lines) => {
+        read::ReadOut::Text(lines) => {
             let content = lines.plain();
             let size = lines.bytes;
             let result = |content: &str| json!({ "content": content, "path": path, "size": size });
@@ -140,21 +140,22 @@ fn file_read(args: &read::Args, out: read::Out, shaping: &Shaping<'_>) -> Reply 
             reply.bounded = true;
             reply
         }
-        read::Out::Binary { bytes, .. } | read::Out::Media { bytes, .. } => failed(ToolError::new(
-            Kind::Binary,
-            format!("binary content of {bytes} bytes: {}", args.path),
-        )),
-        read::Out::NotFound => failed(shaping.about(0, FileError::Missing)),
-        read::Out::PermissionDenied => failed(shaping.about(0, FileError::Permission)),
-        read::Out::NotRegularFile { kind } => failed(shaping.about(0, FileError::NotRegular(kind))),
-        read::Out::TooLarge { bytes, max_bytes } => failed(ToolError::new(
+        read::ReadOut::Binary { bytes, .. } | read::ReadOut::Media { bytes, .. } => failed(
+            ToolError::new(Kind::Binary, format!("binary content of {bytes} bytes: {}", args.path)),
+        ),
+        read::ReadOut::NotFound => failed(shaping.about(0, FileError::Missing)),
+        read::ReadOut::PermissionDenied => failed(shaping.about(0, FileError::Permission)),
+        read::ReadOut::NotRegularFile { kind } => {
+            failed(shaping.about(0, FileError::NotRegular(kind)))
+        }
+        read::ReadOut::TooLarge { bytes, max_bytes } => failed(ToolError::new(
             Kind::TooLarge,
             format!("the file has {bytes} bytes, more than {max_bytes}: {}", args.path),
         )),
     }
 }
 
-fn file_list(out: &list::Out) -> Reply {
+fn file_list(out: &list::ListOut) -> Reply {
     let entries: Vec<Value> = out
         .rows
         .iter()
@@ -233,7 +234,7 @@ const SHELL_EXEC: Row<bash::Bash> = Row {
     fail,
 };
 
-fn shell_exec(args: &bash::Args, finished: &Finished) -> Reply {
+fn shell_exec(args: &bash::BashArgs, finished: &Finished) -> Reply {
     let code = match &finished.exit {
         Exit::Code(code) => *code,
         Exit::Signal(signal) => 128 + signal,

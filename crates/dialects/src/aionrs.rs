@@ -178,35 +178,37 @@ const GLOB: Row<glob::Glob> = Row {
     },
 };
 
-fn read(args: &read::Args, out: read::Out) -> Reply {
+fn read(args: &read::ReadArgs, out: read::ReadOut) -> Reply {
     let path = &args.path;
     let failed = |kind, why: &str| {
         Reply::failure(&ToolError::new(kind, format!("Failed to read file {path}: {why}")))
     };
     match out {
-        read::Out::Text(lines) => read_text(args, &lines),
-        read::Out::Binary { bytes, .. } | read::Out::Media { bytes, .. } => {
+        read::ReadOut::Text(lines) => read_text(args, &lines),
+        read::ReadOut::Binary { bytes, .. } | read::ReadOut::Media { bytes, .. } => {
             let mut reply = Reply::text(format!("(binary file, {bytes} bytes)"));
             reply.outcome = Some(Kind::Binary);
             reply
         }
-        read::Out::NotFound => failed(Kind::FileNotFound, "No such file or directory (os error 2)"),
-        read::Out::PermissionDenied => {
+        read::ReadOut::NotFound => {
+            failed(Kind::FileNotFound, "No such file or directory (os error 2)")
+        }
+        read::ReadOut::PermissionDenied => {
             failed(Kind::PermissionDenied, "Permission denied (os error 13)")
         }
-        read::Out::NotRegularFile { kind: FileKind::Directory } => {
+        read::ReadOut::NotRegularFile { kind: FileKind::Directory } => {
             failed(Kind::NotRegularFile, "Is a directory (os error 21)")
         }
-        read::Out::NotRegularFile { kind } => {
+        read::ReadOut::NotRegularFile { kind } => {
             failed(Kind::NotRegularFile, &format!("it is no file but {}", kind.words()))
         }
-        read::Out::TooLarge { bytes, max_bytes } => {
+        read::ReadOut::TooLarge { bytes, max_bytes } => {
             failed(Kind::TooLarge, &format!("it has {bytes} bytes, more than {max_bytes}"))
         }
     }
 }
 
-fn read_text(args: &read::Args, lines: &sinew_ops::Text) -> Reply {
+fn read_text(args: &read::ReadArgs, lines: &sinew_ops::LineWindow) -> Reply {
     let mut shown = lines.numbered("\t", |n| format!("… [{n} more characters]"));
     if shown.ends_with('\n') {
         shown.pop();
@@ -222,7 +224,7 @@ fn read_text(args: &read::Args, lines: &sinew_ops::Text) -> Reply {
     reply
 }
 
-fn grep(args: &grep::Args, out: grep::Out, _: &Shaping<'_>) -> Reply {
+fn grep(args: &grep::GrepArgs, out: grep::GrepOut, _: &Shaping<'_>) -> Reply {
     let start = Path::new(args.path.as_deref().unwrap_or("."));
     let mut rows = Vec::new();
     for file in &out.files {
@@ -324,7 +326,7 @@ const BASH: Row<bash::Bash> = Row {
     fail: |error, _| Reply::failure(error),
 };
 
-fn bash(args: &bash::Args, finished: &Finished) -> Reply {
+fn bash(args: &bash::BashArgs, finished: &Finished) -> Reply {
     let first = match &finished.exit {
         Exit::Code(code) => format!("Exit code: {code}"),
         Exit::Signal(_) | Exit::Lost => String::from("Exit code: -1"),

@@ -149,33 +149,33 @@ fn message(words: String) -> Reply {
     Reply::json(json!({ "message": words }))
 }
 
-fn read_file(args: &read::Args, out: read::Out) -> Reply {
+fn read_file(args: &read::ReadArgs, out: read::ReadOut) -> Reply {
     let path = &args.path;
     let failed = |kind, words: String| fail(&ToolError::new(kind, words));
     match out {
-        read::Out::Text(lines) => read_text(&lines),
-        read::Out::Binary { .. } | read::Out::Media { .. } => {
+        read::ReadOut::Text(lines) => read_text(&lines),
+        read::ReadOut::Binary { .. } | read::ReadOut::Media { .. } => {
             let words = "read failed: stream did not contain valid UTF-8";
             failed(Kind::Binary, String::from(words))
         }
-        read::Out::NotFound => failed(Kind::FileNotFound, path.clone()),
-        read::Out::PermissionDenied => failed(
+        read::ReadOut::NotFound => failed(Kind::FileNotFound, path.clone()),
+        read::ReadOut::PermissionDenied => failed(
             Kind::ExecutionFailed,
             String::from("read failed: Permission denied (os error 13)"),
         ),
-        read::Out::NotRegularFile { kind: FileKind::Directory } => {
+        read::ReadOut::NotRegularFile { kind: FileKind::Directory } => {
             failed(Kind::NotRegularFile, String::from("read failed: Is a directory (os error 21)"))
         }
-        read::Out::NotRegularFile { kind } => {
+        read::ReadOut::NotRegularFile { kind } => {
             failed(Kind::NotRegularFile, format!("read failed: it is no file but {}", kind.words()))
         }
-        read::Out::TooLarge { bytes, max_bytes } => {
+        read::ReadOut::TooLarge { bytes, max_bytes } => {
             failed(Kind::TooLarge, format!("the file has {bytes} bytes, more than {max_bytes}"))
         }
     }
 }
 
-fn read_text(lines: &sinew_ops::Text) -> Reply {
+fn read_text(lines: &sinew_ops::LineWindow) -> Reply {
     let content = lines.plain();
     let whole = json!({ "content": content });
     if !lines.truncated && !lines.cuts_lines() && whole.to_string().len() <= BOUND.max_bytes {
@@ -188,7 +188,7 @@ fn read_text(lines: &sinew_ops::Text) -> Reply {
     reply
 }
 
-fn list_directory(out: &list::Out) -> Reply {
+fn list_directory(out: &list::ListOut) -> Reply {
     let entry = |row: &list::Item| {
         json!({
             "name": text(&row.path),
@@ -263,7 +263,7 @@ const SPAWN: Row<bash::Bash> = Row {
     fail: |error, _| fail(error),
 };
 
-fn exec_shell(args: &bash::Args, finished: &Finished) -> Reply {
+fn exec_shell(args: &bash::BashArgs, finished: &Finished) -> Reply {
     result(args, finished, |code, stdout, stderr| {
         json!({
             "exit_code": code,
@@ -274,7 +274,7 @@ fn exec_shell(args: &bash::Args, finished: &Finished) -> Reply {
     })
 }
 
-fn spawn(args: &bash::Args, finished: &Finished) -> Reply {
+fn spawn(args: &bash::BashArgs, finished: &Finished) -> Reply {
     let repeated = |text: &Option<String>, without: &str| {
         let text = text.as_deref().unwrap_or(without);
         text.get(..text.floor_char_boundary(MAX_REPEATED)).unwrap_or(text).to_owned()
@@ -294,7 +294,7 @@ fn spawn(args: &bash::Args, finished: &Finished) -> Reply {
 
 /// Returns the result of a command: an object of its code and its streams, cut to what it may hold.
 fn result(
-    args: &bash::Args,
+    args: &bash::BashArgs,
     finished: &Finished,
     object: impl Fn(i32, &str, &str) -> Value,
 ) -> Reply {

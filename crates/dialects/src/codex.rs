@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use sinew_ops::apply_patch::{ApplyPatch, Out, What};
+use sinew_ops::apply_patch::{ApplyPatch, ApplyPatchOut, What};
 use sinew_tool::{
     Bound, Dialect, FileSettings, Param, ParamKind, Preset, Reply, Row, Shaping, Tool, ToolError,
 };
@@ -41,7 +41,7 @@ const APPLY_PATCH: Row<ApplyPatch> = Row {
     fail,
 };
 
-fn summary(out: &Out, shaping: &Shaping<'_>) -> Reply {
+fn summary(out: &ApplyPatchOut, shaping: &Shaping<'_>) -> Reply {
     let letter = |what: What| match what {
         What::Added | What::Copied => 'A',
         What::Modified | What::Renamed => 'M',

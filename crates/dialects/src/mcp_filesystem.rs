@@ -464,8 +464,9 @@ fn cut(mut reply: Reply, is_cut: bool) -> Reply {
     reply
 }
 
-fn read_text(args: &read::Args, out: read::Out, shaping: &Shaping<'_>) -> Reply {
-    let is_cut = matches!(&out, read::Out::Text(lines) if lines.truncated && args.head.is_none());
+fn read_text(args: &read::ReadArgs, out: read::ReadOut, shaping: &Shaping<'_>) -> Reply {
+    let is_cut =
+        matches!(&out, read::ReadOut::Text(lines) if lines.truncated && args.head.is_none());
     match content(&out, &text(shaping.path(0))) {
         Ok(mut content) => {
             if args.head.is_some_and(|head| 0 < head) && content.ends_with('\n') {
@@ -481,17 +482,17 @@ fn read_text(args: &read::Args, out: read::Out, shaping: &Shaping<'_>) -> Reply 
 }
 
 /// Returns the text of a file, or why there is none.
-fn content(found: &read::Out, path: &str) -> Result<String, String> {
+fn content(found: &read::ReadOut, path: &str) -> Result<String, String> {
     match found {
-        read::Out::Text(lines) => Ok(lines.plain()),
+        read::ReadOut::Text(lines) => Ok(lines.plain()),
         other => Err(refusal::of_read(other, path)),
     }
 }
 
-fn read_media(_: &read::Args, out: read::Out, shaping: &Shaping<'_>) -> Reply {
+fn read_media(_: &read::ReadArgs, out: read::ReadOut, shaping: &Shaping<'_>) -> Reply {
     let path = shaping.path(0);
     match out {
-        read::Out::Media { mime, base64, .. } => {
+        read::ReadOut::Media { mime, base64, .. } => {
             // The server knows fewer names than there are.
             let known =
                 mime.filter(|mime| !matches!(*mime, "application/pdf" | "audio/mp4" | "audio/aac"));

@@ -212,35 +212,35 @@ const GREP: Row<grep::Grep> = Row {
     },
 };
 
-fn read_file(args: &read::Args, out: read::Out, shaping: &Shaping<'_>) -> Reply {
+fn read_file(args: &read::ReadArgs, out: read::ReadOut, shaping: &Shaping<'_>) -> Reply {
     let path = line_name(shaping.path(0));
     let failed = |kind, message: String| Reply::failure(&ToolError::new(kind, message));
     match out {
-        read::Out::Text(lines) => read_text(args, &lines, &path),
-        read::Out::Media { bytes, mime, base64 } => {
+        read::ReadOut::Text(lines) => read_text(args, &lines, &path),
+        read::ReadOut::Media { bytes, mime, base64 } => {
             let mime_type = mime.unwrap_or("application/octet-stream").to_owned();
             let mut reply =
                 Reply::text(format!("[Binary file: {path}, {mime_type}, {bytes} bytes]"));
             reply.content.push(Block::of_file(shaping.path(0), mime_type, base64));
             reply
         }
-        read::Out::Binary { bytes, .. } => {
+        read::ReadOut::Binary { bytes, .. } => {
             let ending = shaping.path(0).extension();
             let ending = ending
                 .map_or(String::from("unknown"), |ending| format!(".{}", ending.to_string_lossy()));
             let message = format!("Cannot read binary file: {path} ({ending}, {bytes} bytes)");
             failed(Kind::Binary, message)
         }
-        read::Out::NotFound => failed(Kind::FileNotFound, format!("File not found: {path}")),
-        read::Out::PermissionDenied => failed(
+        read::ReadOut::NotFound => failed(Kind::FileNotFound, format!("File not found: {path}")),
+        read::ReadOut::PermissionDenied => failed(
             Kind::PermissionDenied,
             format!("Failed to read file: the system denies access: {path}"),
         ),
-        read::Out::TooLarge { bytes, max_bytes } => failed(
+        read::ReadOut::TooLarge { bytes, max_bytes } => failed(
             Kind::TooLarge,
             format!("File too large for binary read: {bytes} bytes (max {max_bytes})"),
         ),
-        read::Out::NotRegularFile { kind } => {
+        read::ReadOut::NotRegularFile { kind } => {
             let hint = match kind {
                 FileKind::Directory => "glob shows what is in it",
                 FileKind::File | FileKind::Symlink | FileKind::Special => {
@@ -255,7 +255,7 @@ fn read_file(args: &read::Args, out: read::Out, shaping: &Shaping<'_>) -> Reply 
 
 /// Returns the content of a file with the number of its lines, cut to what an output may hold. What
 /// follows the last line end counts as a line, also where it is empty.
-fn read_text(args: &read::Args, lines: &sinew_ops::Text, path: &str) -> Reply {
+fn read_text(args: &read::ReadArgs, lines: &sinew_ops::LineWindow, path: &str) -> Reply {
     let known = lines.total_lines.unwrap_or(lines.start_line + lines.rendered_lines - 1);
     let n_all = known + u64::from(lines.ends_line == Some(true) || known == 0);
     let last = args.last.unwrap_or(n_all).min(n_all);
@@ -351,7 +351,7 @@ fn fail(error: &ToolError, path: Option<&str>, what: &str) -> Reply {
     said(error, message, hint(error))
 }
 
-fn shell_exec(args: &bash::Args, finished: &Finished) -> Reply {
+fn shell_exec(args: &bash::BashArgs, finished: &Finished) -> Reply {
     let first = end::first_lines(finished, MAX_BYTES, MAX_LINES);
     let mut text = first.text;
     if let Some(n_lines) = first.left_out {

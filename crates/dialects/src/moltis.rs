@@ -265,11 +265,11 @@ const EXEC: Row<bash::Bash> = Row {
 
 const COUNT: ParamKind = ParamKind::Integer { min: 0, cap: Some(1_000_000) };
 
-fn shape_read(_: &read::Args, out: read::Out, shaping: &Shaping<'_>) -> Reply {
+fn shape_read(_: &read::ReadArgs, out: read::ReadOut, shaping: &Shaping<'_>) -> Reply {
     let path = text(shaping.path(0));
     match out {
-        read::Out::Text(lines) => shape_text(&path, &lines),
-        read::Out::Binary { bytes, encoding, base64 } => {
+        read::ReadOut::Text(lines) => shape_text(&path, &lines),
+        read::ReadOut::Binary { bytes, encoding, base64 } => {
             let what = encoding.unwrap_or("binary");
             let mut payload = json!({
                 "kind": "binary",
@@ -282,21 +282,21 @@ fn shape_read(_: &read::Args, out: read::Out, shaping: &Shaping<'_>) -> Reply {
             }
             typed(payload, Kind::Binary)
         }
-        read::Out::Media { bytes, base64, .. } => typed(
+        read::ReadOut::Media { bytes, base64, .. } => typed(
             json!({ "kind": "binary", "file_path": path, "bytes": bytes, "base64": base64 }),
             Kind::Binary,
         ),
-        read::Out::NotFound => {
+        read::ReadOut::NotFound => {
             refused("not_found", Some(&path), "file does not exist", None, Kind::FileNotFound)
         }
-        read::Out::PermissionDenied => refused(
+        read::ReadOut::PermissionDenied => refused(
             "permission_denied",
             Some(&path),
             "the system denies reading the file",
             None,
             Kind::PermissionDenied,
         ),
-        read::Out::TooLarge { bytes, max_bytes } => typed(
+        read::ReadOut::TooLarge { bytes, max_bytes } => typed(
             json!({
                 "kind": "too_large",
                 "file_path": path,
@@ -306,7 +306,7 @@ fn shape_read(_: &read::Args, out: read::Out, shaping: &Shaping<'_>) -> Reply {
             }),
             Kind::TooLarge,
         ),
-        read::Out::NotRegularFile { kind } => refused(
+        read::ReadOut::NotRegularFile { kind } => refused(
             "not_regular_file",
             Some(&path),
             &format!("not a regular file but {}", kind.words()),
@@ -316,7 +316,7 @@ fn shape_read(_: &read::Args, out: read::Out, shaping: &Shaping<'_>) -> Reply {
     }
 }
 
-fn shape_text(path: &str, lines: &sinew_ops::Text) -> Reply {
+fn shape_text(path: &str, lines: &sinew_ops::LineWindow) -> Reply {
     let mut content = String::new();
     for line in lines.lines() {
         let cut = if 0 < line.cut_chars { "…" } else { "" };
@@ -354,8 +354,8 @@ fn shape_text(path: &str, lines: &sinew_ops::Text) -> Reply {
 
 /// A change of this vocabulary has one path; of directories made on the way the deepest is last.
 fn shape_restore(
-    _args: &checkpoint_restore::Args,
-    out: checkpoint_restore::Out,
+    _args: &checkpoint_restore::CheckpointRestoreArgs,
+    out: checkpoint_restore::CheckpointRestoreOut,
     _shaping: &Shaping<'_>,
 ) -> Reply {
     let change = out.changes.last();
@@ -377,7 +377,7 @@ fn shape_restore(
     }))
 }
 
-fn shape_exec(args: &bash::Args, finished: &Finished) -> Reply {
+fn shape_exec(args: &bash::BashArgs, finished: &Finished) -> Reply {
     let (code, error) = match &finished.exit {
         Exit::Code(code) => (*code, None),
         Exit::Signal(_) | Exit::Lost => (-1, None),
@@ -406,26 +406,26 @@ fn shape_exec(args: &bash::Args, finished: &Finished) -> Reply {
     end::told(reply, args, finished, stdout.left_out.into_iter().chain(stderr.left_out).collect())
 }
 
-fn shape_grep(args: &grep::Args, out: grep::Out, _: &Shaping<'_>) -> Reply {
+fn shape_grep(args: &grep::GrepArgs, out: grep::GrepOut, _: &Shaping<'_>) -> Reply {
     let (key, rows): (&str, Vec<Value>) = match args.mode {
-        grep::Mode::FilesWithMatches => {
+        grep::OutputMode::FilesWithMatches => {
             ("files", out.files.iter().map(|file| Value::from(text(&file.path))).collect())
         }
-        grep::Mode::Count => (
+        grep::OutputMode::Count => (
             "counts",
             out.files
                 .iter()
                 .map(|file| json!({ "path": text(&file.path), "count": file.count }))
                 .collect(),
         ),
-        grep::Mode::Content => {
+        grep::OutputMode::Content => {
             ("matches", out.files.iter().flat_map(|file| matches(args, file)).collect())
         }
     };
     let mode = match args.mode {
-        grep::Mode::FilesWithMatches => "files_with_matches",
-        grep::Mode::Content => "content",
-        grep::Mode::Count => "count",
+        grep::OutputMode::FilesWithMatches => "files_with_matches",
+        grep::OutputMode::Content => "content",
+        grep::OutputMode::Count => "count",
     };
     let truncated = out.truncated || out.timed_out;
     let mut payload = Map::new();
@@ -437,7 +437,7 @@ fn shape_grep(args: &grep::Args, out: grep::Out, _: &Shaping<'_>) -> Reply {
 
 /// Returns one row for each match of a file, with the lines around it; lines near two matches stand
 /// in both rows.
-fn matches(args: &grep::Args, file: &grep::FileHits) -> Vec<Value> {
+fn matches(args: &grep::GrepArgs, file: &grep::FileHits) -> Vec<Value> {
     let around = args.context.unwrap_or(0);
     let before = args.before.unwrap_or(around);
     let after = args.after.unwrap_or(around);

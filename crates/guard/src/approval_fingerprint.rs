@@ -179,7 +179,7 @@ fn state_of_link(path: &Path) -> Option<String> {
 }
 
 /// What a command may name, and where its words may start.
-struct Named<'a> {
+struct NamedFiles<'a> {
     guard: &'a Guard,
     dirs: Vec<PathBuf>,
     paths: BTreeSet<PathBuf>,
@@ -199,7 +199,7 @@ fn named(guard: &Guard, command: &CommandTarget) -> Option<BTreeSet<PathBuf>> {
     };
     let words: BTreeSet<String> = lines.iter().flatten().flat_map(|word| spellings(word)).collect();
     let mut named =
-        Named { guard, dirs: directories(&command.cwd, &lines), paths: BTreeSet::new() };
+        NamedFiles { guard, dirs: directories(&command.cwd, &lines), paths: BTreeSet::new() };
     if MAX_NAMED < words.len().saturating_mul(named.dirs.len()) {
         return None;
     }
@@ -219,7 +219,7 @@ fn named(guard: &Guard, command: &CommandTarget) -> Option<BTreeSet<PathBuf>> {
     (named.paths.len() <= MAX_NAMED).then_some(named.paths)
 }
 
-impl Named<'_> {
+impl NamedFiles<'_> {
     fn add(&mut self, word: &str) {
         for dir in &self.dirs {
             let path: PathBuf = resolve::joined(dir, Path::new(word)).components().collect();

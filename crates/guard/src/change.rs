@@ -32,7 +32,7 @@ use sinew_records::knowledge::CallKnowledge;
 pub(crate) const MAX_ATTEMPTS: u32 = 3;
 
 /// One change of one name.
-pub(crate) struct Job<'a> {
+pub(crate) struct NameChange<'a> {
     /// Where the file is.
     pub(crate) place: &'a Place,
     /// Its name there.
@@ -88,7 +88,7 @@ impl From<Errno> for Failure {
     }
 }
 
-impl Job<'_> {
+impl NameChange<'_> {
     /// Returns whether the change is the same whatever was there before.
     pub(crate) fn expects_nothing(&self) -> bool {
         self.bound.is_none() && matches!(self.expect, Expect::Any)

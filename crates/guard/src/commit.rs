@@ -29,8 +29,8 @@ use sinew_tool::{
 
 use crate::change::original::{self, Original};
 use crate::change::parents::Parents;
-use crate::change::temporary::Named;
-use crate::change::{Failure, Job, MAX_ATTEMPTS, Terms, length, sync_directory};
+use crate::change::temporary::TemporaryName;
+use crate::change::{Failure, MAX_ATTEMPTS, NameChange, Terms, length, sync_directory};
 use journal::{DirRecord, Journal};
 use sinew_fs::dir_lock::DirLock;
 use sinew_fs::resolve::Place;
@@ -45,14 +45,14 @@ pub(crate) use recover::recover;
 /// One of the changes.
 pub(crate) struct Part<'a> {
     pub(crate) slot: Slot,
-    pub(crate) job: &'a Job<'a>,
+    pub(crate) job: &'a NameChange<'a>,
     pub(crate) becomes: &'a Becomes<'a>,
     /// The file that a new one takes after, where that is not the old one.
     pub(crate) like: Option<&'a Place>,
 }
 
 /// Changes that happened.
-pub(crate) struct Done {
+pub(crate) struct CommittedChanges {
     /// In the order of the parts.
     pub(crate) written: Vec<Written>,
     pub(crate) changes: Vec<Change>,
@@ -100,7 +100,7 @@ pub(crate) fn commit(
     directories: &[DirectoryPart<'_>],
     journals: Option<&JournalSettings>,
     terms: &Terms<'_>,
-) -> Result<Done, CommitError> {
+) -> Result<CommittedChanges, CommitError> {
     let kept = terms.kept;
     let modes = directories.iter().filter_map(|directory| match directory.deed {
         OfDirectory::Made(mode) => Some((directory.place.real.clone(), mode?)),
@@ -179,10 +179,10 @@ fn attempts(
     journals: Option<&JournalSettings>,
     terms: &Terms<'_>,
     parents: &mut Parents,
-) -> Result<Done, CommitError> {
+) -> Result<CommittedChanges, CommitError> {
     let about = |part: &Part<'_>, error| CommitError { slot: part.slot, error };
     if parts.is_empty() {
-        return Ok(Done { written: Vec::new(), changes: Vec::new(), late: None });
+        return Ok(CommittedChanges { written: Vec::new(), changes: Vec::new(), late: None });
     }
     let mut dirs = Directories::default();
     let mut keys = Vec::with_capacity(parts.len());
@@ -295,7 +295,7 @@ struct Prepared<'a> {
     /// It itself, where few are changed.
     open: Option<Original>,
     /// The new thing, until somebody else takes care of it.
-    temporary: Option<Named>,
+    temporary: Option<TemporaryName>,
     written: Written,
     before: Option<String>,
     after: Option<String>,
@@ -309,7 +309,7 @@ fn attempt(
     dirs: &Directories,
     journals: Option<&JournalSettings>,
     terms: &Terms<'_>,
-) -> Result<Done, Stopped> {
+) -> Result<CommittedChanges, Stopped> {
     // Nothing is prepared in vain, and nobody waits for the preparation.
     let free = dirs.each(|dir| dir.turn.take_at_once());
     dirs.give_back();
@@ -347,7 +347,7 @@ fn attempt(
         return Err(stopped);
     }
     // From here on a temporary name may stand for an old thing.
-    prepared.iter().filter_map(|one| one.temporary.as_ref()).for_each(Named::keep);
+    prepared.iter().filter_map(|one| one.temporary.as_ref()).for_each(TemporaryName::keep);
     let ways = if prepared.len() == 1 { ALONE } else { WAYS };
     for (n_made, one) in prepared.iter().enumerate() {
         if let Err(stopped) = one.forward(ways) {
@@ -369,7 +369,7 @@ fn give_up(prepared: Vec<Prepared<'_>>, journal: Option<Journal>, stopped: Stopp
     if let Err(error) = journal.turn_back()
         && journal.remove().is_err()
     {
-        prepared.iter().filter_map(|one| one.temporary.as_ref()).for_each(Named::keep);
+        prepared.iter().filter_map(|one| one.temporary.as_ref()).for_each(TemporaryName::keep);
         return Stopped { slot: stopped.slot, why: unturned(&error), is_half: true };
     }
     drop(prepared);
@@ -446,7 +446,7 @@ fn finish(
     dirs: &Directories,
     mut journal: Option<Journal>,
     terms: &Terms<'_>,
-) -> Done {
+) -> CommittedChanges {
     let synced = match terms.settings.sync {
         Sync::Full => dirs.each(|dir| sync_directory(&dir.handle).map_err(error_of)),
         Sync::Off | Sync::Data => Ok(()),
@@ -464,7 +464,7 @@ fn finish(
             Failure::Raced => FileError::Changed,
         },
     });
-    let mut done = Done { written: Vec::new(), changes: Vec::new(), late };
+    let mut done = CommittedChanges { written: Vec::new(), changes: Vec::new(), late };
     for one in prepared {
         let path = one.part.job.place.real.clone();
         let bytes = one.written.bytes;

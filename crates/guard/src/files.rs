@@ -16,7 +16,7 @@ use sinew_tool::{
 };
 
 use crate::change::kept;
-use crate::change::{Job, Terms};
+use crate::change::{NameChange, Terms};
 use crate::commit::{self, DirectoryPart, OfDirectory, Part};
 use crate::guard::Guard;
 use crate::list;
@@ -195,7 +195,7 @@ impl GuardedFiles {
         bound: Option<Option<Identity>>,
         expect: Expect<'a>,
         terms: &'a Terms<'a>,
-    ) -> Result<Job<'a>, FileError> {
+    ) -> Result<NameChange<'a>, FileError> {
         let (target, place) = self.at(slot)?;
         let Some(name) = &place.name else {
             return Err(FileError::NotRegular(FileKind::Directory));
@@ -208,7 +208,7 @@ impl GuardedFiles {
         }
         let may_create = matches!(target.claim.access, Access::Write { .. });
         let temporary = &armed.temporary;
-        Ok(Job { place, name, temporary, expect, bound, may_create, terms })
+        Ok(NameChange { place, name, temporary, expect, bound, may_create, terms })
     }
 }
 

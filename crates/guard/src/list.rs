@@ -20,30 +20,30 @@ use sinew_policy::rules;
 const BUFFER: usize = 32 * 1024;
 
 /// One name that is kept, ordered by the name.
-struct Kept {
+struct ListedName {
     name: CString,
     kind: FileKind,
 }
 
-impl Ord for Kept {
+impl Ord for ListedName {
     fn cmp(&self, other: &Self) -> Ordering {
         self.name.cmp(&other.name)
     }
 }
 
-impl PartialOrd for Kept {
+impl PartialOrd for ListedName {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Kept {
+impl PartialEq for ListedName {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name
     }
 }
 
-impl Eq for Kept {}
+impl Eq for ListedName {}
 
 /// Lists the first `limit` names of a directory.
 pub(crate) fn list(
@@ -55,7 +55,7 @@ pub(crate) fn list(
     let own = judge.roots.named(&target.path).iter().any(rules::is_own);
     let judged = own || judge.judges_beneath(&target.path);
     let mut listing = Listing::default();
-    let mut kept: BinaryHeap<Kept> = BinaryHeap::new();
+    let mut kept: BinaryHeap<ListedName> = BinaryHeap::new();
     let mut path = target.path.clone();
     let mut buffer = Vec::with_capacity(BUFFER);
     let mut entries = RawDir::new(dir, buffer.spare_capacity_mut());
@@ -89,7 +89,7 @@ pub(crate) fn list(
         if full {
             kept.pop();
         }
-        kept.push(Kept { name: name.to_owned(), kind: kind_of(entry.file_type()) });
+        kept.push(ListedName { name: name.to_owned(), kind: kind_of(entry.file_type()) });
     }
     listing.rows = kept.into_sorted_vec().into_iter().map(|kept| row(dir, kept)).collect();
     Ok(listing)
@@ -104,7 +104,7 @@ fn may_see(judge: Judge<'_>, path: &Path, kind: FileType) -> bool {
 }
 
 /// Returns the row of a name, looked at now.
-fn row(dir: &OwnedFd, kept: Kept) -> Listed {
+fn row(dir: &OwnedFd, kept: ListedName) -> Listed {
     let meta = statat(dir, &kept.name, AtFlags::SYMLINK_NOFOLLOW).ok().map(|stat| meta_of(&stat));
     let kind = match &meta {
         Some(meta) => meta.kind,

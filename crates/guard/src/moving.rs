@@ -20,7 +20,7 @@ use sinew_tool::{Change, FileError, FileKind, Identity, Sync};
 use crate::change::kept;
 use crate::change::original::Original;
 use crate::change::parents::Parents;
-use crate::change::{Failure, Job, sync_directory};
+use crate::change::{Failure, NameChange, sync_directory};
 use sinew_fs::dir_lock::DirLock;
 use sinew_fs::resolve::{Place, Spot};
 use sinew_fs::roots::Dir;
@@ -89,7 +89,7 @@ fn is_directory(dir: &Dir, name: &CStr) -> Result<(), FileError> {
 /// of, `taken` what rules say of what a directory takes along. Returns the changes: of the old name, and of the new one.
 pub(crate) fn rename(
     names: Judge<'_>,
-    job: &Job<'_>,
+    job: &NameChange<'_>,
     to: &Place,
     protected: Option<&str>,
     taken: Option<&Taken>,
@@ -144,7 +144,7 @@ pub(crate) fn rename(
 
 /// Makes the move once it is the turn of both directories, where the old thing is as it was.
 fn in_turn(
-    job: &Job<'_>,
+    job: &NameChange<'_>,
     to: &Place,
     name: &CStr,
     seen: (FileKind, Identity),
@@ -196,7 +196,11 @@ fn is_other(one: &Dir, other: &Dir) -> Result<bool, FileError> {
 }
 
 /// Takes down what leaves its name, and keeps it; returns its hash.
-fn take_down(job: &Job<'_>, dir: &Dir, to: &Path) -> Result<(Option<String>, Moved), FileError> {
+fn take_down(
+    job: &NameChange<'_>,
+    dir: &Dir,
+    to: &Path,
+) -> Result<(Option<String>, Moved), FileError> {
     let seen = statat(&**dir, job.name, AtFlags::SYMLINK_NOFOLLOW).map_err(error_of)?;
     let (kept, here) = (job.terms.kept, &job.place.real);
     let old = match open_to_keep(dir, job.name, seen) {

@@ -16,14 +16,14 @@ use crate::change::kept;
 use crate::change::original::{self, Content, Original};
 use crate::change::parents::Parents;
 use crate::change::temporary::{Temporary, take_free_name, write_pieces};
-use crate::change::{Failure, Job, MAX_ATTEMPTS, length, sync_directory};
+use crate::change::{Failure, MAX_ATTEMPTS, NameChange, length, sync_directory};
 use sinew_fs::dir_lock::{self, DirLock};
 use sinew_fs::roots::{Dir, FILE_READ, open_name};
 use sinew_fs::stat::{error_of, identity_of, meta_of};
 use sinew_records::checkpoints::PathState;
 
 /// A change that happened.
-pub(crate) struct Done {
+pub(crate) struct AppliedChange {
     pub(crate) written: Written,
     pub(crate) change: Change,
     /// What went wrong when it could not be taken back any more.
@@ -31,7 +31,7 @@ pub(crate) struct Done {
 }
 
 /// Replaces or creates a file with the pieces in order.
-pub(crate) fn replace(job: &Job<'_>, pieces: &[&[u8]]) -> Result<Done, FileError> {
+pub(crate) fn replace(job: &NameChange<'_>, pieces: &[&[u8]]) -> Result<AppliedChange, FileError> {
     let mut parents = Parents::default();
     let kept = job.terms.kept;
     let done = parents.enter(job.place, kept).and_then(|dir| {
@@ -52,7 +52,7 @@ pub(crate) fn replace(job: &Job<'_>, pieces: &[&[u8]]) -> Result<Done, FileError
     }
 }
 
-fn attempts(job: &Job<'_>, pieces: &[&[u8]], dir: &Dir) -> Result<Done, FileError> {
+fn attempts(job: &NameChange<'_>, pieces: &[&[u8]], dir: &Dir) -> Result<AppliedChange, FileError> {
     for _ in 0..MAX_ATTEMPTS {
         match attempt(job, pieces, dir) {
             Ok(done) => return Ok(done),
@@ -65,7 +65,7 @@ fn attempts(job: &Job<'_>, pieces: &[&[u8]], dir: &Dir) -> Result<Done, FileErro
     Err(FileError::Busy)
 }
 
-fn attempt(job: &Job<'_>, pieces: &[&[u8]], dir: &Dir) -> Result<Done, Failure> {
+fn attempt(job: &NameChange<'_>, pieces: &[&[u8]], dir: &Dir) -> Result<AppliedChange, Failure> {
     let old = job.open_old(dir)?;
     match &old {
         None => create(job, pieces, dir),
@@ -78,7 +78,7 @@ fn attempt(job: &Job<'_>, pieces: &[&[u8]], dir: &Dir) -> Result<Done, Failure> 
 }
 
 /// Creates a file that was not there.
-fn create(job: &Job<'_>, pieces: &[&[u8]], dir: &Dir) -> Result<Done, Failure> {
+fn create(job: &NameChange<'_>, pieces: &[&[u8]], dir: &Dir) -> Result<AppliedChange, Failure> {
     let before = job.take_down(None)?;
     let temporary = Temporary::create(dir, job.temporary, 0o666)?;
     let after = temporary.fill(pieces)?;
@@ -95,7 +95,12 @@ fn create(job: &Job<'_>, pieces: &[&[u8]], dir: &Dir) -> Result<Done, Failure> {
 }
 
 /// Replaces a file that is there.
-fn overwrite(job: &Job<'_>, pieces: &[&[u8]], dir: &Dir, old: &Original) -> Result<Done, Failure> {
+fn overwrite(
+    job: &NameChange<'_>,
+    pieces: &[&[u8]],
+    dir: &Dir,
+    old: &Original,
+) -> Result<AppliedChange, Failure> {
     let n_links = meta_of(&old.stat).links;
     if 1 < n_links {
         match job.terms.settings.hard_links {
@@ -130,11 +135,11 @@ fn overwrite(job: &Job<'_>, pieces: &[&[u8]], dir: &Dir, old: &Original) -> Resu
 /// Writes into the file that all names share. Not atomic: readers can see a mixture. Its turn lasts
 /// until everything is written.
 fn write_in_place(
-    job: &Job<'_>,
+    job: &NameChange<'_>,
     pieces: &[&[u8]],
     dir: &Dir,
     old: &Original,
-) -> Result<Done, Failure> {
+) -> Result<AppliedChange, Failure> {
     let dir_locking = job.terms.dir_locking;
     let turn = DirLock::of(&**dir, dir_locking)?;
     turn.take_at_once()?;
@@ -177,7 +182,7 @@ fn write_in_place(
     }
 }
 
-impl Job<'_> {
+impl NameChange<'_> {
     /// Keeps what is there before a file takes its name, and returns what will be there.
     fn keep(
         &self,
@@ -200,20 +205,20 @@ impl Job<'_> {
 
 /// Returns what happened, once the file has its name.
 fn finish(
-    job: &Job<'_>,
+    job: &NameChange<'_>,
     pieces: &[&[u8]],
     dir: &Dir,
     before: Option<String>,
     after: Option<String>,
     created: bool,
-) -> Done {
+) -> AppliedChange {
     let synced = match job.terms.settings.sync {
         Sync::Full => sync_directory(dir),
         Sync::Off | Sync::Data => Ok(()),
     };
     let bytes = length(pieces);
     let path = job.place.real.clone();
-    Done {
+    AppliedChange {
         written: Written { bytes, created },
         change: Change { path, before, after, bytes },
         late: synced.err().map(error_of),

@@ -29,7 +29,7 @@ use sinew_policy::judge::Case;
 use sinew_policy::rule::{self, Beneath, Rule};
 use sinew_records::checkpoints::{
     Act, Changer, CheckpointError, CheckpointId, Checkpoints, Conflict, Entry, Held, History,
-    Listed, PathState, Plan, Query, Scope, Step,
+    Listed, PathState, Plan, PlannedStep, Query, Scope,
 };
 
 /// How often a plan is worked out anew when others change what it looked at.
@@ -253,7 +253,7 @@ impl Look {
 
 /// Refuses to put something in the place of a directory that the restore does not empty.
 fn check_emptied(plan: &Plan, looks: &BTreeMap<PathBuf, Look>) -> Result<(), ToolError> {
-    let removes = |step: &&Step| matches!(step.act, Act::Remove | Act::RemoveDirectory);
+    let removes = |step: &&PlannedStep| matches!(step.act, Act::Remove | Act::RemoveDirectory);
     let removed: HashSet<&Path> =
         plan.steps.iter().filter(removes).map(|step| step.path.as_path()).collect();
     for step in plan.steps.iter().filter(|step| step.act == Act::RemoveDirectory) {

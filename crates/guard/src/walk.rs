@@ -68,12 +68,12 @@ struct Walk<'w> {
     judged: bool,
     kernel: bool,
     n_threads: usize,
-    queues: Queues<Job>,
+    queues: Queues<WalkJob>,
     skipped: Mutex<Skipped>,
 }
 
 /// Something to do.
-enum Job {
+enum WalkJob {
     /// A directory to open.
     Directory(Where),
     /// Some entries of a directory that is open.
@@ -128,7 +128,7 @@ pub(crate) fn walk(
         skipped: Mutex::default(),
     };
     let first = Where { path: Arc::from(&b""[..]), depth: 0, level, own };
-    walk.queues.push(0, Job::Directory(first));
+    walk.queues.push(0, WalkJob::Directory(first));
     std::thread::scope(|scope| {
         let grow = || {
             for at in 1..walk.n_threads {
@@ -186,8 +186,8 @@ impl<'w> Worker<'w> {
         let mut entries = Vec::new();
         while let Some(job) = walk.queues.next(self.at, walk.stop) {
             let flow = match job {
-                Job::Directory(place) => self.directory(place, &mut entries),
-                Job::Entries { place, dir, entries } => self.entries(&place, &dir, &entries),
+                WalkJob::Directory(place) => self.directory(place, &mut entries),
+                WalkJob::Entries { place, dir, entries } => self.entries(&place, &dir, &entries),
             };
             if flow == Flow::Stop {
                 walk.queues.end();
@@ -290,7 +290,7 @@ impl<'w> Worker<'w> {
         match left.split_at_checked(middle + end + 1) {
             Some((mine, given)) if !given.is_empty() => {
                 let (place, dir, entries) = (place.clone(), Arc::clone(dir), given.to_vec());
-                queues.push(self.at, Job::Entries { place, dir, entries });
+                queues.push(self.at, WalkJob::Entries { place, dir, entries });
                 mine
             }
             _ => left,
@@ -355,7 +355,7 @@ impl<'w> Worker<'w> {
             return;
         }
         let level = Arc::clone(&place.level);
-        let job = Job::Directory(Where { path: Arc::from(path), depth, level, own });
+        let job = WalkJob::Directory(Where { path: Arc::from(path), depth, level, own });
         self.walk.queues.push(self.at, job);
     }
 
@@ -371,7 +371,7 @@ impl<'w> Worker<'w> {
 }
 
 /// Ends the walk of the other threads when a visitor panics.
-struct EndOnPanic<'q>(&'q Queues<Job>);
+struct EndOnPanic<'q>(&'q Queues<WalkJob>);
 
 impl Drop for EndOnPanic<'_> {
     fn drop(&mut self) {

@@ -31,7 +31,7 @@ use sinew_tool::{
 
 use crate::edit;
 use crate::patch::{self, FilePatch, Match, Patch, PatchOp};
-use names::Names;
+use names::EntryNames;
 use work::Work;
 
 /// The largest patch that is read.
@@ -48,7 +48,7 @@ pub struct ApplyPatch;
 /// What ApplyPatch is asked.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Args {
+pub struct ApplyPatchArgs {
     /// The patch: a unified or git diff, or an envelope.
     #[serde(deserialize_with = "shared")]
     pub patch: Arc<String>,
@@ -88,14 +88,14 @@ self_cell! {
 #[derive(Debug)]
 struct Parsed<'p> {
     patch: Patch<'p>,
-    names: Names,
+    names: EntryNames,
 }
 
 fn shared<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<String>, D::Error> {
     String::deserialize(deserializer).map(Arc::new)
 }
 
-impl Args {
+impl ApplyPatchArgs {
     /// Returns what the patch asks for. That is wanted at each step of a call, and read once.
     fn asked(&self) -> Result<Arc<Asked>, ToolError> {
         if let Some(asked) = self.asked.get() {
@@ -103,7 +103,7 @@ impl Args {
         }
         let asked = Asked::try_new(Arc::clone(&self.patch), |text| {
             let patch = self.read(text)?;
-            let names = Names::of(&patch, self.path.as_deref())?;
+            let names = EntryNames::of(&patch, self.path.as_deref())?;
             Ok::<_, ToolError>(Parsed { patch, names })
         })?;
         Ok(Arc::clone(self.asked.get_or_init(|| Arc::new(asked))))
@@ -123,7 +123,7 @@ impl Args {
 
 /// What ApplyPatch did.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Out {
+pub struct ApplyPatchOut {
     /// What became of each file, in the order of the patch.
     pub files: Vec<Patched>,
     /// Whether nothing was written.
@@ -199,10 +199,10 @@ pub const NATIVE: Row<ApplyPatch> = Row {
 impl Operation for ApplyPatch {
     const NAME: &'static str = "ApplyPatch";
     const FACTS: Facts = Facts::CHANGES;
-    type Args = Args;
-    type Out = Out;
+    type Args = ApplyPatchArgs;
+    type Out = ApplyPatchOut;
 
-    fn check(args: &Args) -> Result<(), ToolError> {
+    fn check(args: &ApplyPatchArgs) -> Result<(), ToolError> {
         if MAX_PATCH_BYTES < args.patch.len() {
             let n = args.patch.len();
             let message =
@@ -212,17 +212,17 @@ impl Operation for ApplyPatch {
         args.asked().map(drop)
     }
 
-    fn effects(args: &Args) -> Effects {
+    fn effects(args: &ApplyPatchArgs) -> Effects {
         edit::effects(args.dry_run)
     }
 
-    fn claims(args: &Args, _settings: &FileSettings) -> Vec<Claim> {
+    fn claims(args: &ApplyPatchArgs, _settings: &FileSettings) -> Vec<Claim> {
         // Whatever is wrong with the patch was refused before.
         let claims = |asked: Arc<Asked>| asked.borrow_dependent().names.claims(args);
         args.asked().map(claims).unwrap_or_default()
     }
 
-    fn cost(args: &Args, targets: &Targets) -> Cost {
+    fn cost(args: &ApplyPatchArgs, targets: &Targets) -> Cost {
         let size = |state: &FileState| match state {
             FileState::Found(meta) => usize::try_from(meta.size()).unwrap_or(usize::MAX),
             FileState::Missing => 0,
@@ -232,7 +232,7 @@ impl Operation for ApplyPatch {
         if targets.files.len() <= FEW && total <= SMALL { Cost::Cheap } else { Cost::Long }
     }
 
-    fn preview(args: &Args, cx: &Context) -> Preview {
+    fn preview(args: &ApplyPatchArgs, cx: &Context) -> Preview {
         let diff = args.asked().and_then(|asked| {
             let Parsed { patch, names } = asked.borrow_dependent();
             Ok(Work::new(cx, names)?.run(patch)?.question())
@@ -240,7 +240,7 @@ impl Operation for ApplyPatch {
         diff.map_or(Preview::Nothing, Preview::Diff)
     }
 
-    async fn run(args: &Args, cx: &Context) -> Result<Out, ToolError> {
+    async fn run(args: &ApplyPatchArgs, cx: &Context) -> Result<ApplyPatchOut, ToolError> {
         let asked = args.asked()?;
         let Parsed { patch, names } = asked.borrow_dependent();
         let done = Work::new(cx, names)?.run(patch)?;
@@ -248,10 +248,10 @@ impl Operation for ApplyPatch {
         if !args.dry_run {
             cx.still_wanted()?;
             let deeds = done.deeds();
-            let deeds: Vec<_> = deeds.iter().map(work::Change::deed).collect();
+            let deeds: Vec<_> = deeds.iter().map(work::EntryChange::deed).collect();
             cx.commit(&deeds).await?;
         }
-        Ok(Out { files: done.patched, dry_run: args.dry_run, diff })
+        Ok(ApplyPatchOut { files: done.patched, dry_run: args.dry_run, diff })
     }
 }
 
@@ -271,7 +271,7 @@ fn keep_content(file: &mut FilePatch<'_>) -> Result<(), ToolError> {
     Ok(())
 }
 
-fn shape(_args: &Args, out: Out, shaping: &Shaping<'_>) -> Reply {
+fn shape(_args: &ApplyPatchArgs, out: ApplyPatchOut, shaping: &Shaping<'_>) -> Reply {
     let n = out.files.len();
     let plural = if n == 1 { "" } else { "s" };
     let verb = if out.dry_run { "would patch" } else { "patched" };

@@ -40,7 +40,7 @@ pub struct Bash;
 /// What Bash is asked.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Args {
+pub struct BashArgs {
     /// The text for the shell.
     #[serde(default)]
     pub command: String,
@@ -91,7 +91,7 @@ pub struct Args {
     pub store_above_bytes: Option<u64>,
 }
 
-impl Args {
+impl BashArgs {
     /// Returns what runs, with the field that names it.
     fn line(&self) -> (&'static str, CommandLine) {
         if let Some(argv) = &self.argv {
@@ -120,7 +120,7 @@ impl Args {
 
 /// What Bash did.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Out {
+pub enum BashOut {
     /// The command ran to its end.
     Finished {
         /// What became of it.
@@ -163,26 +163,26 @@ impl Operation for Bash {
     const NAME: &'static str = "Bash";
     const FACTS: Facts =
         Facts { effects: Effects::EXECUTE, idempotent: false, destructive: true, parallel: true };
-    type Args = Args;
-    type Out = Out;
+    type Args = BashArgs;
+    type Out = BashOut;
 
-    fn claims(args: &Args, _settings: &FileSettings) -> Vec<Claim> {
+    fn claims(args: &BashArgs, _settings: &FileSettings) -> Vec<Claim> {
         let path = args.cwd.clone().filter(|cwd| !cwd.is_empty());
         vec![Claim { argument: "cwd", path, access: Access::Search }]
     }
 
-    fn command(args: &Args) -> Option<Command> {
+    fn command(args: &BashArgs) -> Option<Command> {
         let (argument, line) = args.line();
         let programs = args.programs.clone();
         let keeps_cwd = args.keeps_cwd;
         Some(Command { argument, line, keeps_cwd, has_terminal: false, programs })
     }
 
-    fn cost(_args: &Args, _targets: &Targets) -> Cost {
+    fn cost(_args: &BashArgs, _targets: &Targets) -> Cost {
         Cost::Waits
     }
 
-    async fn run(args: &Args, cx: &Context) -> Result<Out, ToolError> {
+    async fn run(args: &BashArgs, cx: &Context) -> Result<BashOut, ToolError> {
         let options = RunOptions {
             merged: args.merged,
             timeout: Duration::from_millis(args.timeout_ms),
@@ -197,34 +197,34 @@ impl Operation for Bash {
         let processes = &cx.world.processes;
         if !args.background {
             let finished = Box::new(processes.run(options).await?);
-            return Ok(Out::Finished { finished, background: processes.running() });
+            return Ok(BashOut::Finished { finished, background: processes.running() });
         }
         let cancel = options.cancel.clone();
         let id = processes.begin(options, None).await?;
         let wait = waits::for_its_end(FIRST_LOOK, &cancel);
-        Ok(Out::Begun(Box::new(processes.news(&id, wait, true).await?)))
+        Ok(BashOut::Begun(Box::new(processes.news(&id, wait, true).await?)))
     }
 }
 
-fn shape(args: &Args, out: Out, shaping: &Shaping<'_>) -> Reply {
+fn shape(args: &BashArgs, out: BashOut, shaping: &Shaping<'_>) -> Reply {
     match out {
-        Out::Finished { finished, background } => {
+        BashOut::Finished { finished, background } => {
             finished_reply(args, &finished, &background, shaping)
         }
-        Out::Begun(news) => begun_reply(args, *news),
+        BashOut::Begun(news) => begun_reply(args, *news),
     }
 }
 
 /// Shapes an outcome in a vocabulary whose commands end with their calls.
-pub fn shaped(args: &Args, out: Out, words: fn(&Args, &Finished) -> Reply) -> Reply {
+pub fn shaped(args: &BashArgs, out: BashOut, words: fn(&BashArgs, &Finished) -> Reply) -> Reply {
     match out {
-        Out::Finished { finished, .. } => words(args, &finished),
-        Out::Begun(news) => begun_reply(args, *news),
+        BashOut::Finished { finished, .. } => words(args, &finished),
+        BashOut::Begun(news) => begun_reply(args, *news),
     }
 }
 
 fn finished_reply(
-    args: &Args,
+    args: &BashArgs,
     finished: &Finished,
     background: &[Background],
     shaping: &Shaping<'_>,
@@ -285,7 +285,7 @@ fn finished_reply(
     reply
 }
 
-fn begun_reply(args: &Args, news: News) -> Reply {
+fn begun_reply(args: &BashArgs, news: News) -> Reply {
     let News { background: one, bytes, .. } = news;
     let total = bytes.len() as u64;
     let output = Output { head: bytes, tail: Vec::new(), total };

@@ -26,7 +26,7 @@ pub struct BashOutput;
 /// What BashOutput is asked.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Args {
+pub struct BashOutputArgs {
     /// The name of the command; without it all of them are listed.
     #[serde(default)]
     pub id: Option<String>,
@@ -44,7 +44,7 @@ pub struct Args {
     pub timeout_ms: Option<u64>,
 }
 
-impl Args {
+impl BashOutputArgs {
     fn until(&self) -> Until<'_> {
         let Self { until, idle_ms, timeout_ms, .. } = self;
         Until { until: until.as_deref(), idle_ms: *idle_ms, timeout_ms: *timeout_ms }
@@ -53,7 +53,7 @@ impl Args {
 
 /// What BashOutput found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Out {
+pub enum BashOutputOut {
     /// Every command of the session in the background.
     List(Vec<Background>),
     /// What one wrote, and where lines were filtered how many there were.
@@ -94,10 +94,10 @@ impl Operation for BashOutput {
     const NAME: &'static str = "BashOutput";
     const FACTS: Facts =
         Facts { effects: Effects::SESSION, idempotent: false, destructive: false, parallel: true };
-    type Args = Args;
-    type Out = Out;
+    type Args = BashOutputArgs;
+    type Out = BashOutputOut;
 
-    fn check(args: &Args) -> Result<(), ToolError> {
+    fn check(args: &BashOutputArgs) -> Result<(), ToolError> {
         let needs_one = args.filter.is_some() || args.until.is_some() || args.idle_ms.is_some();
         if args.id.is_none() && (needs_one || args.timeout_ms.is_some()) {
             return Err(ToolError::argument("bash_id", "is missing")
@@ -106,43 +106,45 @@ impl Operation for BashOutput {
         Ok(())
     }
 
-    fn claims(_args: &Args, _settings: &FileSettings) -> Vec<Claim> {
+    fn claims(_args: &BashOutputArgs, _settings: &FileSettings) -> Vec<Claim> {
         Vec::new()
     }
 
-    fn cost(_args: &Args, _targets: &Targets) -> Cost {
+    fn cost(_args: &BashOutputArgs, _targets: &Targets) -> Cost {
         Cost::Waits
     }
 
-    async fn run(args: &Args, cx: &Context) -> Result<Out, ToolError> {
+    async fn run(args: &BashOutputArgs, cx: &Context) -> Result<BashOutputOut, ToolError> {
         let processes = &cx.world.processes;
-        let Some(id) = &args.id else { return Ok(Out::List(processes.background())) };
+        let Some(id) = &args.id else { return Ok(BashOutputOut::List(processes.background())) };
         let filter = args.filter.as_deref();
         let filter = filter.map(|pattern| waits::line_regex(cx, "filter", pattern)).transpose()?;
         let wait = args.until().wait(cx)?;
         let mut news = processes.news(id, wait, filter.is_some()).await?;
-        let Some(filter) = filter else { return Ok(Out::News(Box::new(news), None)) };
+        let Some(filter) = filter else { return Ok(BashOutputOut::News(Box::new(news), None)) };
         let text = screen::cleaned(&news.bytes);
         let fits = |line: &&str| filter.is_match(line.trim_end().as_bytes()).unwrap_or(false);
         let shown: Vec<&str> = text.split_inclusive('\n').filter(fits).collect();
         let counted = (shown.len(), text.lines().count());
         news.bytes = shown.concat().into_bytes();
-        Ok(Out::News(Box::new(news), Some(counted)))
+        Ok(BashOutputOut::News(Box::new(news), Some(counted)))
     }
 }
 
-fn shape(args: &Args, out: Out, _shaping: &Shaping<'_>) -> Reply {
+fn shape(args: &BashOutputArgs, out: BashOutputOut, _shaping: &Shaping<'_>) -> Reply {
     match out {
-        Out::List(all) if all.is_empty() => Reply::text("[no command runs in the background]"),
-        Out::List(all) => {
+        BashOutputOut::List(all) if all.is_empty() => {
+            Reply::text("[no command runs in the background]")
+        }
+        BashOutputOut::List(all) => {
             let lines: Vec<String> = all.iter().map(waits::line).collect();
             Reply::text(lines.join("\n"))
         }
-        Out::News(news, filtered) => news_reply(args, *news, filtered),
+        BashOutputOut::News(news, filtered) => news_reply(args, *news, filtered),
     }
 }
 
-fn news_reply(args: &Args, news: News, filtered: Option<(usize, usize)>) -> Reply {
+fn news_reply(args: &BashOutputArgs, news: News, filtered: Option<(usize, usize)>) -> Reply {
     let News { background, bytes, n_lost, waited } = news;
     let total = bytes.len() as u64;
     let output = Output { head: bytes, tail: Vec::new(), total };

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use memchr::memmem;
 
-use crate::replace::{self, Change, Miss, Needle, Stage};
+use crate::replace::{self, ContentChange, Miss, Needle, Stage};
 
 /// Contents up to this size are searched edit by edit.
 const SMALL: usize = 64 * 1024;
@@ -27,14 +27,14 @@ const MAX_CHANGES: usize = 2_000;
 const MAX_PASSES: usize = 3;
 
 /// One edit: what to find, and whether everywhere.
-pub(crate) struct Edit<'a> {
+pub(crate) struct BatchEdit<'a> {
     pub(crate) needle: Needle<'a>,
     pub(crate) all: bool,
 }
 
 /// What one edit did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Applied {
+pub struct AppliedEdit {
     /// How many places it replaced.
     pub replacements: u64,
     /// How the text was found.
@@ -46,9 +46,9 @@ pub(crate) struct Edited<'a> {
     /// The content that the changes belong to.
     pub(crate) base: Cow<'a, [u8]>,
     /// In order, not overlapping.
-    pub(crate) changes: Vec<Change<'a>>,
+    pub(crate) changes: Vec<ContentChange<'a>>,
     /// What each edit did.
-    pub(crate) applied: Vec<Applied>,
+    pub(crate) applied: Vec<AppliedEdit>,
 }
 
 /// An edit that cannot be made, and the content it was tried on.
@@ -59,16 +59,19 @@ pub(crate) struct Failed<'a> {
 }
 
 /// Makes all edits in order, or none.
-pub(crate) fn apply<'a>(old: &'a [u8], edits: &'a [Edit<'a>]) -> Result<Edited<'a>, Failed<'a>> {
+pub(crate) fn apply<'a>(
+    old: &'a [u8],
+    edits: &'a [BatchEdit<'a>],
+) -> Result<Edited<'a>, Failed<'a>> {
     let mut state =
-        State { base: Cow::Borrowed(old), changes: Vec::new(), places: None, n_passes: 0 };
+        BatchState { base: Cow::Borrowed(old), changes: Vec::new(), places: None, n_passes: 0 };
     let mut applied = Vec::with_capacity(edits.len());
     for (at, edit) in edits.iter().enumerate() {
         if state.places.is_none() {
             state.look_for(edits.get(at..).unwrap_or_default(), at);
         }
         let done = match state.plain(at, edit) {
-            Some(replacements) => Ok(Applied { replacements, stage: Stage::Exact }),
+            Some(replacements) => Ok(AppliedEdit { replacements, stage: Stage::Exact }),
             None => state.thorough(edit),
         };
         match done {
@@ -79,17 +82,17 @@ pub(crate) fn apply<'a>(old: &'a [u8], edits: &'a [Edit<'a>]) -> Result<Edited<'
     Ok(Edited { base: state.base, changes: state.changes, applied })
 }
 
-struct State<'a> {
+struct BatchState<'a> {
     base: Cow<'a, [u8]>,
-    changes: Vec<Change<'a>>,
+    changes: Vec<ContentChange<'a>>,
     /// Where the text of each edit begins in the base, overlaps included; from which edit on.
     places: Option<(usize, Vec<Vec<usize>>)>,
     n_passes: usize,
 }
 
-impl<'a> State<'a> {
+impl<'a> BatchState<'a> {
     /// Looks for the texts of all edits that are left, in one pass.
-    fn look_for(&mut self, edits: &[Edit<'_>], from: usize) {
+    fn look_for(&mut self, edits: &[BatchEdit<'_>], from: usize) {
         let worth = SMALL < self.base.len() && 1 < edits.len() && self.n_passes < MAX_PASSES;
         if worth && self.changes.is_empty() {
             self.n_passes += 1;
@@ -98,7 +101,7 @@ impl<'a> State<'a> {
     }
 
     /// Makes an edit whose places all lie outside what was changed before.
-    fn plain(&mut self, at: usize, edit: &'a Edit<'a>) -> Option<u64> {
+    fn plain(&mut self, at: usize, edit: &'a BatchEdit<'a>) -> Option<u64> {
         let (from, places) = self.places.as_ref()?;
         let old = edit.needle.old.as_bytes();
         if MAX_CHANGES < self.changes.len() || self.made_by_changes(old) {
@@ -121,13 +124,13 @@ impl<'a> State<'a> {
             let range = *place..place + old.len();
             let next = self.changes.partition_point(|change| change.range.end <= *place);
             let new = edit.needle.new.as_bytes().into();
-            self.changes.insert(next, Change { range, new });
+            self.changes.insert(next, ContentChange { range, new });
         }
         Some(found.len() as u64)
     }
 
     /// Makes an edit on the content as it is by now.
-    fn thorough(&mut self, edit: &'a Edit<'a>) -> Result<Applied, Miss> {
+    fn thorough(&mut self, edit: &'a BatchEdit<'a>) -> Result<AppliedEdit, Miss> {
         if !self.changes.is_empty() {
             self.base = Cow::Owned(replace::pieces(&self.base, &self.changes).concat());
             self.changes.clear();
@@ -138,7 +141,7 @@ impl<'a> State<'a> {
         let replacements = found.ranges.len() as u64;
         let changes = found.ranges.into_iter();
         self.changes = changes.flat_map(|range| edit.needle.changes(base, range, stage)).collect();
-        Ok(Applied { replacements, stage })
+        Ok(AppliedEdit { replacements, stage })
     }
 
     /// Returns whether a text occurs where an earlier edit wrote something.
@@ -192,7 +195,7 @@ impl<'a> State<'a> {
 
 /// Returns where the text of each edit begins, overlaps included, or nothing where there are too
 /// many places.
-fn places(base: &[u8], edits: &[Edit<'_>]) -> Option<Vec<Vec<usize>>> {
+fn places(base: &[u8], edits: &[BatchEdit<'_>]) -> Option<Vec<Vec<usize>>> {
     let anchors: Vec<(usize, &[u8])> =
         edits.iter().map(|edit| anchor(edit.needle.old.as_bytes())).collect();
     let searcher = AhoCorasick::builder()

@@ -21,7 +21,7 @@ pub struct CheckpointDiff;
 /// What CheckpointDiff is asked.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Args {
+pub struct CheckpointDiffArgs {
     /// The checkpoint.
     pub id: String,
     /// Whether what is there now is compared, and not what the call left.
@@ -31,7 +31,7 @@ pub struct Args {
 
 /// What CheckpointDiff found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Out {
+pub struct CheckpointDiffOut {
     /// The differences as text.
     pub text: String,
     /// How many paths differ.
@@ -57,14 +57,14 @@ pub const ROW: Row<CheckpointDiff> = Row {
 impl Operation for CheckpointDiff {
     const NAME: &'static str = "CheckpointDiff";
     const FACTS: Facts = Facts::OBSERVES;
-    type Args = Args;
-    type Out = Out;
+    type Args = CheckpointDiffArgs;
+    type Out = CheckpointDiffOut;
 
-    fn claims(_args: &Args, _settings: &FileSettings) -> Vec<Claim> {
+    fn claims(_args: &CheckpointDiffArgs, _settings: &FileSettings) -> Vec<Claim> {
         Vec::new()
     }
 
-    fn restores(args: &Args) -> Option<Restore> {
+    fn restores(args: &CheckpointDiffArgs) -> Option<Restore> {
         let id = args.id.clone();
         Some(Restore {
             argument: "id",
@@ -78,13 +78,13 @@ impl Operation for CheckpointDiff {
         })
     }
 
-    fn cost(_args: &Args, _targets: &Targets) -> Cost {
+    fn cost(_args: &CheckpointDiffArgs, _targets: &Targets) -> Cost {
         Cost::Long
     }
 
-    async fn run(args: &Args, cx: &Context) -> Result<Out, ToolError> {
+    async fn run(args: &CheckpointDiffArgs, cx: &Context) -> Result<CheckpointDiffOut, ToolError> {
         let plan = cx.world.checkpoints.plan().ok_or_else(NoCheckpoints::error)?;
-        let mut out = Out { text: String::new(), n_paths: 0 };
+        let mut out = CheckpointDiffOut { text: String::new(), n_paths: 0 };
         for change in &plan.changes {
             let text = compared(args, change, plan, cx);
             out.n_paths += usize::from(!text.is_empty());
@@ -95,7 +95,12 @@ impl Operation for CheckpointDiff {
 }
 
 /// Returns what differs at one path.
-fn compared(args: &Args, change: &PathChange, plan: &RestorePlan, cx: &Context) -> String {
+fn compared(
+    args: &CheckpointDiffArgs,
+    change: &PathChange,
+    plan: &RestorePlan,
+    cx: &Context,
+) -> String {
     let limits = DiffLimits::dry_run(cx.deadline);
     let shown = cx.shown(&change.path);
     let step = plan.steps.iter().find(|step| step.path == change.path);
@@ -126,7 +131,7 @@ fn compared(args: &Args, change: &PathChange, plan: &RestorePlan, cx: &Context) 
     text
 }
 
-fn shape(_args: &Args, out: Out, _shaping: &Shaping<'_>) -> Reply {
+fn shape(_args: &CheckpointDiffArgs, out: CheckpointDiffOut, _shaping: &Shaping<'_>) -> Reply {
     let text = if out.text.is_empty() { "no difference" } else { out.text.trim_end() };
     let mut reply = Reply::text(text);
     reply.structured = Some(json!({ "n_paths": out.n_paths, "diff": out.text }));

@@ -27,7 +27,7 @@ pub struct CheckpointList;
 /// What CheckpointList is asked.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Args {
+pub struct CheckpointListArgs {
     /// Those of this session, or of all.
     #[serde(default)]
     pub session: Option<String>,
@@ -44,7 +44,7 @@ pub struct Args {
 
 /// What CheckpointList found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Out {
+pub struct CheckpointListOut {
     /// The checkpoints, the newest first.
     pub checkpoints: Vec<CheckpointInfo>,
 }
@@ -75,10 +75,10 @@ pub const NATIVE: Row<CheckpointList> = Row {
 impl Operation for CheckpointList {
     const NAME: &'static str = "CheckpointList";
     const FACTS: Facts = Facts::OBSERVES;
-    type Args = Args;
-    type Out = Out;
+    type Args = CheckpointListArgs;
+    type Out = CheckpointListOut;
 
-    fn claims(args: &Args, _settings: &FileSettings) -> Vec<Claim> {
+    fn claims(args: &CheckpointListArgs, _settings: &FileSettings) -> Vec<Claim> {
         let claim = |path: &String| Claim {
             argument: "path",
             path: Some(path.clone()),
@@ -87,11 +87,11 @@ impl Operation for CheckpointList {
         args.path.iter().map(claim).collect()
     }
 
-    fn cost(_args: &Args, _targets: &Targets) -> Cost {
+    fn cost(_args: &CheckpointListArgs, _targets: &Targets) -> Cost {
         Cost::Long
     }
 
-    async fn run(args: &Args, cx: &Context) -> Result<Out, ToolError> {
+    async fn run(args: &CheckpointListArgs, cx: &Context) -> Result<CheckpointListOut, ToolError> {
         let path = args.path.as_ref().map(|_| cx.target(0)).transpose()?;
         let limit = args.limit.unwrap_or(DEFAULT_LIMIT).min(MAX_LIMIT);
         let checkpoints = cx.world.checkpoints.list(&CheckpointQuery {
@@ -100,7 +100,7 @@ impl Operation for CheckpointList {
             path: path.map(|target| target.path.clone()),
             limit: usize::try_from(limit).unwrap_or(usize::MAX),
         })?;
-        Ok(Out { checkpoints })
+        Ok(CheckpointListOut { checkpoints })
     }
 }
 
@@ -110,7 +110,7 @@ pub(crate) fn time(at_ms: u64) -> String {
     iso(Stamp { seconds, nanos: 0 })
 }
 
-fn shape(_args: &Args, out: Out, shaping: &Shaping<'_>) -> Reply {
+fn shape(_args: &CheckpointListArgs, out: CheckpointListOut, shaping: &Shaping<'_>) -> Reply {
     let mut text = String::new();
     for checkpoint in &out.checkpoints {
         let CheckpointInfo { id, session, tool, changes, .. } = checkpoint;

@@ -48,7 +48,7 @@ pub struct CheckpointRestore;
 /// What CheckpointRestore is asked.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Args {
+pub struct CheckpointRestoreArgs {
     /// The checkpoint.
     pub id: String,
     /// Whether the paths of this checkpoint alone are restored, with what later calls did to them.
@@ -74,7 +74,7 @@ pub struct Args {
 
 /// What CheckpointRestore did.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Out {
+pub struct CheckpointRestoreOut {
     /// The checkpoint.
     pub id: String,
     /// When it was made, in ISO 8601.
@@ -140,18 +140,18 @@ pub const NATIVE: Row<CheckpointRestore> = Row {
 impl Operation for CheckpointRestore {
     const NAME: &'static str = "CheckpointRestore";
     const FACTS: Facts = Facts { idempotent: true, ..Facts::CHANGES };
-    type Args = Args;
-    type Out = Out;
+    type Args = CheckpointRestoreArgs;
+    type Out = CheckpointRestoreOut;
 
-    fn effects(args: &Args) -> Effects {
+    fn effects(args: &CheckpointRestoreArgs) -> Effects {
         if args.dry_run { Effects::OBSERVE } else { Self::FACTS.effects }
     }
 
-    fn claims(_args: &Args, _settings: &FileSettings) -> Vec<Claim> {
+    fn claims(_args: &CheckpointRestoreArgs, _settings: &FileSettings) -> Vec<Claim> {
         Vec::new()
     }
 
-    fn restores(args: &Args) -> Option<Restore> {
+    fn restores(args: &CheckpointRestoreArgs) -> Option<Restore> {
         Some(Restore {
             argument: "id",
             id: args.id.clone(),
@@ -164,20 +164,23 @@ impl Operation for CheckpointRestore {
         })
     }
 
-    fn cost(_args: &Args, _targets: &Targets) -> Cost {
+    fn cost(_args: &CheckpointRestoreArgs, _targets: &Targets) -> Cost {
         Cost::Long
     }
 
-    fn preview(args: &Args, cx: &Context) -> Preview {
+    fn preview(args: &CheckpointRestoreArgs, cx: &Context) -> Preview {
         let Some(plan) = cx.world.checkpoints.plan() else { return Preview::Nothing };
         if refusal(plan, args, cx).is_some() || plan.acting().next().is_none() {
             return Preview::Nothing;
         }
-        let shown = Shown::of(plan, cx, DiffLimits::question(cx.deadline));
+        let shown = ShownRestore::of(plan, cx, DiffLimits::question(cx.deadline));
         if shown.lost.is_empty() { Preview::Diff(shown.diff) } else { Preview::Nothing }
     }
 
-    async fn run(args: &Args, cx: &Context) -> Result<Out, ToolError> {
+    async fn run(
+        args: &CheckpointRestoreArgs,
+        cx: &Context,
+    ) -> Result<CheckpointRestoreOut, ToolError> {
         let plan = cx.world.checkpoints.plan().ok_or_else(NoCheckpoints::error)?;
         let refusal = refusal(plan, args, cx);
         let done = |step: &RestoreStep| Restored {
@@ -185,7 +188,7 @@ impl Operation for CheckpointRestore {
             act: states::act(step.act, &step.now),
             problem: None,
         };
-        let mut out = Out {
+        let mut out = CheckpointRestoreOut {
             id: plan.id.clone(),
             time: checkpoint_list::time(plan.at_ms),
             tool: plan.tool.clone(),
@@ -197,7 +200,7 @@ impl Operation for CheckpointRestore {
         };
         match refusal {
             _ if args.dry_run => {
-                let shown = Shown::of(plan, cx, DiffLimits::dry_run(cx.deadline));
+                let shown = ShownRestore::of(plan, cx, DiffLimits::dry_run(cx.deadline));
                 if let Some((_, error)) = shown.lost.first() {
                     out.refusal.get_or_insert(error.message.to_string());
                 }
@@ -215,7 +218,7 @@ impl Operation for CheckpointRestore {
 }
 
 /// Returns why a restore is refused, if it is.
-fn refusal(plan: &RestorePlan, args: &Args, cx: &Context) -> Option<ToolError> {
+fn refusal(plan: &RestorePlan, args: &CheckpointRestoreArgs, cx: &Context) -> Option<ToolError> {
     let refused: Vec<_> = plan.refused(args.force).collect();
     let Some((first, conflict)) = refused.first() else { return too_large(plan, args) };
     let at = match refused.len() {
@@ -242,7 +245,7 @@ fn refusal(plan: &RestorePlan, args: &Args, cx: &Context) -> Option<ToolError> {
 }
 
 /// Returns the refusal of a restore that is too large, if it is.
-fn too_large(plan: &RestorePlan, args: &Args) -> Option<ToolError> {
+fn too_large(plan: &RestorePlan, args: &CheckpointRestoreArgs) -> Option<ToolError> {
     let total: u64 = plan.acting().map(|step| size(&step.wanted)).sum();
     let message =
         format!("the files have {total} bytes together, and at most {MAX_BYTES} come back at once");
@@ -251,7 +254,7 @@ fn too_large(plan: &RestorePlan, args: &Args) -> Option<ToolError> {
 }
 
 /// Returns how single paths are restored, where not all can be.
-fn one_by_one(id: &str, args: &Args, what: &str) -> String {
+fn one_by_one(id: &str, args: &CheckpointRestoreArgs, what: &str) -> String {
     match args.asks_person {
         false => format!("{what} one by one with `path`"),
         true => {
@@ -262,7 +265,7 @@ fn one_by_one(id: &str, args: &Args, what: &str) -> String {
 }
 
 /// Returns the command with which a person restores the same.
-fn command(id: &str, args: &Args, option: &str) -> String {
+fn command(id: &str, args: &CheckpointRestoreArgs, option: &str) -> String {
     let only = if args.only { " --only" } else { "" };
     format!("sinew checkpoint restore {id} {option}{only}")
 }
@@ -273,7 +276,11 @@ pub(crate) fn why(error: &ToolError) -> &str {
 }
 
 /// Does what the plan says.
-async fn restore(plan: &RestorePlan, args: &Args, cx: &Context) -> Result<(), ToolError> {
+async fn restore(
+    plan: &RestorePlan,
+    args: &CheckpointRestoreArgs,
+    cx: &Context,
+) -> Result<(), ToolError> {
     let without =
         |error: ToolError| error.hint(one_by_one(&plan.id, args, "restore the other paths"));
     // Nothing is changed before every content was read whole and found sound.
@@ -355,14 +362,14 @@ fn link_bytes(target: &std::path::Path) -> Vec<u8> {
 }
 
 /// What a restore would change.
-struct Shown<'p> {
+struct ShownRestore<'p> {
     /// As text.
     diff: String,
     /// The paths that cannot be restored, because what was kept of them is lost or damaged.
     lost: Vec<(&'p PathBuf, ToolError)>,
 }
 
-impl<'p> Shown<'p> {
+impl<'p> ShownRestore<'p> {
     fn of(plan: &'p RestorePlan, cx: &Context, limits: DiffLimits) -> Self {
         let mut shown = Self { diff: String::new(), lost: Vec::new() };
         let mut before = None;
@@ -407,7 +414,7 @@ pub(crate) fn now(step: &RestoreStep, cx: &Context) -> Option<Vec<u8>> {
     Some(content)
 }
 
-fn shape(args: &Args, out: Out, shaping: &Shaping<'_>) -> Reply {
+fn shape(args: &CheckpointRestoreArgs, out: CheckpointRestoreOut, shaping: &Shaping<'_>) -> Reply {
     let line = |step: &Restored| {
         let problem = step.problem.as_ref();
         let problem = problem.map_or(String::new(), |why| format!("  (cannot be done: {why})"));

@@ -12,7 +12,7 @@ use memchr::{memchr, memrchr};
 use similar::{Algorithm, DiffOp, DiffTag, capture_diff_slices_deadline, group_diff_ops};
 
 use crate::lines::{clip, n_line_ends};
-use crate::replace::{self, Change};
+use crate::replace::{self, ContentChange};
 
 /// The largest stretch of a file that is compared line by line.
 const MAX_COMPARED: usize = 1 << 20;
@@ -61,7 +61,7 @@ impl DiffLimits {
 }
 
 /// Returns the diff of changes that are in order and do not overlap.
-pub(crate) fn of_changes(old: &[u8], changes: &[Change<'_>], limits: DiffLimits) -> String {
+pub(crate) fn of_changes(old: &[u8], changes: &[ContentChange<'_>], limits: DiffLimits) -> String {
     let mut hunks = Hunks { limits, ..Hunks::default() };
     let mut rest = changes;
     while let Some(first) = rest.first() {
@@ -105,7 +105,7 @@ pub(crate) fn of_contents(old: &[u8], new: &[u8], limits: DiffLimits) -> String 
     let suffix = old_rest.iter().rev().zip(new_rest.iter().rev()).take_while(|(a, b)| a == b);
     let suffix = suffix.count();
     let new = new_rest.get(..new_rest.len() - suffix).unwrap_or_default();
-    of_changes(old, &[Change { range: prefix..old.len() - suffix, new: new.into() }], limits)
+    of_changes(old, &[ContentChange { range: prefix..old.len() - suffix, new: new.into() }], limits)
 }
 
 /// Returns a diff with the two lines that name the file before and after.
@@ -121,7 +121,7 @@ fn end_of_line(old: &[u8], at: usize) -> usize {
 }
 
 /// Returns the whole lines around a change: where they begin and end.
-fn stretch(old: &[u8], change: &Change<'_>, context: usize) -> (usize, usize) {
+fn stretch(old: &[u8], change: &ContentChange<'_>, context: usize) -> (usize, usize) {
     let mut start = change.range.start;
     for step in 0..=context {
         let head = old.get(..start).unwrap_or_default();
@@ -162,13 +162,13 @@ impl Hunks {
     }
 
     /// Adds the hunks of one stretch of the old content.
-    fn add(&mut self, old: &[u8], (start, end): (usize, usize), changes: &[Change<'_>]) {
+    fn add(&mut self, old: &[u8], (start, end): (usize, usize), changes: &[ContentChange<'_>]) {
         let old_text = old.get(start..end).unwrap_or_default();
         let before = old.get(self.counted.0..start).unwrap_or_default();
         let first = self.counted.1 + n_line_ends(before);
-        let moved: Vec<Change<'_>> = changes
+        let moved: Vec<ContentChange<'_>> = changes
             .iter()
-            .map(|change| Change {
+            .map(|change| ContentChange {
                 range: change.range.start - start..change.range.end - start,
                 new: change.new.as_ref().into(),
             })

@@ -19,7 +19,7 @@ use crate::diff::{self, DiffLimits};
 use crate::lines::n_line_ends;
 use crate::nearest;
 use crate::omission;
-use crate::replace::{self, Change, Miss, Needle, Stage};
+use crate::replace::{self, ContentChange, Miss, Needle, Stage};
 use crate::source::{self, Loaded};
 
 /// Files up to this size are edited on the thread that read the call.
@@ -35,7 +35,7 @@ pub struct Edit;
 /// What Edit is asked.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Args {
+pub struct EditArgs {
     /// The file.
     pub path: String,
     /// The text to find.
@@ -64,7 +64,7 @@ pub struct Args {
 
 /// What Edit did.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Out {
+pub struct EditOut {
     /// The real path.
     pub path: PathBuf,
     /// How many places were replaced.
@@ -112,27 +112,27 @@ pub const NATIVE: Row<Edit> = Row {
 impl Operation for Edit {
     const NAME: &'static str = "Edit";
     const FACTS: Facts = Facts::CHANGES;
-    type Args = Args;
-    type Out = Out;
+    type Args = EditArgs;
+    type Out = EditOut;
 
-    fn check(args: &Args) -> Result<(), ToolError> {
+    fn check(args: &EditArgs) -> Result<(), ToolError> {
         source::check_digits(args.expected_sha256.as_deref())?;
         check_texts("", &args.path, &args.old_string, &args.new_string)
     }
 
-    fn effects(args: &Args) -> Effects {
+    fn effects(args: &EditArgs) -> Effects {
         effects(args.dry_run)
     }
 
-    fn claims(args: &Args, _settings: &FileSettings) -> Vec<Claim> {
+    fn claims(args: &EditArgs, _settings: &FileSettings) -> Vec<Claim> {
         vec![claim(&args.path, args.dry_run, args.follow_links)]
     }
 
-    fn cost(_args: &Args, targets: &Targets) -> Cost {
+    fn cost(_args: &EditArgs, targets: &Targets) -> Cost {
         cost(targets)
     }
 
-    fn preview(args: &Args, cx: &Context) -> Preview {
+    fn preview(args: &EditArgs, cx: &Context) -> Preview {
         let Ok(target) = cx.target(0) else { return Preview::Nothing };
         let needle = Needle::new(&args.old_string, &args.new_string, args.loose);
         let expected = args.expected_sha256.as_deref();
@@ -144,7 +144,7 @@ impl Operation for Edit {
         preview(cx, target, diff)
     }
 
-    async fn run(args: &Args, cx: &Context) -> Result<Out, ToolError> {
+    async fn run(args: &EditArgs, cx: &Context) -> Result<EditOut, ToolError> {
         let target = cx.target(0)?;
         let loaded = source::load(cx, target, args.expected_sha256.as_deref())?;
         let needle = Needle::new(&args.old_string, &args.new_string, args.loose);
@@ -154,7 +154,7 @@ impl Operation for Edit {
         let diff = diff::of_changes(text, &plan.changes, limits);
         let mixes_endings = mixes_endings(text, &plan.changes);
         let bytes = write(cx, target, &loaded, text, &plan.changes, args.dry_run).await?;
-        Ok(Out {
+        Ok(EditOut {
             path: target.path.clone(),
             replacements: plan.replacements,
             stage: plan.stage,
@@ -167,32 +167,32 @@ impl Operation for Edit {
     }
 }
 
-struct Plan<'a> {
+struct EditPlan<'a> {
     stage: Stage,
     replacements: u64,
-    changes: Vec<Change<'a>>,
+    changes: Vec<ContentChange<'a>>,
 }
 
 fn plan<'a>(
-    args: &Args,
+    args: &EditArgs,
     cx: &Context,
     target: &FileTarget,
     needle: &'a Needle<'a>,
     text: &[u8],
-) -> Result<Plan<'a>, ToolError> {
+) -> Result<EditPlan<'a>, ToolError> {
     let shown = cx.shown(&target.path);
     let found = needle.find(text, args.replace_all).map_err(|miss| {
         let offers_loose = args.offers_loose && !args.replace_all;
-        missed(&miss, needle, text, &shown, &Place::Only, offers_loose)
+        missed(&miss, needle, text, &shown, &EditNumber::Only, offers_loose)
     })?;
     let (stage, replacements) = (found.stage, found.ranges.len() as u64);
     let ranges = found.ranges.into_iter();
     let changes = ranges.flat_map(|range| needle.changes(text, range, stage)).collect();
-    Ok(Plan { stage, replacements, changes })
+    Ok(EditPlan { stage, replacements, changes })
 }
 
 /// Which edit of a call an error is about.
-pub(crate) enum Place {
+pub(crate) enum EditNumber {
     /// The only one.
     Only,
     /// One of several, counted from 0.
@@ -206,12 +206,12 @@ pub(crate) fn missed(
     needle: &Needle<'_>,
     text: &[u8],
     shown: &str,
-    place: &Place,
+    place: &EditNumber,
     offers_loose: bool,
 ) -> ToolError {
     let (prefix, old) = match place {
-        Place::Only => (String::new(), String::from("old_string")),
-        Place::At(at) => (format!("edit #{}: ", at + 1), format!("edits[{at}].old_string")),
+        EditNumber::Only => (String::new(), String::from("old_string")),
+        EditNumber::At(at) => (format!("edit #{}: ", at + 1), format!("edits[{at}].old_string")),
     };
     match miss {
         Miss::Often(count, places) => {
@@ -327,7 +327,7 @@ pub(crate) async fn write(
     target: &FileTarget,
     loaded: &Loaded,
     base: &[u8],
-    changes: &[Change<'_>],
+    changes: &[ContentChange<'_>],
     dry_run: bool,
 ) -> Result<u64, ToolError> {
     let expect = Expect::Same(loaded.seen());
@@ -353,7 +353,7 @@ pub(crate) async fn write(
 }
 
 /// Returns whether a replacement brings LF into a line that ends with CRLF.
-pub(crate) fn mixes_endings(text: &[u8], changes: &[Change<'_>]) -> bool {
+pub(crate) fn mixes_endings(text: &[u8], changes: &[ContentChange<'_>]) -> bool {
     changes.first().is_some_and(|change| {
         let after = text.get(change.range.start..).unwrap_or_default();
         replace::first_ending(&change.new) == Some(b"\n")
@@ -361,7 +361,7 @@ pub(crate) fn mixes_endings(text: &[u8], changes: &[Change<'_>]) -> bool {
     })
 }
 
-fn shape(_args: &Args, out: Out, shaping: &Shaping<'_>) -> Reply {
+fn shape(_args: &EditArgs, out: EditOut, shaping: &Shaping<'_>) -> Reply {
     let n = out.replacements;
     let head = format!(
         "{} {}: {n} replacement{} ({})",

@@ -26,7 +26,7 @@ pub struct Find;
 /// What Find is asked.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Args {
+pub struct FindArgs {
     /// The directory.
     pub path: String,
     /// What is found: a glob of paths relative to the directory; `None` is everything.
@@ -42,11 +42,11 @@ pub struct Args {
 
 /// What Find found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Out {
+pub struct FindOut {
     /// The directory searched.
     pub root: PathBuf,
     /// The names, by path.
-    pub names: Vec<Found>,
+    pub names: Vec<FoundName>,
     /// How many there are in all.
     pub total: u64,
     /// What was passed over.
@@ -55,7 +55,7 @@ pub struct Out {
     pub timed_out: bool,
 }
 
-impl Out {
+impl FindOut {
     /// Returns whether names are missing from the answer.
     pub fn truncated(&self) -> bool {
         self.timed_out || (self.names.len() as u64) < self.total
@@ -64,20 +64,20 @@ impl Out {
 
 /// One name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundName {
     /// The path relative to the directory.
     pub path: PathBuf,
     /// What it is; links are not followed.
     pub kind: FileKind,
 }
 
-impl PartialOrd for Found {
+impl PartialOrd for FoundName {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Found {
+impl Ord for FoundName {
     fn cmp(&self, other: &Self) -> Ordering {
         self.path.cmp(&other.path)
     }
@@ -86,22 +86,22 @@ impl Ord for Found {
 impl Operation for Find {
     const NAME: &'static str = "Find";
     const FACTS: Facts = Facts::OBSERVES;
-    type Args = Args;
-    type Out = Out;
+    type Args = FindArgs;
+    type Out = FindOut;
 
-    fn check(args: &Args) -> Result<(), ToolError> {
+    fn check(args: &FindArgs) -> Result<(), ToolError> {
         globs(args).map(drop)
     }
 
-    fn claims(args: &Args, _settings: &FileSettings) -> Vec<Claim> {
+    fn claims(args: &FindArgs, _settings: &FileSettings) -> Vec<Claim> {
         vec![Claim { argument: "path", path: Some(args.path.clone()), access: Access::Search }]
     }
 
-    fn cost(_args: &Args, _targets: &Targets) -> Cost {
+    fn cost(_args: &FindArgs, _targets: &Targets) -> Cost {
         Cost::Long
     }
 
-    async fn run(args: &Args, cx: &Context) -> Result<Out, ToolError> {
+    async fn run(args: &FindArgs, cx: &Context) -> Result<FindOut, ToolError> {
         let target = cx.target(0)?;
         let (wanted, excluded) = globs(args)?;
         let options = WalkOptions {
@@ -110,9 +110,9 @@ impl Operation for Find {
             max_depth: None,
             directories: true,
         };
-        let search = Search { wanted, excluded };
+        let search = FindSearch { wanted, excluded };
         let gathered = gather(cx, target, &options, MAX_FOUND, &search)?;
-        Ok(Out {
+        Ok(FindOut {
             root: target.path.clone(),
             names: gathered.items,
             total: gathered.total,
@@ -123,7 +123,7 @@ impl Operation for Find {
 }
 
 /// Returns what is wanted and what is excluded, compiled.
-fn globs(args: &Args) -> Result<(Option<GlobSet>, Vec<GlobSet>), ToolError> {
+fn globs(args: &FindArgs) -> Result<(Option<GlobSet>, Vec<GlobSet>), ToolError> {
     let wanted = args.pattern.as_deref().map(|one| pattern::glob(one, false)).transpose()?;
     let mut excluded = Vec::new();
     for one in &args.exclude {
@@ -135,12 +135,12 @@ fn globs(args: &Args) -> Result<(Option<GlobSet>, Vec<GlobSet>), ToolError> {
     Ok((wanted, excluded))
 }
 
-struct Search {
+struct FindSearch {
     wanted: Option<GlobSet>,
     excluded: Vec<GlobSet>,
 }
 
-impl Search {
+impl FindSearch {
     /// Returns whether a path or a directory above it is excluded: a walk need not ask which
     /// directories to enter.
     fn excludes(&self, path: &Path) -> bool {
@@ -152,10 +152,10 @@ impl Search {
     }
 }
 
-impl Gatherer for Search {
-    type Item = Found;
+impl Gatherer for FindSearch {
+    type Item = FoundName;
 
-    fn visit(&self, entry: &dyn Entry, found: &mut gather::Found<Found>) {
+    fn visit(&self, entry: &dyn Entry, found: &mut gather::ThreadFound<FoundName>) {
         let path = entry.path();
         let wanted = self.wanted.as_ref().is_none_or(|glob| glob.is_match(path));
         if !wanted || self.excludes(path) {
@@ -163,7 +163,7 @@ impl Gatherer for Search {
         }
         found.total += 1;
         if found.best.wants(|last| path < last.path.as_path()) {
-            found.best.push(Found { path: path.to_path_buf(), kind: entry.kind() });
+            found.best.push(FoundName { path: path.to_path_buf(), kind: entry.kind() });
         }
     }
 

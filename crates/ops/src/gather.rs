@@ -17,16 +17,16 @@ pub(crate) trait Gatherer: Sync {
     type Item: Ord + Send;
 
     /// Looks at an entry, on one of several threads.
-    fn visit(&self, entry: &dyn Entry, found: &mut Found<Self::Item>);
+    fn visit(&self, entry: &dyn Entry, found: &mut ThreadFound<Self::Item>);
 
-    /// Returns whether the walk goes beneath a directory.
+    /// Returns whether the walk enters a directory.
     fn enter(&self, _path: &Path) -> bool {
         true
     }
 }
 
 /// What one thread found.
-pub(crate) struct Found<T> {
+pub(crate) struct ThreadFound<T> {
     pub(crate) best: Best<T>,
     /// How many entries count, kept or not.
     pub(crate) total: u64,
@@ -58,14 +58,14 @@ pub(crate) fn gather<G: Gatherer>(
         .walk(target.slot, options, &threads, cx.cancel.flag())
         .map_err(|error| cx.about(target, error))?;
     watch.not_cancelled()?;
-    let found = into_inner(threads.found).unwrap_or_else(|| Found::new(limit));
+    let found = into_inner(threads.found).unwrap_or_else(|| ThreadFound::new(limit));
     let mut skipped = report.skipped;
     skipped.unreadable += found.unreadable;
     let timed_out = watch.out_of_time();
     Ok(Gathered { items: found.best.into_sorted(), total: found.total, skipped, timed_out })
 }
 
-impl<T: Ord> Found<T> {
+impl<T: Ord> ThreadFound<T> {
     fn new(limit: usize) -> Self {
         Self { best: Best::new(limit), total: 0, unreadable: 0 }
     }
@@ -75,18 +75,18 @@ struct Threads<'a, G: Gatherer> {
     search: &'a G,
     limit: usize,
     watch: &'a Watch<'a>,
-    found: Mutex<Option<Found<G::Item>>>,
+    found: Mutex<Option<ThreadFound<G::Item>>>,
 }
 
 struct Thread<'a, G: Gatherer> {
     all: &'a Threads<'a, G>,
-    found: Option<Found<G::Item>>,
+    found: Option<ThreadFound<G::Item>>,
     n_seen: u32,
 }
 
 impl<G: Gatherer> Visitors for Threads<'_, G> {
     fn visitor(&self) -> Box<dyn Visitor + '_> {
-        Box::new(Thread { all: self, found: Some(Found::new(self.limit)), n_seen: 0 })
+        Box::new(Thread { all: self, found: Some(ThreadFound::new(self.limit)), n_seen: 0 })
     }
 }
 

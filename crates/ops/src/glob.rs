@@ -18,7 +18,7 @@ use sinew_tool::{
 };
 
 use crate::gather::{self, Gatherer, gather};
-use crate::names::Names;
+use crate::names::PathWriter;
 use crate::pattern;
 
 /// Finds files by name.
@@ -28,7 +28,7 @@ pub struct Glob;
 /// What Glob is asked.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Args {
+pub struct GlobArgs {
     /// The pattern, relative to the directory.
     pub pattern: String,
     /// The directory; `None` is the configured one or the working directory.
@@ -50,11 +50,11 @@ pub struct Args {
 
 /// What Glob found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Out {
+pub struct GlobOut {
     /// The directory searched.
     pub root: PathBuf,
     /// The newest files, newest first; equally new ones by path.
-    pub files: Vec<Found>,
+    pub files: Vec<GlobMatch>,
     /// How many files matched in all.
     pub total: u64,
     /// What was passed over.
@@ -63,7 +63,7 @@ pub struct Out {
     pub timed_out: bool,
 }
 
-impl Out {
+impl GlobOut {
     /// Returns whether matches are missing from the answer.
     pub fn truncated(&self) -> bool {
         self.timed_out || (self.files.len() as u64) < self.total
@@ -72,7 +72,7 @@ impl Out {
 
 /// One match. The order is the order of the answer.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Found {
+pub struct GlobMatch {
     /// When its content changed last.
     pub modified: Reverse<Stamp>,
     /// Its absolute path.
@@ -99,10 +99,10 @@ pub const NATIVE: Row<Glob> = Row {
 impl Operation for Glob {
     const NAME: &'static str = "Glob";
     const FACTS: Facts = Facts::OBSERVES;
-    type Args = Args;
-    type Out = Out;
+    type Args = GlobArgs;
+    type Out = GlobOut;
 
-    fn check(args: &Args) -> Result<(), ToolError> {
+    fn check(args: &GlobArgs) -> Result<(), ToolError> {
         if args.pattern.is_empty() {
             return Err(ToolError::argument("pattern", "is empty; `**` names every file"));
         }
@@ -113,7 +113,7 @@ impl Operation for Glob {
         pattern::glob(&args.pattern, args.star_crosses).map(drop)
     }
 
-    fn claims(args: &Args, settings: &FileSettings) -> Vec<Claim> {
+    fn claims(args: &GlobArgs, settings: &FileSettings) -> Vec<Claim> {
         let (argument, path) = match (&args.path, fixed_directory(&args.pattern)) {
             (None, Some((directory, _))) => ("pattern", Some(directory)),
             (path, _) => ("path", search_path(path.as_deref(), settings)),
@@ -121,16 +121,16 @@ impl Operation for Glob {
         vec![Claim { argument, path, access: Access::Search }]
     }
 
-    fn cost(_args: &Args, _targets: &Targets) -> Cost {
+    fn cost(_args: &GlobArgs, _targets: &Targets) -> Cost {
         Cost::Long
     }
 
-    async fn run(args: &Args, cx: &Context) -> Result<Out, ToolError> {
+    async fn run(args: &GlobArgs, cx: &Context) -> Result<GlobOut, ToolError> {
         let target = cx.target(0)?;
         let pattern = relative_pattern(args, target)?;
         let limit = args.limit.and_then(|limit| usize::try_from(limit).ok());
         let limit = limit.unwrap_or(cx.settings.glob_limit);
-        let search = Search {
+        let search = GlobSearch {
             glob: pattern::glob(&pattern, args.star_crosses)?,
             prefix: literal_prefix(&pattern),
             skip_hidden: args.skip_hidden && !pattern::names_hidden(&pattern),
@@ -144,7 +144,7 @@ impl Operation for Glob {
             directories: false,
         };
         let gathered = gather(cx, target, &options, limit, &search)?;
-        Ok(Out {
+        Ok(GlobOut {
             root: target.path.clone(),
             files: gathered.items,
             total: gathered.total,
@@ -171,7 +171,7 @@ fn fixed_directory(pattern: &str) -> Option<(String, &str)> {
 }
 
 /// Returns the pattern relative to the directory searched.
-fn relative_pattern(args: &Args, target: &FileTarget) -> Result<String, ToolError> {
+fn relative_pattern(args: &GlobArgs, target: &FileTarget) -> Result<String, ToolError> {
     let pattern = args.pattern.as_str();
     if !pattern.starts_with('/') {
         return Ok(pattern.strip_prefix("./").unwrap_or(pattern).to_owned());
@@ -200,17 +200,17 @@ fn literal_prefix(pattern: &str) -> Vec<OsString> {
     parts.into_iter().take_while(plain).map(OsString::from).collect()
 }
 
-struct Search<'a> {
+struct GlobSearch<'a> {
     glob: GlobSet,
     prefix: Vec<OsString>,
     skip_hidden: bool,
     root: &'a Path,
 }
 
-impl Gatherer for Search<'_> {
-    type Item = Found;
+impl Gatherer for GlobSearch<'_> {
+    type Item = GlobMatch;
 
-    fn visit(&self, entry: &dyn Entry, found: &mut gather::Found<Found>) {
+    fn visit(&self, entry: &dyn Entry, found: &mut gather::ThreadFound<GlobMatch>) {
         let wanted = matches!(entry.kind(), FileKind::File | FileKind::Symlink);
         let hidden = || self.skip_hidden && pattern::is_hidden(entry.path());
         if !wanted || !self.glob.is_match(entry.path()) || hidden() {
@@ -223,7 +223,7 @@ impl Gatherer for Search<'_> {
         found.total += 1;
         let modified = Reverse(meta.modified());
         if found.best.wants(|last| modified <= last.modified) {
-            found.best.push(Found { modified, path: self.root.join(entry.path()) });
+            found.best.push(GlobMatch { modified, path: self.root.join(entry.path()) });
         }
     }
 
@@ -235,9 +235,9 @@ impl Gatherer for Search<'_> {
     }
 }
 
-fn shape(_args: &Args, out: Out, shaping: &Shaping<'_>) -> Reply {
+fn shape(_args: &GlobArgs, out: GlobOut, shaping: &Shaping<'_>) -> Reply {
     let mut text = String::new();
-    let mut names = Names::default();
+    let mut names = PathWriter::default();
     for found in &out.files {
         text.push_str(&names.row(shaping.cwd, &found.path));
         text.push('\n');

@@ -19,9 +19,9 @@ use sinew_tool::{
 
 use crate::glob::{finish, search_path};
 use crate::kept::{Kept, MAX_BYTES};
-use crate::names::Names;
+use crate::names::PathWriter;
 use crate::pattern::{self, Filter, RegexKey};
-use crate::search::{Engine, Matches, Plan, Searched};
+use crate::search::{Engine, Matches, SearchPlan, Searched};
 use crate::watch::Watch;
 
 /// The most lines of context on each side.
@@ -37,7 +37,7 @@ pub struct Grep;
 /// What Grep is asked.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Args {
+pub struct GrepArgs {
     /// The regular expression.
     pub pattern: String,
     /// The file or directory; `None` is the configured one or the working directory.
@@ -52,7 +52,7 @@ pub struct Args {
     pub file_type: Option<String>,
     /// What is answered.
     #[serde(default)]
-    pub mode: Mode,
+    pub mode: OutputMode,
     /// Whether upper and lower case are the same.
     #[serde(default)]
     pub ignore_case: bool,
@@ -93,7 +93,7 @@ fn yes() -> bool {
 /// What Grep answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Mode {
+pub enum OutputMode {
     /// The names of files.
     #[default]
     FilesWithMatches,
@@ -116,7 +116,7 @@ pub enum Order {
 
 /// What Grep found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Out {
+pub struct GrepOut {
     /// The directory or file searched.
     pub root: PathBuf,
     /// The files with what is shown of them, in order.
@@ -234,26 +234,26 @@ const CONTEXT: ParamKind = ParamKind::Integer { min: 0, cap: Some(MAX_CONTEXT as
 impl Operation for Grep {
     const NAME: &'static str = "Grep";
     const FACTS: Facts = Facts::OBSERVES;
-    type Args = Args;
-    type Out = Out;
+    type Args = GrepArgs;
+    type Out = GrepOut;
 
-    fn check(args: &Args) -> Result<(), ToolError> {
+    fn check(args: &GrepArgs) -> Result<(), ToolError> {
         if args.pattern.is_empty() {
             return Err(ToolError::argument("pattern", "is empty; it would match every line"));
         }
         Ok(())
     }
 
-    fn claims(args: &Args, settings: &FileSettings) -> Vec<Claim> {
+    fn claims(args: &GrepArgs, settings: &FileSettings) -> Vec<Claim> {
         let path = search_path(args.path.as_deref(), settings);
         vec![Claim { argument: "path", path, access: Access::Search }]
     }
 
-    fn cost(_args: &Args, _targets: &Targets) -> Cost {
+    fn cost(_args: &GrepArgs, _targets: &Targets) -> Cost {
         Cost::Long
     }
 
-    async fn run(args: &Args, cx: &Context) -> Result<Out, ToolError> {
+    async fn run(args: &GrepArgs, cx: &Context) -> Result<GrepOut, ToolError> {
         let target = cx.target(0)?;
         let meta = cx.world.files.meta(target.slot).map_err(|error| cx.about(target, error))?;
         let limit = match args.limit {
@@ -264,7 +264,7 @@ impl Operation for Grep {
         // One row more than asked for tells whether rows follow.
         let max_rows = args.offset.saturating_add(limit).saturating_add(1);
         let watch = Watch::new(cx);
-        let search = Search {
+        let search = GrepSearch {
             plan: plan(args, cx, max_rows, meta.kind == FileKind::File)?,
             filter: Filter::new(&target.path, args.glob.as_deref(), args.file_type.as_deref())?,
             skip_hidden: args.skip_hidden
@@ -285,14 +285,19 @@ impl Operation for Grep {
     }
 }
 
-fn plan(args: &Args, cx: &Context, max_rows: u64, named: bool) -> Result<Plan, ToolError> {
+fn plan(
+    args: &GrepArgs,
+    cx: &Context,
+    max_rows: u64,
+    named: bool,
+) -> Result<SearchPlan, ToolError> {
     let key = RegexKey {
         pattern: args.pattern.clone(),
         ignore_case: args.ignore_case,
         multiline: args.multiline,
     };
     let lines = |own: Option<u64>| own.or(args.context).unwrap_or(0).min(MAX_CONTEXT) as usize;
-    Ok(Plan {
+    Ok(SearchPlan {
         matcher: pattern::regex(cx, key)?,
         mode: args.mode,
         multiline: args.multiline,
@@ -303,8 +308,8 @@ fn plan(args: &Args, cx: &Context, max_rows: u64, named: bool) -> Result<Plan, T
     })
 }
 
-struct Search<'a> {
-    plan: Plan,
+struct GrepSearch<'a> {
+    plan: SearchPlan,
     filter: Filter,
     skip_hidden: bool,
     root: &'a Path,
@@ -313,9 +318,14 @@ struct Search<'a> {
     skipped: Mutex<Skipped>,
 }
 
-impl<'a> Search<'a> {
+impl<'a> GrepSearch<'a> {
     /// Searches the files beneath a directory; returns what the walk passed over.
-    fn tree(&self, args: &Args, cx: &Context, target: &FileTarget) -> Result<Skipped, ToolError> {
+    fn tree(
+        &self,
+        args: &GrepArgs,
+        cx: &Context,
+        target: &FileTarget,
+    ) -> Result<Skipped, ToolError> {
         let options = WalkOptions {
             heed_ignore: cx.settings.respect_gitignore,
             enter_state: args.glob.as_deref().is_some_and(pattern::names_state),
@@ -357,7 +367,7 @@ impl<'a> Search<'a> {
     }
 
     /// Cuts the results to the rows asked for.
-    fn finish(self, args: &Args, limit: u64, walked: Skipped) -> Out {
+    fn finish(self, args: &GrepArgs, limit: u64, walked: Skipped) -> GrepOut {
         let kept = into_inner(self.kept);
         let mut skipped = into_inner(self.skipped);
         skipped.add(&walked);
@@ -366,7 +376,7 @@ impl<'a> Search<'a> {
         let files: Vec<FileHits> =
             kept.into_files().filter_map(|file| page.take(file, &self.plan)).collect();
         let rows = files.iter().map(FileHits::rows).sum();
-        Out {
+        GrepOut {
             root: self.root.to_path_buf(),
             files,
             rows,
@@ -401,7 +411,7 @@ struct Page {
 
 impl Page {
     /// Returns the part of a file that belongs to the page.
-    fn take(&mut self, mut file: FileHits, plan: &Plan) -> Option<FileHits> {
+    fn take(&mut self, mut file: FileHits, plan: &SearchPlan) -> Option<FileHits> {
         let rows = file.rows();
         let passed = self.pass.min(rows);
         self.pass -= passed;
@@ -424,7 +434,7 @@ impl Page {
 }
 
 /// Cuts the lines of a file to some of its rows, with the context of those.
-fn cut(hits: &mut Vec<Hit>, passed: u64, taken: u64, plan: &Plan) {
+fn cut(hits: &mut Vec<Hit>, passed: u64, taken: u64, plan: &SearchPlan) {
     let mut row = 0;
     let (mut first, mut last) = (u64::MAX, 0);
     let mut inside = Vec::with_capacity(hits.len());
@@ -448,7 +458,7 @@ fn cut(hits: &mut Vec<Hit>, passed: u64, taken: u64, plan: &Plan) {
     });
 }
 
-impl Visitors for Search<'_> {
+impl Visitors for GrepSearch<'_> {
     fn visitor(&self) -> Box<dyn Visitor + '_> {
         Box::new(Searcher {
             search: self,
@@ -461,7 +471,7 @@ impl Visitors for Search<'_> {
 
 /// What one thread of a search works with.
 struct Searcher<'a> {
-    search: &'a Search<'a>,
+    search: &'a GrepSearch<'a>,
     engine: Engine<'a>,
     skipped: Skipped,
     n_seen: u32,
@@ -521,17 +531,17 @@ impl Drop for Searcher<'_> {
     }
 }
 
-fn shape(args: &Args, out: Out, shaping: &Shaping<'_>) -> Reply {
+fn shape(args: &GrepArgs, out: GrepOut, shaping: &Shaping<'_>) -> Reply {
     let mut text = String::new();
     let context = args.before.or(args.after).or(args.context).is_some_and(|n| 0 < n);
     let mut begun = false;
-    let mut names = Names::default();
+    let mut names = PathWriter::default();
     for file in &out.files {
         let path = names.row(shaping.cwd, &file.path);
         match args.mode {
-            Mode::FilesWithMatches => text.push_str(&format!("{path}\n")),
-            Mode::Count => text.push_str(&format!("{path}:{}\n", file.count)),
-            Mode::Content => {
+            OutputMode::FilesWithMatches => text.push_str(&format!("{path}\n")),
+            OutputMode::Count => text.push_str(&format!("{path}:{}\n", file.count)),
+            OutputMode::Content => {
                 let mut next = 0;
                 for hit in &file.hits {
                     if context && begun && hit.number != next {

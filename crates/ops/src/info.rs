@@ -14,14 +14,14 @@ pub struct Info;
 /// What Info is asked.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Args {
+pub struct InfoArgs {
     /// The file or directory.
     pub path: String,
 }
 
 /// What Info found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Out {
+pub struct InfoOut {
     /// The real path.
     pub path: PathBuf,
     /// What is there.
@@ -31,20 +31,20 @@ pub struct Out {
 impl Operation for Info {
     const NAME: &'static str = "Info";
     const FACTS: Facts = Facts::OBSERVES;
-    type Args = Args;
-    type Out = Out;
+    type Args = InfoArgs;
+    type Out = InfoOut;
 
-    fn claims(args: &Args, _settings: &FileSettings) -> Vec<Claim> {
+    fn claims(args: &InfoArgs, _settings: &FileSettings) -> Vec<Claim> {
         vec![Claim { argument: "path", path: Some(args.path.clone()), access: Access::Search }]
     }
 
-    fn cost(_args: &Args, _targets: &Targets) -> Cost {
+    fn cost(_args: &InfoArgs, _targets: &Targets) -> Cost {
         Cost::Cheap
     }
 
-    async fn run(_args: &Args, cx: &Context) -> Result<Out, ToolError> {
+    async fn run(_args: &InfoArgs, cx: &Context) -> Result<InfoOut, ToolError> {
         let target = cx.target(0)?;
         let info = cx.world.files.info(target.slot).map_err(|error| cx.about(target, error))?;
-        Ok(Out { path: target.path.clone(), info })
+        Ok(InfoOut { path: target.path.clone(), info })
     }
 }

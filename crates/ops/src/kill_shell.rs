@@ -16,7 +16,7 @@ pub struct KillShell;
 /// What KillShell is asked.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Args {
+pub struct KillShellArgs {
     /// The name of the command.
     pub id: String,
 }
@@ -38,23 +38,23 @@ impl Operation for KillShell {
     const NAME: &'static str = "KillShell";
     const FACTS: Facts =
         Facts { effects: Effects::SESSION, idempotent: true, destructive: true, parallel: true };
-    type Args = Args;
+    type Args = KillShellArgs;
     type Out = Background;
 
-    fn claims(_args: &Args, _settings: &FileSettings) -> Vec<Claim> {
+    fn claims(_args: &KillShellArgs, _settings: &FileSettings) -> Vec<Claim> {
         Vec::new()
     }
 
-    fn cost(_args: &Args, _targets: &Targets) -> Cost {
+    fn cost(_args: &KillShellArgs, _targets: &Targets) -> Cost {
         Cost::Waits
     }
 
-    async fn run(args: &Args, cx: &Context) -> Result<Background, ToolError> {
+    async fn run(args: &KillShellArgs, cx: &Context) -> Result<Background, ToolError> {
         cx.world.processes.end(&args.id).await
     }
 }
 
-fn shape(_args: &Args, one: Background, _shaping: &Shaping<'_>) -> Reply {
+fn shape(_args: &KillShellArgs, one: Background, _shaping: &Shaping<'_>) -> Reply {
     let mut text = end::refusal_lines(&one.refusals);
     text.push_str(&waits::line(&one));
     if 0 < one.n_unread {

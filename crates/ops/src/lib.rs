@@ -57,10 +57,10 @@ use std::sync::Arc;
 
 use sinew_tool::Tool;
 
-pub use lines::{Ending, Line, Text};
+pub use lines::{Ending, LineWindow, WindowLine};
 pub use names::row_name;
 pub use nearest::{Difference, Region};
-pub use replace::{Change, Stage};
+pub use replace::{ContentChange, Stage};
 pub use time::{iso_millis, long_time};
 
 /// Returns the native tools, in the order of the catalog.

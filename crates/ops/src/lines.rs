@@ -33,7 +33,7 @@ impl Ending {
 
 /// One line of a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Line<'a> {
+pub struct WindowLine<'a> {
     /// Its number, counted from 1.
     pub number: u64,
     /// What is shown of it, without its ending.
@@ -46,7 +46,7 @@ pub struct Line<'a> {
 
 /// A window of lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Text {
+pub struct LineWindow {
     /// The number of the first line asked for.
     pub start_line: u64,
     /// How many lines are shown.
@@ -75,19 +75,19 @@ struct Span {
     ending: Ending,
 }
 
-impl Text {
+impl LineWindow {
     /// Returns whether characters of a line are not shown.
     pub fn cuts_lines(&self) -> bool {
         self.spans.iter().any(|span| 0 < span.cut_chars)
     }
 
     /// Returns the lines in order.
-    pub fn lines(&self) -> impl Iterator<Item = Line<'_>> {
+    pub fn lines(&self) -> impl Iterator<Item = WindowLine<'_>> {
         let mut start = 0;
         self.spans.iter().zip(self.start_line..).map(move |(span, number)| {
             let text = self.text.get(start..span.end).unwrap_or_default();
             start = span.end;
-            Line { number, text, cut_chars: span.cut_chars, ending: span.ending }
+            WindowLine { number, text, cut_chars: span.cut_chars, ending: span.ending }
         })
     }
 
@@ -238,11 +238,11 @@ impl Collector {
     }
 
     /// Returns the window. `ended` says whether the file ended before the window was full.
-    pub(crate) fn into_text(self, total_lines: Option<u64>, ended: bool, bytes: u64) -> Text {
+    pub(crate) fn into_text(self, total_lines: Option<u64>, ended: bool, bytes: u64) -> LineWindow {
         let rendered_lines = self.spans.len() as u64;
         let next = self.start_line + rendered_lines;
         let known = (ended && !self.more && 0 < rendered_lines).then(|| next - 1);
-        Text {
+        LineWindow {
             start_line: self.start_line,
             rendered_lines,
             total_lines: total_lines.or(known),

@@ -16,7 +16,7 @@ use sinew_tool::{
 
 use crate::gather::{self, Gatherer, gather};
 use crate::glob::{finish, search_path};
-use crate::names::Names;
+use crate::names::PathWriter;
 use crate::pattern;
 use crate::time::iso;
 
@@ -30,7 +30,7 @@ pub struct List;
 /// What List is asked.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Args {
+pub struct ListArgs {
     /// The directory; `None` is the configured one or the working directory.
     #[serde(default)]
     pub path: Option<String>,
@@ -61,7 +61,7 @@ pub enum SortBy {
 
 /// What List found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Out {
+pub struct ListOut {
     /// The directory listed.
     pub root: PathBuf,
     /// The first rows, by path.
@@ -132,15 +132,15 @@ pub const NATIVE: Row<List> = Row {
 impl Operation for List {
     const NAME: &'static str = "List";
     const FACTS: Facts = Facts::OBSERVES;
-    type Args = Args;
-    type Out = Out;
+    type Args = ListArgs;
+    type Out = ListOut;
 
-    fn claims(args: &Args, settings: &FileSettings) -> Vec<Claim> {
+    fn claims(args: &ListArgs, settings: &FileSettings) -> Vec<Claim> {
         let path = search_path(args.path.as_deref(), settings);
         vec![Claim { argument: "path", path, access: Access::Search }]
     }
 
-    fn cost(args: &Args, targets: &Targets) -> Cost {
+    fn cost(args: &ListArgs, targets: &Targets) -> Cost {
         match targets.files.first().map(|target| &target.state) {
             Some(FileState::Found(meta)) if SMALL < meta.size() => Cost::Long,
             _ if deep(args) => Cost::Long,
@@ -148,26 +148,26 @@ impl Operation for List {
         }
     }
 
-    async fn run(args: &Args, cx: &Context) -> Result<Out, ToolError> {
+    async fn run(args: &ListArgs, cx: &Context) -> Result<ListOut, ToolError> {
         let limit = args.limit.and_then(|limit| usize::try_from(limit).ok());
         let limit = limit.unwrap_or(cx.settings.list_limit);
         if deep(args) { tree(args, cx, limit) } else { directory(cx, limit) }
     }
 }
 
-fn deep(args: &Args) -> bool {
+fn deep(args: &ListArgs) -> bool {
     match args.depth {
         Some(depth) => 1 < depth,
         None => args.recursive,
     }
 }
 
-fn directory(cx: &Context, limit: usize) -> Result<Out, ToolError> {
+fn directory(cx: &Context, limit: usize) -> Result<ListOut, ToolError> {
     let target = cx.target(0)?;
     let listing =
         cx.world.files.list(target.slot, limit).map_err(|error| cx.about(target, error))?;
     let rows = listing.rows.into_iter();
-    Ok(Out {
+    Ok(ListOut {
         root: target.path.clone(),
         rows: rows.map(|row| Item::new(row.path, row.kind, row.meta.as_ref())).collect(),
         total: listing.total,
@@ -176,7 +176,7 @@ fn directory(cx: &Context, limit: usize) -> Result<Out, ToolError> {
     })
 }
 
-fn tree(args: &Args, cx: &Context, limit: usize) -> Result<Out, ToolError> {
+fn tree(args: &ListArgs, cx: &Context, limit: usize) -> Result<ListOut, ToolError> {
     let target = cx.target(0)?;
     let options = WalkOptions {
         heed_ignore: cx.settings.respect_gitignore,
@@ -184,8 +184,8 @@ fn tree(args: &Args, cx: &Context, limit: usize) -> Result<Out, ToolError> {
         max_depth: args.depth.and_then(|depth| usize::try_from(depth - 1).ok()),
         directories: true,
     };
-    let gathered = gather(cx, target, &options, limit, &Search)?;
-    Ok(Out {
+    let gathered = gather(cx, target, &options, limit, &ListSearch)?;
+    Ok(ListOut {
         root: target.path.clone(),
         rows: gathered.items,
         total: gathered.total,
@@ -194,12 +194,12 @@ fn tree(args: &Args, cx: &Context, limit: usize) -> Result<Out, ToolError> {
     })
 }
 
-struct Search;
+struct ListSearch;
 
-impl Gatherer for Search {
+impl Gatherer for ListSearch {
     type Item = Item;
 
-    fn visit(&self, entry: &dyn Entry, found: &mut gather::Found<Item>) {
+    fn visit(&self, entry: &dyn Entry, found: &mut gather::ThreadFound<Item>) {
         found.total += 1;
         if found.best.wants(|last| entry.path() < last.path.as_path()) {
             let meta = entry.meta().ok();
@@ -208,9 +208,9 @@ impl Gatherer for Search {
     }
 }
 
-fn shape(_args: &Args, out: Out, _shaping: &Shaping<'_>) -> Reply {
+fn shape(_args: &ListArgs, out: ListOut, _shaping: &Shaping<'_>) -> Reply {
     let mut text = String::new();
-    let mut names = Names::default();
+    let mut names = PathWriter::default();
     for row in &out.rows {
         let size = match (row.kind, row.size) {
             (FileKind::File, Some(size)) => size.to_string(),

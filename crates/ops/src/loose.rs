@@ -15,7 +15,7 @@ use similar::{Algorithm, DiffTag, capture_diff_slices};
 
 use crate::lines::Ending;
 use crate::nearest::lines_back;
-use crate::replace::{self, Budget, Change, Found, Line, Miss, Stage};
+use crate::replace::{self, Budget, ContentChange, FoundText, Miss, Stage, TextLine};
 
 use shift::{Pair, Shift};
 
@@ -25,14 +25,14 @@ mod shift;
 const MAX_TOKENS: usize = 20_000;
 
 /// Finds the only place of a text whose form differs, for no more than the work that is left.
-pub(crate) fn find(text: &[u8], old: &str, new: &str, budget: &Budget) -> Result<Found, Miss> {
+pub(crate) fn find(text: &[u8], old: &str, new: &str, budget: &Budget) -> Result<FoundText, Miss> {
     for stage in [Stage::TrailingBlanks, Stage::Indentation, Stage::Punctuation] {
         let found = match stage {
             Stage::Punctuation => replace::gather(stage, characters(text, old, budget), false),
             _ => replace::gather(stage, WholeLines::new(text, old, stage, budget), false),
         };
         let found = budget.checked(found);
-        let certain = |found: &Found| {
+        let certain = |found: &FoundText| {
             let range = found.ranges.first().cloned().unwrap_or_default();
             changes(text, range, stage, old, new).is_some()
         };
@@ -53,8 +53,8 @@ pub(crate) fn changes(
     stage: Stage,
     old: &str,
     new: &str,
-) -> Option<Vec<Change<'static>>> {
-    let place = Place { text, range };
+) -> Option<Vec<ContentChange<'static>>> {
+    let place = Position { text, range };
     match stage {
         Stage::Punctuation => Some(place.by_token(old, new)),
         Stage::Indentation => place.by_line(old, new, Some(&place.shift(old)?)),
@@ -103,7 +103,7 @@ fn indentation(line: &[u8]) -> (&[u8], &[u8]) {
 struct WholeLines<'t, 'n> {
     text: &'t [u8],
     stage: Stage,
-    old: Vec<Line<'n>>,
+    old: Vec<TextLine<'n>>,
     /// Which line holds the text that is searched for.
     anchor: usize,
     places: Box<dyn Iterator<Item = usize> + 't>,
@@ -163,7 +163,7 @@ impl<'t, 'n: 't> WholeLines<'t, 'n> {
     }
 
     /// Returns which part of a line of the content a line of the text is.
-    fn fit(&self, number: usize, wanted: &Line<'_>, line: &[u8]) -> Option<Range<usize>> {
+    fn fit(&self, number: usize, wanted: &TextLine<'_>, line: &[u8]) -> Option<Range<usize>> {
         let is_last = wanted.ending == Ending::None;
         let all = 0..line.len();
         if is_last && 0 < number && wanted.text.is_empty() {
@@ -276,18 +276,23 @@ fn back(text: &[u8], wanted: char) -> Option<usize> {
 }
 
 /// A place in a content.
-struct Place<'t> {
+struct Position<'t> {
     text: &'t [u8],
     range: Range<usize>,
 }
 
-impl Place<'_> {
+impl Position<'_> {
     fn matched(&self) -> &[u8] {
         self.text.get(self.range.clone()).unwrap_or_default()
     }
 
     /// Returns the changes of the lines that differ between a text and its replacement.
-    fn by_line(&self, old: &str, new: &str, shift: Option<&Shift>) -> Option<Vec<Change<'static>>> {
+    fn by_line(
+        &self,
+        old: &str,
+        new: &str,
+        shift: Option<&Shift>,
+    ) -> Option<Vec<ContentChange<'static>>> {
         let (old, new) = (replace::lines(old.as_bytes()), replace::lines(new.as_bytes()));
         let here = replace::lines(self.matched());
         let mut changes = Vec::new();
@@ -313,14 +318,15 @@ impl Place<'_> {
                     text.extend_from_slice(ending);
                 }
             }
-            changes.push(Change { range: at(of_old.start)..at(of_old.end), new: text.into() });
+            changes
+                .push(ContentChange { range: at(of_old.start)..at(of_old.end), new: text.into() });
         }
         Some(changes)
     }
 
     /// Returns the changes of the words and signs that differ between a text and its replacement, line
     /// by line.
-    fn by_token(&self, old: &str, new: &str) -> Vec<Change<'static>> {
+    fn by_token(&self, old: &str, new: &str) -> Vec<ContentChange<'static>> {
         let (old, new) = (old.replace("\r\n", "\n"), new.replace("\r\n", "\n"));
         let old: Vec<&str> = old.split_inclusive('\n').collect();
         let new: Vec<&str> = new.split_inclusive('\n').collect();
@@ -345,7 +351,13 @@ impl Place<'_> {
     }
 
     /// Adds the changes of one line that begins at a place; an empty one comes or goes.
-    fn of_line(&self, start: usize, old: &str, new: &str, changes: &mut Vec<Change<'static>>) {
+    fn of_line(
+        &self,
+        start: usize,
+        old: &str,
+        new: &str,
+        changes: &mut Vec<ContentChange<'static>>,
+    ) {
         let (mut of_old, mut of_new) = (tokens(old), tokens(new));
         if MAX_TOKENS < of_old.len() + of_new.len() {
             (of_old, of_new) = (vec![old], vec![new]);
@@ -363,7 +375,7 @@ impl Place<'_> {
                 b"\r\n" => text.replace('\n', "\r\n"),
                 _ => text,
             };
-            changes.push(Change { range, new: text.into_bytes().into() });
+            changes.push(ContentChange { range, new: text.into_bytes().into() });
         }
     }
 

@@ -18,14 +18,14 @@ pub struct MakeDirectory;
 /// What MakeDirectory is asked.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Args {
+pub struct MakeDirectoryArgs {
     /// The directory.
     pub path: String,
 }
 
 /// What MakeDirectory did.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Out {
+pub struct MakeDirectoryOut {
     /// The real path.
     pub path: PathBuf,
     /// Whether it was not there before.
@@ -35,19 +35,19 @@ pub struct Out {
 impl Operation for MakeDirectory {
     const NAME: &'static str = "MakeDirectory";
     const FACTS: Facts = Facts { idempotent: true, destructive: false, ..Facts::CHANGES };
-    type Args = Args;
-    type Out = Out;
+    type Args = MakeDirectoryArgs;
+    type Out = MakeDirectoryOut;
 
-    fn claims(args: &Args, _settings: &FileSettings) -> Vec<Claim> {
+    fn claims(args: &MakeDirectoryArgs, _settings: &FileSettings) -> Vec<Claim> {
         let path = without_slash(&args.path).to_owned();
         vec![Claim { argument: "path", path: Some(path), access: Access::Make }]
     }
 
-    fn cost(_args: &Args, _targets: &Targets) -> Cost {
+    fn cost(_args: &MakeDirectoryArgs, _targets: &Targets) -> Cost {
         Cost::Cheap
     }
 
-    fn preview(_args: &Args, cx: &Context) -> Preview {
+    fn preview(_args: &MakeDirectoryArgs, cx: &Context) -> Preview {
         let Ok(target) = cx.target(0) else { return Preview::Nothing };
         match target.state {
             FileState::Found(_) => Preview::Nothing,
@@ -57,11 +57,11 @@ impl Operation for MakeDirectory {
         }
     }
 
-    async fn run(_args: &Args, cx: &Context) -> Result<Out, ToolError> {
+    async fn run(_args: &MakeDirectoryArgs, cx: &Context) -> Result<MakeDirectoryOut, ToolError> {
         let target = cx.target(0)?;
         let made = cx.world.files.make_directory(target.slot);
         let made = made.map_err(|error| cx.about(target, error))?;
-        Ok(Out { path: target.path.clone(), made })
+        Ok(MakeDirectoryOut { path: target.path.clone(), made })
     }
 }
 

@@ -21,7 +21,7 @@ pub struct Move;
 /// What Move is asked.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Args {
+pub struct MovePathArgs {
     /// What is moved.
     pub source: String,
     /// Its new name.
@@ -30,7 +30,7 @@ pub struct Args {
 
 /// What became of a move.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Out {
+pub struct MovePathOut {
     /// The real path that was to be moved.
     pub from: PathBuf,
     /// The real path that it was to have.
@@ -55,10 +55,10 @@ pub enum End {
 impl Operation for Move {
     const NAME: &'static str = "Move";
     const FACTS: Facts = Facts::CHANGES;
-    type Args = Args;
-    type Out = Out;
+    type Args = MovePathArgs;
+    type Out = MovePathOut;
 
-    fn claims(args: &Args, _settings: &FileSettings) -> Vec<Claim> {
+    fn claims(args: &MovePathArgs, _settings: &FileSettings) -> Vec<Claim> {
         let write = Access::Write { parents: false, links: Links::Itself };
         let claim = |argument, path: &str, access| Claim {
             argument,
@@ -71,12 +71,12 @@ impl Operation for Move {
         ]
     }
 
-    fn cost(_args: &Args, _targets: &Targets) -> Cost {
+    fn cost(_args: &MovePathArgs, _targets: &Targets) -> Cost {
         // What a directory takes along is looked through, and a file is read to be hashed.
         Cost::Long
     }
 
-    fn preview(_args: &Args, cx: &Context) -> Preview {
+    fn preview(_args: &MovePathArgs, cx: &Context) -> Preview {
         let (Ok(from), Ok(to)) = (cx.target(0), cx.target(1)) else { return Preview::Nothing };
         match (&from.state, &to.state) {
             (FileState::Found(meta), FileState::Missing) => Preview::Diff(format!(
@@ -89,7 +89,7 @@ impl Operation for Move {
         }
     }
 
-    async fn run(_args: &Args, cx: &Context) -> Result<Out, ToolError> {
+    async fn run(_args: &MovePathArgs, cx: &Context) -> Result<MovePathOut, ToolError> {
         let (from, to) = (cx.target(0)?, cx.target(1)?);
         let end = match (&from.state, &to.state) {
             (FileState::Missing, _) => End::NotFound,
@@ -100,7 +100,7 @@ impl Operation for Move {
                 Err(error) => return Err(error),
             },
         };
-        Ok(Out { from: from.path.clone(), to: to.path.clone(), end })
+        Ok(MovePathOut { from: from.path.clone(), to: to.path.clone(), end })
     }
 }
 

@@ -12,11 +12,11 @@ use sinew_tool::{
 
 use crate::batch::{self, Edited, Failed};
 use crate::diff::{self, DiffLimits};
-use crate::edit::{self, Place};
+use crate::edit::{self, EditNumber};
 use crate::replace::{self, Needle, Stage};
 use crate::source;
 
-pub use crate::batch::Applied;
+pub use crate::batch::AppliedEdit;
 
 /// Replaces several texts in a file.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub struct MultiEdit;
 /// What MultiEdit is asked.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Args {
+pub struct MultiEditArgs {
     /// The file.
     pub path: String,
     /// The edits, in order.
@@ -66,11 +66,11 @@ pub struct Replacement {
 
 /// What MultiEdit did.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Out {
+pub struct MultiEditOut {
     /// The real path.
     pub path: PathBuf,
     /// What each edit did, in order.
-    pub applied: Vec<Applied>,
+    pub applied: Vec<AppliedEdit>,
     /// The encoding of the file, where it is not UTF-8.
     pub encoding: Option<&'static str>,
     /// Whether nothing was written.
@@ -83,7 +83,7 @@ pub struct Out {
     pub diff: String,
 }
 
-impl Out {
+impl MultiEditOut {
     /// Returns whether any text was found only with other line endings.
     pub fn matched_other_endings(&self) -> bool {
         self.applied.iter().any(|applied| applied.stage == Stage::LineEndings)
@@ -123,10 +123,10 @@ pub const NATIVE: Row<MultiEdit> = Row {
 impl Operation for MultiEdit {
     const NAME: &'static str = "MultiEdit";
     const FACTS: Facts = Facts::CHANGES;
-    type Args = Args;
-    type Out = Out;
+    type Args = MultiEditArgs;
+    type Out = MultiEditOut;
 
-    fn check(args: &Args) -> Result<(), ToolError> {
+    fn check(args: &MultiEditArgs) -> Result<(), ToolError> {
         if args.edits.is_empty() {
             return Err(ToolError::argument("edits", "must hold at least one item"));
         }
@@ -137,19 +137,19 @@ impl Operation for MultiEdit {
         })
     }
 
-    fn effects(args: &Args) -> Effects {
+    fn effects(args: &MultiEditArgs) -> Effects {
         edit::effects(args.dry_run)
     }
 
-    fn claims(args: &Args, _settings: &FileSettings) -> Vec<Claim> {
+    fn claims(args: &MultiEditArgs, _settings: &FileSettings) -> Vec<Claim> {
         vec![edit::claim(&args.path, args.dry_run, args.follow_links)]
     }
 
-    fn cost(_args: &Args, targets: &Targets) -> Cost {
+    fn cost(_args: &MultiEditArgs, targets: &Targets) -> Cost {
         edit::cost(targets)
     }
 
-    fn preview(args: &Args, cx: &Context) -> Preview {
+    fn preview(args: &MultiEditArgs, cx: &Context) -> Preview {
         let Ok(target) = cx.target(0) else { return Preview::Nothing };
         let edits = edits(args);
         let expected = args.expected_sha256.as_deref();
@@ -161,7 +161,7 @@ impl Operation for MultiEdit {
         edit::preview(cx, target, diff)
     }
 
-    async fn run(args: &Args, cx: &Context) -> Result<Out, ToolError> {
+    async fn run(args: &MultiEditArgs, cx: &Context) -> Result<MultiEditOut, ToolError> {
         let target = cx.target(0)?;
         let edits = edits(args);
         let loaded = source::load(cx, target, args.expected_sha256.as_deref())?;
@@ -175,7 +175,7 @@ impl Operation for MultiEdit {
         let mixes_endings = edit::mixes_endings(&edited.base, &edited.changes);
         let bytes =
             edit::write(cx, target, &loaded, &edited.base, &edited.changes, args.dry_run).await?;
-        Ok(Out {
+        Ok(MultiEditOut {
             path: target.path.clone(),
             applied: edited.applied,
             encoding: loaded.encoding(),
@@ -187,8 +187,8 @@ impl Operation for MultiEdit {
     }
 }
 
-fn edits(args: &Args) -> Vec<batch::Edit<'_>> {
-    let needles = args.edits.iter().map(|edit| batch::Edit {
+fn edits(args: &MultiEditArgs) -> Vec<batch::BatchEdit<'_>> {
+    let needles = args.edits.iter().map(|edit| batch::BatchEdit {
         needle: Needle::new(&edit.old_string, &edit.new_string, args.loose),
         all: edit.replace_all,
     });
@@ -196,17 +196,17 @@ fn edits(args: &Args) -> Vec<batch::Edit<'_>> {
 }
 
 fn apply<'a>(
-    args: &Args,
+    args: &MultiEditArgs,
     cx: &Context,
     target: &FileTarget,
     old: &'a [u8],
-    edits: &'a [batch::Edit<'a>],
+    edits: &'a [batch::BatchEdit<'a>],
 ) -> Result<Edited<'a>, ToolError> {
     batch::apply(old, edits).map_err(|failed| {
         let shown = cx.shown(&target.path);
         match edits.get(failed.at) {
             Some(edit) => {
-                let place = Place::At(failed.at);
+                let place = EditNumber::At(failed.at);
                 let offers_loose = args.offers_loose && !edit.all;
                 let Failed { miss, text, .. } = &failed;
                 let error = edit::missed(miss, &edit.needle, text, &shown, &place, offers_loose);
@@ -234,7 +234,7 @@ fn diff(old: &[u8], edited: &Edited<'_>, limits: DiffLimits) -> String {
     }
 }
 
-fn shape(_args: &Args, out: Out, shaping: &Shaping<'_>) -> Reply {
+fn shape(_args: &MultiEditArgs, out: MultiEditOut, shaping: &Shaping<'_>) -> Reply {
     let n: u64 = out.applied.iter().map(|applied| applied.replacements).sum();
     let head = format!(
         "{} {}: {} edits, {n} replacement{} ({})",

@@ -1,4 +1,4 @@
-//! Names of files in rows of text.
+//! PathWriter of files in rows of text.
 //!
 //! A path that would break its row stands in quotes, as [`line_name`] writes it. What the quotes mean is
 //! said once, below the rows.
@@ -10,12 +10,12 @@ use sinew_tool::line_name;
 
 /// Writes paths into rows, and remembers what must be said of them.
 #[derive(Debug, Default)]
-pub(crate) struct Names {
+pub(crate) struct PathWriter {
     quoted: bool,
     foreign: bool,
 }
 
-impl Names {
+impl PathWriter {
     /// Returns a path as it stands in a row: relative where it lies beneath the directory.
     pub(crate) fn row(&mut self, directory: &Path, path: &Path) -> String {
         let path = path.strip_prefix(directory).unwrap_or(path);
@@ -48,7 +48,7 @@ impl Names {
 /// Returns a path as it stands in a row: relative where it lies beneath the directory, in quotes where
 /// it would break the row.
 pub fn row_name(directory: &Path, path: &Path) -> String {
-    Names::default().row(directory, path)
+    PathWriter::default().row(directory, path)
 }
 
 #[cfg(test)]
@@ -60,7 +60,7 @@ mod tests {
 
     #[track_caller]
     fn check(name: &[u8], row: &str, notes: usize) {
-        let mut names = Names::default();
+        let mut names = PathWriter::default();
         let path = Path::new("/w").join(OsStr::from_bytes(name));
         assert_eq!(names.row(Path::new("/w"), &path), row);
         let mut told = String::new();
@@ -78,6 +78,6 @@ mod tests {
 
     #[test]
     fn a_path_elsewhere_is_absolute() {
-        assert_eq!(Names::default().row(Path::new("/w"), Path::new("/x/a")), "/x/a");
+        assert_eq!(PathWriter::default().row(Path::new("/w"), Path::new("/x/a")), "/x/a");
     }
 }

@@ -107,7 +107,7 @@ const SMALL: &[&str] = &[
 
 /// How a line is set apart from content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mark {
+enum OmissionMark {
     /// By the signs of a comment.
     Comment,
     /// By nothing of the kind.
@@ -142,7 +142,7 @@ pub(crate) fn find<'a>(path: &str, text: &'a str) -> impl Iterator<Item = (usize
         }
         let follows = follows_comment;
         let (inner, mark) = uncommented(line, is_prose);
-        follows_comment = mark == Mark::Comment;
+        follows_comment = mark == OmissionMark::Comment;
         let counts = (4..=MAX_LINE).contains(&line.len()) && is_omission(inner, mark, follows);
         counts.then_some((number, line))
     })
@@ -191,17 +191,17 @@ fn is_prose(path: &str) -> bool {
 
 /// Returns whether a line, without the signs of a comment, stands for content left out. One that follows
 /// a comment without an ellipsis is likely the end of its sentence.
-fn is_omission(inner: &str, mark: Mark, follows_comment: bool) -> bool {
+fn is_omission(inner: &str, mark: OmissionMark, follows_comment: bool) -> bool {
     if matches!(inner, "[...]" | "[…]" | "(...)" | "(…)") {
-        return mark == Mark::Comment && !follows_comment;
+        return mark == OmissionMark::Comment && !follows_comment;
     }
     let (inner, is_elided, is_bracketed) = unwrapped(inner);
     // Nearly every line is one of these, and nobody reads their words.
-    if mark == Mark::None && !is_elided && !is_bracketed {
+    if mark == OmissionMark::None && !is_elided && !is_bracketed {
         return false;
     }
     let is_plain = |c: char| c.is_alphanumeric() || " ,-'/".contains(c);
-    if mark == Mark::None && is_list(inner) {
+    if mark == OmissionMark::None && is_list(inner) {
         return false;
     }
     if inner.is_empty() || (follows_comment && !is_elided) || !inner.chars().all(is_plain) {
@@ -216,16 +216,16 @@ fn is_list(inner: &str) -> bool {
 }
 
 /// Takes the signs of a comment off a line.
-fn uncommented(line: &str, is_prose: bool) -> (&str, Mark) {
+fn uncommented(line: &str, is_prose: bool) -> (&str, OmissionMark) {
     const PAIRS: &[(&str, &str)] = &[("<!--", "-->"), ("{/*", "*/}"), ("/*", "*/"), ("(*", "*)")];
     for (open, close) in PAIRS {
         let inner = line.strip_prefix(open).map(|rest| rest.strip_suffix(close).unwrap_or(rest));
         if let Some(inner) = inner {
-            return (inner.trim_start_matches('*').trim(), Mark::Comment);
+            return (inner.trim_start_matches('*').trim(), OmissionMark::Comment);
         }
     }
     if is_prose {
-        return (line, Mark::None);
+        return (line, OmissionMark::None);
     }
     let signs = ["//", "#", "--", ";", "%"].into_iter();
     let inner = signs.filter(|sign| line.starts_with(*sign)).find_map(|sign| {
@@ -234,7 +234,7 @@ fn uncommented(line: &str, is_prose: bool) -> (&str, Mark) {
         let is_apart = sign == "//" || inner.starts_with([' ', '\t', '.', '…', '(', '[']);
         is_apart.then(|| inner.trim())
     });
-    inner.map_or((line, Mark::None), |inner| (inner, Mark::Comment))
+    inner.map_or((line, OmissionMark::None), |inner| (inner, OmissionMark::Comment))
 }
 
 /// Takes dots, brackets and rulers off both ends; returns what is left, and whether there was an
@@ -318,15 +318,15 @@ impl Words {
     }
 
     /// Returns whether the words stand for content that is not there.
-    fn stand_for_more(&self, mark: Mark, is_elided: bool, is_bracketed: bool) -> bool {
+    fn stand_for_more(&self, mark: OmissionMark, is_elided: bool, is_bracketed: bool) -> bool {
         let is_complete = self.are_complete();
         match (mark, is_elided) {
-            (Mark::Comment, true) => {
+            (OmissionMark::Comment, true) => {
                 let says = self.stays || self.says_rest || (self.says_old && self.says_part);
                 let is_cut = self.says_cut && self.n_others == 0;
                 is_cut || ((says || self.says_existing) && self.n_others <= 2)
             }
-            (Mark::Comment, false) => {
+            (OmissionMark::Comment, false) => {
                 let is_whole =
                     (self.says_rest && self.says_whole) || (self.says_existing && self.says_code);
                 let is_there = self.says_old && self.says_code && (self.says_here || is_bracketed);
@@ -334,11 +334,11 @@ impl Words {
                 let says = is_complete || is_whole || is_there || is_short || self.says_brevity;
                 self.n_others == 0 && says
             }
-            (Mark::None, true) => {
+            (OmissionMark::None, true) => {
                 let says = (self.are_of_old() && self.says_part) || is_complete;
                 2 <= self.n && self.n_others == 0 && says
             }
-            (Mark::None, false) => is_bracketed && is_complete,
+            (OmissionMark::None, false) => is_bracketed && is_complete,
         }
     }
 

@@ -25,7 +25,7 @@ mod seek;
 mod text;
 mod unified;
 
-pub use apply::{Applied, apply};
+pub use apply::{AppliedPatch, apply};
 pub use hunk::Hunk;
 pub use place::{How, Match};
 pub use refusal::{Failure, PatchError, Rejected, Why};
@@ -54,9 +54,9 @@ pub struct FilePatch<'p> {
     /// The name after, in the same way.
     pub new: Option<String>,
     /// The mode before, where the patch tells it.
-    pub old_mode: Option<Mode>,
+    pub old_mode: Option<PatchMode>,
     /// The mode after, where the patch tells it.
-    pub new_mode: Option<Mode>,
+    pub new_mode: Option<PatchMode>,
     /// In the order of the patch.
     pub hunks: Vec<Hunk<'p>>,
     /// The line of the patch at which this file begins, counted from 1.
@@ -82,7 +82,7 @@ pub enum PatchOp {
 
 /// What a file is, as far as patches tell it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
+pub enum PatchMode {
     /// A file: `100644`.
     Plain,
     /// A file that can be executed: `100755`.

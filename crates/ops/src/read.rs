@@ -3,7 +3,7 @@
 //! A file of any size costs what its window costs: reading stops after the last line that is shown,
 //! and far lines are found through the [marks](crate::line_index) that an earlier read left. The number
 //! of all lines is told only where it is known without reading on, or where `max_read_bytes` bounds
-//! the file. Content decides what is binary, never the name. Directories, pictures and documents
+//! the file. ContentKind decides what is binary, never the name. Directories, pictures and documents
 //! are not rendered here.
 
 mod window;
@@ -18,10 +18,10 @@ use sinew_tool::{
 
 use crate::encoding::{self, Encoding};
 use crate::line_index::BLOCK;
-use crate::lines::{self, Collector, Text, WindowLimits};
+use crate::lines::{self, Collector, LineWindow, WindowLimits};
 use crate::media;
 use crate::scan::Scan;
-use crate::source::{self, Content};
+use crate::source::{self, ContentKind};
 
 pub use crate::media::Media;
 use window::{n_lines, window};
@@ -48,7 +48,7 @@ pub struct Read;
 /// What Read is asked.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Args {
+pub struct ReadArgs {
     /// The file.
     pub path: String,
     /// The first line, counted from 1.
@@ -91,7 +91,7 @@ fn default_limit() -> u64 {
     DEFAULT_LIMIT
 }
 
-impl Args {
+impl ReadArgs {
     /// Returns how many lines are asked for at most.
     fn max_lines(&self) -> u64 {
         let until_last = |last: u64| (last + 1).saturating_sub(self.offset.max(1));
@@ -101,8 +101,8 @@ impl Args {
 }
 
 /// Returns the whole of a file that the call names at a place.
-pub(crate) fn whole(path: &str, cx: &Context, at: usize) -> Result<Out, ToolError> {
-    let args = Args {
+pub(crate) fn whole(path: &str, cx: &Context, at: usize) -> Result<ReadOut, ToolError> {
+    let args = ReadArgs {
         path: path.to_owned(),
         offset: 1,
         limit: u64::MAX,
@@ -120,10 +120,10 @@ pub(crate) fn whole(path: &str, cx: &Context, at: usize) -> Result<Out, ToolErro
 
 /// What Read found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Out {
+pub enum ReadOut {
     /// Lines of text; none where the file is empty or the offset lies past its end.
-    Text(Text),
-    /// Content that is not shown as text.
+    Text(LineWindow),
+    /// ContentKind that is not shown as text.
     Binary {
         /// The size of the file.
         bytes: u64,
@@ -132,7 +132,7 @@ pub enum Out {
         /// The content, where settings ask for it and it is not too large.
         base64: Option<String>,
     },
-    /// Content that is handed over as it is.
+    /// ContentKind that is handed over as it is.
     Media {
         /// The size of the file.
         bytes: u64,
@@ -186,10 +186,10 @@ pub const NATIVE: Row<Read> = Row {
 impl Operation for Read {
     const NAME: &'static str = "Read";
     const FACTS: Facts = Facts::OBSERVES;
-    type Args = Args;
-    type Out = Out;
+    type Args = ReadArgs;
+    type Out = ReadOut;
 
-    fn check(args: &Args) -> Result<(), ToolError> {
+    fn check(args: &ReadArgs) -> Result<(), ToolError> {
         let asked = |lines: Option<u64>| lines.is_some_and(|lines| 0 < lines);
         if asked(args.head) && asked(args.tail) {
             return Err(ToolError::argument("head", "and `tail` cannot both be given"));
@@ -197,11 +197,11 @@ impl Operation for Read {
         Ok(())
     }
 
-    fn claims(args: &Args, _settings: &FileSettings) -> Vec<Claim> {
+    fn claims(args: &ReadArgs, _settings: &FileSettings) -> Vec<Claim> {
         vec![Claim { argument: "path", path: Some(args.path.clone()), access: Access::Read }]
     }
 
-    fn cost(args: &Args, targets: &Targets) -> Cost {
+    fn cost(args: &ReadArgs, targets: &Targets) -> Cost {
         let size = match targets.files.first().map(|target| &target.state) {
             Some(sinew_tool::FileState::Found(meta)) => meta.size(),
             _ => 0,
@@ -211,7 +211,7 @@ impl Operation for Read {
         if is_cheap { Cost::Cheap } else { Cost::Long }
     }
 
-    async fn run(args: &Args, cx: &Context) -> Result<Out, ToolError> {
+    async fn run(args: &ReadArgs, cx: &Context) -> Result<ReadOut, ToolError> {
         if args.pages.as_deref().is_some_and(|pages| !pages.is_empty()) {
             return Err(ToolError::new(
                 Kind::Unavailable,
@@ -222,22 +222,27 @@ impl Operation for Read {
     }
 }
 
-fn found(args: &Args, cx: &Context, at: usize) -> Result<Out, ToolError> {
+fn found(args: &ReadArgs, cx: &Context, at: usize) -> Result<ReadOut, ToolError> {
     let target = cx.target(at)?;
     match cx.world.files.open(target.slot) {
         Ok(opened) => read(args, cx, target, &opened),
-        Err(FileError::Missing) => Ok(Out::NotFound),
-        Err(FileError::Permission) => Ok(Out::PermissionDenied),
-        Err(FileError::NotRegular(kind)) => Ok(Out::NotRegularFile { kind }),
+        Err(FileError::Missing) => Ok(ReadOut::NotFound),
+        Err(FileError::Permission) => Ok(ReadOut::PermissionDenied),
+        Err(FileError::NotRegular(kind)) => Ok(ReadOut::NotRegularFile { kind }),
         Err(error) => Err(cx.about(target, error)),
     }
 }
 
-fn read(args: &Args, cx: &Context, target: &FileTarget, opened: &Opened) -> Result<Out, ToolError> {
+fn read(
+    args: &ReadArgs,
+    cx: &Context,
+    target: &FileTarget,
+    opened: &Opened,
+) -> Result<ReadOut, ToolError> {
     let size = opened.meta.size();
     let max_bytes = cx.settings.max_read_bytes;
     if let Some(max_bytes) = max_bytes.filter(|max| *max < size) {
-        return Ok(Out::TooLarge { bytes: size, max_bytes });
+        return Ok(ReadOut::TooLarge { bytes: size, max_bytes });
     }
     let mut scan = Scan::new(cx, target, opened);
     if !cx.settings.track_reads {
@@ -252,24 +257,26 @@ fn read(args: &Args, cx: &Context, target: &FileTarget, opened: &Opened) -> Resu
     let part = (first, args.limit.max(1));
     let sight = ReadObservation { state: opened.meta.identity, content: scan.content(), part };
     match &mut out {
-        Out::Text(text) => text.n_times = cx.world.knowledge.saw(target.slot, &sight),
+        ReadOut::Text(text) => text.n_times = cx.world.knowledge.saw(target.slot, &sight),
         // What is said of it is all that can be read.
-        Out::Binary { .. } | Out::Media { .. } => drop(cx.world.knowledge.saw(target.slot, &sight)),
-        Out::NotFound
-        | Out::PermissionDenied
-        | Out::TooLarge { .. }
-        | Out::NotRegularFile { .. } => {}
+        ReadOut::Binary { .. } | ReadOut::Media { .. } => {
+            drop(cx.world.knowledge.saw(target.slot, &sight))
+        }
+        ReadOut::NotFound
+        | ReadOut::PermissionDenied
+        | ReadOut::TooLarge { .. }
+        | ReadOut::NotRegularFile { .. } => {}
     }
     Ok(out)
 }
 
 fn content(
-    args: &Args,
+    args: &ReadArgs,
     cx: &Context,
     target: &FileTarget,
     opened: &Opened,
     scan: &mut Scan<'_>,
-) -> Result<Out, ToolError> {
+) -> Result<ReadOut, ToolError> {
     let size = opened.meta.size();
     let mime = media::by_name(&target.path);
     if args.media == Media::Every || (args.media == Media::Known && mime.is_some()) {
@@ -286,15 +293,15 @@ fn content(
         ));
     }
     let encoding = match source::sniff(head) {
-        Content::Text if args.tail.is_some_and(|tail| 0 < tail) => {
+        ContentKind::Text if args.tail.is_some_and(|tail| 0 < tail) => {
             return tail(args, cx, scan, size);
         }
-        Content::Text => {
+        ContentKind::Text => {
             let out = window(args, cx, opened, scan)?;
             return if args.counts_lines { with_end(out, scan) } else { Ok(out) };
         }
-        Content::Binary => None,
-        Content::Encoded(encoding) => Some(encoding),
+        ContentKind::Binary => None,
+        ContentKind::Encoded(encoding) => Some(encoding),
     };
     let found = scan.all(MAX_DECODED)?.and_then(|bytes| match encoding {
         Some(encoding) => encoding.decode(bytes),
@@ -307,25 +314,25 @@ fn content(
 }
 
 /// Adds to a window how its file ends, where that is not known yet.
-fn with_end(out: Out, scan: &mut Scan<'_>) -> Result<Out, ToolError> {
-    let Out::Text(mut text) = out else { return Ok(out) };
+fn with_end(out: ReadOut, scan: &mut Scan<'_>) -> Result<ReadOut, ToolError> {
+    let ReadOut::Text(mut text) = out else { return Ok(out) };
     if text.ends_line.is_none()
         && let Some(last) = text.bytes.checked_sub(1)
     {
         scan.seek(last)?;
         text.ends_line = scan.block(1)?.first().map(|byte| *byte == b'\n');
     }
-    Ok(Out::Text(text))
+    Ok(ReadOut::Text(text))
 }
 
 /// Returns the window of a text that was decoded whole.
 fn decoded(
-    args: &Args,
+    args: &ReadArgs,
     cx: &Context,
     scan: &mut Scan<'_>,
     text: &str,
     size: u64,
-) -> Result<Out, ToolError> {
+) -> Result<ReadOut, ToolError> {
     let mut collector = collector(args, cx);
     let text = text.as_bytes();
     let text = text.strip_prefix(source::BOM).unwrap_or(text);
@@ -338,10 +345,10 @@ fn decoded(
     }
     let mut window = collector.into_text(Some(total), true, size);
     window.ends_line = Some(text.last() == Some(&b'\n'));
-    Ok(Out::Text(window))
+    Ok(ReadOut::Text(window))
 }
 
-fn collector(args: &Args, cx: &Context) -> Collector {
+fn collector(args: &ReadArgs, cx: &Context) -> Collector {
     Collector::new(
         args.offset.max(1),
         WindowLimits {
@@ -357,7 +364,7 @@ fn binary(
     scan: &mut Scan<'_>,
     size: u64,
     encoding: Option<&'static str>,
-) -> Result<Out, ToolError> {
+) -> Result<ReadOut, ToolError> {
     let max = cx.settings.max_read_bytes.unwrap_or(MAX_BASE64).min(MAX_BASE64);
     let wanted = cx.settings.binary_policy == BinaryPolicy::Base64 && size <= max;
     let base64 = match usize::try_from(size) {
@@ -367,12 +374,17 @@ fn binary(
         }
         _ => None,
     };
-    Ok(Out::Binary { bytes: size, encoding, base64 })
+    Ok(ReadOut::Binary { bytes: size, encoding, base64 })
 }
 
 /// Returns the last lines of a file, which is read from its end until they are there or a reply is
 /// full.
-fn tail(args: &Args, cx: &Context, scan: &mut Scan<'_>, size: u64) -> Result<Out, ToolError> {
+fn tail(
+    args: &ReadArgs,
+    cx: &Context,
+    scan: &mut Scan<'_>,
+    size: u64,
+) -> Result<ReadOut, ToolError> {
     let n_ends = args.tail.unwrap_or(0);
     let most = (cx.settings.read_reply_bytes as u64).min(size);
     let mut length = (BLOCK as u64).min(most);
@@ -394,7 +406,7 @@ fn tail(args: &Args, cx: &Context, scan: &mut Scan<'_>, size: u64) -> Result<Out
             if collector.nul() {
                 return binary(cx, scan, size, None);
             }
-            return Ok(Out::Text(collector.into_text(None, true, size)));
+            return Ok(ReadOut::Text(collector.into_text(None, true, size)));
         }
         length = (length * 4).min(most);
     }
@@ -406,43 +418,44 @@ fn media(
     scan: &mut Scan<'_>,
     size: u64,
     mime: Option<&'static str>,
-) -> Result<Out, ToolError> {
+) -> Result<ReadOut, ToolError> {
     let max_bytes = cx.settings.max_read_bytes.unwrap_or(MAX_BASE64).min(MAX_BASE64);
     match scan.all(max_bytes)? {
         Some(bytes) => {
             let base64 = BASE64_STANDARD.encode(bytes);
-            Ok(Out::Media { bytes: bytes.len() as u64, mime, base64 })
+            Ok(ReadOut::Media { bytes: bytes.len() as u64, mime, base64 })
         }
-        None => Ok(Out::TooLarge { bytes: size, max_bytes }),
+        None => Ok(ReadOut::TooLarge { bytes: size, max_bytes }),
     }
 }
 
-fn shape(args: &Args, out: Out, shaping: &Shaping<'_>) -> Reply {
+fn shape(args: &ReadArgs, out: ReadOut, shaping: &Shaping<'_>) -> Reply {
     let path = &args.path;
     let error = match out {
-        Out::Text(text) => return shape_text(args, &text),
-        Out::Binary { base64: Some(base64), bytes, .. } | Out::Media { base64, bytes, .. } => {
+        ReadOut::Text(text) => return shape_text(args, &text),
+        ReadOut::Binary { base64: Some(base64), bytes, .. }
+        | ReadOut::Media { base64, bytes, .. } => {
             let mut reply = Reply::text(base64);
             reply.meta.more.insert("encoding", "base64");
             reply.meta.more.insert("bytes", bytes);
             return reply;
         }
-        Out::Binary { bytes, encoding: Some(encoding), .. } => ToolError::new(
+        ReadOut::Binary { bytes, encoding: Some(encoding), .. } => ToolError::new(
             Kind::Binary,
             format!("{bytes} bytes marked as {encoding} that cannot be shown as text: {path}"),
         ),
-        Out::Binary { bytes, .. } => {
+        ReadOut::Binary { bytes, .. } => {
             ToolError::new(Kind::Binary, format!("binary content of {bytes} bytes: {path}"))
                 .hint("a program that knows the format can show it")
         }
-        Out::NotFound => shaping.about(0, FileError::Missing),
-        Out::PermissionDenied => shaping.about(0, FileError::Permission),
-        Out::NotRegularFile { kind: FileKind::Directory } => {
+        ReadOut::NotFound => shaping.about(0, FileError::Missing),
+        ReadOut::PermissionDenied => shaping.about(0, FileError::Permission),
+        ReadOut::NotRegularFile { kind: FileKind::Directory } => {
             let error = shaping.about(0, FileError::NotRegular(FileKind::Directory));
             error.hint("use List for directories")
         }
-        Out::NotRegularFile { kind } => shaping.about(0, FileError::NotRegular(kind)),
-        Out::TooLarge { bytes, max_bytes } => ToolError::new(
+        ReadOut::NotRegularFile { kind } => shaping.about(0, FileError::NotRegular(kind)),
+        ReadOut::TooLarge { bytes, max_bytes } => ToolError::new(
             Kind::TooLarge,
             format!("the file has {bytes} bytes, more than {max_bytes}: {path}"),
         )
@@ -451,7 +464,7 @@ fn shape(args: &Args, out: Out, shaping: &Shaping<'_>) -> Reply {
     Reply::failure(&error)
 }
 
-fn shape_text(args: &Args, text: &Text) -> Reply {
+fn shape_text(args: &ReadArgs, text: &LineWindow) -> Reply {
     let mut shown = text.numbered("→", |n| format!("… [{n} more characters]"));
     let total = text.total_lines;
     match (text.rendered_lines, total) {

@@ -20,7 +20,7 @@ pub struct ReadMany;
 /// What ReadMany is asked.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Args {
+pub struct ReadManyArgs {
     /// The files.
     pub paths: Vec<String>,
 }
@@ -31,16 +31,16 @@ pub struct One {
     /// The path as it was written.
     pub path: String,
     /// What was found, or why nothing was.
-    pub found: Result<read::Out, ToolError>,
+    pub found: Result<read::ReadOut, ToolError>,
 }
 
 impl Operation for ReadMany {
     const NAME: &'static str = "ReadMany";
     const FACTS: Facts = Facts::OBSERVES;
-    type Args = Args;
+    type Args = ReadManyArgs;
     type Out = Vec<One>;
 
-    fn check(args: &Args) -> Result<(), ToolError> {
+    fn check(args: &ReadManyArgs) -> Result<(), ToolError> {
         let n = args.paths.len();
         if MAX_FILES < n {
             let problem = format!("holds {n} paths, more than {MAX_FILES}");
@@ -49,7 +49,7 @@ impl Operation for ReadMany {
         Ok(())
     }
 
-    fn claims(args: &Args, _settings: &FileSettings) -> Vec<Claim> {
+    fn claims(args: &ReadManyArgs, _settings: &FileSettings) -> Vec<Claim> {
         let claim = |path: &String| Claim {
             argument: "paths",
             path: Some(path.clone()),
@@ -58,11 +58,11 @@ impl Operation for ReadMany {
         args.paths.iter().map(claim).collect()
     }
 
-    fn cost(_args: &Args, _targets: &Targets) -> Cost {
+    fn cost(_args: &ReadManyArgs, _targets: &Targets) -> Cost {
         Cost::Long
     }
 
-    async fn run(args: &Args, cx: &Context) -> Result<Vec<One>, ToolError> {
+    async fn run(args: &ReadManyArgs, cx: &Context) -> Result<Vec<One>, ToolError> {
         let mut all = Vec::with_capacity(args.paths.len());
         let mut left = cx.settings.read_reply_bytes;
         for (at, path) in args.paths.iter().enumerate() {
@@ -74,7 +74,7 @@ impl Operation for ReadMany {
                 )),
                 _ => read::whole(path, cx, at),
             };
-            if let Ok(read::Out::Text(text)) = &found {
+            if let Ok(read::ReadOut::Text(text)) = &found {
                 left = left.saturating_sub(usize::try_from(text.bytes).unwrap_or(usize::MAX));
             }
             all.push(One { path: path.clone(), found });

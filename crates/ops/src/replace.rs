@@ -50,7 +50,7 @@ impl Stage {
 
 /// Where a text was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct FoundText {
     pub(crate) stage: Stage,
     /// In order, not overlapping, at least one; exactly one unless all were asked for.
     pub(crate) ranges: Vec<Range<usize>>,
@@ -89,7 +89,7 @@ impl Budget {
     }
 
     /// Returns what a search came to, unless it was given up.
-    pub(crate) fn checked(&self, found: Result<Found, Miss>) -> Result<Found, Miss> {
+    pub(crate) fn checked(&self, found: Result<FoundText, Miss>) -> Result<FoundText, Miss> {
         if self.is_spent() { Err(Miss::Costly) } else { found }
     }
 }
@@ -118,7 +118,7 @@ pub(crate) struct Needle<'a> {
 
 /// One change of a content: these bytes become those.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change<'a> {
+pub struct ContentChange<'a> {
     /// The bytes of the old content that go.
     pub range: Range<usize>,
     /// What stands in their place.
@@ -137,7 +137,7 @@ impl<'a> Needle<'a> {
     }
 
     /// Finds the text: once, or everywhere where `all` is asked for.
-    pub(crate) fn find(&self, text: &[u8], all: bool) -> Result<Found, Miss> {
+    pub(crate) fn find(&self, text: &[u8], all: bool) -> Result<FoundText, Miss> {
         let finder = memmem::Finder::new(self.old);
         let exact = finder.find_iter(text).map(|at| at..at + self.old.len());
         let mut found = gather(Stage::Exact, exact, all);
@@ -176,7 +176,7 @@ impl<'a> Needle<'a> {
         text: &[u8],
         range: Range<usize>,
         stage: Stage,
-    ) -> Vec<Change<'_>> {
+    ) -> Vec<ContentChange<'_>> {
         let matched = text.get(range.clone()).unwrap_or_default();
         let new: &str = match (stage, first_ending(matched)) {
             (Stage::Exact, _) => self.new,
@@ -189,11 +189,11 @@ impl<'a> Needle<'a> {
                 return loose::changes(text, range, stage, self.old, self.new).unwrap_or_default();
             }
         };
-        vec![Change { range, new: new.as_bytes().into() }]
+        vec![ContentChange { range, new: new.as_bytes().into() }]
     }
 
     /// Returns the changes of a match whose lines end differently: only of lines that differ.
-    fn line_by_line(&self, matched: &[u8], start: usize) -> Vec<Change<'_>> {
+    fn line_by_line(&self, matched: &[u8], start: usize) -> Vec<ContentChange<'_>> {
         let old = lines(matched);
         let (lf, crlf) = (lines(self.new_lf.as_bytes()), lines(self.new_crlf.as_bytes()));
         let mut changes = Vec::new();
@@ -202,7 +202,7 @@ impl<'a> Needle<'a> {
             if tag == DiffTag::Equal {
                 continue;
             }
-            let replaced = old.get(of_old.clone()).and_then(<[Line<'_>]>::first);
+            let replaced = old.get(of_old.clone()).and_then(<[TextLine<'_>]>::first);
             let replaced = replaced.filter(|line| line.ending != Ending::None);
             let above = || old.get(of_old.start.checked_sub(1)?);
             let ending = replaced.or_else(above).or(old.first()).map(|line| line.ending);
@@ -210,12 +210,12 @@ impl<'a> Needle<'a> {
                 Some(Ending::CrLf) => (&crlf, self.new_crlf.as_bytes()),
                 _ => (&lf, self.new_lf.as_bytes()),
             };
-            let at = |lines: &[Line<'_>], end: usize, n: usize| {
+            let at = |lines: &[TextLine<'_>], end: usize, n: usize| {
                 lines.get(n).map_or(end, |line| line.start)
             };
             let range = at(&old, matched.len(), of_old.start)..at(&old, matched.len(), of_old.end);
             let text = at(new, whole.len(), of_new.start)..at(new, whole.len(), of_new.end);
-            changes.push(Change {
+            changes.push(ContentChange {
                 range: start + range.start..start + range.end,
                 new: whole.get(text).unwrap_or_default().into(),
             });
@@ -229,10 +229,14 @@ pub(crate) fn gather(
     stage: Stage,
     mut matches: impl Iterator<Item = Range<usize>>,
     all: bool,
-) -> Result<Found, Miss> {
+) -> Result<FoundText, Miss> {
     if all {
         let ranges: Vec<_> = matches.collect();
-        return if ranges.is_empty() { Err(Miss::Nowhere) } else { Ok(Found { stage, ranges }) };
+        return if ranges.is_empty() {
+            Err(Miss::Nowhere)
+        } else {
+            Ok(FoundText { stage, ranges })
+        };
     }
     let Some(first) = matches.next() else { return Err(Miss::Nowhere) };
     let mut places = vec![first.start];
@@ -244,7 +248,7 @@ pub(crate) fn gather(
         }
     }
     if count == 1 {
-        Ok(Found { stage, ranges: vec![first] })
+        Ok(FoundText { stage, ranges: vec![first] })
     } else {
         Err(Miss::Often(count, places))
     }
@@ -252,7 +256,7 @@ pub(crate) fn gather(
 
 /// One line of a text.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Line<'t> {
+pub(crate) struct TextLine<'t> {
     pub(crate) start: usize,
     pub(crate) text: &'t [u8],
     pub(crate) ending: Ending,
@@ -260,23 +264,27 @@ pub(crate) struct Line<'t> {
 
 /// Returns the lines of a text; what follows its last line ending is a line too, also where it is
 /// empty.
-pub(crate) fn lines(text: &[u8]) -> Vec<Line<'_>> {
+pub(crate) fn lines(text: &[u8]) -> Vec<TextLine<'_>> {
     let mut lines = Vec::new();
     let mut start = 0;
     for at in memchr_iter(b'\n', text) {
         let line = text.get(start..at).unwrap_or_default();
         lines.push(match line.strip_suffix(b"\r") {
-            Some(line) => Line { start, text: line, ending: Ending::CrLf },
-            None => Line { start, text: line, ending: Ending::Lf },
+            Some(line) => TextLine { start, text: line, ending: Ending::CrLf },
+            None => TextLine { start, text: line, ending: Ending::Lf },
         });
         start = at + 1;
     }
-    lines.push(Line { start, text: text.get(start..).unwrap_or_default(), ending: Ending::None });
+    lines.push(TextLine {
+        start,
+        text: text.get(start..).unwrap_or_default(),
+        ending: Ending::None,
+    });
     lines
 }
 
 /// Returns what lines have in common that are the same but for how they end.
-pub(crate) fn keys<'t>(lines: &[Line<'t>]) -> Vec<(&'t [u8], bool)> {
+pub(crate) fn keys<'t>(lines: &[TextLine<'t>]) -> Vec<(&'t [u8], bool)> {
     lines.iter().map(|line| (line.text, line.ending == Ending::None)).collect()
 }
 
@@ -360,7 +368,7 @@ fn any_ending<'t>(
 
 /// Returns a content with its changes as pieces, in order: slices of the old content and the new
 /// texts.
-pub(crate) fn pieces<'a>(old: &'a [u8], changes: &'a [Change<'_>]) -> Vec<&'a [u8]> {
+pub(crate) fn pieces<'a>(old: &'a [u8], changes: &'a [ContentChange<'_>]) -> Vec<&'a [u8]> {
     let mut pieces = Vec::with_capacity(changes.len() * 2 + 1);
     let mut at = 0;
     for change in changes {

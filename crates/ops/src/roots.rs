@@ -12,23 +12,23 @@ pub struct Roots;
 /// What Roots is asked: nothing.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Args {}
+pub struct RootsArgs {}
 
 impl Operation for Roots {
     const NAME: &'static str = "Roots";
     const FACTS: Facts = Facts::OBSERVES;
-    type Args = Args;
+    type Args = RootsArgs;
     type Out = Vec<PathBuf>;
 
-    fn claims(_args: &Args, _settings: &FileSettings) -> Vec<Claim> {
+    fn claims(_args: &RootsArgs, _settings: &FileSettings) -> Vec<Claim> {
         Vec::new()
     }
 
-    fn cost(_args: &Args, _targets: &Targets) -> Cost {
+    fn cost(_args: &RootsArgs, _targets: &Targets) -> Cost {
         Cost::Cheap
     }
 
-    async fn run(_args: &Args, cx: &Context) -> Result<Vec<PathBuf>, ToolError> {
+    async fn run(_args: &RootsArgs, cx: &Context) -> Result<Vec<PathBuf>, ToolError> {
         Ok(cx.world.files.roots())
     }
 }

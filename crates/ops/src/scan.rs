@@ -22,18 +22,18 @@ pub(crate) struct Scan<'a> {
     read: u64,
     at: u64,
     ended: bool,
-    content: Option<Content>,
+    content: Option<ScannedContent>,
 }
 
 /// The content of a file as it comes by.
-struct Content {
+struct ScannedContent {
     hasher: blake3::Hasher,
     /// How far it came without a gap.
     until: u64,
     is_whole: bool,
 }
 
-impl Content {
+impl ScannedContent {
     fn take(&mut self, at: u64, bytes: &[u8], ended: bool) {
         let known = self.until.checked_sub(at).and_then(|n| usize::try_from(n).ok());
         if let Some(new) = known.and_then(|n| bytes.get(n..)) {
@@ -54,7 +54,7 @@ impl<'a> Scan<'a> {
     /// Hashes the content as far as it comes by from the start.
     pub(crate) fn hash(&mut self) {
         let hasher = blake3::Hasher::new();
-        self.content = Some(Content { hasher, until: 0, is_whole: false });
+        self.content = Some(ScannedContent { hasher, until: 0, is_whole: false });
     }
 
     /// Returns the hash of the content, where all of it came by.

@@ -10,7 +10,7 @@ use sinew_tool::Output;
 
 /// An output as it is shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Shown {
+pub(crate) struct ShownOutput {
     /// The text.
     pub(crate) text: String,
     /// What was left out, in words.
@@ -20,13 +20,17 @@ pub(crate) struct Shown {
 }
 
 /// Shows an output in at most so many bytes and lines.
-pub(crate) fn show(output: &Output, raw: bool, (max_bytes, max_lines): (usize, usize)) -> Shown {
+pub(crate) fn show(
+    output: &Output,
+    raw: bool,
+    (max_bytes, max_lines): (usize, usize),
+) -> ShownOutput {
     let clean = |bytes: &[u8]| if raw { lossy(bytes) } else { cleaned(bytes) };
     let whole = output.n_left_out() == 0;
     if whole {
         let text = clean(&[output.head.as_slice(), &output.tail].concat());
         if text.len() <= max_bytes && text.lines().count() <= max_lines {
-            return Shown { text, left_out: None, is_cut: false };
+            return ShownOutput { text, left_out: None, is_cut: false };
         }
         let head = beginning(&text, max_bytes / 2, max_lines / 2).to_owned();
         let rest = text.get(head.len()..).unwrap_or_default();
@@ -65,7 +69,7 @@ pub(crate) fn first_bytes(text: &str, max_bytes: usize) -> &str {
     text.get(..text.floor_char_boundary(max_bytes)).unwrap_or(text)
 }
 
-fn joined(head: &str, tail: &str, total: u64) -> Shown {
+fn joined(head: &str, tail: &str, total: u64) -> ShownOutput {
     let mut text = head.to_owned();
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
@@ -74,7 +78,7 @@ fn joined(head: &str, tail: &str, total: u64) -> Shown {
     text.push_str(tail);
     let n_shown = head.len() + tail.len();
     let left_out = format!("{n_shown} of {total} bytes shown, the beginning and the end");
-    Shown { text, left_out: Some(left_out), is_cut: true }
+    ShownOutput { text, left_out: Some(left_out), is_cut: true }
 }
 
 /// Returns the first bytes and lines, up to the end of a line where there is one.

@@ -12,7 +12,7 @@ use grep_searcher::{
     BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkFinish, SinkMatch,
 };
 
-use crate::grep::{Hit, HitKind, Mode};
+use crate::grep::{Hit, HitKind, OutputMode};
 use crate::kept::MAX_BYTES;
 use crate::watch::Watch;
 
@@ -32,9 +32,9 @@ const SHOWN_BEFORE: usize = 100;
 
 /// What is looked for in each file, and how much of it is kept.
 #[derive(Debug, Clone)]
-pub(crate) struct Plan {
+pub(crate) struct SearchPlan {
     pub(crate) matcher: RegexMatcher,
-    pub(crate) mode: Mode,
+    pub(crate) mode: OutputMode,
     pub(crate) multiline: bool,
     pub(crate) before: usize,
     pub(crate) after: usize,
@@ -45,7 +45,7 @@ pub(crate) struct Plan {
 
 /// What one thread searches with.
 pub(crate) struct Engine<'a> {
-    plan: Plan,
+    plan: SearchPlan,
     searcher: Searcher,
     watch: &'a Watch<'a>,
 }
@@ -75,8 +75,8 @@ pub(crate) struct Matches {
 }
 
 impl<'a> Engine<'a> {
-    pub(crate) fn new(plan: Plan, watch: &'a Watch<'a>) -> Self {
-        let content = plan.mode == Mode::Content;
+    pub(crate) fn new(plan: SearchPlan, watch: &'a Watch<'a>) -> Self {
+        let content = plan.mode == OutputMode::Content;
         let binary = if plan.named && !content {
             BinaryDetection::convert(0)
         } else {
@@ -168,7 +168,7 @@ impl Read for Paced<'_> {
 
 /// Keeps what the mode of a search asks for.
 struct Gather<'p> {
-    plan: &'p Plan,
+    plan: &'p SearchPlan,
     matches: Matches,
     n_bytes: usize,
 }
@@ -229,11 +229,11 @@ impl Sink for Gather<'_> {
 
     fn matched(&mut self, searcher: &Searcher, found: &SinkMatch<'_>) -> io::Result<bool> {
         match self.plan.mode {
-            Mode::FilesWithMatches => {
+            OutputMode::FilesWithMatches => {
                 self.matches.count = 1;
                 Ok(false)
             }
-            Mode::Count if self.plan.multiline && searcher.multi_line() => {
+            OutputMode::Count if self.plan.multiline && searcher.multi_line() => {
                 let mut n = 0;
                 let each = self.plan.matcher.find_iter(found.bytes(), |_| {
                     n += 1;
@@ -243,11 +243,11 @@ impl Sink for Gather<'_> {
                 self.matches.count += n.max(1);
                 Ok(true)
             }
-            Mode::Count => {
+            OutputMode::Count => {
                 self.matches.count += 1;
                 Ok(true)
             }
-            Mode::Content => {
+            OutputMode::Content => {
                 self.matches.count += 1;
                 self.keep(found.line_number().unwrap_or(0), found.bytes(), HitKind::Match);
                 Ok(self.n_bytes < MAX_BYTES)
@@ -256,7 +256,7 @@ impl Sink for Gather<'_> {
     }
 
     fn context(&mut self, _searcher: &Searcher, line: &SinkContext<'_>) -> io::Result<bool> {
-        if self.plan.mode == Mode::Content {
+        if self.plan.mode == OutputMode::Content {
             self.keep(line.line_number().unwrap_or(0), line.bytes(), HitKind::Context);
         }
         Ok(self.n_bytes < MAX_BYTES)
@@ -266,7 +266,7 @@ impl Sink for Gather<'_> {
         if end.binary_byte_offset().is_some() && searcher.binary_detection().quit_byte().is_some() {
             self.matches.binary = true;
             // A count of a part would mislead; a name or a line is true as it is.
-            if self.plan.mode == Mode::Count {
+            if self.plan.mode == OutputMode::Count {
                 self.matches.count = 0;
             }
         }

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use sinew_tool::{Context, FileError, FileMeta, FileTarget, Kind, Seen, ToolError};
 
 use crate::encoding::{self, Encoding, MAX_DECODED};
-use crate::replace::{self, Change};
+use crate::replace::{self, ContentChange};
 
 /// How far into a file a NUL makes it binary.
 pub(crate) const SNIFFED: usize = 8 * 1024;
@@ -18,7 +18,7 @@ pub(crate) const BOM: &[u8] = b"\xEF\xBB\xBF";
 
 /// What the first bytes of a file announce.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Content {
+pub(crate) enum ContentKind {
     /// Text in UTF-8, or in an encoding that shares its ASCII.
     Text,
     /// Text in another encoding, by its byte order mark.
@@ -28,13 +28,13 @@ pub(crate) enum Content {
 }
 
 /// Looks at the first bytes of a file. Extensions say nothing.
-pub(crate) fn sniff(head: &[u8]) -> Content {
+pub(crate) fn sniff(head: &[u8]) -> ContentKind {
     if let Some(encoding) = Encoding::by_mark(head) {
-        return Content::Encoded(encoding);
+        return ContentKind::Encoded(encoding);
     }
     match memchr(0, head.get(..SNIFFED).unwrap_or(head)) {
-        Some(_) => Content::Binary,
-        None => Content::Text,
+        Some(_) => ContentKind::Binary,
+        None => ContentKind::Text,
     }
 }
 
@@ -48,7 +48,7 @@ const STEP: u64 = 8 << 20;
 #[derive(Debug)]
 pub(crate) struct Loaded {
     whole: Whole,
-    form: Form,
+    form: TextForm,
 }
 
 /// A whole file, whatever it holds.
@@ -69,7 +69,7 @@ impl Whole {
 
 /// What the bytes of a file are.
 #[derive(Debug)]
-pub(crate) enum Form {
+pub(crate) enum TextForm {
     /// UTF-8, but for single bytes perhaps: they are the text.
     Plain,
     /// The text in another encoding.
@@ -92,36 +92,36 @@ impl Loaded {
     /// Returns the name of the encoding where it is not UTF-8.
     pub(crate) fn encoding(&self) -> Option<&'static str> {
         match &self.form {
-            Form::Plain | Form::Unknown => None,
-            Form::Encoded(encoding, _) => Some(encoding.name()),
+            TextForm::Plain | TextForm::Unknown => None,
+            TextForm::Encoded(encoding, _) => Some(encoding.name()),
         }
     }
 
-    /// Returns the new content as [`Form::encoded`] does.
+    /// Returns the new content as [`TextForm::encoded`] does.
     pub(crate) fn encoded(
         &self,
         cx: &Context,
         target: &FileTarget,
         base: &[u8],
-        changes: &[Change<'_>],
+        changes: &[ContentChange<'_>],
     ) -> Result<Option<Vec<u8>>, ToolError> {
         self.form.encoded(cx, target, "new_string", base, changes)
     }
 }
 
-impl Form {
-    /// Finds out what the bytes of a file are that is to be changed. Content that is not text is
+impl TextForm {
+    /// Finds out what the bytes of a file are that is to be changed. ContentKind that is not text is
     /// refused. UTF-8 is looked through, and not copied.
     pub(crate) fn of(cx: &Context, target: &FileTarget, bytes: &[u8]) -> Result<Self, ToolError> {
         let refused = |why: String| ToolError::new(Kind::Binary, why);
         match sniff(bytes) {
-            Content::Text if std::str::from_utf8(bytes).is_ok() => Ok(Self::Plain),
-            Content::Text if encoding::is_broken_utf8(bytes) => Ok(Self::Plain),
-            Content::Text => Ok(match encoding::legacy(bytes) {
+            ContentKind::Text if std::str::from_utf8(bytes).is_ok() => Ok(Self::Plain),
+            ContentKind::Text if encoding::is_broken_utf8(bytes) => Ok(Self::Plain),
+            ContentKind::Text => Ok(match encoding::legacy(bytes) {
                 Some((encoding, text)) => Self::Encoded(encoding, text),
                 None => Self::Unknown,
             }),
-            Content::Encoded(encoding) if MAX_DECODED < bytes.len() => Err(ToolError::new(
+            ContentKind::Encoded(encoding) if MAX_DECODED < bytes.len() => Err(ToolError::new(
                 Kind::TooLarge,
                 format!(
                     "the file has {} bytes, and at most {MAX_DECODED} of {} can be edited: {}",
@@ -130,7 +130,7 @@ impl Form {
                     cx.shown(&target.path)
                 ),
             )),
-            Content::Encoded(encoding) => match encoding.decode(bytes) {
+            ContentKind::Encoded(encoding) => match encoding.decode(bytes) {
                 Some(text) => Ok(Self::Encoded(encoding, text)),
                 None => Err(refused(format!(
                     "the mark says {}, but the bytes are no text in it and cannot be edited: {}",
@@ -138,7 +138,7 @@ impl Form {
                     cx.shown(&target.path)
                 ))),
             },
-            Content::Binary => match encoding::unmarked(bytes) {
+            ContentKind::Binary => match encoding::unmarked(bytes) {
                 Some((encoding, text)) => Ok(Self::Encoded(encoding, text)),
                 None => Err(refused(format!(
                     "binary content cannot be edited: {}",
@@ -166,7 +166,7 @@ impl Form {
         target: &FileTarget,
         from: &str,
         base: &[u8],
-        changes: &[Change<'_>],
+        changes: &[ContentChange<'_>],
     ) -> Result<Option<Vec<u8>>, ToolError> {
         let shown = || cx.shown(&target.path);
         let encoding = match self {
@@ -205,7 +205,7 @@ impl Form {
 
 /// Returns whether a change in an unknown encoding is of ASCII alone. What looks like ASCII after
 /// another byte may be the end of a character.
-fn is_certain(base: &[u8], change: &Change<'_>) -> bool {
+fn is_certain(base: &[u8], change: &ContentChange<'_>) -> bool {
     let before = change.range.start.checked_sub(1).and_then(|at| base.get(at));
     let old = base.get(change.range.clone()).unwrap_or_default();
     let may_end = |byte: &u8| 0x30 <= *byte;
@@ -213,7 +213,7 @@ fn is_certain(base: &[u8], change: &Change<'_>) -> bool {
     !is_cut && old.is_ascii() && change.new.is_ascii()
 }
 
-/// Reads a whole file that is to be changed. Content that is not text is refused, and so is content
+/// Reads a whole file that is to be changed. ContentKind that is not text is refused, and so is content
 /// that the caller knows otherwise; single bytes that are not UTF-8 are not.
 pub(crate) fn load(
     cx: &Context,
@@ -222,7 +222,7 @@ pub(crate) fn load(
 ) -> Result<Loaded, ToolError> {
     let whole = whole_if_known(cx, target)?;
     check_sha256(cx, target, expected_sha256, &whole.bytes)?;
-    let form = Form::of(cx, target, &whole.bytes)?;
+    let form = TextForm::of(cx, target, &whole.bytes)?;
     Ok(Loaded { whole, form })
 }
 

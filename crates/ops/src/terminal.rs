@@ -35,7 +35,7 @@ pub struct Terminal;
 /// What Terminal is asked.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Args {
+pub struct TerminalArgs {
     /// The command that begins.
     #[serde(default)]
     pub command: Option<String>,
@@ -71,7 +71,7 @@ pub struct Args {
     pub cols: Option<u16>,
 }
 
-impl Args {
+impl TerminalArgs {
     /// Returns whether the call says what it waits for.
     fn named_wait(&self) -> bool {
         self.until.is_some() || self.idle_ms.is_some() || self.timeout_ms.is_some()
@@ -101,7 +101,7 @@ impl Args {
 
 /// What Terminal found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Out {
+pub enum TerminalOut {
     /// The terminals of the session.
     List(Vec<Background>),
     /// What stands on the screen of one.
@@ -162,10 +162,10 @@ impl Operation for Terminal {
         destructive: true,
         parallel: true,
     };
-    type Args = Args;
-    type Out = Out;
+    type Args = TerminalArgs;
+    type Out = TerminalOut;
 
-    fn check(args: &Args) -> Result<(), ToolError> {
+    fn check(args: &TerminalArgs) -> Result<(), ToolError> {
         let types = args.text.is_some() || !args.keys.is_empty();
         match (&args.command, &args.id) {
             (None, None) if types || args.named_wait() || args.rows.or(args.cols).is_some() => Err(ToolError::argument(
@@ -187,17 +187,17 @@ impl Operation for Terminal {
         }
     }
 
-    fn effects(args: &Args) -> Effects {
+    fn effects(args: &TerminalArgs) -> Effects {
         if args.command.is_some() { Effects::EXECUTE } else { Effects::SESSION }
     }
 
-    fn claims(args: &Args, _settings: &FileSettings) -> Vec<Claim> {
+    fn claims(args: &TerminalArgs, _settings: &FileSettings) -> Vec<Claim> {
         let path = args.cwd.clone().filter(|cwd| !cwd.is_empty());
         let starts = Claim { argument: "cwd", path, access: Access::Search };
         args.command.iter().map(|_| starts.clone()).collect()
     }
 
-    fn command(args: &Args) -> Option<Command> {
+    fn command(args: &TerminalArgs) -> Option<Command> {
         let line = CommandLine::Shell(Shell::User, args.command.clone()?);
         Some(Command {
             argument: "command",
@@ -208,18 +208,18 @@ impl Operation for Terminal {
         })
     }
 
-    fn cost(_args: &Args, _targets: &Targets) -> Cost {
+    fn cost(_args: &TerminalArgs, _targets: &Targets) -> Cost {
         Cost::Waits
     }
 
-    async fn run(args: &Args, cx: &Context) -> Result<Out, ToolError> {
+    async fn run(args: &TerminalArgs, cx: &Context) -> Result<TerminalOut, ToolError> {
         let processes = &cx.world.processes;
         let wait = args.until().wait(cx)?;
         let id = match (&args.id, &args.command) {
             (None, None) => {
                 let mut all = processes.background();
                 all.retain(|one| one.is_terminal);
-                return Ok(Out::List(all));
+                return Ok(TerminalOut::List(all));
             }
             (Some(id), _) => {
                 if args.rows.is_some() || args.cols.is_some() {
@@ -233,7 +233,7 @@ impl Operation for Terminal {
             }
             (None, Some(_)) => processes.begin(options(cx), Some(args.size())).await?,
         };
-        processes.screen(&id, wait).await.map(Box::new).map(Out::Screen)
+        processes.screen(&id, wait).await.map(Box::new).map(TerminalOut::Screen)
     }
 }
 
@@ -251,18 +251,18 @@ fn options(cx: &Context) -> RunOptions {
     }
 }
 
-fn shape(args: &Args, out: Out, _shaping: &Shaping<'_>) -> Reply {
+fn shape(args: &TerminalArgs, out: TerminalOut, _shaping: &Shaping<'_>) -> Reply {
     match out {
-        Out::List(all) if all.is_empty() => Reply::text("[no terminal was started]"),
-        Out::List(all) => {
+        TerminalOut::List(all) if all.is_empty() => Reply::text("[no terminal was started]"),
+        TerminalOut::List(all) => {
             let lines: Vec<String> = all.iter().map(waits::line).collect();
             Reply::text(lines.join("\n"))
         }
-        Out::Screen(screen) => screen_reply(args, *screen),
+        TerminalOut::Screen(screen) => screen_reply(args, *screen),
     }
 }
 
-fn screen_reply(args: &Args, screen: Screen) -> Reply {
+fn screen_reply(args: &TerminalArgs, screen: Screen) -> Reply {
     let Screen { background, size, rows, changed, cursor, n_skipped, hides_input, waited } = screen;
     let mut text = end::refusal_lines(&background.refusals);
     if args.changes {

@@ -17,7 +17,7 @@ use sinew_tool::{
 use crate::diff;
 use crate::edit;
 use crate::omission;
-use crate::source::{self, Content, Whole};
+use crate::source::{self, ContentKind, Whole};
 
 /// The largest old or new content that a preview compares.
 const MAX_COMPARED: u64 = 1 << 20;
@@ -32,7 +32,7 @@ pub struct Write;
 /// What Write is asked.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Args {
+pub struct WriteArgs {
     /// The file.
     pub path: String,
     /// Its new content.
@@ -50,7 +50,7 @@ pub struct Args {
 
 /// What Write did.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Out {
+pub struct WriteOut {
     /// The real path.
     pub path: PathBuf,
     /// The size of the new content.
@@ -79,10 +79,10 @@ pub const NATIVE: Row<Write> = Row {
 impl Operation for Write {
     const NAME: &'static str = "Write";
     const FACTS: Facts = Facts { idempotent: true, ..Facts::CHANGES };
-    type Args = Args;
-    type Out = Out;
+    type Args = WriteArgs;
+    type Out = WriteOut;
 
-    fn check(args: &Args) -> Result<(), ToolError> {
+    fn check(args: &WriteArgs) -> Result<(), ToolError> {
         if 1 < args.path.len() && args.path.ends_with('/') {
             let problem = format!("a path that ends in a slash names no file: {}", args.path);
             return Err(ToolError::new(Kind::InvalidPath, problem).hint(
@@ -93,18 +93,18 @@ impl Operation for Write {
         source::check_digits(args.expected_sha256.as_deref())
     }
 
-    fn claims(args: &Args, _settings: &FileSettings) -> Vec<Claim> {
+    fn claims(args: &WriteArgs, _settings: &FileSettings) -> Vec<Claim> {
         let links = if args.follow_links { Links::Follow } else { Links::Refuse };
         let access = Access::Write { parents: args.parents, links };
         vec![Claim { argument: "path", path: Some(args.path.clone()), access }]
     }
 
-    fn cost(args: &Args, targets: &Targets) -> Cost {
+    fn cost(args: &WriteArgs, targets: &Targets) -> Cost {
         // The old content is read too, to be hashed.
         if args.content.len() <= SMALL { edit::cost(targets) } else { Cost::Long }
     }
 
-    fn preview(args: &Args, cx: &Context) -> Preview {
+    fn preview(args: &WriteArgs, cx: &Context) -> Preview {
         let Ok(target) = cx.target(0) else { return Preview::Nothing };
         if old(args, cx, target).is_err() {
             return Preview::Nothing;
@@ -127,7 +127,7 @@ impl Operation for Write {
             n_bytes if MAX_COMPARED < n_bytes => {
                 Some(format!("[more than {MAX_COMPARED} bytes go]\n"))
             }
-            n_bytes if source::sniff(&old) != Content::Text => {
+            n_bytes if source::sniff(&old) != ContentKind::Text => {
                 Some(format!("[{n_bytes} bytes of binary content go]\n"))
             }
             _ => None,
@@ -139,7 +139,7 @@ impl Operation for Write {
         Preview::Diff(diff::titled(&shown, created, &diff))
     }
 
-    async fn run(args: &Args, cx: &Context) -> Result<Out, ToolError> {
+    async fn run(args: &WriteArgs, cx: &Context) -> Result<WriteOut, ToolError> {
         let target = cx.target(0)?;
         let old = old(args, cx, target)?;
         let expect = match &old {
@@ -147,7 +147,7 @@ impl Operation for Write {
             None => Expect::Any,
         };
         let written = cx.replace(target, &[args.content.as_bytes()], expect).await?;
-        Ok(Out {
+        Ok(WriteOut {
             path: target.path.clone(),
             bytes_written: written.bytes,
             created: written.created,
@@ -157,7 +157,7 @@ impl Operation for Write {
 
 /// Returns the old content where it decides whether the file may be written, and refuses where it may
 /// not. A large file that the caller knows is left to the change itself.
-fn old(args: &Args, cx: &Context, target: &FileTarget) -> Result<Option<Whole>, ToolError> {
+fn old(args: &WriteArgs, cx: &Context, target: &FileTarget) -> Result<Option<Whole>, ToolError> {
     let leaves_out = omission::find(&args.path, &args.content).next().is_some();
     let expected = args.expected_sha256.as_deref();
     let is_small = match &target.state {
@@ -188,7 +188,7 @@ fn old(args: &Args, cx: &Context, target: &FileTarget) -> Result<Option<Whole>, 
     Ok(Some(old))
 }
 
-fn shape(_args: &Args, out: Out, shaping: &Shaping<'_>) -> Reply {
+fn shape(_args: &WriteArgs, out: WriteOut, shaping: &Shaping<'_>) -> Reply {
     Reply::text(format!(
         "{} {}: {} bytes",
         if out.created { "created" } else { "wrote" },
@@ -220,7 +220,8 @@ mod tests {
         ] {
             let (path, content) = (path.to_owned(), "y".repeat(n_bytes));
             let expected_sha256 = None;
-            let args = Args { path, content, parents: false, expected_sha256, follow_links: false };
+            let args =
+                WriteArgs { path, content, parents: false, expected_sha256, follow_links: false };
             let claims = Write::claims(&args, &world.settings);
             let targets = world.contain(claims).expect("the path is in the root");
             assert_eq!(Write::cost(&args, &targets), expected, "{}: {n_bytes}", args.path);

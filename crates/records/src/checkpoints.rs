@@ -39,10 +39,10 @@ use collect::Collector;
 pub use content::Content;
 use contents::Contents;
 pub use contents::Held;
-pub use draft::{Before, Draft};
+pub use draft::{Before, CheckpointDraft};
 pub use error::CheckpointError;
 pub use path_state::{ContentHash, PathState};
-pub use plan::{Act, Changer, Conflict, History, Plan, Scope, Step};
+pub use plan::{Act, Changer, Conflict, History, Plan, PlannedStep, Scope};
 use sinew_fs::process_identity::ProcessIdentity;
 use sinew_fs::state::StateDir;
 
@@ -200,16 +200,16 @@ pub struct Entry {
 /// The checkpoints of a state directory, for one process.
 #[derive(Debug)]
 pub struct Checkpoints {
-    shared: Arc<Shared>,
+    shared: Arc<SharedCheckpoints>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SharedCheckpoints {
     path: PathBuf,
     contents: Contents,
     settings: CheckpointSettings,
     own: OnceLock<ProcessIdentity>,
-    database: Mutex<Option<Open>>,
+    database: Mutex<Option<OpenIndex>>,
     /// What became of changes, where it could not be written yet.
     settled: Mutex<Vec<Settlement>>,
     /// Whether somebody has to look after the store, and the thread that does.
@@ -224,7 +224,7 @@ struct Shared {
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenIndex {
     connection: Connection,
     /// The number of this process in the database.
     process: Option<i64>,
@@ -248,7 +248,7 @@ impl Checkpoints {
     pub fn at(state: &Path, settings: CheckpointSettings) -> Self {
         let contents = Contents::new(StateDir::contents_at(state), settings.sync);
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(SharedCheckpoints {
                 path: StateDir::checkpoints_at(state),
                 contents,
                 settings,
@@ -278,14 +278,14 @@ impl Checkpoints {
     /// Returns whether this process kept so little that nothing of it is pushed out soon: less than
     /// half of what may be kept. Beyond that a change cannot be relied on to be undone later.
     pub fn has_room(&self) -> bool {
-        let Shared { settings, n_recorded, n_kept, .. } = &*self.shared;
+        let SharedCheckpoints { settings, n_recorded, n_kept, .. } = &*self.shared;
         n_recorded.load(Ordering::Relaxed) < settings.max_count / 2
             && n_kept.load(Ordering::Relaxed) < settings.max_bytes / 2
     }
 
     /// Begins the checkpoint of a call. Nothing is written before something is kept.
-    pub fn begin(&self, mark: CallContext) -> Draft {
-        Draft::new(Arc::clone(&self.shared), mark)
+    pub fn begin(&self, mark: CallContext) -> CheckpointDraft {
+        CheckpointDraft::new(Arc::clone(&self.shared), mark)
     }
 
     /// Lists checkpoints, the newest first.
@@ -355,12 +355,12 @@ fn make_state(path: &Path) -> Result<(), CheckpointError> {
     state.map(drop).map_err(|error| CheckpointError::Unusable(error.to_string()))
 }
 
-impl Shared {
+impl SharedCheckpoints {
     /// Waits so long for the other threads of this process.
     fn database(
         &self,
         patience: Duration,
-    ) -> Result<MutexGuard<'_, Option<Open>>, CheckpointError> {
+    ) -> Result<MutexGuard<'_, Option<OpenIndex>>, CheckpointError> {
         let due = Instant::now() + patience;
         loop {
             match self.database.try_lock() {
@@ -377,16 +377,16 @@ impl Shared {
     /// Returns the open connection, opening it where it is not. It waits so long for others.
     fn connection<'a>(
         &self,
-        database: &'a mut Option<Open>,
+        database: &'a mut Option<OpenIndex>,
         patience: Duration,
-    ) -> Result<&'a mut Open, CheckpointError> {
+    ) -> Result<&'a mut OpenIndex, CheckpointError> {
         let open = match database.take() {
             Some(open) => open,
             None => {
                 let sync = self.settings.sync;
                 make_state(&self.path)?;
                 let connection = database::open(&self.path, &index::TABLES, sync, patience)?;
-                Open { connection, process: None }
+                OpenIndex { connection, process: None }
             }
         };
         open.connection.busy_timeout(patience)?;
@@ -533,7 +533,7 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for SharedCheckpoints {
     fn drop(&mut self) {
         self.ends.get_or_init(Instant::now);
         let _ = self.flush(PATIENT);

@@ -50,9 +50,9 @@ use sinew_tool::{BoxFuture, Closing, Event, Kind, Ledger, Ticket, ToolError};
 
 use crate::database::{self, Failed, PATIENT, at_once};
 use crate::redact::Redactor;
-use opening::{FileId, Open, Opener};
+use opening::{FileId, OpenLedger, Opener};
 use record::{Link, OfProcess};
-use row::{Cleaner, Row, Step, Who};
+use row::{Cleaner, Row, Who, WriteStep};
 use sinew_fs::process_identity::{ProcessIdentity, os_user};
 use sinew_fs::state::StateDir;
 use waiting::Promise;
@@ -136,11 +136,11 @@ impl From<Failed> for ToolError {
 
 /// The ledger of one process over one database.
 pub struct SqliteLedger {
-    shared: Arc<Shared>,
+    shared: Arc<SharedLedger>,
     helper: Mutex<Option<JoinHandle<()>>>,
 }
 
-struct Shared {
+struct SharedLedger {
     state: PathBuf,
     recorded: Recorded,
     client: Mutex<Option<String>>,
@@ -209,7 +209,7 @@ struct Pending {
 
 enum Database {
     Closed,
-    Open(Box<Open>),
+    Open(Box<OpenLedger>),
 }
 
 /// What one transaction did.
@@ -231,7 +231,7 @@ impl SqliteLedger {
     /// Returns the ledger of a state directory. Nothing is opened or started yet.
     pub fn new(state: &StateDir, recorded: Recorded) -> Self {
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(SharedLedger {
                 state: state.path().to_owned(),
                 recorded,
                 client: Mutex::new(None),
@@ -313,14 +313,14 @@ impl SqliteLedger {
     }
 }
 
-impl Shared {
+impl SharedLedger {
     /// Returns the open database, opening it where it is not, or where another one has taken its place. It
     /// waits so long for others.
     fn connection<'a>(
         &self,
         database: &'a mut Database,
         patience: Duration,
-    ) -> Result<&'a mut Open, Failed> {
+    ) -> Result<&'a mut OpenLedger, Failed> {
         if !matches!(database, Database::Open(open) if self.is_there(open)) {
             *database = Database::Closed;
             *database = Database::Open(Box::new(self.open(patience)?));
@@ -335,11 +335,11 @@ impl Shared {
     }
 
     /// Returns whether a database that is open is the one that others open.
-    fn is_there(&self, open: &Open) -> bool {
+    fn is_there(&self, open: &OpenLedger) -> bool {
         opening::file_of(&self.state.join(opening::NAME)) == Some(open.file)
     }
 
-    fn open(&self, patience: Duration) -> Result<Open, Failed> {
+    fn open(&self, patience: Duration) -> Result<OpenLedger, Failed> {
         let damaged = lock(&self.damaged).clone();
         let opener = Opener {
             state: &self.state,
@@ -420,7 +420,7 @@ impl Shared {
     ) -> Result<(), Failed> {
         // Nobody waits for the look at the texts.
         let clean = Cleaner(&self.recorded.redactor);
-        let steps: Vec<Step<'_>> = rows.filter_map(|row| row.step(&clean)).collect();
+        let steps: Vec<WriteStep<'_>> = rows.filter_map(|row| row.step(&clean)).collect();
         let client = lock(&self.client).as_deref().map(|client| clean.name(client).into_owned());
         for _ in 0..2 {
             let open = self.connection(database, patience)?;
@@ -435,7 +435,7 @@ impl Shared {
     }
 
     /// Remembers what a transaction did, and notes the head.
-    fn written(&self, open: &mut Open, written: Written, client: Option<String>) {
+    fn written(&self, open: &mut OpenLedger, written: Written, client: Option<String>) {
         // The records are there, so they count; a head that cannot be written is written the next time.
         let _ = open.head.note(&open.key, written.tail, written.head_was_wrong);
         open.process = Some((written.process, client));
@@ -449,11 +449,11 @@ impl Shared {
     /// Puts steps at the end of the chain as it is now.
     fn transaction(
         &self,
-        open: &mut Open,
-        steps: &[Step<'_>],
+        open: &mut OpenLedger,
+        steps: &[WriteStep<'_>],
         client: Option<&str>,
     ) -> Result<Written, Failed> {
-        let Open { connection, key, head, file, process } = open;
+        let OpenLedger { connection, key, head, file, process } = open;
         at_once(connection, |connection| {
             let mut tail = record::tail(connection, Link::START)?;
             let wrong = head::wrong(connection, head.noted(key), tail)?;
@@ -488,11 +488,11 @@ impl Shared {
         (key, file): (&Key, FileId),
         tail: &mut Link,
         written: &mut Written,
-        step: &Step<'_>,
+        step: &WriteStep<'_>,
     ) -> Result<(), Failed> {
         let (draft, opens, closes) = match step {
-            Step::Known(row) => return Ok(row.insert(connection, written.process.number)?),
-            Step::Record { draft, opens, closes } => (draft, opens, closes),
+            WriteStep::Known(row) => return Ok(row.insert(connection, written.process.number)?),
+            WriteStep::Record { draft, opens, closes } => (draft, opens, closes),
         };
         let now = closes.and_then(|ticket| {
             let now = written.opened.iter().find(|(opened, _)| *opened == ticket);

@@ -120,7 +120,7 @@ impl Redactor {
         for finder in &self.known {
             let length = finder.needle().len();
             let hits = finder.find_iter(text.as_bytes());
-            found.extend(hits.map(|at| Found { start: at, end: at + length, kind: "variable" }));
+            found.extend(hits.map(|at| Secret { start: at, end: at + length, kind: "variable" }));
         }
         if found.is_empty() {
             return Cow::Borrowed(text);
@@ -128,7 +128,7 @@ impl Redactor {
         found.sort_by_key(|one| (one.start, std::cmp::Reverse(one.end)));
         let mut clean = String::with_capacity(text.len());
         let mut done = 0;
-        for Found { start, end, kind } in found {
+        for Secret { start, end, kind } in found {
             if done <= start {
                 clean.push_str(text.get(done..start).unwrap_or_default());
                 clean.push_str("[redacted: ");
@@ -148,14 +148,14 @@ impl Redactor {
 }
 
 /// A part of a text that is secret.
-struct Found {
+struct Secret {
     start: usize,
     end: usize,
     kind: &'static str,
 }
 
 /// Returns what looks like a secret, in one pass.
-fn shaped(text: &str) -> Vec<Found> {
+fn shaped(text: &str) -> Vec<Secret> {
     let bytes = text.as_bytes();
     let mut found = Vec::new();
     // Most texts are ids and names: nothing that looks like a secret is as short, but behind a name.
@@ -179,7 +179,7 @@ fn shaped(text: &str) -> Vec<Found> {
         before = byte;
         match here {
             Some((start, end, kind)) if start < end => {
-                found.push(Found { start: at + start, end: at + end, kind });
+                found.push(Secret { start: at + start, end: at + end, kind });
                 at += end;
             }
             _ => at += 1,

@@ -110,11 +110,12 @@ impl Broker {
             let wait = async {
                 match self.place(about.digest) {
                     // Its own time is over before this one's, unless it is taken back.
-                    Place::Behind(mut ahead) => match ahead.wait_for(Option::is_some).await {
+                    QuestionPlace::Behind(mut ahead) => match ahead.wait_for(Option::is_some).await
+                    {
                         Ok(settled) => settled.clone(),
                         Err(_) => None,
                     },
-                    Place::First(first) => Some(self.put(first, about, &question).await),
+                    QuestionPlace::First(first) => Some(self.put(first, about, &question).await),
                 }
             };
             tokio::select! {
@@ -131,14 +132,14 @@ impl Broker {
     }
 
     /// Returns the place of a question among equal ones.
-    fn place(&self, digest: Digest) -> Place<'_> {
+    fn place(&self, digest: Digest) -> QuestionPlace<'_> {
         let mut waiting = lock(&self.waiting);
         if let Some(ahead) = waiting.get(&digest) {
-            return Place::Behind(ahead.clone());
+            return QuestionPlace::Behind(ahead.clone());
         }
         let (tell, told) = watch::channel(None);
         waiting.insert(digest, told);
-        Place::First(First { broker: self, digest, tell })
+        QuestionPlace::First(First { broker: self, digest, tell })
     }
 
     /// Puts a question and waits for the first answer, as long as it may take.
@@ -189,7 +190,7 @@ async fn until_covered(granted: &mut watch::Receiver<u64>, covered: &impl Fn() -
 }
 
 /// Where a question stands.
-enum Place<'b> {
+enum QuestionPlace<'b> {
     /// It is the first of its kind.
     First(First<'b>),
     /// An equal one waits already.

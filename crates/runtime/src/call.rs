@@ -76,7 +76,7 @@ async fn call(runtime: Arc<Runtime>, request: Request, options: CallOptions) -> 
 
 /// Goes the way of a call and answers it, wherever the way ends.
 async fn stages(runtime: &Arc<Runtime>, mut open: Open, options: &CallOptions) -> Reply {
-    let mut told = Told::default();
+    let mut told = RefusalShape::default();
     let went = caught(way(runtime, &mut open, &mut told, options)).await;
     let mut reply = match went {
         Ok(reply) => reply,
@@ -123,7 +123,7 @@ fn judged(
 
 /// What a refusal is shaped with: known as soon as the stages find it out.
 #[derive(Default)]
-struct Told {
+struct RefusalShape {
     tool: Option<Arc<dyn Tool>>,
     path: Option<String>,
     /// What hooks did so far.
@@ -135,7 +135,7 @@ struct Told {
 async fn way(
     runtime: &Arc<Runtime>,
     open: &mut Open,
-    told: &mut Told,
+    told: &mut RefusalShape,
     options: &CallOptions,
 ) -> Result<Reply, ToolError> {
     let found = find::find(&runtime.catalogs(), &open.request);

@@ -14,13 +14,13 @@ pub(crate) struct PathQueue(Arc<Mutex<HashMap<PathBuf, Arc<PathLock<()>>>>>);
 /// The turn of one call at its paths; others wait until it is dropped.
 #[derive(Debug)]
 pub(crate) struct HeldPaths {
-    held: Vec<Place>,
+    held: Vec<QueuedPath>,
     order: Arc<Mutex<HashMap<PathBuf, Arc<PathLock<()>>>>>,
 }
 
 /// The place of one call in the queue of one path.
 #[derive(Debug)]
-struct Place {
+struct QueuedPath {
     path: PathBuf,
     queue: Arc<PathLock<()>>,
     /// The turn, once it came.
@@ -41,7 +41,7 @@ impl PathQueue {
                 Arc::clone(order.entry(path.clone()).or_default())
             };
             // Whoever stops waiting leaves the table as whoever had the turn does.
-            turns.held.push(Place { path, queue: Arc::clone(&queue), turn: None });
+            turns.held.push(QueuedPath { path, queue: Arc::clone(&queue), turn: None });
             let turn = queue.lock_owned().await;
             if let Some(place) = turns.held.last_mut() {
                 place.turn = Some(turn);
@@ -54,7 +54,7 @@ impl PathQueue {
 impl Drop for HeldPaths {
     fn drop(&mut self) {
         let mut order = lock(&self.order);
-        for Place { path, queue, turn } in self.held.drain(..) {
+        for QueuedPath { path, queue, turn } in self.held.drain(..) {
             drop((turn, queue));
             // Only the table holds a turn that nobody else has or waits for.
             if order.get(&path).is_some_and(|turn| Arc::strong_count(turn) == 1) {

@@ -49,7 +49,7 @@ pub(super) struct Keep {
 }
 
 /// A command that was ordered.
-pub(super) struct Ordered {
+pub(super) struct RequestedCommand {
     /// When it was ordered: its supervisor begins to keep the time after that.
     pub(super) at: Instant,
     /// The line to its supervisor.
@@ -59,7 +59,7 @@ pub(super) struct Ordered {
     pub(super) stderr: Option<OwnedFd>,
 }
 
-impl Ordered {
+impl RequestedCommand {
     fn streams(&self) -> impl Iterator<Item = &OwnedFd> {
         std::iter::once(&self.stdout).chain(&self.stderr)
     }
@@ -99,7 +99,7 @@ pub(super) trait Spool: Send {
 
 /// A command that is followed.
 pub(super) struct Following {
-    ordered: Ordered,
+    ordered: RequestedCommand,
     capture: Capture,
     clock: Clock,
     began: Instant,
@@ -120,7 +120,7 @@ struct Clock {
 impl Following {
     /// Begins to follow a command.
     pub(super) fn begin(
-        ordered: Ordered,
+        ordered: RequestedCommand,
         keep: Keep,
         timeout: Option<Duration>,
     ) -> io::Result<Self> {
@@ -233,7 +233,7 @@ impl Following {
                 () = sleep_until(next.into()) => {}
             }
         }
-        let ordered = Ordered {
+        let ordered = RequestedCommand {
             at: began,
             line: line.into_std()?.into(),
             stdout: stdout.into_nonblocking_fd()?,
@@ -263,7 +263,7 @@ impl Following {
         mut self,
         became: Became,
         spool: &mut dyn Spool,
-    ) -> io::Result<(Captured, Ordered)> {
+    ) -> io::Result<(Captured, RequestedCommand)> {
         self.capture.take_what_is_left(&self.ordered, spool)?;
         let Capture { merged, streams: [stdout, stderr], .. } = self.capture;
         let (duration, refused) = (self.began.elapsed(), self.refused);
@@ -314,7 +314,7 @@ impl Capture {
     /// to say.
     fn wait(
         &mut self,
-        ordered: &Ordered,
+        ordered: &RequestedCommand,
         time: Duration,
         spool: &mut dyn Spool,
     ) -> io::Result<bool> {
@@ -363,7 +363,11 @@ impl Capture {
     }
 
     /// Takes what is in the pipes without waiting for more, nor for somebody who still writes.
-    fn take_what_is_left(&mut self, ordered: &Ordered, spool: &mut dyn Spool) -> io::Result<()> {
+    fn take_what_is_left(
+        &mut self,
+        ordered: &RequestedCommand,
+        spool: &mut dyn Spool,
+    ) -> io::Result<()> {
         for (at, stream) in ordered.streams().enumerate() {
             let most = self.total + PIPE_BYTES as u64;
             while self.total < most && self.take(at, |buffer| read(stream, buffer), spool)? {}

@@ -32,7 +32,7 @@ use sinew_fs::stat::identity_of;
 const OOM_SCORE_ADJ: i32 = 500;
 
 /// What a supervisor has to know of an order.
-pub(super) struct Ordered {
+pub(super) struct SupervisorRequest {
     /// The line to sinew.
     pub(super) line: OwnedFd,
     /// How long the command may run.
@@ -49,7 +49,7 @@ pub(super) struct Started {
     /// The system calls that it hands over, if it does.
     pub(super) calls: Option<Calls>,
     /// What was ordered. There is none where there is no more order.
-    pub(super) ordered: Option<Ordered>,
+    pub(super) ordered: Option<SupervisorRequest>,
     /// The terminal that its command got.
     pub(super) terminal: Option<OwnedFd>,
     /// Why it did not become the command.
@@ -120,7 +120,7 @@ pub(super) fn start_next(
         match notice {
             Notice::Confined => started.calls = handle.map(Calls::from),
             Notice::Ordered { timeout_ms, grace_ms } => {
-                started.ordered = handle.map(|line| Ordered {
+                started.ordered = handle.map(|line| SupervisorRequest {
                     line,
                     timeout: timeout_ms.map(Duration::from_millis),
                     grace: Duration::from_millis(grace_ms),

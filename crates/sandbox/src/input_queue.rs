@@ -38,10 +38,10 @@ pub(super) enum NotTyped {
     Broken(io::Error),
 }
 
-type Answer = Result<(), NotTyped>;
+type TypingResult = Result<(), NotTyped>;
 
 /// What is to be typed, and who waits for that.
-type Order = (Vec<Typed>, oneshot::Sender<Answer>);
+type Order = (Vec<Typed>, oneshot::Sender<TypingResult>);
 
 /// Whoever types into one terminal.
 #[derive(Default)]
@@ -63,7 +63,7 @@ impl InputQueue {
         &self,
         ongoing: &Arc<Ongoing>,
         typed: Vec<Typed>,
-    ) -> io::Result<oneshot::Receiver<Answer>> {
+    ) -> io::Result<oneshot::Receiver<TypingResult>> {
         let (done, answer) = oneshot::channel();
         let mut orders = lock(&self.0);
         let sender = match &*orders {
@@ -141,7 +141,7 @@ pub(super) fn pieces(typed: &[Typed], takes_paste: bool) -> Vec<Piece> {
 }
 
 /// Types as long as somebody waits for that.
-fn enter(ongoing: &Ongoing, typed: &[Typed], is_wanted: &dyn Fn() -> bool) -> Answer {
+fn enter(ongoing: &Ongoing, typed: &[Typed], is_wanted: &dyn Fn() -> bool) -> TypingResult {
     let tty = ongoing.tty()?;
     let takes_paste = ongoing.emulator().is_some_and(|emulator| emulator.takes_paste());
     let pieces = pieces(typed, takes_paste);

@@ -54,7 +54,7 @@ use sinew_tool::sync::lock;
 use sinew_tool::{Contained, Kind, Refusals, Refused, Size, ToolError, line_name};
 
 use background::InBackground;
-use capture::{Became, Captured, Ordered};
+use capture::{Became, Captured, RequestedCommand};
 use kept::Kept;
 use session::{NoSession, Session};
 use session_cwd::SessionCwds;
@@ -145,7 +145,7 @@ type Sessions = HashMap<(String, PathGlobs), Arc<Session>>;
 /// A command that was ordered, with the session that must last as long.
 struct Running {
     session: Arc<Session>,
-    ordered: Ordered,
+    ordered: RequestedCommand,
     timeout: Option<Duration>,
     /// Its terminal, where it has one.
     tty: Option<Tty>,

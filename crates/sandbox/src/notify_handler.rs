@@ -28,7 +28,7 @@ use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, fcntl_lock, fstat, 
 use rustix::io::Errno;
 
 use super::wire::{Refusals, Refused};
-use crate::spawn::{self, Answer, Call, Calls};
+use crate::spawn::{self, Call, Calls, SyscallAnswer};
 use attributes::Times;
 use caller::Caller;
 use deeds::Make;
@@ -206,7 +206,7 @@ impl CallHandler {
     }
 
     /// Does what a call asks. `None` says that the answer follows.
-    fn carry_out(&self, call: &Call) -> Result<Option<Answer>, Errno> {
+    fn carry_out(&self, call: &Call) -> Result<Option<SyscallAnswer>, Errno> {
         let caller = Caller::of(call, self.means.shared_memory.as_ref());
         let [a, b, c, d, e, _] = call.args;
         let here = here();
@@ -260,7 +260,7 @@ impl CallHandler {
     }
 
     /// Does what a call asks that sets owner, times or extended attributes.
-    fn set_attributes(&self, caller: &Caller<'_>) -> Result<Option<Answer>, Errno> {
+    fn set_attributes(&self, caller: &Caller<'_>) -> Result<Option<SyscallAnswer>, Errno> {
         let [a, b, c, d, e, _] = caller.call.args;
         let at = |path| (here(), path);
         let (follow, itself) = (AtFlags::empty(), AtFlags::SYMLINK_NOFOLLOW);

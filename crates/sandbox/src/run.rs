@@ -18,7 +18,7 @@ use sinew_tool::{
     Size, Targets, ToolError, Typed, Used, Wait, line_name,
 };
 
-use super::capture::{Became, Captured, Following, Keep, Ordered, Spool};
+use super::capture::{Became, Captured, Following, Keep, RequestedCommand, Spool};
 use super::kept::Kept;
 use super::spool::ToStore;
 use super::wire::{self, End, Refusal};
@@ -262,12 +262,12 @@ async fn follow(
 /// Follows a command to its end: here while it is short, then on a thread. Stops it where the call is cancelled, and
 /// kills it where this future is dropped.
 pub(super) async fn follow_to_end<S: Spool + 'static>(
-    ordered: Ordered,
+    ordered: RequestedCommand,
     (keep, timeout): (Keep, Option<Duration>),
     mut spool: S,
     tell: impl Fn(u64) + Send + Sync + 'static,
     cancel: &Cancel,
-) -> Result<(Captured, Ordered, S), ToolError> {
+) -> Result<(Captured, RequestedCommand, S), ToolError> {
     let following = Following::begin(ordered, keep, timeout).map_err(broken)?;
     let followed = following.follow_a_little(&mut spool, &tell, cancel.cancelled()).await;
     let (mut following, became) = followed.map_err(broken)?;

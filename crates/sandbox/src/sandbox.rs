@@ -34,7 +34,7 @@ use super::sandbox_level::{SandboxLevel, Shortfall, UNBOUNDED, UNLISTED, WATCHED
 use super::urgency::Urgency;
 use super::wire::Policy;
 use crate::spawn::{self, Confinement, Limit, Own};
-use filter::{Closed, Sockets, Watched};
+use filter::{Closed, Sockets, WatchedCalls};
 use ruleset::SystemRules;
 use sinew_policy::command_rules::CommandJudge;
 
@@ -205,7 +205,7 @@ impl Sandbox {
         let judge = CommandJudge::new(policy.rules.clone())
             .map_err(|error| Shortfall::new(WATCHED_NAMES, error));
         let Some(judge) = self.or_missing(judge) else { return };
-        let filter = filter::watching(Watched {
+        let filter = filter::watching(WatchedCalls {
             reads: judge.judges_reads(),
             connections,
             attributes: judge.judges_attributes(),

@@ -21,7 +21,7 @@ use rustix::net::{Shutdown, shutdown};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::bubblewrap;
-use super::capture::Ordered;
+use super::capture::RequestedCommand;
 use super::sandbox_level::{SandboxLevel, Shortfall, WATCHED_NAMES};
 use super::terminal::Pty;
 use super::wire::{self, Policy, Ready, SpawnRequest};
@@ -162,13 +162,17 @@ impl Session {
     }
 
     /// Orders a command in a terminal, whose other end is returned as the stream of the command.
-    pub(super) fn order_in_terminal(&self, order: &SpawnRequest, pty: Pty) -> io::Result<Ordered> {
+    pub(super) fn order_in_terminal(
+        &self,
+        order: &SpawnRequest,
+        pty: Pty,
+    ) -> io::Result<RequestedCommand> {
         let Pty { ours, theirs: terminal } = pty;
         let (line, theirs) = wire::line()?;
         let end = terminal.as_fd();
         let at = Instant::now();
         wire::send(self.line()?, order, &[theirs.as_fd(), end, end, end])?;
-        Ok(Ordered { at, line, stdout: ours, stderr: None })
+        Ok(RequestedCommand { at, line, stdout: ours, stderr: None })
     }
 
     /// Orders a command. It ends when what is returned is dropped.
@@ -177,7 +181,7 @@ impl Session {
         order: &SpawnRequest,
         stdin: Option<OwnedFd>,
         merged: bool,
-    ) -> io::Result<Ordered> {
+    ) -> io::Result<RequestedCommand> {
         let ahead = self.ahead().take();
         let Ends { line: (line, theirs), out: (stdout, out) } = ahead.map_or_else(Ends::new, Ok)?;
         let errors = if merged { None } else { Some(pipe_with(PipeFlags::CLOEXEC)?) };
@@ -186,7 +190,7 @@ impl Session {
         let handles = [theirs.as_fd(), stdin.as_fd(), out.as_fd(), err.as_fd()];
         let at = Instant::now();
         wire::send(self.line()?, order, &handles)?;
-        Ok(Ordered { at, line, stdout, stderr: errors.map(|(stderr, _)| stderr) })
+        Ok(RequestedCommand { at, line, stdout, stderr: errors.map(|(stderr, _)| stderr) })
     }
 
     /// Makes what the next order needs, unless it is there.

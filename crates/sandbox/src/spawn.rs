@@ -324,7 +324,7 @@ pub(crate) struct Call {
 
 /// The answer to a system call.
 #[derive(Debug)]
-pub(crate) enum Answer {
+pub(crate) enum SyscallAnswer {
     /// It returns this.
     Value(i64),
     /// It returns a new descriptor of this, which is closed or not when a program is executed.
@@ -364,12 +364,12 @@ impl Calls {
     }
 
     /// Answers a call. Where nobody waits any more it changes nothing.
-    pub(crate) fn answer(&self, call: &Call, answer: Result<Answer, Errno>) {
+    pub(crate) fn answer(&self, call: &Call, answer: Result<SyscallAnswer, Errno>) {
         let mut response = libc::seccomp_notif_resp { id: call.id, val: 0, error: 0, flags: 0 };
         match answer {
-            Ok(Answer::Value(value)) => response.val = value,
+            Ok(SyscallAnswer::Value(value)) => response.val = value,
             Err(errno) => response.error = -errno.raw_os_error(),
-            Ok(Answer::Handle(handle, closed_on_exec)) => {
+            Ok(SyscallAnswer::Handle(handle, closed_on_exec)) => {
                 let mut given = libc::seccomp_notif_addfd {
                     id: call.id,
                     flags: 0,

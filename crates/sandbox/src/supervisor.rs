@@ -21,7 +21,7 @@ use rustix::process::{
 };
 use rustix::thread::{CpuSet, sched_getaffinity};
 
-use super::exec_child::{self, OomPreference, Ordered, Started};
+use super::exec_child::{self, OomPreference, Started, SupervisorRequest};
 use super::fork_server::Notifier;
 use super::kill_scope::Killer;
 use super::notify_handler::NotifyHandler;
@@ -143,7 +143,7 @@ fn serve_next(
             exec_child::start_next(session, notifier, (killer, oom), sandbox)
         })?;
     let Started { pid, handle, calls, ordered, terminal, failure } = started;
-    let Some(Ordered { line, timeout, grace }) = ordered else {
+    let Some(SupervisorRequest { line, timeout, grace }) = ordered else {
         let rest = end_the_rest(killer, urgency, None);
         return Ok(if rest.is_left { Served::Left } else { Served::Done });
     };
@@ -155,7 +155,7 @@ fn serve_next(
     // Where nobody listens any more the first look at the line says so.
     let mut watch =
         Watch { line: &line, pid, handle: &handle, children, timeout, grace, killer, urgency };
-    let Watched { end, was_told, out_of_time } = watch.until_the_end();
+    let CommandEnd { end, was_told, out_of_time } = watch.until_the_end();
     let rest = end_the_rest(killer, urgency, Some(pid));
     urgency.lower();
     let report = match failure {
@@ -217,7 +217,7 @@ struct Watch<'a> {
 }
 
 /// How a command ended that was watched.
-struct Watched {
+struct CommandEnd {
     end: End,
     /// Whether sinew told it to.
     was_told: bool,
@@ -228,7 +228,7 @@ struct Watched {
 impl Watch<'_> {
     /// Waits for the command to end, and ends it when its time is over or it is told to. A command that the
     /// kernel holds longer than processes may take to be gone counts as killed.
-    fn until_the_end(&mut self) -> Watched {
+    fn until_the_end(&mut self) -> CommandEnd {
         let mut stop_at = self.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut kill_at: Option<Instant> = None;
         let mut give_up_at: Option<Instant> = None;
@@ -266,13 +266,13 @@ impl Watch<'_> {
                 give_up_at.get_or_insert(Instant::now() + GONE);
             }
             match self.reap(if must_hold_back { 0 } else { max_reaped }) {
-                Reaped::Command(end) => return Watched { end, was_told, out_of_time },
+                Reaped::Command(end) => return CommandEnd { end, was_told, out_of_time },
                 Reaped::None => pauses = false,
                 Reaped::Some => pauses = true,
             }
             if give_up_at.is_some_and(|at| at <= Instant::now()) {
                 let end = End::Signal(Signal::KILL.as_raw());
-                return Watched { end, was_told, out_of_time };
+                return CommandEnd { end, was_told, out_of_time };
             }
             was_told |= told;
             if told {

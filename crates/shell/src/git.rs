@@ -18,7 +18,7 @@ use sinew_tool::Unclear;
 use super::options::{Options, Parsed};
 use super::{Scene, files};
 use repository::odd;
-use subcommands::{LOG, SUBCOMMANDS, Subcommand, Takes};
+use subcommands::{LOG, SUBCOMMANDS, Subcommand, TrailingArguments};
 
 /// What is put behind `git`.
 const ALWAYS: &[&str] = &[
@@ -84,7 +84,7 @@ pub(super) fn words(
     run.push(name.to_owned());
     let mut has_word = false;
     let args = match known.takes {
-        Takes::Word(words) => match args.split_first() {
+        TrailingArguments::Word(words) => match args.split_first() {
             Some((word, rest)) if words.contains(&word.as_str()) => {
                 run.push(word.clone());
                 has_word = true;
@@ -95,14 +95,14 @@ pub(super) fn words(
             Some(_) | None if name == "stash" || name == "worktree" => return Err(refused(name)),
             Some(_) | None => args,
         },
-        Takes::Anything | Takes::Listed(_) => args,
+        TrailingArguments::Anything | TrailingArguments::Listed(_) => args,
     };
     let table = known.tables.join(" ");
     let parsed = Options { table: &table, is_posix: false }.parse("git", args)?;
     let is_listed = match known.takes {
-        Takes::Anything => true,
-        Takes::Listed(options) => options.iter().any(|option| parsed.has(option)),
-        Takes::Word(_) => has_word,
+        TrailingArguments::Anything => true,
+        TrailingArguments::Listed(options) => options.iter().any(|option| parsed.has(option)),
+        TrailingArguments::Word(_) => has_word,
     };
     if !is_listed && let Some(word) = parsed.operands.first() {
         return Err(refused(word));

@@ -7,7 +7,7 @@ use sinew_tool::Unclear;
 
 /// What an option takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Takes {
+pub(super) enum OptionArgument {
     Nothing,
     /// A text, in the same word or in the next one.
     Text,
@@ -59,8 +59,8 @@ pub(super) struct Parsed {
 }
 
 impl Parsed {
-    fn add(&mut self, name: String, takes: Takes, value: Option<String>) {
-        if let (Takes::File, Some(file)) = (takes, &value) {
+    fn add(&mut self, name: String, takes: OptionArgument, value: Option<String>) {
+        if let (OptionArgument::File, Some(file)) = (takes, &value) {
             self.files.push(file.clone());
         }
         self.options.push((name, value));
@@ -77,29 +77,29 @@ impl Parsed {
 }
 
 impl<'t> Options<'t> {
-    fn short(&self, wanted: char) -> Takes {
+    fn short(&self, wanted: char) -> OptionArgument {
         for entry in self.table.split_ascii_whitespace() {
             let Some(letters) = entry.strip_prefix('-').filter(|rest| !rest.starts_with('-'))
             else {
                 continue;
             };
             let takes = match letters.chars().next_back() {
-                Some('=') => Takes::Text,
-                Some('@') => Takes::File,
-                Some('?') => Takes::Maybe,
-                _ => Takes::Nothing,
+                Some('=') => OptionArgument::Text,
+                Some('@') => OptionArgument::File,
+                Some('?') => OptionArgument::Maybe,
+                _ => OptionArgument::Nothing,
             };
             let letters = letters.trim_end_matches(['=', '@', '?']);
             if letters != "9" && letters.contains(wanted) {
                 return takes;
             }
         }
-        Takes::Refused
+        OptionArgument::Refused
     }
 
     /// Returns the whole name that a long option stands for, and what it takes.
-    fn long(&self, wanted: &str) -> Option<(&'t str, Takes)> {
-        let mut found: Option<(&'t str, Takes)> = None;
+    fn long(&self, wanted: &str) -> Option<(&'t str, OptionArgument)> {
+        let mut found: Option<(&'t str, OptionArgument)> = None;
         for entry in self.table.split_ascii_whitespace() {
             let (entry, is_refused) = match entry.strip_prefix('!') {
                 Some(entry) => (entry, true),
@@ -107,11 +107,11 @@ impl<'t> Options<'t> {
             };
             let Some(name) = entry.strip_prefix("--") else { continue };
             let takes = match name.chars().next_back() {
-                _ if is_refused => Takes::Refused,
-                Some('=') => Takes::Text,
-                Some('@') => Takes::File,
-                Some('?') => Takes::Maybe,
-                _ => Takes::Nothing,
+                _ if is_refused => OptionArgument::Refused,
+                Some('=') => OptionArgument::Text,
+                Some('@') => OptionArgument::File,
+                Some('?') => OptionArgument::Maybe,
+                _ => OptionArgument::Nothing,
             };
             let name = name.trim_end_matches(['=', '@', '?']);
             if name == wanted {
@@ -119,7 +119,7 @@ impl<'t> Options<'t> {
             }
             if name.starts_with(wanted) {
                 // What stands for two of them is refused by the program, or means either.
-                let takes = found.map_or(takes, |_| Takes::Refused);
+                let takes = found.map_or(takes, |_| OptionArgument::Refused);
                 found = Some((name, takes));
             }
         }
@@ -155,8 +155,10 @@ impl<'t> Options<'t> {
                 };
                 let (name, takes) = self.long(name).ok_or_else(|| refused(word))?;
                 let value = match (takes, value) {
-                    (Takes::Refused, _) | (Takes::Nothing, Some(_)) => return Err(refused(word)),
-                    (Takes::Text | Takes::File, None) => {
+                    (OptionArgument::Refused, _) | (OptionArgument::Nothing, Some(_)) => {
+                        return Err(refused(word));
+                    }
+                    (OptionArgument::Text | OptionArgument::File, None) => {
                         n_seen += 1;
                         Some(left.next().ok_or_else(|| refused(word))?.clone())
                     }
@@ -204,13 +206,17 @@ impl<'t> Options<'t> {
             let takes = self.short(letter);
             let joined = Some(rest.as_str().to_owned()).filter(|value| !value.is_empty());
             let (value, n_more) = match (takes, joined) {
-                (Takes::Refused, _) => return None,
-                (Takes::Nothing, _) => (None, 0),
-                (Takes::Text | Takes::File, None) => (Some(left.next()?.clone()), 1),
-                (Takes::Text | Takes::File | Takes::Maybe, joined) => (joined, 0),
+                (OptionArgument::Refused, _) => return None,
+                (OptionArgument::Nothing, _) => (None, 0),
+                (OptionArgument::Text | OptionArgument::File, None) => {
+                    (Some(left.next()?.clone()), 1)
+                }
+                (OptionArgument::Text | OptionArgument::File | OptionArgument::Maybe, joined) => {
+                    (joined, 0)
+                }
             };
             parsed.add(format!("-{letter}"), takes, value);
-            if takes != Takes::Nothing {
+            if takes != OptionArgument::Nothing {
                 return Some(n_more);
             }
         }

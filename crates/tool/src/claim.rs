@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::CommandTarget;
-use crate::world::{FileKind, Meta, Slot};
+use crate::world::{FileKind, FileMeta, Slot};
 
 /// What a call wants to do with a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +79,7 @@ pub enum FileState {
     /// Nothing, and its parent may be missing too.
     Missing,
     /// Something, with what was known of it then.
-    Found(Meta),
+    Found(FileMeta),
 }
 
 impl FileState {

@@ -78,7 +78,7 @@ pub use settings::{BinaryPolicy, FileSettings, HardLinks, Sync};
 pub use tools::{Prepared, Ran, Tool};
 pub use visible::{shown, shown_line, shown_path};
 pub use world::{
-    Becomes, Change, Clock, CommitError, Entry, Expect, FileKind, FileMode, FileOp, Files, Flow,
-    Identity, Info, Listed, Listing, Meta as FileMeta, Opened, Seen, Slot, Stamp, Visitor,
-    Visitors, WalkOptions, WalkReport, World, Written,
+    Becomes, Change, Clock, CommitError, Entry, Expect, FileKind, FileMeta, FileMode, FileOp,
+    Files, Flow, Identity, Info, Listed, Listing, Opened, Seen, Slot, Stamp, Visitor, Visitors,
+    WalkOptions, WalkReport, World, Written,
 };

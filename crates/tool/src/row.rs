@@ -239,18 +239,18 @@ impl<O: Operation> Prepared for Decoded<O> {
     fn run(self: Box<Self>, cx: Context) -> BoxFuture<'static, Result<Box<dyn Ran>, ToolError>> {
         Box::pin(async move {
             let out = O::run(&self.args, &cx).await?;
-            Ok(Box::new(Finished { row: self.row, args: self.args, out }) as Box<dyn Ran>)
+            Ok(Box::new(FinishedCall { row: self.row, args: self.args, out }) as Box<dyn Ran>)
         })
     }
 }
 
-struct Finished<O: Operation> {
+struct FinishedCall<O: Operation> {
     row: Row<O>,
     args: O::Args,
     out: O::Out,
 }
 
-impl<O: Operation> Ran for Finished<O> {
+impl<O: Operation> Ran for FinishedCall<O> {
     fn shape(self: Box<Self>, shaping: &Shaping<'_>) -> Reply {
         (self.row.shape)(&self.args, self.out, shaping)
     }

@@ -115,7 +115,7 @@ pub trait Tool: Send + Sync + 'static {
         settings: &Arc<FileSettings>,
     ) -> Result<Box<dyn Prepared>, ToolError> {
         let _ = settings;
-        Ok(Box::new(Executed { tool: self, args }))
+        Ok(Box::new(FunctionCall { tool: self, args }))
     }
 
     /// Shapes a refusal or failure.
@@ -174,12 +174,12 @@ impl Ran for Reply {
 }
 
 /// A call of a tool that is one function from arguments to a reply.
-struct Executed<T: Tool + ?Sized> {
+struct FunctionCall<T: Tool + ?Sized> {
     tool: Arc<T>,
     args: Arguments,
 }
 
-impl<T: Tool + ?Sized> Prepared for Executed<T> {
+impl<T: Tool + ?Sized> Prepared for FunctionCall<T> {
     fn effects(&self) -> Effects {
         self.tool.facts().effects
     }

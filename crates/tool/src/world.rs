@@ -116,7 +116,7 @@ impl Identity {
 
 /// What is known of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Meta {
+pub struct FileMeta {
     /// What it is.
     pub kind: FileKind,
     /// Its identity, size and times.
@@ -127,7 +127,7 @@ pub struct Meta {
     pub links: u64,
 }
 
-impl Meta {
+impl FileMeta {
     /// Returns the size in bytes. Files of procfs say 0 whatever they hold.
     pub fn size(&self) -> u64 {
         self.identity.size
@@ -145,14 +145,14 @@ pub struct Opened {
     /// The file, for reading, at its start.
     pub file: File,
     /// What it was.
-    pub meta: Meta,
+    pub meta: FileMeta,
 }
 
 /// What is known of a file for somebody who asks about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Info {
     /// What every call knows.
-    pub meta: Meta,
+    pub meta: FileMeta,
     /// When it was made, where the file system keeps that.
     pub created: Option<Stamp>,
     /// When it was read last, as far as the file system keeps that.
@@ -312,7 +312,7 @@ pub trait Entry {
     fn kind(&self) -> FileKind;
 
     /// Returns what is known of it, without following links.
-    fn meta(&self) -> Result<Meta, FileError>;
+    fn meta(&self) -> Result<FileMeta, FileError>;
 
     /// Opens a regular file for reading. Anything else is refused without blocking.
     fn open(&self) -> Result<File, FileError>;
@@ -354,7 +354,7 @@ pub struct Listed {
     /// What it is; links are not followed.
     pub kind: FileKind,
     /// What is known of it, where it was asked for and could be had.
-    pub meta: Option<Meta>,
+    pub meta: Option<FileMeta>,
 }
 
 /// A listing and what it passed over.
@@ -371,7 +371,7 @@ pub struct Listing {
 /// The files among the targets of one call.
 pub trait Files: Send + std::marker::Sync {
     /// Returns what is at a slot now.
-    fn meta(&self, slot: Slot) -> Result<Meta, FileError>;
+    fn meta(&self, slot: Slot) -> Result<FileMeta, FileError>;
 
     /// Returns what is at a slot now, with all its times.
     fn info(&self, slot: Slot) -> Result<Info, FileError>;

@@ -19,14 +19,14 @@ use crate::{ConditionOptions, RuleOptions};
 
 /// A rule as it is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Written {
+struct MolfRule {
     /// The name of a tool, with `*`.
     permission: String,
     pattern: String,
     verdict: &'static str,
 }
 
-impl Written {
+impl MolfRule {
     /// Returns whether the name has signs of a pattern that mean nothing here.
     fn is_odd(&self) -> bool {
         self.permission.contains(SIGNS)
@@ -151,7 +151,7 @@ fn front_matter(text: &str) -> Option<&str> {
 }
 
 /// Returns what permissions come to, where a verdict holds for what none of them matches.
-fn converted(written: &[Written], home: Option<&Path>, unmatched: &'static str) -> Imported {
+fn converted(written: &[MolfRule], home: Option<&Path>, unmatched: &'static str) -> Imported {
     let mut imported = Imported::default();
     for one in written {
         let is_here = TOOLS.iter().any(|(tool, _)| one.means(tool));
@@ -174,10 +174,10 @@ fn converted(written: &[Written], home: Option<&Path>, unmatched: &'static str) 
         return imported;
     }
     for (tool, value) in TOOLS {
-        let mut rules: Vec<&Written> = Vec::new();
+        let mut rules: Vec<&MolfRule> = Vec::new();
         for one in written.iter().filter(|one| one.means(tool)) {
             // One that may not mean the tool takes nothing back.
-            let takes_back = |old: &&Written| strength(one.verdict) < strength(old.verdict);
+            let takes_back = |old: &&MolfRule| strength(one.verdict) < strength(old.verdict);
             if !one.is_odd() || !rules.iter().any(takes_back) {
                 rules.push(one);
             }
@@ -213,7 +213,7 @@ fn converted(written: &[Written], home: Option<&Path>, unmatched: &'static str) 
 }
 
 /// Reads either form: a table by tool, or a list of rules.
-fn written(tree: &Value) -> Result<Vec<Written>, String> {
+fn written(tree: &Value) -> Result<Vec<MolfRule>, String> {
     let mut all = Vec::new();
     let mut add = |permission: &str, pattern: &str, action: &Value| {
         let verdict = VERDICTS.into_iter().find(|verdict| action.as_str() == Some(verdict));
@@ -221,7 +221,7 @@ fn written(tree: &Value) -> Result<Vec<Written>, String> {
             format!("`{permission}`, `{pattern}`: an action is allow, ask or deny, not {action}")
         })?;
         for permission in alternatives(permission) {
-            all.push(Written { permission, pattern: pattern.to_owned(), verdict });
+            all.push(MolfRule { permission, pattern: pattern.to_owned(), verdict });
         }
         Ok::<(), String>(())
     };
@@ -278,7 +278,7 @@ fn strength(verdict: &str) -> Option<usize> {
 }
 
 /// Adds what holds for a tool as a whole: the strictest of its rules, since no pattern can be told apart.
-fn whole(imported: &mut Imported, tool: &str, base: &'static str, rules: &[&Written]) {
+fn whole(imported: &mut Imported, tool: &str, base: &'static str, rules: &[&MolfRule]) {
     let all = rules.iter().map(|one| one.verdict).chain([base]);
     let verdict = all.max_by_key(|verdict| strength(verdict)).unwrap_or("ask");
     if !rules.is_empty() {
@@ -302,7 +302,7 @@ fn of_paths(
     imported: &mut Imported,
     tool: &'static str,
     base: &'static str,
-    rules: &[&Written],
+    rules: &[&MolfRule],
     home: Option<&Path>,
 ) {
     let exceptions = |imported: &mut Imported, from: usize, verdict: &str| {
@@ -365,7 +365,7 @@ fn of_commands(
     imported: &mut Imported,
     tool: &'static str,
     base: &'static str,
-    rules: &[&Written],
+    rules: &[&MolfRule],
 ) {
     let add = |imported: &mut Imported, from: usize, verdict: &str, command: String| {
         let mut unless = Vec::new();
@@ -410,14 +410,14 @@ fn of_commands(
     );
 }
 
-fn not_meant(tool: &str, one: &Written) -> String {
+fn not_meant(tool: &str, one: &MolfRule) -> String {
     format!(
         "`{tool}`: {} for `{}` is left out: its pattern cannot be said as narrowly here",
         one.verdict, one.pattern
     )
 }
 
-fn wider(tool: &str, one: &Written) -> String {
+fn wider(tool: &str, one: &MolfRule) -> String {
     format!("`{tool}`: {} for `{}` means more here than there", one.verdict, one.pattern)
 }
 

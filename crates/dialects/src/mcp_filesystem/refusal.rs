@@ -110,30 +110,34 @@ fn plain(path: &str) -> String {
 }
 
 /// Returns the kind of a refusal to show a file.
-pub(super) fn kind(found: &read::Out) -> Kind {
+pub(super) fn kind(found: &read::ReadOut) -> Kind {
     match found {
-        read::Out::NotFound => Kind::FileNotFound,
-        read::Out::PermissionDenied => Kind::PermissionDenied,
-        read::Out::NotRegularFile { .. } => Kind::NotRegularFile,
-        read::Out::TooLarge { .. } => Kind::TooLarge,
-        read::Out::Text(_) | read::Out::Media { .. } | read::Out::Binary { .. } => Kind::Binary,
+        read::ReadOut::NotFound => Kind::FileNotFound,
+        read::ReadOut::PermissionDenied => Kind::PermissionDenied,
+        read::ReadOut::NotRegularFile { .. } => Kind::NotRegularFile,
+        read::ReadOut::TooLarge { .. } => Kind::TooLarge,
+        read::ReadOut::Text(_) | read::ReadOut::Media { .. } | read::ReadOut::Binary { .. } => {
+            Kind::Binary
+        }
     }
 }
 
 /// Returns why a file is not shown.
-pub(super) fn of_read(found: &read::Out, path: &str) -> String {
+pub(super) fn of_read(found: &read::ReadOut, path: &str) -> String {
     match found {
-        read::Out::Text(_) => String::new(),
-        read::Out::NotFound => format!("ENOENT: no such file or directory, open '{path}'"),
-        read::Out::PermissionDenied => format!("EACCES: permission denied, open '{path}'"),
-        read::Out::NotRegularFile { kind: FileKind::Directory } => {
+        read::ReadOut::Text(_) => String::new(),
+        read::ReadOut::NotFound => format!("ENOENT: no such file or directory, open '{path}'"),
+        read::ReadOut::PermissionDenied => format!("EACCES: permission denied, open '{path}'"),
+        read::ReadOut::NotRegularFile { kind: FileKind::Directory } => {
             String::from("EISDIR: illegal operation on a directory, read")
         }
-        read::Out::NotRegularFile { kind } => format!("not a file but {}: {path}", kind.words()),
-        read::Out::TooLarge { bytes, max_bytes } => {
+        read::ReadOut::NotRegularFile { kind } => {
+            format!("not a file but {}: {path}", kind.words())
+        }
+        read::ReadOut::TooLarge { bytes, max_bytes } => {
             format!("the file has {bytes} bytes, more than {max_bytes}: {path}")
         }
-        read::Out::Binary { bytes, .. } | read::Out::Media { bytes, .. } => {
+        read::ReadOut::Binary { bytes, .. } | read::ReadOut::Media { bytes, .. } => {
             format!("binary content of {bytes} bytes, which read_media_file hands over: {path}")
         }
     }

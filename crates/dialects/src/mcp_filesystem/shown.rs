@@ -75,12 +75,12 @@ fn by_letters(a: &str, b: &str) -> Ordering {
 }
 
 /// Returns names that are in order as nested JSON.
-pub(super) fn tree(names: &[find::Found]) -> String {
+pub(super) fn tree(names: &[find::FoundName]) -> String {
     let children = children(&mut names.iter().peekable(), Path::new(""));
     serde_json::to_string_pretty(&children).unwrap_or_default()
 }
 
-fn children(names: &mut Peekable<slice::Iter<'_, find::Found>>, above: &Path) -> Value {
+fn children(names: &mut Peekable<slice::Iter<'_, find::FoundName>>, above: &Path) -> Value {
     let mut children = Vec::new();
     while let Some(name) = names.next_if(|name| name.path.parent() == Some(above)) {
         let shown = text(Path::new(name.path.file_name().unwrap_or_default()));

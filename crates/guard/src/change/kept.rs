@@ -16,20 +16,21 @@ use super::original::{Content, Original};
 use sinew_fs::roots::Roots;
 use sinew_fs::stat::meta_of;
 use sinew_records::checkpoints::{
-    Before, CallContext, CheckpointError, Checkpoints, ContentHash, Draft, PathState, QUICK,
+    Before, CallContext, CheckpointDraft, CheckpointError, Checkpoints, ContentHash, PathState,
+    QUICK,
 };
 use sinew_tool::sync::lock;
 
 /// The checkpoint of one call; none where checkpoints are off or nobody is known to call.
 #[derive(Debug)]
-pub(crate) struct CallCheckpoint(Option<Kept>);
+pub(crate) struct CallCheckpoint(Option<KeptPaths>);
 
 #[derive(Debug)]
-struct Kept {
+struct KeptPaths {
     checkpoints: Arc<Checkpoints>,
     caller: Arc<Caller>,
     roots: Arc<Roots>,
-    draft: Mutex<Option<Draft>>,
+    draft: Mutex<Option<CheckpointDraft>>,
 }
 
 impl From<CheckpointError> for Failure {
@@ -49,7 +50,7 @@ impl CallCheckpoint {
         roots: &Arc<Roots>,
     ) -> Self {
         let both = checkpoints.zip(caller);
-        Self(both.map(|(checkpoints, caller)| Kept {
+        Self(both.map(|(checkpoints, caller)| KeptPaths {
             checkpoints,
             caller,
             roots: Arc::clone(roots),
@@ -64,7 +65,7 @@ impl CallCheckpoint {
 
     fn with<T>(
         &self,
-        deed: impl FnOnce(&mut Draft) -> Result<T, CheckpointError>,
+        deed: impl FnOnce(&mut CheckpointDraft) -> Result<T, CheckpointError>,
     ) -> Result<Option<T>, CheckpointError> {
         let Some(kept) = &self.0 else { return Ok(None) };
         let mut draft = kept.draft();
@@ -125,7 +126,7 @@ impl CallCheckpoint {
         self.if_begun(|draft| draft.withdraw(path));
     }
 
-    fn if_begun(&self, deed: impl FnOnce(&mut Draft)) {
+    fn if_begun(&self, deed: impl FnOnce(&mut CheckpointDraft)) {
         if let Some(kept) = &self.0
             && let Some(draft) = kept.draft().as_mut()
         {
@@ -141,8 +142,8 @@ impl CallCheckpoint {
     }
 }
 
-impl Kept {
-    fn draft(&self) -> MutexGuard<'_, Option<Draft>> {
+impl KeptPaths {
+    fn draft(&self) -> MutexGuard<'_, Option<CheckpointDraft>> {
         lock(&self.draft)
     }
 

@@ -9,7 +9,7 @@ use rustix::fs::{Access, AtFlags, FileType, Stat, accessat, fstat, readlinkat, s
 use rustix::io::Errno;
 use sinew_tool::{Expect, FileError, FileKind, Stamp};
 
-use super::{Failure, Job};
+use super::{Failure, NameChange};
 use sinew_fs::roots::{Dir, FILE_READ, open_name};
 use sinew_fs::stat::{self, identity_of, kind_of};
 
@@ -134,7 +134,7 @@ impl Original {
     }
 }
 
-impl Job<'_> {
+impl NameChange<'_> {
     /// Says that a change is made, and what was there needed no more.
     pub(crate) fn close_later(&self, old: Option<Original>) {
         if let Some(Original { content: Content::File(file), .. }) = old {

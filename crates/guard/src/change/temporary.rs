@@ -26,17 +26,17 @@ pub(crate) struct Temporary {
     /// The file.
     pub(crate) file: OwnedFd,
     /// Its name.
-    pub(crate) name: Named,
+    pub(crate) name: TemporaryName,
 }
 
 /// The name of a temporary thing, removed unless it is kept.
-pub(crate) struct Named {
+pub(crate) struct TemporaryName {
     dir: Dir,
     name: CString,
     remove: Cell<bool>,
 }
 
-impl Named {
+impl TemporaryName {
     /// Takes care of a name that was just made.
     pub(crate) fn new(dir: &Dir, name: &CStr) -> Self {
         Self { dir: Arc::clone(dir), name: name.to_owned(), remove: Cell::new(true) }
@@ -48,7 +48,7 @@ impl Named {
     }
 }
 
-impl Drop for Named {
+impl Drop for TemporaryName {
     fn drop(&mut self) {
         if self.remove.get() {
             let _ = unlinkat(&*self.dir, &*self.name, AtFlags::empty());
@@ -65,7 +65,7 @@ impl Temporary {
             .union(OFlags::NOFOLLOW)
             .union(OFlags::CLOEXEC);
         let file = openat(&**dir, name, flags, Mode::from_raw_mode(mode))?;
-        Ok(Self { file, name: Named::new(dir, name) })
+        Ok(Self { file, name: TemporaryName::new(dir, name) })
     }
 
     /// Writes the content and returns its hash.

@@ -6,8 +6,8 @@ use sinew_tool::{FileError, FileKind, FileMode, HardLinks};
 use super::step::Trace;
 use crate::change::kept;
 use crate::change::original::{self, Content, Original};
-use crate::change::temporary::{Named, Temporary};
-use crate::change::{Failure, Job, Terms, length};
+use crate::change::temporary::{Temporary, TemporaryName};
+use crate::change::{Failure, NameChange, Terms, length};
 use sinew_fs::resolve::Place;
 use sinew_fs::roots::Dir;
 use sinew_fs::stat::meta_of;
@@ -26,7 +26,7 @@ pub(super) fn check_links(old: &Original, terms: &Terms<'_>) -> Result<(), FileE
 
 /// A new thing under its temporary name.
 pub(super) struct Laid {
-    pub(super) name: Named,
+    pub(super) name: TemporaryName,
     pub(super) trace: Trace,
     /// The hash of its content.
     pub(super) hash: String,
@@ -44,7 +44,7 @@ pub(super) fn open_like(place: &Place) -> Result<Original, Failure> {
 
 /// Lays a file with the pieces in order.
 pub(super) fn file(
-    job: &Job<'_>,
+    job: &NameChange<'_>,
     dir: &Dir,
     like: Option<&Original>,
     pieces: &[&[u8]],
@@ -75,13 +75,13 @@ pub(super) fn file(
 
 /// Lays a symbolic link. It keeps the owner of the old one.
 pub(super) fn link(
-    job: &Job<'_>,
+    job: &NameChange<'_>,
     dir: &Dir,
     old: Option<&Original>,
     target: &[u8],
 ) -> Result<Laid, Failure> {
     symlinkat(target, &**dir, job.temporary)?;
-    let name = Named::new(dir, job.temporary);
+    let name = TemporaryName::new(dir, job.temporary);
     let stat = || statat(&**dir, job.temporary, AtFlags::SYMLINK_NOFOLLOW);
     let new = stat()?;
     if let Some(old) = old.map(|old| &old.stat)

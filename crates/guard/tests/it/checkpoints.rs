@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sinew_guard::checkpoints::{
-    Act, Before, CallContext, Draft, PathState, Plan, Query, Scope, Step,
+    Act, Before, CallContext, CheckpointDraft, PathState, Plan, PlannedStep, Query, Scope,
 };
 use sinew_guard::{CheckpointError, CheckpointId, CheckpointSettings, Checkpoints, StateDir};
 use sinew_tool::{FileKind, FileMeta, Identity, Stamp};
@@ -87,7 +87,7 @@ impl Bench {
         self.tree.top.join("state/contents")
     }
 
-    fn begin(&self, session: &str) -> Draft {
+    fn begin(&self, session: &str) -> CheckpointDraft {
         self.checkpoints.begin(mark(session))
     }
 
@@ -102,7 +102,7 @@ impl Bench {
     }
 
     /// Keeps everything that deeds will change, with the directories that they will create.
-    fn keep_all(&self, draft: &mut Draft, deeds: &[TestedOp]) -> BTreeSet<PathBuf> {
+    fn keep_all(&self, draft: &mut CheckpointDraft, deeds: &[TestedOp]) -> BTreeSet<PathBuf> {
         let mut paths = BTreeSet::new();
         for deed in deeds {
             let path = self.tree.root.join(deed.path());
@@ -118,7 +118,7 @@ impl Bench {
         paths
     }
 
-    fn settle_all(&self, draft: &mut Draft, paths: impl IntoIterator<Item = PathBuf>) {
+    fn settle_all(&self, draft: &mut CheckpointDraft, paths: impl IntoIterator<Item = PathBuf>) {
         paths.into_iter().for_each(|path| draft.settle(&path, look(&path)));
     }
 
@@ -130,7 +130,7 @@ impl Bench {
     /// Restores what was there before a checkpoint, with a checkpoint of its own.
     fn restore(&self, id: CheckpointId, scope: Scope, forced: bool) -> Option<CheckpointId> {
         let plan = self.plan(id, scope);
-        assert_eq!(plan.refused(forced).collect::<Vec<_>>(), Vec::<&Step>::new());
+        assert_eq!(plan.refused(forced).collect::<Vec<_>>(), Vec::<&PlannedStep>::new());
         let paths: BTreeSet<PathBuf> = plan.changes().map(|step| step.path.clone()).collect();
         if paths.is_empty() {
             return None;
@@ -145,7 +145,7 @@ impl Bench {
         Some(own)
     }
 
-    fn carry_out(&self, step: &Step) {
+    fn carry_out(&self, step: &PlannedStep) {
         let path = &step.path;
         match (step.act, &step.wanted) {
             (Act::Remove, _) => fs::remove_file(path).unwrap(),
@@ -226,12 +226,12 @@ fn mark(session: &str) -> CallContext {
 }
 
 /// Keeps what is at a path.
-fn keep(draft: &mut Draft, path: &Path, after: Option<PathState>) {
+fn keep(draft: &mut CheckpointDraft, path: &Path, after: Option<PathState>) {
     keep_it(draft, path, after).unwrap();
 }
 
 fn keep_it(
-    draft: &mut Draft,
+    draft: &mut CheckpointDraft,
     path: &Path,
     after: Option<PathState>,
 ) -> Result<PathState, CheckpointError> {

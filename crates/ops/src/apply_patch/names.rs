@@ -8,23 +8,23 @@ use std::collections::{HashMap, HashSet};
 
 use sinew_tool::{Access, Claim, Kind, Links, ToolError};
 
-use super::Args;
-use crate::patch::{FilePatch, Mode, Patch, PatchOp};
+use super::ApplyPatchArgs;
+use crate::patch::{FilePatch, Patch, PatchMode, PatchOp};
 
 /// The most files that a patch may name.
 const MAX_NAMES: usize = 10_000;
 
 /// The names of a patch, and which of them each of its entries is about.
 #[derive(Debug)]
-pub(super) struct Names {
-    pub(super) names: Vec<Name>,
+pub(super) struct EntryNames {
+    pub(super) names: Vec<EntryName>,
     /// In the order of the patch.
     pub(super) entries: Vec<Entry>,
 }
 
 /// One name.
 #[derive(Debug)]
-pub(super) struct Name {
+pub(super) struct EntryName {
     /// As it is written, but for parts that mean nothing.
     pub(super) path: String,
     /// Whether the name itself is meant, so that a symbolic link is not followed.
@@ -53,7 +53,7 @@ pub(super) struct Entry {
     pub(super) takes_aside: bool,
 }
 
-impl Names {
+impl EntryNames {
     /// Returns the names of a patch. With `path` it is a patch of this one file.
     pub(super) fn of(patch: &Patch<'_>, path: Option<&str>) -> Result<Self, ToolError> {
         if let Some(path) = path {
@@ -98,7 +98,7 @@ impl Names {
     /// Refuses a name beneath another one: what has the other would be a file and a directory.
     fn check_kinds(&self) -> Result<(), ToolError> {
         let known: HashSet<&str> = self.names.iter().map(|name| name.path.as_str()).collect();
-        for Name { path, .. } in &self.names {
+        for EntryName { path, .. } in &self.names {
             let slashes = path.match_indices('/').filter_map(|(at, _)| path.get(..at));
             if let Some(file) = slashes.into_iter().find(|above| known.contains(above)) {
                 let message =
@@ -129,7 +129,7 @@ impl Names {
         }
         let at = self.names.len();
         known.insert(path.clone(), at);
-        self.names.push(Name {
+        self.names.push(EntryName {
             path,
             itself: false,
             changes: false,
@@ -149,7 +149,7 @@ impl Names {
         }
         let mut aside = vec![false; self.names.len()];
         for (file, entry) in patch.files.iter().zip(&mut self.entries) {
-            let is_link = [file.old_mode, file.new_mode].contains(&Some(Mode::Link));
+            let is_link = [file.old_mode, file.new_mode].contains(&Some(PatchMode::Link));
             if let Some((at, old)) = entry.old.and_then(|at| Some((at, self.names.get_mut(at)?))) {
                 let taken = takes(file, entry);
                 let is_aside = aside.get_mut(at).filter(|aside| taken && **aside);
@@ -184,9 +184,9 @@ impl Names {
     }
 
     /// Returns one claim for each name, in order.
-    pub(super) fn claims(&self, args: &Args) -> Vec<Claim> {
+    pub(super) fn claims(&self, args: &ApplyPatchArgs) -> Vec<Claim> {
         let named = if args.path.is_some() { "path" } else { "patch" };
-        let claim = |name: &Name| Claim {
+        let claim = |name: &EntryName| Claim {
             argument: named,
             path: Some(name.path.clone()),
             access: name.access(args),
@@ -195,8 +195,8 @@ impl Names {
     }
 }
 
-impl Name {
-    fn access(&self, args: &Args) -> Access {
+impl EntryName {
+    fn access(&self, args: &ApplyPatchArgs) -> Access {
         let links = match (self.itself, args.follow_links) {
             (true, _) => Links::Itself,
             (false, true) => Links::Follow,

@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use crate::diff::{self, DiffLimits};
-use crate::patch::{self, Applied, FilePatch, Rejected};
-use crate::source::{self, Content};
+use crate::patch::{self, AppliedPatch, FilePatch, Rejected};
+use crate::source::{self, ContentKind};
 
 /// What the hunks of an entry make of a content.
 #[derive(Debug, Clone)]
 pub(super) struct Fit {
-    pub(super) applied: Applied,
+    pub(super) applied: AppliedPatch,
     /// How many bytes before the text stay out of it: a byte order mark that the patch does not have.
     pub(super) n_before: usize,
 }
 
 /// What is shown of an entry.
-pub(super) struct Shown {
+pub(super) struct ShownEntry {
     pub(super) before: Option<String>,
     pub(super) after: Option<String>,
     /// The text before, in UTF-8 where hunks change it.
@@ -40,7 +40,7 @@ pub(super) fn fit(
     Ok(Fit { applied, n_before })
 }
 
-impl Shown {
+impl ShownEntry {
     /// Returns the diff of the entry with its names.
     pub(super) fn diff(&self, limits: DiffLimits) -> String {
         let name =
@@ -51,7 +51,7 @@ impl Shown {
         }
         match &self.applied {
             None => {}
-            Some(_) if source::sniff(&self.old) != Content::Text && !limits.is_whole() => {
+            Some(_) if source::sniff(&self.old) != ContentKind::Text && !limits.is_whole() => {
                 out.push_str(&format!("[{} bytes of binary content change]\n", self.old.len()));
             }
             Some(Fit { applied, n_before }) => {

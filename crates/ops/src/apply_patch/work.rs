@@ -9,14 +9,14 @@ use sinew_tool::{
     Seen, Slot, ToolError,
 };
 
-use super::names::{Entry, Names};
-use super::shown::{Fit, Shown, fit};
+use super::names::{Entry, EntryNames};
+use super::shown::{Fit, ShownEntry, fit};
 use super::{Patched, What};
 use crate::diff::DiffLimits;
 use crate::edit;
-use crate::patch::{self, FilePatch, Mode, Patch, Rejected};
+use crate::patch::{self, FilePatch, Patch, PatchMode, Rejected};
 use crate::replace;
-use crate::source::{self, Form, Whole};
+use crate::source::{self, TextForm, Whole};
 
 /// The most bytes of old and new contents that one patch may need.
 const MAX_HELD: u64 = 1 << 30;
@@ -58,7 +58,7 @@ struct Before {
 
 /// A name while the patch is worked out.
 #[derive(Debug)]
-struct State {
+struct NameState {
     before: Before,
     now: Thing,
     /// What a later entry will move away from here.
@@ -68,25 +68,25 @@ struct State {
 /// A patch being worked out.
 pub(super) struct Work<'w> {
     cx: &'w Context,
-    names: &'w Names,
-    states: Vec<Option<State>>,
-    /// Names of entries that failed: nothing can be said of what comes later.
+    names: &'w EntryNames,
+    states: Vec<Option<NameState>>,
+    /// EntryNames of entries that failed: nothing can be said of what comes later.
     spoiled: Vec<bool>,
     n_held: u64,
-    shown: Vec<Shown>,
+    shown: Vec<ShownEntry>,
 }
 
 /// A patch that was worked out and fits.
 pub(super) struct Done<'w> {
     cx: &'w Context,
-    states: Vec<Option<State>>,
-    shown: Vec<Shown>,
+    states: Vec<Option<NameState>>,
+    shown: Vec<ShownEntry>,
     /// What becomes of each file, in the order of the patch.
     pub(super) patched: Vec<Patched>,
 }
 
 /// One change to be made.
-pub(super) struct Change<'d> {
+pub(super) struct EntryChange<'d> {
     slot: Slot,
     expect: Expect<'d>,
     now: &'d Thing,
@@ -95,7 +95,7 @@ pub(super) struct Change<'d> {
 }
 
 impl<'w> Work<'w> {
-    pub(super) fn new(cx: &'w Context, names: &'w Names) -> Result<Self, ToolError> {
+    pub(super) fn new(cx: &'w Context, names: &'w EntryNames) -> Result<Self, ToolError> {
         let (mut first, mut by_path) = (None, std::collections::HashMap::new());
         for (at, name) in names.names.iter().enumerate() {
             let target = cx.target(at)?;
@@ -197,10 +197,10 @@ impl<'w> Work<'w> {
     }
 
     /// Returns the state of a name, looking at the file where that was not done.
-    fn state(&mut self, at: usize) -> Result<&mut State, ToolError> {
+    fn state(&mut self, at: usize) -> Result<&mut NameState, ToolError> {
         if !matches!(self.states.get(at), Some(Some(_))) {
             let before = self.load(at)?;
-            let state = State { now: before.thing.clone(), before, aside: None };
+            let state = NameState { now: before.thing.clone(), before, aside: None };
             if let Some(place) = self.states.get_mut(at) {
                 *place = Some(state);
             }
@@ -259,13 +259,13 @@ impl<'w> Work<'w> {
         let form = match &old {
             // What no hunk speaks of may be what it likes.
             Thing::File(_) if !file.hunks.is_empty() => {
-                Form::of(self.cx, self.target(at)?, &content)?
+                TextForm::of(self.cx, self.target(at)?, &content)?
             }
-            _ => Form::Plain,
+            _ => TextForm::Plain,
         };
         let text = match &form {
-            Form::Plain | Form::Unknown => Arc::clone(&content),
-            Form::Encoded(_, text) => {
+            TextForm::Plain | TextForm::Unknown => Arc::clone(&content),
+            TextForm::Encoded(_, text) => {
                 self.hold(text.len())?;
                 Arc::new(text.clone().into_bytes())
             }
@@ -339,7 +339,7 @@ impl<'w> Work<'w> {
             }
             _ => state.now.clone(),
         };
-        let tells_link = [file.old_mode, file.new_mode].contains(&Some(Mode::Link));
+        let tells_link = [file.old_mode, file.new_mode].contains(&Some(PatchMode::Link));
         let needs_kind = !file.hunks.is_empty() || tells_link;
         match &old {
             Thing::Nothing if !file.may_create() => {
@@ -366,7 +366,7 @@ impl<'w> Work<'w> {
         &mut self,
         at: usize,
         content: &Arc<Vec<u8>>,
-        (form, text): (&Form, &[u8]),
+        (form, text): (&TextForm, &[u8]),
         fit: &Fit,
     ) -> Result<Arc<Vec<u8>>, ToolError> {
         let mut changes = fit.applied.changes();
@@ -408,19 +408,19 @@ impl<'w> Work<'w> {
         let after = main.filter(|_| what != What::Deleted).map(|at| self.called(at));
         let has_content = file.deed == patch::PatchOp::Drop || !file.hunks.is_empty();
         let applied = has_content.then(|| fit.clone());
-        self.shown.push(Shown { before, after, old: text, applied, notes });
+        self.shown.push(ShownEntry { before, after, old: text, applied, notes });
     }
 }
 
 /// Returns what an entry leaves under the name that it makes or changes.
 fn made(old: &Thing, file: &FilePatch<'_>, bytes: Arc<Vec<u8>>) -> Result<Thing, &'static str> {
     let is_link = match old {
-        Thing::Nothing => file.new_mode == Some(Mode::Link),
+        Thing::Nothing => file.new_mode == Some(PatchMode::Link),
         Thing::Link(_) => true,
         Thing::File(_) => false,
     };
     if is_link {
-        if !matches!(file.new_mode, None | Some(Mode::Link)) {
+        if !matches!(file.new_mode, None | Some(PatchMode::Link)) {
             return Err("makes a file of a symbolic link; remove the one and create the other");
         }
         if bytes.is_empty() || 4_096 <= bytes.len() || bytes.contains(&0) {
@@ -430,9 +430,9 @@ fn made(old: &Thing, file: &FilePatch<'_>, bytes: Arc<Vec<u8>>) -> Result<Thing,
     }
     let modes = (file.old_mode, file.new_mode);
     let told = match (old, modes) {
-        (Thing::Nothing, (_, Some(Mode::Executable))) => Some(true),
+        (Thing::Nothing, (_, Some(PatchMode::Executable))) => Some(true),
         (Thing::File(_), (Some(before), Some(after))) if before != after => {
-            Some(after == Mode::Executable)
+            Some(after == PatchMode::Executable)
         }
         _ => None,
     };
@@ -470,15 +470,15 @@ impl Done<'_> {
     }
 
     /// Returns what is to be changed, one change a name.
-    pub(super) fn deeds(&self) -> Vec<Change<'_>> {
+    pub(super) fn deeds(&self) -> Vec<EntryChange<'_>> {
         let states = self.states.iter().enumerate();
         states.filter_map(|(at, state)| state.as_ref()?.change(at)).collect()
     }
 }
 
-impl State {
+impl NameState {
     /// Returns the change that the name of a place needs, if it needs one.
-    fn change(&self, at: usize) -> Option<Change<'_>> {
+    fn change(&self, at: usize) -> Option<EntryChange<'_>> {
         let Before { thing: before, identity, hash } = &self.before;
         let is_same = match (before, &self.now) {
             (Thing::Nothing, Thing::Nothing) => true,
@@ -503,11 +503,11 @@ impl State {
             Thing::Link(target) => (target, None),
         };
         let like = origin.filter(|origin| *origin != at).map(Slot);
-        Some(Change { slot: Slot(at), expect, now: &self.now, pieces: [content], like })
+        Some(EntryChange { slot: Slot(at), expect, now: &self.now, pieces: [content], like })
     }
 }
 
-impl Change<'_> {
+impl EntryChange<'_> {
     /// Returns the change as the World takes it.
     pub(super) fn deed(&self) -> FileOp<'_> {
         let [content] = self.pieces;

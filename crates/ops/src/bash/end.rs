@@ -9,7 +9,7 @@ use sinew_tool::{
     Block, ErrorBody, Exit, Finished, Kind, MAX_STORED_OUTPUT, Output, Refusals, Refused, Reply,
 };
 
-use super::Args;
+use super::BashArgs;
 use crate::screen;
 
 /// How much of both streams a result has room for.
@@ -154,7 +154,12 @@ pub fn stored(finished: &Finished) -> Option<String> {
 /// Returns the reply of a command that ran to its end: what a dialect says of it, before that what the
 /// sandbox refused, and after it what was left out and what was ended with it. The ledger learns how the command
 /// ended also where the dialect shows that as a result.
-pub fn told(mut reply: Reply, args: &Args, finished: &Finished, left_out: Vec<String>) -> Reply {
+pub fn told(
+    mut reply: Reply,
+    args: &BashArgs,
+    finished: &Finished,
+    left_out: Vec<String>,
+) -> Reply {
     reply.meta.truncated |= !left_out.is_empty();
     let whole = stored(finished).filter(|_| !left_out.is_empty());
     let mut notes: Vec<String> = left_out.into_iter().chain(whole).collect();
@@ -188,7 +193,7 @@ pub fn failed(mut reply: Reply, kind: Kind, message: impl Into<String>) -> Reply
 }
 
 /// Returns the reply of a command that neither returned a code nor was ended by a signal or the time.
-pub fn not_run(args: &Args, finished: &Finished) -> Reply {
+pub fn not_run(args: &BashArgs, finished: &Finished) -> Reply {
     let (kind, message) = failure(args, finished)
         .unwrap_or_else(|| (Kind::ExecutionFailed, String::from("the command did not run")));
     told(failed(Reply::text(message.clone()), kind, message), args, finished, Vec::new())
@@ -268,7 +273,7 @@ pub(super) fn running_on(finished: &Finished) -> Option<String> {
 }
 
 /// Returns why a command did not do what it was to do.
-pub fn failure(args: &Args, finished: &Finished) -> Option<(Kind, String)> {
+pub fn failure(args: &BashArgs, finished: &Finished) -> Option<(Kind, String)> {
     match &finished.exit {
         Exit::Code(0) => None,
         Exit::Code(code) => Some((Kind::ExecutionFailed, format!("exit code {code}"))),

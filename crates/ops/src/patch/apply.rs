@@ -9,13 +9,13 @@ use std::ops::Range;
 
 use memchr::memrchr;
 
-use super::hunk::{Line, Mark};
+use super::hunk::{HunkLine, LineKind};
 use super::place::{Finder, How, Match, Placed, Shape};
 use super::refusal::{Failure, Rejected, Why};
-use super::text::Text;
+use super::text::IndexedText;
 use super::{FilePatch, PatchOp};
 use crate::nearest;
-use crate::replace::{Change, first_ending};
+use crate::replace::{ContentChange, first_ending};
 
 /// After this many failures no more hunks are tried.
 const MAX_FAILURES: usize = 1000;
@@ -28,7 +28,7 @@ const MAX_NEAREST: usize = 3;
 
 /// What a patch makes of a content.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Applied {
+pub struct AppliedPatch {
     /// How each hunk was found, in order.
     pub hunks: Vec<Match>,
     /// The new bytes of all changes.
@@ -43,10 +43,10 @@ struct Block {
     new: Range<usize>,
 }
 
-impl Applied {
+impl AppliedPatch {
     /// Returns the changes of the old content, in order and not overlapping.
-    pub fn changes(&self) -> Vec<Change<'_>> {
-        let change = |block: &Block| Change {
+    pub fn changes(&self) -> Vec<ContentChange<'_>> {
+        let change = |block: &Block| ContentChange {
             range: block.old.clone(),
             new: self.new.get(block.new.clone()).unwrap_or_default().into(),
         };
@@ -62,17 +62,17 @@ pub fn apply(
     file: &FilePatch<'_>,
     old: &[u8],
     is_wanted: impl Fn() -> bool,
-) -> Result<Applied, Rejected> {
+) -> Result<AppliedPatch, Rejected> {
     match file.deed {
         PatchOp::Create if !old.is_empty() => return Err(Rejected::Exists),
         PatchOp::Drop => {
             let block = Block { old: 0..old.len(), new: 0..0 };
-            return Ok(Applied { hunks: Vec::new(), new: Vec::new(), blocks: vec![block] });
+            return Ok(AppliedPatch { hunks: Vec::new(), new: Vec::new(), blocks: vec![block] });
         }
         _ => {}
     }
     let mut finder = Finder::new(old);
-    let mut applied = Applied { hunks: Vec::new(), new: Vec::new(), blocks: Vec::new() };
+    let mut applied = AppliedPatch { hunks: Vec::new(), new: Vec::new(), blocks: Vec::new() };
     let mut failures: Vec<Failure> = Vec::new();
     for (at, hunk) in file.hunks.iter().enumerate() {
         if at % HUNKS_A_LOOK == HUNKS_A_LOOK - 1 && !is_wanted() {
@@ -118,7 +118,7 @@ pub fn apply(
     Ok(applied)
 }
 
-impl Applied {
+impl AppliedPatch {
     /// Returns where something is left of a content that should be gone.
     fn first_left(&self, old: &[u8]) -> Option<usize> {
         let mut end = 0;
@@ -132,27 +132,28 @@ impl Applied {
     }
 
     /// Writes what a hunk changes; returns how many bytes of the content were looked at.
-    fn write(&mut self, text: &Text<'_>, shape: &Shape<'_, '_>, placed: Placed) -> usize {
+    fn write(&mut self, text: &IndexedText<'_>, shape: &Shape<'_, '_>, placed: Placed) -> usize {
         let begin = text.start(placed.line);
         let mut at = begin;
         let mut lines = shape.lines.as_slice();
         while let Some(first) = lines.first() {
-            let is_kept =
-                |line: &&Line<'_>| (line.mark == Mark::Keep) == (first.mark == Mark::Keep);
+            let is_kept = |line: &&HunkLine<'_>| {
+                (line.mark == LineKind::Keep) == (first.mark == LineKind::Keep)
+            };
             let (run, rest) = lines.split_at(lines.iter().take_while(is_kept).count());
             lines = rest;
             let start = at;
-            for line in run.iter().filter(|line| line.mark != Mark::Add) {
+            for line in run.iter().filter(|line| line.mark != LineKind::Add) {
                 at += if placed.is_exact() { line.n_bytes() } else { text.line_at(at).len() };
             }
-            if first.mark != Mark::Keep {
+            if first.mark != LineKind::Keep {
                 self.block(text, run, start..at, placed.how);
             }
         }
         at - begin
     }
 
-    fn block(&mut self, text: &Text<'_>, run: &[Line<'_>], old: Range<usize>, how: How) {
+    fn block(&mut self, text: &IndexedText<'_>, run: &[HunkLine<'_>], old: Range<usize>, how: How) {
         let begin = self.new.len();
         let at_end = old.end == text.bytes.len();
         let follows_open = at_end && old.is_empty() && text.is_open();
@@ -160,7 +161,7 @@ impl Applied {
             How::Exact if !follows_open => b"\n",
             _ => ending(text, &old, run),
         };
-        let mut added = run.iter().filter(|line| line.mark == Mark::Add).peekable();
+        let mut added = run.iter().filter(|line| line.mark == LineKind::Add).peekable();
         if follows_open && added.peek().is_some() {
             self.new.extend_from_slice(ending);
         }
@@ -182,7 +183,7 @@ impl Applied {
 }
 
 /// Returns the ending of added lines: that of the lines that they replace or follow.
-fn ending(text: &Text<'_>, old: &Range<usize>, run: &[Line<'_>]) -> &'static [u8] {
+fn ending(text: &IndexedText<'_>, old: &Range<usize>, run: &[HunkLine<'_>]) -> &'static [u8] {
     let first = text.first_ending.filter(|_| old.end == 0);
     let text = text.bytes;
     let above = || {

@@ -25,7 +25,7 @@ pub struct Hunk<'p> {
     pub(super) miscounted: bool,
     /// Whether its last line is the last of the file.
     pub(super) at_end: bool,
-    pub(super) form: Form,
+    pub(super) form: PatchFormat,
     /// The header lines of an envelope, or the text after the numbers that a header lacks.
     heads: &'p [u8],
     body: &'p [u8],
@@ -33,7 +33,7 @@ pub struct Hunk<'p> {
 
 /// What kind of patch a hunk is from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum PatchFormat {
     Diff,
     /// The lines of an envelope that change a file.
     Update,
@@ -43,7 +43,7 @@ pub(super) enum Form {
 
 /// What becomes of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mark {
+pub(super) enum LineKind {
     Keep,
     Remove,
     Add,
@@ -51,15 +51,15 @@ pub(super) enum Mark {
 
 /// One line of a hunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Line<'p> {
-    pub(super) mark: Mark,
+pub(super) struct HunkLine<'p> {
+    pub(super) mark: LineKind,
     /// Without its line feed; a carriage return is part of it.
     pub(super) text: &'p [u8],
     /// Whether a line feed follows. It does unless the patch says otherwise.
     pub(super) ended: bool,
 }
 
-impl Line<'_> {
+impl HunkLine<'_> {
     /// Returns how many bytes it has, its line feed included.
     pub(super) fn n_bytes(&self) -> usize {
         self.text.len() + usize::from(self.ended)
@@ -67,17 +67,17 @@ impl Line<'_> {
 }
 
 impl<'p> Hunk<'p> {
-    pub(super) fn lines(&self) -> impl Iterator<Item = Line<'p>> {
+    pub(super) fn lines(&self) -> impl Iterator<Item = HunkLine<'p>> {
         let mut rest = Lines::new(self.body);
         let form = self.form;
         std::iter::from_fn(move || {
             loop {
                 let raw = rest.next()?;
                 let Some((mark, text)) = split(raw) else { continue };
-                let mark = if form == Form::Add { Mark::Add } else { mark };
+                let mark = if form == PatchFormat::Add { LineKind::Add } else { mark };
                 let text = text.strip_suffix(b"\n").unwrap_or(text);
                 let ended = !rest.peek().is_some_and(|next| next.starts_with(b"\\"));
-                return Some(Line { mark, text, ended });
+                return Some(HunkLine { mark, text, ended });
             }
         })
     }
@@ -85,20 +85,20 @@ impl<'p> Hunk<'p> {
     /// Returns whether it may be the beginning of a hunk: its text ends within a line, and a header
     /// promises more lines than it has.
     fn is_cut_off(&self, [(_, n_old), (_, n_new)]: [(u64, u64); 2]) -> bool {
-        let n = |mark: Mark| self.lines().filter(|line| line.mark != mark).count() as u64;
+        let n = |mark: LineKind| self.lines().filter(|line| line.mark != mark).count() as u64;
         self.miscounted
             && !self.body.ends_with(b"\n")
-            && (n(Mark::Add) < n_old || n(Mark::Remove) < n_new)
+            && (n(LineKind::Add) < n_old || n(LineKind::Remove) < n_new)
     }
 
     /// Returns whether it has lines of the old content.
     pub(super) fn has_old(&self) -> bool {
-        self.lines().any(|line| line.mark != Mark::Add)
+        self.lines().any(|line| line.mark != LineKind::Add)
     }
 
     /// Returns whether it has lines of the new content.
     pub(super) fn has_new(&self) -> bool {
-        self.lines().any(|line| line.mark != Mark::Remove)
+        self.lines().any(|line| line.mark != LineKind::Remove)
     }
 
     /// Returns whether one of its lines begins with some bytes.
@@ -118,12 +118,12 @@ impl<'p> Hunk<'p> {
 
 /// Returns what becomes of a line and the rest of it, with its line feed. An empty line has lost its
 /// blank, and so has one that begins with a tab.
-fn split(raw: &[u8]) -> Option<(Mark, &[u8])> {
+fn split(raw: &[u8]) -> Option<(LineKind, &[u8])> {
     match raw.split_first()? {
-        (b' ', text) => Some((Mark::Keep, text)),
-        (b'-', text) => Some((Mark::Remove, text)),
-        (b'+', text) => Some((Mark::Add, text)),
-        (b'\n' | b'\r' | b'\t', _) => Some((Mark::Keep, raw)),
+        (b' ', text) => Some((LineKind::Keep, text)),
+        (b'-', text) => Some((LineKind::Remove, text)),
+        (b'+', text) => Some((LineKind::Add, text)),
+        (b'\n' | b'\r' | b'\t', _) => Some((LineKind::Keep, raw)),
         _ => None,
     }
 }
@@ -180,7 +180,7 @@ pub(super) fn read<'p>(lines: &mut Lines<'p>) -> Result<Hunk<'p>, PatchError> {
         counted: counted.is_some(),
         miscounted: header.numbers.is_some() && counted.is_none(),
         at_end: false,
-        form: Form::Diff,
+        form: PatchFormat::Diff,
         heads: header.heading,
         body: lines.until(&end),
     };
@@ -200,7 +200,7 @@ pub(super) fn read_bare<'p>(lines: &mut Lines<'p>) -> Result<Hunk<'p>, PatchErro
         counted: false,
         miscounted: false,
         at_end: false,
-        form: Form::Diff,
+        form: PatchFormat::Diff,
         heads: b"",
         body: lines.until(&end),
     };
@@ -241,7 +241,7 @@ pub(super) fn read_update<'p>(lines: &mut Lines<'p>) -> Result<Hunk<'p>, PatchEr
         counted: false,
         miscounted: false,
         at_end,
-        form: Form::Update,
+        form: PatchFormat::Update,
         heads: if old_start.is_some() { b"" } else { heads },
         body: body.until(&end),
     })
@@ -264,14 +264,14 @@ pub(super) fn read_add<'p>(lines: &mut Lines<'p>) -> Option<Hunk<'p>> {
         counted: true,
         miscounted: false,
         at_end: false,
-        form: Form::Add,
+        form: PatchFormat::Add,
         heads: b"",
         body,
     })
 }
 
 fn checked(hunk: Hunk<'_>) -> Result<Hunk<'_>, PatchError> {
-    if hunk.lines().all(|line| line.mark == Mark::Keep) {
+    if hunk.lines().all(|line| line.mark == LineKind::Keep) {
         return Err(PatchError::Hunk { line: hunk.line });
     }
     Ok(hunk)
@@ -296,8 +296,8 @@ fn by_counts<'p>(
             continue;
         }
         let (mark, _) = split(raw)?;
-        old = old.checked_sub(u64::from(mark != Mark::Add))?;
-        new = new.checked_sub(u64::from(mark != Mark::Remove))?;
+        old = old.checked_sub(u64::from(mark != LineKind::Add))?;
+        new = new.checked_sub(u64::from(mark != LineKind::Remove))?;
         last_two = [last_two[1], here];
     }
     while lines.peek().is_some_and(is_note) {
@@ -319,7 +319,7 @@ fn goes_on(mut lines: Lines<'_>) -> bool {
             return false;
         }
         match lines.next().and_then(split) {
-            Some((Mark::Keep, _)) => {}
+            Some((LineKind::Keep, _)) => {}
             Some(_) => return true,
             None => return false,
         }

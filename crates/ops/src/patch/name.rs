@@ -8,7 +8,7 @@ const MAX_NAME: usize = 8192;
 
 /// A name as a header line has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Name {
+pub(super) enum HeaderName {
     /// `/dev/null`: no file.
     Null,
     Path(String),
@@ -17,7 +17,7 @@ pub(super) enum Name {
 /// A name of a header line, and whether the time beside it says that the file is not there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Titled {
-    pub(super) name: Name,
+    pub(super) name: HeaderName,
     pub(super) is_epoch: bool,
 }
 
@@ -177,8 +177,8 @@ fn escaped(text: &[u8]) -> Option<(u8, &[u8])> {
     Some((byte, rest))
 }
 
-fn named(name: Vec<u8>) -> Result<Name, &'static str> {
-    Ok(if name == b"/dev/null" { Name::Null } else { Name::Path(readable(name)?) })
+fn named(name: Vec<u8>) -> Result<HeaderName, &'static str> {
+    Ok(if name == b"/dev/null" { HeaderName::Null } else { HeaderName::Path(readable(name)?) })
 }
 
 fn readable(name: Vec<u8>) -> Result<String, &'static str> {

@@ -13,10 +13,10 @@
 //! matched here either. Where it refuses a hunk because lines follow what was once the end of the
 //! file, the hunk is still taken if all of its lines fit.
 
-use super::hunk::{Form, Hunk, Line, Mark};
+use super::hunk::{Hunk, HunkLine, LineKind, PatchFormat};
 use super::refusal::Why;
 use super::seek::{Core, MAX_ANCHORS, Pick, Spot};
-use super::text::{Index, Text, without_blanks};
+use super::text::{Index, IndexedText, without_blanks};
 
 /// How many lines of context may be left out.
 const MAX_FUZZ: usize = 2;
@@ -84,9 +84,9 @@ impl Match {
 #[derive(Debug)]
 pub(super) struct Shape<'h, 'p> {
     pub(super) hunk: &'h Hunk<'p>,
-    pub(super) lines: Vec<Line<'p>>,
+    pub(super) lines: Vec<HunkLine<'p>>,
     /// The lines that the content has.
-    old: Vec<Line<'p>>,
+    old: Vec<HunkLine<'p>>,
     /// Lines of context above the first change and below the last one.
     prefix: usize,
     suffix: usize,
@@ -101,14 +101,14 @@ impl<'h, 'p> Shape<'h, 'p> {
         let (mut lines, mut old) =
             (Vec::with_capacity(USUAL_LINES), Vec::with_capacity(USUAL_LINES));
         lines.extend(hunk.lines());
-        old.extend(lines.iter().filter(|line| line.mark != Mark::Add));
-        let is_context = |line: &&Line<'_>| line.mark == Mark::Keep;
+        old.extend(lines.iter().filter(|line| line.mark != LineKind::Add));
+        let is_context = |line: &&HunkLine<'_>| line.mark == LineKind::Keep;
         let prefix = lines.iter().take_while(is_context).count();
         let suffix = lines.iter().rev().take_while(is_context).count();
         let ended = || lines.iter().filter(|line| line.ended && !line.text.is_empty());
         let n_crlf = ended().filter(|line| line.text.ends_with(b"\r")).count();
         let is_uniform = n_crlf == 0 || n_crlf == ended().count();
-        let is_open = lines.iter().any(|line| line.mark == Mark::Add && !line.ended);
+        let is_open = lines.iter().any(|line| line.mark == LineKind::Add && !line.ended);
         Self { hunk, lines, old, prefix, suffix, is_uniform, is_open }
     }
 
@@ -123,8 +123,9 @@ impl<'h, 'p> Shape<'h, 'p> {
 
     /// Returns whether it says of an added line that the file ends there, and goes on behind it.
     fn goes_on(&self) -> bool {
-        let new = self.lines.iter().filter(|line| line.mark != Mark::Remove);
-        let n_ended = new.clone().take_while(|line| line.ended || line.mark != Mark::Add).count();
+        let new = self.lines.iter().filter(|line| line.mark != LineKind::Remove);
+        let n_ended =
+            new.clone().take_while(|line| line.ended || line.mark != LineKind::Add).count();
         n_ended + 1 < new.count()
     }
 
@@ -169,7 +170,7 @@ impl Placed {
 /// Finds the hunks of one file, in order.
 #[derive(Debug)]
 pub(super) struct Finder<'t> {
-    pub(super) text: Text<'t>,
+    pub(super) text: IndexedText<'t>,
     /// Made when it is needed first; nothing inside where it would be too large.
     pub(super) index: Option<Option<Index>>,
     pub(super) work_left: usize,
@@ -181,7 +182,7 @@ pub(super) struct Finder<'t> {
 
 impl<'t> Finder<'t> {
     pub(super) fn new(old: &'t [u8]) -> Self {
-        let text = Text::new(old);
+        let text = IndexedText::new(old);
         Self { text, index: None, work_left: MAX_WORK, frozen: 0, drift: 0 }
     }
 
@@ -223,7 +224,7 @@ impl<'t> Finder<'t> {
         if n_lines == 0 {
             return Ok(placed(0, 0));
         }
-        if shape.hunk.form != Form::Update || shape.hunk.old_start.is_some() {
+        if shape.hunk.form != PatchFormat::Update || shape.hunk.old_start.is_some() {
             return Err(Why::Unplaced);
         }
         if shape.hunk.at_end || shape.hunk.contexts().next().is_none() {
@@ -241,8 +242,8 @@ impl<'t> Finder<'t> {
         let stated = as_line(start.saturating_sub(1));
         let guess = as_usize(stated.saturating_add_signed(self.drift));
         let context = shape.prefix.max(shape.suffix);
-        let is_diff = shape.hunk.form == Form::Diff;
-        let inserts = shape.lines.iter().all(|line| line.mark != Mark::Remove);
+        let is_diff = shape.hunk.form == PatchFormat::Diff;
+        let inserts = shape.lines.iter().all(|line| line.mark != LineKind::Remove);
         let opens = shape.prefix == 0 && inserts;
         let max_fuzz = if is_diff { context.min(MAX_FUZZ) } else { 0 };
         for fuzz in 0..=max_fuzz {
@@ -283,7 +284,7 @@ impl<'t> Finder<'t> {
     /// Finds a hunk whose lines alone say where it is.
     fn by_lines(&mut self, shape: &Shape<'_, '_>) -> Result<Placed, Why> {
         let end = self.text.n_lines().checked_sub(shape.old.len());
-        let is_update = shape.hunk.form == Form::Update;
+        let is_update = shape.hunk.form == PatchFormat::Update;
         let has_contexts = shape.hunk.contexts().next().is_some();
         for how in shape.hows() {
             let core = Core { lines: &shape.old, front: 0, how: *how };
@@ -391,10 +392,11 @@ impl<'t> Finder<'t> {
     /// Returns why a hunk was not found.
     fn diagnose(&mut self, shape: &Shape<'_, '_>, guess: Option<usize>) -> Why {
         let pick = guess.map_or(Pick::First, Pick::Nearest);
-        let new: Vec<Line<'_>> =
-            shape.lines.iter().filter(|line| line.mark != Mark::Remove).copied().collect();
-        let adds =
-            |line: &Line<'_>| line.mark == Mark::Add && !without_blanks(line.text).is_empty();
+        let new: Vec<HunkLine<'_>> =
+            shape.lines.iter().filter(|line| line.mark != LineKind::Remove).copied().collect();
+        let adds = |line: &HunkLine<'_>| {
+            line.mark == LineKind::Add && !without_blanks(line.text).is_empty()
+        };
         if new.iter().any(adds) {
             let core = Core { lines: &new, front: 0, how: How::LineEndings };
             let end = self.text.n_lines().checked_sub(new.len());

@@ -4,9 +4,9 @@
 //! and the beginning of 1970 stand for a file that is not there.
 
 use super::line::{Lines, bare};
-use super::name::{self, Name, Titled};
+use super::name::{self, HeaderName, Titled};
 use super::refusal::PatchError;
-use super::{FilePatch, Mode, PatchOp};
+use super::{FilePatch, PatchMode, PatchOp};
 
 /// Returns whether two lines that name a file stand here.
 pub(super) fn is_names(mut lines: Lines<'_>) -> bool {
@@ -32,8 +32,8 @@ pub(super) struct Section<'p> {
     pair: Option<(String, String)>,
     renamed: [Option<String>; 2],
     copied: [Option<String>; 2],
-    old_mode: Option<Mode>,
-    new_mode: Option<Mode>,
+    old_mode: Option<PatchMode>,
+    new_mode: Option<PatchMode>,
     created: bool,
     deleted: bool,
     pub(super) hunks: Vec<super::Hunk<'p>>,
@@ -156,8 +156,8 @@ impl<'p> Section<'p> {
             return Ok(());
         }
         let path = |title: &Option<Titled>| match title.as_ref().map(|title| &title.name) {
-            Some(Name::Path(path)) => Some(path.clone()),
-            Some(Name::Null) | None => None,
+            Some(HeaderName::Path(path)) => Some(path.clone()),
+            Some(HeaderName::Null) | None => None,
         };
         let bare = |names: [Option<String>; 2]| {
             let [old, new] = names;
@@ -188,8 +188,9 @@ impl<'p> Section<'p> {
     }
 
     fn deed(&self, hunks: &[super::Hunk<'p>]) -> PatchOp {
-        let is_null =
-            |title: &Option<Titled>| title.as_ref().is_some_and(|title| title.name == Name::Null);
+        let is_null = |title: &Option<Titled>| {
+            title.as_ref().is_some_and(|title| title.name == HeaderName::Null)
+        };
         let is_epoch = |title: &Option<Titled>| title.as_ref().is_some_and(|title| title.is_epoch);
         let only = match hunks {
             [hunk] => Some(hunk),
@@ -232,8 +233,8 @@ impl<'p> Section<'p> {
             return Ok([Some(self.strip(&old, n_parts)?), Some(self.strip(&new, n_parts)?)]);
         }
         let path = |title: Option<Titled>| match title?.name {
-            Name::Path(path) => Some(path),
-            Name::Null => None,
+            HeaderName::Path(path) => Some(path),
+            HeaderName::Null => None,
         };
         let (old, new) = match self.promised {
             true => (path(self.old.take()), path(self.new.take())),
@@ -264,12 +265,12 @@ impl<'p> Section<'p> {
     }
 }
 
-fn read_mode(text: &[u8]) -> Option<Mode> {
+fn read_mode(text: &[u8]) -> Option<PatchMode> {
     let mode = u32::from_str_radix(std::str::from_utf8(bare(text)).ok()?.trim(), 8).ok()?;
     match mode >> 12 {
-        0o10 if mode & 0o100 != 0 => Some(Mode::Executable),
-        0o10 => Some(Mode::Plain),
-        0o12 => Some(Mode::Link),
+        0o10 if mode & 0o100 != 0 => Some(PatchMode::Executable),
+        0o10 => Some(PatchMode::Plain),
+        0o12 => Some(PatchMode::Link),
         _ => None,
     }
 }

@@ -5,7 +5,7 @@
 //! not found. Whether lines are at one given place costs nothing but for their length, because a hunk is
 //! asked so only a few times.
 
-use super::hunk::Line;
+use super::hunk::HunkLine;
 use super::place::{Finder, How};
 use super::text::{Index, without_blanks};
 
@@ -40,7 +40,7 @@ pub(super) enum Pick {
 /// The lines that are looked for.
 #[derive(Clone, Copy)]
 pub(super) struct Core<'a, 'p> {
-    pub(super) lines: &'a [Line<'p>],
+    pub(super) lines: &'a [HunkLine<'p>],
     /// How many lines before them belong to the hunk.
     pub(super) front: usize,
     pub(super) how: How,
@@ -200,7 +200,7 @@ impl Finder<'_> {
 
 /// Returns whether a line of a hunk is one of the content but for its end, at the strictest. A line of which the patch
 /// says that no line feed follows can only be the last one.
-fn alike(line: &Line<'_>, raw: &[u8], how: How, is_last: bool) -> bool {
+fn alike(line: &HunkLine<'_>, raw: &[u8], how: How, is_last: bool) -> bool {
     let text = raw.strip_suffix(b"\n").unwrap_or(raw);
     let without_cr = |text: &'_ [u8]| text.strip_suffix(b"\r").unwrap_or(text).len();
     match how {

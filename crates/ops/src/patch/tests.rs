@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 use similar::TextDiff;
 
-use super::hunk::Mark;
+use super::hunk::LineKind;
 use super::*;
 use crate::replace;
 
@@ -27,9 +27,9 @@ fn short(patch: &Patch<'_>) -> String {
             }
             for line in hunk.lines() {
                 let mark = match line.mark {
-                    Mark::Keep => ' ',
-                    Mark::Remove => '-',
-                    Mark::Add => '+',
+                    LineKind::Keep => ' ',
+                    LineKind::Remove => '-',
+                    LineKind::Add => '+',
                 };
                 let ended = if line.ended { "" } else { "\\" };
                 out += &format!(" |{mark}{}{ended}|", line.text.escape_ascii());
@@ -368,7 +368,7 @@ fn what_is_no_patch_is_refused() {
     );
 }
 
-fn made(old: &[u8], applied: &Applied) -> Vec<u8> {
+fn made(old: &[u8], applied: &AppliedPatch) -> Vec<u8> {
     replace::pieces(old, &applied.changes()).concat()
 }
 

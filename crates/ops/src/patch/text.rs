@@ -9,7 +9,7 @@ use std::hash::{DefaultHasher, Hasher};
 
 use memchr::{memchr, memchr_iter};
 
-use super::hunk::Line;
+use super::hunk::HunkLine;
 use crate::replace::first_ending;
 
 /// How many bytes a block has, unless there would be too many of them.
@@ -23,7 +23,7 @@ const MAX_INDEXED: usize = 32 << 20;
 
 /// A content and where its lines begin.
 #[derive(Debug)]
-pub(super) struct Text<'t> {
+pub(super) struct IndexedText<'t> {
     pub(super) bytes: &'t [u8],
     /// How many bytes a block has.
     block: usize,
@@ -34,7 +34,7 @@ pub(super) struct Text<'t> {
     pub(super) first_ending: Option<&'static [u8]>,
 }
 
-impl<'t> Text<'t> {
+impl<'t> IndexedText<'t> {
     pub(super) fn new(bytes: &'t [u8]) -> Self {
         let block = BLOCK.max(bytes.len().div_ceil(MAX_BLOCKS));
         let mut n_lines = 0;
@@ -77,7 +77,7 @@ impl<'t> Text<'t> {
     }
 
     /// Returns whether the line that begins at a place is a line of a hunk, byte by byte.
-    pub(super) fn has_line(&self, at: usize, line: &Line<'_>) -> bool {
+    pub(super) fn has_line(&self, at: usize, line: &HunkLine<'_>) -> bool {
         let rest = self.bytes.get(at..).unwrap_or_default();
         match rest.split_at_checked(line.text.len()) {
             Some((text, rest)) if text == line.text => match rest.first() {
@@ -112,7 +112,7 @@ pub(super) struct Index {
 
 impl Index {
     /// Makes the table, or nothing where the content has too many lines.
-    pub(super) fn new(text: &Text<'_>) -> Option<Self> {
+    pub(super) fn new(text: &IndexedText<'_>) -> Option<Self> {
         let mut entries = Vec::new();
         let lines = text.bytes.split_inclusive(|byte| *byte == b'\n');
         for (number, line) in (0_u64..).zip(lines) {
@@ -166,7 +166,7 @@ mod tests {
     /// Compares the place of some lines with that which counting gives, and bounds what is remembered.
     #[track_caller]
     fn check(text: &str) {
-        let found = Text::new(text.as_bytes());
+        let found = IndexedText::new(text.as_bytes());
         assert!(found.n_before.len() <= MAX_BLOCKS, "{} blocks", found.n_before.len());
         let mut at = 0;
         for (number, line) in text.split_inclusive('\n').enumerate() {

@@ -318,7 +318,7 @@ const OTHER: Row<Read> = Row {
     ],
     presets: &[("limit", Preset::Int(i64::MAX)), ("counts_lines", Preset::Bool(true))],
     shape: |_, out, _| match out {
-        Out::Text(text) => {
+        ReadOut::Text(text) => {
             let mut reply = Reply::text(text.plain());
             reply.meta.more.insert("ends_line", text.ends_line);
             reply
@@ -391,10 +391,10 @@ fn media_come_undecoded_where_they_are_asked_for() {
         let row = Row {
             presets,
             shape: |_, out, _| match out {
-                Out::Media { mime, base64, .. } => {
+                ReadOut::Media { mime, base64, .. } => {
                     Reply::text(format!("{} {base64}", mime.unwrap_or("-")))
                 }
-                Out::Text(text) => Reply::text(text.plain()),
+                ReadOut::Text(text) => Reply::text(text.plain()),
                 other => Reply::text(format!("{other:?}")),
             },
             ..OTHER

@@ -5,7 +5,7 @@
 
 use sinew_tool::{Context, Opened, ToolError};
 
-use super::{Args, Out, SMALL, binary, collector, decoded};
+use super::{ReadArgs, ReadOut, SMALL, binary, collector, decoded};
 use crate::encoding;
 use crate::line_index::{BLOCK, LineIndex, LineIndexStore};
 use crate::lines;
@@ -25,11 +25,11 @@ enum Start {
 
 /// Returns the lines that are asked for, reading no further than they go.
 pub(super) fn window(
-    args: &Args,
+    args: &ReadArgs,
     cx: &Context,
     opened: &Opened,
     scan: &mut Scan<'_>,
-) -> Result<Out, ToolError> {
+) -> Result<ReadOut, ToolError> {
     let size = opened.meta.size();
     let max_bytes = cx.settings.max_read_bytes;
     let bounded = max_bytes.is_some() || args.counts_lines;
@@ -38,7 +38,9 @@ pub(super) fn window(
     let (start, known) = find_start(args.offset, cx, opened, scan)?;
     let start = match start {
         Start::Here(start) => start,
-        Start::Past(total) => return Ok(Out::Text(collector.into_text(Some(total), true, size))),
+        Start::Past(total) => {
+            return Ok(ReadOut::Text(collector.into_text(Some(total), true, size)));
+        }
     };
     let mut line_ends = args.offset.max(1) - 1;
     let mut last_byte = None;
@@ -57,7 +59,7 @@ pub(super) fn window(
             break;
         }
         if let Some(max_bytes) = max_bytes.filter(|max| *max < scan.at()) {
-            return Ok(Out::TooLarge { bytes: scan.at(), max_bytes });
+            return Ok(ReadOut::TooLarge { bytes: scan.at(), max_bytes });
         }
         block = scan.block(BLOCK)?;
     }
@@ -77,7 +79,7 @@ pub(super) fn window(
         return decoded(args, cx, scan, &text, size);
     }
     let total = (counted && ended).then(|| n_lines(line_ends, last_byte)).or(known);
-    Ok(Out::Text(collector.into_text(total, ended, size)))
+    Ok(ReadOut::Text(collector.into_text(total, ended, size)))
 }
 
 /// Finds where a line begins, and the number of all lines where it became known. The first block of

@@ -11,7 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use sinew_ops::patch::{self, FilePatch, Mode, PatchOp, Rejected, Why};
+use sinew_ops::patch::{self, FilePatch, PatchMode, PatchOp, Rejected, Why};
 
 /// How many random trees are compared.
 const N_CASES: u64 = 600;
@@ -276,7 +276,7 @@ fn one(file: &FilePatch<'_>, tree: &Tree, made: &mut Tree) -> Result<(), String>
         at = change.range.end;
     }
     content.extend_from_slice(&old[at..]);
-    let is_script = file.new_mode.map_or(is_script, |mode| mode == Mode::Executable);
+    let is_script = file.new_mode.map_or(is_script, |mode| mode == PatchMode::Executable);
     if matches!(file.deed, PatchOp::Delete | PatchOp::Drop | PatchOp::Rename) {
         made.remove(&name);
     }

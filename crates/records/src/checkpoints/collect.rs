@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
-use super::contents::{Contents, Found};
+use super::contents::{ContentFile, Contents};
 use super::index::{self, Since};
 use super::{CheckpointError, CheckpointId, CheckpointSettings};
 use crate::database::{self, PATIENT, at_once};
@@ -186,7 +186,7 @@ impl Collector {
     ) -> Result<bool, CheckpointError> {
         let named: HashSet<_> =
             index::named(connection)?.into_iter().map(|(content, _)| content).collect();
-        let mut unnamed: Vec<Found> = self.contents.list()?;
+        let mut unnamed: Vec<ContentFile> = self.contents.list()?;
         unnamed.retain(|found| match found.content {
             Some(content) => !named.contains(&content),
             None => found.is_left_over(),

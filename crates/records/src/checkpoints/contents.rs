@@ -109,7 +109,7 @@ pub(super) struct Alone {
 
 /// One file of the directory.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct ContentFile {
     pub(super) name: CString,
     /// Which content it is; `None` is what a death left behind.
     pub(super) content: Option<ContentHash>,
@@ -152,7 +152,7 @@ impl Contents {
     }
 
     /// Lists what is there.
-    pub(super) fn list(&self) -> Result<Vec<Found>, CheckpointError> {
+    pub(super) fn list(&self) -> Result<Vec<ContentFile>, CheckpointError> {
         let list = || {
             let dir = match self.directory() {
                 Err(Errno::NOENT) => return Ok(Vec::new()),
@@ -170,7 +170,7 @@ impl Contents {
                     Err(errno) => return Err(errno),
                 };
                 let content = content_of(name.to_bytes());
-                all.push(Found { name, content, n_bytes });
+                all.push(ContentFile { name, content, n_bytes });
             }
             Ok(all)
         };
@@ -320,7 +320,7 @@ impl Held {
 
 impl Alone {
     /// Takes the name of a file away; [`Alone::remove`] then removes it, for which nobody waits.
-    pub(super) fn collect(&self, found: &mut Found) -> Result<(), CheckpointError> {
+    pub(super) fn collect(&self, found: &mut ContentFile) -> Result<(), CheckpointError> {
         let mut name = found.name.to_bytes().to_vec();
         if !name.ends_with(COLLECTED) {
             name.extend_from_slice(COLLECTED);
@@ -335,7 +335,7 @@ impl Alone {
     }
 
     /// Gives the right back and removes what was collected.
-    pub(super) fn remove(self, collected: &[Found]) {
+    pub(super) fn remove(self, collected: &[ContentFile]) {
         let _ = flock(&self.dir, FlockOperation::NonBlockingUnlock);
         for found in collected {
             let _ = unlinkat(&self.dir, &found.name, AtFlags::empty());
@@ -343,7 +343,7 @@ impl Alone {
     }
 }
 
-impl Found {
+impl ContentFile {
     /// Returns whether it is something that only a death leaves behind: a content that was being
     /// written, or one that was being removed. Anything else without a hash is not ours.
     pub(super) fn is_left_over(&self) -> bool {

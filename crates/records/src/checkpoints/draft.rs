@@ -1,8 +1,8 @@
 //! The checkpoint of one call while the call runs.
 //!
-//! What is at a path is kept before its change ([`Draft::keep`]), all of it is written in one
-//! transaction ([`Draft::record`]), and only then anything changes. What each change left is said
-//! afterwards ([`Draft::settle`], [`Draft::withdraw`]) and written when the draft is dropped. A call
+//! What is at a path is kept before its change ([`CheckpointDraft::keep`]), all of it is written in one
+//! transaction ([`CheckpointDraft::record`]), and only then anything changes. What each change left is said
+//! afterwards ([`CheckpointDraft::settle`], [`CheckpointDraft::withdraw`]) and written when the draft is dropped. A call
 //! that dies in between leaves entries that are not settled: what their change was to leave is in the
 //! index already, so a look at the disk tells whether it happened.
 
@@ -17,7 +17,8 @@ use sinew_tool::{FileKind, FileMeta};
 
 use super::contents::{Failure, Held};
 use super::{
-    CallContext, CheckpointError, CheckpointId, Larger, PathState, QUICK, Settlement, Shared,
+    CallContext, CheckpointError, CheckpointId, Larger, PathState, QUICK, Settlement,
+    SharedCheckpoints,
 };
 use sinew_fs::stat::identity_of;
 
@@ -36,8 +37,8 @@ pub enum Before<'a> {
 
 /// The checkpoint of one call while the call runs.
 #[derive(Debug)]
-pub struct Draft {
-    shared: Arc<Shared>,
+pub struct CheckpointDraft {
+    shared: Arc<SharedCheckpoints>,
     mark: CallContext,
     id: Option<CheckpointId>,
     /// Nothing is collected from the first content on until the entries are written.
@@ -73,8 +74,8 @@ enum Fate {
     Withdrawn,
 }
 
-impl Draft {
-    pub(super) fn new(shared: Arc<Shared>, mark: CallContext) -> Self {
+impl CheckpointDraft {
+    pub(super) fn new(shared: Arc<SharedCheckpoints>, mark: CallContext) -> Self {
         Self {
             shared,
             mark,
@@ -203,7 +204,7 @@ impl Draft {
     }
 }
 
-impl Drop for Draft {
+impl Drop for CheckpointDraft {
     /// Writes what became of the changes. What cannot be written now is written with the next
     /// checkpoint.
     fn drop(&mut self) {

@@ -47,12 +47,12 @@ pub struct Plan {
     /// The checkpoints that are undone, the oldest first.
     pub undone: Vec<CheckpointId>,
     /// What is done, in the order in which it can be done: what is in the way goes first.
-    pub steps: Vec<Step>,
+    pub steps: Vec<PlannedStep>,
 }
 
 /// One step of a restore, at one path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Step {
+pub struct PlannedStep {
     /// The real path, as it was when the change was made.
     pub path: PathBuf,
     /// What is done.
@@ -130,7 +130,7 @@ impl Conflict {
 
 impl Plan {
     /// Returns the steps that stand against the restore, where it is forced or not.
-    pub fn refused(&self, forced: bool) -> impl Iterator<Item = &Step> {
+    pub fn refused(&self, forced: bool) -> impl Iterator<Item = &PlannedStep> {
         self.steps.iter().filter(move |step| match &step.conflict {
             Some(conflict) => !(forced && conflict.can_be_forced()),
             None => false,
@@ -138,7 +138,7 @@ impl Plan {
     }
 
     /// Returns the steps that do something.
-    pub fn changes(&self) -> impl Iterator<Item = &Step> {
+    pub fn changes(&self) -> impl Iterator<Item = &PlannedStep> {
         self.steps.iter().filter(|step| step.act != Act::Nothing)
     }
 }
@@ -189,7 +189,7 @@ impl History {
     }
 }
 
-impl Step {
+impl PlannedStep {
     /// What is in the way goes first, the deepest first; what is needed comes next, the deepest last.
     fn rank(&self) -> (Act, isize, &Path) {
         let depth = isize::try_from(self.path.components().count()).unwrap_or(isize::MAX);
@@ -215,11 +215,11 @@ impl<'a> Chain<'a> {
     }
 
     /// Returns what has to be done at the path.
-    fn steps(&self, path: &Path, now: &PathState) -> Vec<Step> {
+    fn steps(&self, path: &Path, now: &PathState) -> Vec<PlannedStep> {
         let Some(wanted) = self.own.first().map(|first| &first.entry.before) else {
             return Vec::new();
         };
-        let step = |act, conflict| Step {
+        let step = |act, conflict| PlannedStep {
             path: path.to_owned(),
             act,
             wanted: wanted.clone(),

@@ -15,7 +15,7 @@ use sinew_tool::{Caller, Clock, Identity, ReadObservation, Stamp, Writer};
 
 use super::opening::{self, NAME};
 use super::row::Cleaner;
-use super::{Row, Shared, lock};
+use super::{Row, SharedLedger, lock};
 use crate::redact::Redactor;
 use sinew_fs::clock::SystemClock;
 
@@ -145,7 +145,7 @@ pub(super) fn prune(connection: &Connection, process: i64) -> rusqlite::Result<u
 
 /// What the database of a ledger says of files.
 pub(crate) struct Records {
-    shared: Arc<Shared>,
+    shared: Arc<SharedLedger>,
     /// The connection, and the opening of the database that it was made after.
     reader: Mutex<Option<(u64, Connection)>>,
 }
@@ -157,7 +157,7 @@ impl std::fmt::Debug for Records {
 }
 
 impl Records {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
+    pub(super) fn new(shared: Arc<SharedLedger>) -> Self {
         Self { shared, reader: Mutex::new(None) }
     }
 

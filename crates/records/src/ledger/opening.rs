@@ -13,7 +13,7 @@ use sinew_tool::{Clock, Event};
 
 use super::head::{HeadFile, Noted};
 use super::key::{ANCHOR, Key};
-use super::record::{self, Draft, Link, OfProcess};
+use super::record::{self, Link, OfProcess, RecordDraft};
 use super::row::{self, Cleaner, Who};
 use super::verify::Finding;
 use super::{LedgerSync, check, leftovers};
@@ -33,7 +33,7 @@ const MAX_VERSION: i64 = 10_000;
 pub(super) type FileId = (u64, u64);
 
 /// A database that is open, with what its chain needs.
-pub(super) struct Open {
+pub(super) struct OpenLedger {
     pub(super) connection: Connection,
     pub(super) key: Key,
     pub(super) head: HeadFile,
@@ -54,7 +54,7 @@ pub(super) struct Opener<'a> {
 }
 
 /// What lies at the place of the database.
-enum Found {
+enum FoundDatabase {
     Ready(Connection, Key),
     /// Nothing that was ever written.
     Empty(Connection),
@@ -68,10 +68,10 @@ impl Opener<'_> {
         &self,
         patience: Duration,
         told: &mut Option<String>,
-    ) -> Result<Open, Failed> {
+    ) -> Result<OpenLedger, Failed> {
         let shared = locked(self.state, FlockOperation::NonBlockingLockShared, patience)?;
         let mut damaged = self.damaged.cloned();
-        if let Found::Ready(connection, key) = self.find(patience, damaged.as_ref())? {
+        if let FoundDatabase::Ready(connection, key) = self.find(patience, damaged.as_ref())? {
             let open = self.opened(connection, key)?;
             let looked = check::quick(&open.connection, &open.key).and_then(|misfit| {
                 leftovers::remove(&open.connection, self.state).map(|()| misfit)
@@ -91,8 +91,8 @@ impl Opener<'_> {
         let mut aside = None;
         for _ in 0..2 {
             match self.find(patience, damaged.as_ref())? {
-                Found::Ready(connection, key) => return self.opened(connection, key),
-                Found::Empty(connection) => {
+                FoundDatabase::Ready(connection, key) => return self.opened(connection, key),
+                FoundDatabase::Empty(connection) => {
                     let (key, is_new) = self.key_of_new()?;
                     let mut open = self.opened(connection, key)?;
                     let is_told = aside.is_some();
@@ -100,7 +100,7 @@ impl Opener<'_> {
                     *told = told.take().filter(|_| is_told).or(gone);
                     return Ok(open);
                 }
-                Found::Lost(word, why) => {
+                FoundDatabase::Lost(word, why) => {
                     let name = self.keep_aside(word)?;
                     let text =
                         format!("{why}; the old one is kept as {name}, and a new one begins");
@@ -116,29 +116,30 @@ impl Opener<'_> {
         &self,
         patience: Duration,
         damaged: Option<&(FileId, String)>,
-    ) -> Result<Found, Failed> {
+    ) -> Result<FoundDatabase, Failed> {
         let path = self.state.join(NAME);
         if let Some((file, why)) = damaged
             && file_of(&path) == Some(*file)
         {
-            return Ok(Found::Lost("corrupt", format!("the database was damaged ({why})")));
+            return Ok(FoundDatabase::Lost("corrupt", format!("the database was damaged ({why})")));
         }
         match self.look(&path, patience) {
             Err(failed) if failed.corrupt => {
                 let why = format!("the database was damaged ({})", failed.problem);
-                Ok(Found::Lost("corrupt", why))
+                Ok(FoundDatabase::Lost("corrupt", why))
             }
             found => found,
         }
     }
 
-    fn look(&self, path: &Path, patience: Duration) -> Result<Found, Failed> {
+    fn look(&self, path: &Path, patience: Duration) -> Result<FoundDatabase, Failed> {
         let connection = database::connect(path, self.sync, patience)?;
-        let damaged = |why| Ok(Found::Lost("corrupt", format!("the database was damaged ({why})")));
+        let damaged =
+            |why| Ok(FoundDatabase::Lost("corrupt", format!("the database was damaged ({why})")));
         let count = "SELECT count(*) FROM sqlite_schema WHERE type = 'table'";
         let n_tables: i64 = connection.query_row(count, [], |row| row.get(0))?;
         match database::version(&connection)? {
-            0 if n_tables == 0 => return Ok(Found::Empty(connection)),
+            0 if n_tables == 0 => return Ok(FoundDatabase::Empty(connection)),
             0 => return damaged("its tables have no version"),
             row::VERSION => {}
             version if !(0..=MAX_VERSION).contains(&version) => {
@@ -162,12 +163,12 @@ impl Opener<'_> {
             return damaged(why);
         }
         match Key::read(self.state)? {
-            Some(key) if *key.id() == id => Ok(Found::Ready(connection, key)),
-            Some(_) => Ok(Found::Lost(
+            Some(key) if *key.id() == id => Ok(FoundDatabase::Ready(connection, key)),
+            Some(_) => Ok(FoundDatabase::Lost(
                 "keyless",
                 String::from("`ledger.key` is not the key that the records were chained with"),
             )),
-            None => Ok(Found::Lost(
+            None => Ok(FoundDatabase::Lost(
                 "keyless",
                 String::from("`ledger.key`, which the records were chained with, is gone"),
             )),
@@ -182,17 +183,17 @@ impl Opener<'_> {
         }
     }
 
-    fn opened(&self, connection: Connection, key: Key) -> Result<Open, Failed> {
+    fn opened(&self, connection: Connection, key: Key) -> Result<OpenLedger, Failed> {
         let path = self.state.join(NAME);
         let file = file_of(&path).ok_or_else(|| Failed::new("the database was taken away"))?;
-        Ok(Open { connection, key, head: HeadFile::new(self.state), file, process: None })
+        Ok(OpenLedger { connection, key, head: HeadFile::new(self.state), file, process: None })
     }
 
     /// Makes the tables and the first record, which says whether records were there before. Returns what it
     /// says of them.
     fn begin(
         &self,
-        open: &mut Open,
+        open: &mut OpenLedger,
         is_key_new: bool,
         aside: Option<String>,
     ) -> Result<Option<String>, Failed> {
@@ -309,7 +310,7 @@ pub(super) fn kept_aside(state: &Path) -> Vec<String> {
 }
 
 /// Returns the draft of an event.
-pub(super) fn event<'a>(redactor: &Redactor, event: &'a Event) -> Draft<'a> {
+pub(super) fn event<'a>(redactor: &Redactor, event: &'a Event) -> RecordDraft<'a> {
     row::told(event, SystemClock.wall_ms(), &Cleaner(redactor))
 }
 

@@ -221,7 +221,7 @@ fn ordered(
 
 /// What a record will say, but for its process.
 #[derive(Debug, Clone)]
-pub(super) struct Draft<'a> {
+pub(super) struct RecordDraft<'a> {
     fields: Fields<'a>,
     changes: Vec<Fields<'a>>,
 }
@@ -229,7 +229,7 @@ pub(super) struct Draft<'a> {
 /// So many values has a record of most calls.
 const FEW: usize = 18;
 
-impl<'a> Draft<'a> {
+impl<'a> RecordDraft<'a> {
     /// Begins a record of a phase. What follows is added in the order of the columns.
     pub(super) fn new(phase: &'static str, at_ms: u64) -> Self {
         let mut fields = Vec::with_capacity(FEW);
@@ -268,11 +268,14 @@ impl<'a> Draft<'a> {
     }
 
     /// Returns a draft that borrows nothing.
-    pub(super) fn into_owned(self) -> Draft<'static> {
+    pub(super) fn into_owned(self) -> RecordDraft<'static> {
         let owned = |fields: Fields<'a>| {
             fields.into_iter().map(|(name, field)| (name, field.into_owned())).collect()
         };
-        Draft { fields: owned(self.fields), changes: self.changes.into_iter().map(owned).collect() }
+        RecordDraft {
+            fields: owned(self.fields),
+            changes: self.changes.into_iter().map(owned).collect(),
+        }
     }
 }
 
@@ -289,7 +292,7 @@ pub(super) fn append(
     key: &Key,
     tail: &mut Link,
     process: &OfProcess,
-    draft: &Draft<'_>,
+    draft: &RecordDraft<'_>,
 ) -> rusqlite::Result<()> {
     // A number that somebody put at the very end is taken, and nothing is written after it.
     let seq = tail.seq.saturating_add(1);

@@ -12,7 +12,7 @@ use rusqlite::{Connection, OptionalExtension};
 use sinew_tool::{Clock, Event};
 
 use super::key;
-use super::opening::{self, Open};
+use super::opening::{self, OpenLedger};
 use super::record::{self, Link};
 use super::row::Who;
 use super::scan;
@@ -46,7 +46,7 @@ impl Retention {
     /// Removes what is too old or too many. Where that cannot be, returns why, for a person.
     pub(super) fn apply(
         &self,
-        open: &mut Open,
+        open: &mut OpenLedger,
         who: &Who,
         redactor: &Redactor,
     ) -> Result<Option<String>, Failed> {
@@ -109,8 +109,13 @@ enum Removed {
     Refused(String),
 }
 
-fn remove(open: &mut Open, who: &Who, redactor: &Redactor, until: i64) -> Result<Removed, Failed> {
-    let Open { connection, key, head, process, .. } = open;
+fn remove(
+    open: &mut OpenLedger,
+    who: &Who,
+    redactor: &Redactor,
+    until: i64,
+) -> Result<Removed, Failed> {
+    let OpenLedger { connection, key, head, process, .. } = open;
     let (removed, tail) = at_once(connection, |connection| {
         let Some(hash) = record::hash_of(connection, until)? else {
             return Ok((Removed::Some(0), None));

@@ -7,7 +7,7 @@ use rusqlite::{Connection, params};
 use sinew_tool::{Change, Clock, Closing, Event, Ticket};
 
 use super::known::KnownRow;
-use super::record::{Draft, Field, Fields, OfProcess};
+use super::record::{Field, Fields, OfProcess, RecordDraft};
 use crate::database::separated;
 use crate::redact::Redactor;
 use sinew_fs::clock::SystemClock;
@@ -188,10 +188,10 @@ pub(super) struct Intent {
 }
 
 /// What a row becomes in the database.
-pub(super) enum Step<'a> {
+pub(super) enum WriteStep<'a> {
     /// A record, and the intent that it opens or closes.
     Record {
-        draft: Draft<'a>,
+        draft: RecordDraft<'a>,
         opens: Option<(Ticket, Vec<u8>)>,
         closes: Option<Ticket>,
     },
@@ -227,19 +227,19 @@ impl Row {
     }
 
     /// Returns what the row becomes, without secrets. Nothing where a secret is what it is about.
-    pub(super) fn step(&self, clean: &Cleaner<'_>) -> Option<Step<'_>> {
-        let record = |draft, closes| Step::Record { draft, opens: None, closes };
+    pub(super) fn step(&self, clean: &Cleaner<'_>) -> Option<WriteStep<'_>> {
+        let record = |draft, closes| WriteStep::Record { draft, opens: None, closes };
         Some(match self {
-            Self::Intent(intent) => Step::Record {
+            Self::Intent(intent) => WriteStep::Record {
                 draft: intent.draft(clean),
                 opens: Some((intent.ticket, clean.temporaries(&intent.temporaries))),
                 closes: None,
             },
             Self::Outcome { intent, closing } => record(outcome(closing, clean), *intent),
             Self::Known(row) if row.holds_secret(clean.0) => return None,
-            Self::Known(row) => Step::Known(row),
+            Self::Known(row) => WriteStep::Known(row),
             Self::Withdrawn(ticket, at_ms) => {
-                record(Draft::new("event", *at_ms).with("event", "withdrawn"), Some(*ticket))
+                record(RecordDraft::new("event", *at_ms).with("event", "withdrawn"), Some(*ticket))
             }
             Self::Event(event, at_ms) => record(told(event, *at_ms, clean), None),
         })
@@ -247,14 +247,14 @@ impl Row {
 }
 
 impl Intent {
-    fn draft(&self, clean: &Cleaner<'_>) -> Draft<'_> {
-        known(Draft::new("intent", self.at_ms), &self.so_far, self.path.as_deref(), clean)
+    fn draft(&self, clean: &Cleaner<'_>) -> RecordDraft<'_> {
+        known(RecordDraft::new("intent", self.at_ms), &self.so_far, self.path.as_deref(), clean)
     }
 }
 
 /// Returns the draft of an event.
-pub(super) fn told<'a>(event: &'a Event, at_ms: u64, clean: &Cleaner<'_>) -> Draft<'a> {
-    Draft::new("event", at_ms)
+pub(super) fn told<'a>(event: &'a Event, at_ms: u64, clean: &Cleaner<'_>) -> RecordDraft<'a> {
+    RecordDraft::new("event", at_ms)
         .with_any("session", event.session.as_deref().map(|session| clean.name(session)))
         .with("event", event.kind)
         .with("text", clean.text(&event.text, MAX_TEXT))
@@ -262,11 +262,11 @@ pub(super) fn told<'a>(event: &'a Event, at_ms: u64, clean: &Cleaner<'_>) -> Dra
 
 /// Adds what an intent and an outcome say alike: the call, and how it was judged.
 fn known<'a>(
-    draft: Draft<'a>,
+    draft: RecordDraft<'a>,
     closing: &'a Closing,
     path: Option<&'a Path>,
     clean: &Cleaner<'_>,
-) -> Draft<'a> {
+) -> RecordDraft<'a> {
     let (opening, command) = (&closing.opening, closing.command.as_deref());
     draft
         .with("call_id", clean.name(&opening.call_id))
@@ -289,10 +289,10 @@ fn known<'a>(
         .with_any("background", closing.background.as_deref().map(|id| clean.name(id)))
 }
 
-fn outcome<'a>(closing: &'a Closing, clean: &Cleaner<'_>) -> Draft<'a> {
+fn outcome<'a>(closing: &'a Closing, clean: &Cleaner<'_>) -> RecordDraft<'a> {
     let change = closing.changes.first();
     let path = change.map(|change| &change.path).or(closing.path.as_ref());
-    let draft = Draft::new("outcome", closing.opened_at_ms);
+    let draft = RecordDraft::new("outcome", closing.opened_at_ms);
     let mut draft = known(draft, closing, path.map(PathBuf::as_path), clean)
         .with("outcome", closing.error.map_or("ok", |kind| kind.as_str()))
         .with("duration_us", micros(closing.duration_ms))

@@ -18,7 +18,7 @@ use super::record::{self, Link};
 use super::row;
 use super::scan;
 use super::verify::{Finding, Walk};
-use super::{Audit, AuditError, Database, Shared, SqliteLedger, TENDED_EVERY, reading};
+use super::{Audit, AuditError, Database, SharedLedger, SqliteLedger, TENDED_EVERY, reading};
 use crate::database::{self, Failed, PATIENT};
 
 /// The most problems that are told of one database.
@@ -84,7 +84,7 @@ impl SqliteLedger {
     }
 }
 
-impl Shared {
+impl SharedLedger {
     /// Reads the whole database on a connection of its own, and does what is to be done about what it finds.
     /// Returns how long the next check waits.
     pub(super) fn check(self: &Arc<Self>) -> Duration {

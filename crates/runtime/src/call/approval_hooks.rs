@@ -14,7 +14,7 @@ use crate::runtime::Runtime;
 
 /// A question that hooks were told of. Dropped without an answer, as where its call is taken back, it is
 /// told as one that nobody is left to answer.
-pub(super) struct Told {
+pub(super) struct AnnouncedQuestion {
     answered: Option<oneshot::Sender<Answered>>,
 }
 
@@ -23,13 +23,13 @@ struct Answered {
     answer: Answer,
 }
 
-impl Drop for Told {
+impl Drop for AnnouncedQuestion {
     fn drop(&mut self) {
         self.say(None, Answer::Gone);
     }
 }
 
-impl Told {
+impl AnnouncedQuestion {
     fn say(&mut self, by: Option<String>, answer: Answer) {
         if let Some(answered) = self.answered.take() {
             // Whoever listens goes away with the process only.
@@ -44,7 +44,7 @@ pub(super) fn asked(
     tool: &dyn Tool,
     question: &Question,
     approver: &str,
-) -> Option<Told> {
+) -> Option<AnnouncedQuestion> {
     let hooks = runtime.hooks.at(HookEvent::Approval).to_vec();
     if hooks.is_empty() {
         return None;
@@ -84,11 +84,11 @@ pub(super) fn asked(
         approval.reason = reason;
         run(&hooks, &approval).await;
     });
-    Some(Told { answered: Some(answered) })
+    Some(AnnouncedQuestion { answered: Some(answered) })
 }
 
 /// Tells the hooks what was answered, once they know what was asked.
-pub(super) fn answered(told: Option<Told>, by: Option<&str>, answer: &Answer) {
+pub(super) fn answered(told: Option<AnnouncedQuestion>, by: Option<&str>, answer: &Answer) {
     if let Some(mut told) = told {
         told.say(by.map(str::to_owned), answer.clone());
     }

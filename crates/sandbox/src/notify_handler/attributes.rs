@@ -16,7 +16,7 @@ use super::caller::Caller;
 use super::deeds::done;
 use super::path::{self, kind_of, real_path};
 use super::{CallHandler, mode_of};
-use crate::spawn::Answer;
+use crate::spawn::SyscallAnswer;
 use crate::wire::Refused;
 
 /// The longest name of an extended attribute, with its end: `XATTR_NAME_MAX`.
@@ -67,7 +67,11 @@ impl Times {
 
 impl CallHandler {
     /// Sets the mode of a file: one that may be executed now may be run by others.
-    pub(super) fn set_mode(&self, target: &OwnedFd, mode: Mode) -> Result<Option<Answer>, Errno> {
+    pub(super) fn set_mode(
+        &self,
+        target: &OwnedFd,
+        mode: Mode,
+    ) -> Result<Option<SyscallAnswer>, Errno> {
         if kind_of(target)? == FileType::Symlink {
             return Err(Errno::OPNOTSUPP);
         }
@@ -80,7 +84,7 @@ impl CallHandler {
         at: (u64, u64),
         mode: u64,
         flags: AtFlags,
-    ) -> Result<Option<Answer>, Errno> {
+    ) -> Result<Option<SyscallAnswer>, Errno> {
         self.set_mode(&self.target(caller, at, flags)?, mode_of(mode))
     }
 
@@ -89,7 +93,7 @@ impl CallHandler {
         &self,
         target: &OwnedFd,
         (user, group): (u64, u64),
-    ) -> Result<Option<Answer>, Errno> {
+    ) -> Result<Option<SyscallAnswer>, Errno> {
         #[expect(clippy::cast_possible_truncation, reason = "the kernel takes no more of it")]
         let id = |number: u64| Some(number as u32).filter(|number| *number != u32::MAX);
         let (user, group) = (id(user).map(Uid::from_raw), id(group).map(Gid::from_raw));
@@ -103,7 +107,7 @@ impl CallHandler {
         at: (u64, u64),
         owner: (u64, u64),
         flags: AtFlags,
-    ) -> Result<Option<Answer>, Errno> {
+    ) -> Result<Option<SyscallAnswer>, Errno> {
         self.set_owner(&self.target(caller, at, flags)?, owner)
     }
 
@@ -114,7 +118,7 @@ impl CallHandler {
         (dir, path): (u64, u64),
         times: Times,
         flags: AtFlags,
-    ) -> Result<Option<Answer>, Errno> {
+    ) -> Result<Option<SyscallAnswer>, Errno> {
         let times = times.read(caller)?;
         let target = match path {
             0 => caller.handle(dir)?,
@@ -129,7 +133,7 @@ impl CallHandler {
         caller: &Caller<'_>,
         target: &OwnedFd,
         (name, value, length, flags): (u64, u64, u64, u64),
-    ) -> Result<Option<Answer>, Errno> {
+    ) -> Result<Option<SyscallAnswer>, Errno> {
         let name = caller.xattr_name(name)?;
         if MAX_XATTR_VALUE < length {
             return Err(Errno::TOOBIG);
@@ -149,7 +153,7 @@ impl CallHandler {
         caller: &Caller<'_>,
         target: &OwnedFd,
         name: u64,
-    ) -> Result<Option<Answer>, Errno> {
+    ) -> Result<Option<SyscallAnswer>, Errno> {
         let name = caller.xattr_name(name)?;
         self.set(target, || removexattr(path::by_number(target), name))
     }
@@ -178,7 +182,7 @@ impl CallHandler {
         &self,
         target: &OwnedFd,
         set: impl FnOnce() -> Result<(), Errno>,
-    ) -> Result<Option<Answer>, Errno> {
+    ) -> Result<Option<SyscallAnswer>, Errno> {
         let real = self.may_set_attributes(target)?;
         done(set().map_err(|errno| self.refused_by_the_system(&real, errno)))
     }

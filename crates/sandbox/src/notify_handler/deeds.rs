@@ -18,7 +18,7 @@ use rustix::process::umask;
 use super::caller::Caller;
 use super::path::{self, Place, kind_of, look, real_path};
 use super::{CallHandler, MAX_LINKS, here, mode_of};
-use crate::spawn::Answer;
+use crate::spawn::SyscallAnswer;
 
 /// The most names that are looked at in a directory that moves.
 const MAX_LOOKED_AT: usize = 4_096;
@@ -33,7 +33,7 @@ impl CallHandler {
         path: u64,
         flags: OFlags,
         mode: u64,
-    ) -> Result<Option<Answer>, Errno> {
+    ) -> Result<Option<SyscallAnswer>, Errno> {
         let mut path = caller.text(path)?;
         let mut start = caller.start(dir, &path)?;
         let unnamed = flags.contains(OFlags::TMPFILE);
@@ -80,7 +80,7 @@ impl CallHandler {
         place: &Place,
         found: Result<OwnedFd, Errno>,
         (flags, mode, unnamed): (OFlags, u64, bool),
-    ) -> Result<Option<Answer>, Errno> {
+    ) -> Result<Option<SyscallAnswer>, Errno> {
         let real = place.real()?;
         let kind = match &found {
             Ok(handle) => Some(kind_of(handle)?),
@@ -117,21 +117,21 @@ impl CallHandler {
                 let place = place.try_clone()?;
                 self.later(caller, move |waits| {
                     let handle = place.open_pipe(safe, waits)?;
-                    Ok(Answer::Handle(handle, closed_on_exec))
+                    Ok(SyscallAnswer::Handle(handle, closed_on_exec))
                 })
             }
             Some(FileType::CharacterDevice) if found.as_ref().is_ok_and(is_own_terminal) => {
-                Ok(Some(Answer::Handle(self.terminal_of(caller, safe)?, closed_on_exec)))
+                Ok(Some(SyscallAnswer::Handle(self.terminal_of(caller, safe)?, closed_on_exec)))
             }
             _ => match place.open_now(safe, mode) {
-                Ok(handle) => Ok(Some(Answer::Handle(handle, closed_on_exec))),
+                Ok(handle) => Ok(Some(SyscallAnswer::Handle(handle, closed_on_exec))),
                 // Somebody holds a lease, and has time to give it back.
                 Err(Errno::AGAIN) if !flags.contains(OFlags::NONBLOCK) => {
                     let place = place.try_clone()?;
                     self.later(caller, move |_| {
                         let there = OFlags::CREATE | OFlags::EXCL;
                         let handle = place.open(safe - there, Mode::empty())?;
-                        Ok(Answer::Handle(handle, closed_on_exec))
+                        Ok(SyscallAnswer::Handle(handle, closed_on_exec))
                     })
                 }
                 Err(errno) => Err(self.refused_unless_read(&real, errno, writes || creates)),
@@ -160,8 +160,8 @@ impl CallHandler {
     pub(super) fn later(
         &self,
         caller: &Caller<'_>,
-        work: impl FnOnce(&dyn Fn() -> bool) -> Result<Answer, Errno> + Send + 'static,
-    ) -> Result<Option<Answer>, Errno> {
+        work: impl FnOnce(&dyn Fn() -> bool) -> Result<SyscallAnswer, Errno> + Send + 'static,
+    ) -> Result<Option<SyscallAnswer>, Errno> {
         let waiting = Arc::clone(&self.waiting);
         if MAX_WAITING <= waiting.fetch_add(1, Ordering::Relaxed) {
             waiting.fetch_sub(1, Ordering::Relaxed);
@@ -182,7 +182,7 @@ impl CallHandler {
         caller: &Caller<'_>,
         at: (u64, u64),
         what: Make,
-    ) -> Result<Option<Answer>, Errno> {
+    ) -> Result<Option<SyscallAnswer>, Errno> {
         let place = self.place(caller, at)?;
         let real = place.real()?;
         // What is there already cannot be made: programs rely on being told so.
@@ -223,7 +223,7 @@ impl CallHandler {
         (old_dir, old): (u64, u64),
         new: (u64, u64),
         flags: AtFlags,
-    ) -> Result<Option<Answer>, Errno> {
+    ) -> Result<Option<SyscallAnswer>, Errno> {
         let path = caller.text_or_empty(old)?;
         let target = if path.as_os_str().is_empty() && flags.contains(AtFlags::EMPTY_PATH) {
             caller.handle(old_dir)?
@@ -256,7 +256,7 @@ impl CallHandler {
         caller: &Caller<'_>,
         at: (u64, u64),
         flags: AtFlags,
-    ) -> Result<Option<Answer>, Errno> {
+    ) -> Result<Option<SyscallAnswer>, Errno> {
         let place = self.place(caller, at)?;
         let real = place.real()?;
         look(place.dir.as_fd(), &place.name)?;
@@ -271,7 +271,7 @@ impl CallHandler {
         from: (u64, u64),
         to: (u64, u64),
         flags: u64,
-    ) -> Result<Option<Answer>, Errno> {
+    ) -> Result<Option<SyscallAnswer>, Errno> {
         let flags = u32::try_from(flags).map_or(RenameFlags::all(), RenameFlags::from_bits_retain);
         let (old, new) = (self.place(caller, from)?, self.place(caller, to)?);
         let (old_real, new_real) = (old.real()?, new.real()?);
@@ -348,14 +348,16 @@ impl CallHandler {
         caller: &Caller<'_>,
         path: u64,
         length: u64,
-    ) -> Result<Option<Answer>, Errno> {
+    ) -> Result<Option<SyscallAnswer>, Errno> {
         if length.cast_signed() < 0 {
             return Err(Errno::INVAL);
         }
         let flags = OFlags::WRONLY | OFlags::NONBLOCK;
         match self.open(caller, here(), path, flags, 0)? {
-            Some(Answer::Handle(_, _)) if self.means.max_file_bytes < length => Err(Errno::FBIG),
-            Some(Answer::Handle(file, _)) => done(ftruncate(&file, length)),
+            Some(SyscallAnswer::Handle(_, _)) if self.means.max_file_bytes < length => {
+                Err(Errno::FBIG)
+            }
+            Some(SyscallAnswer::Handle(file, _)) => done(ftruncate(&file, length)),
             _ => Err(Errno::INVAL),
         }
     }
@@ -368,8 +370,8 @@ pub(super) enum Make {
     Link(PathBuf),
 }
 
-pub(super) fn done(result: Result<(), Errno>) -> Result<Option<Answer>, Errno> {
-    result.map(|()| Some(Answer::Value(0)))
+pub(super) fn done(result: Result<(), Errno>) -> Result<Option<SyscallAnswer>, Errno> {
+    result.map(|()| Some(SyscallAnswer::Value(0)))
 }
 
 /// What lets whoever executes a file have the rights of its owner.

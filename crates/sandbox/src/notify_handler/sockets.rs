@@ -20,7 +20,7 @@ use rustix::process::{chdir, fchdir, umask};
 use super::caller::{Caller, Peer};
 use super::path::{self, Place, kind_of, look, real_path};
 use super::{CallHandler, here};
-use crate::spawn::{self, Answer};
+use crate::spawn::{self, SyscallAnswer};
 use crate::wire::Refused;
 
 /// The most sockets of a session that are remembered; a new one takes the place of the oldest.
@@ -90,7 +90,7 @@ impl CallHandler {
         socket: u64,
         at: u64,
         length: u64,
-    ) -> Result<Option<Answer>, Errno> {
+    ) -> Result<Option<SyscallAnswer>, Errno> {
         let socket = caller.socket(socket)?;
         let address = caller.address(at, length)?;
         match Peer::of(&address) {
@@ -100,7 +100,7 @@ impl CallHandler {
                 spawn::bind(&socket, &address)?;
             }
         }
-        Ok(Some(Answer::Value(0)))
+        Ok(Some(SyscallAnswer::Value(0)))
     }
 
     /// Binds a socket to a path. The kernel gets the path as the process wrote it, from the directory where
@@ -138,7 +138,7 @@ impl CallHandler {
         socket: u64,
         at: u64,
         length: u64,
-    ) -> Result<Option<Answer>, Errno> {
+    ) -> Result<Option<SyscallAnswer>, Errno> {
         let socket = caller.socket(socket)?;
         let address = caller.address(at, length)?;
         let peer = Peer::of(&address);
@@ -153,7 +153,7 @@ impl CallHandler {
             return self.later(caller, move |_| {
                 let connected = connect(&socket, &address);
                 drop((socket, target));
-                connected.map(|()| Answer::Value(0))
+                connected.map(|()| SyscallAnswer::Value(0))
             });
         }
         if let Some(machine) = peer.machine().filter(|_| !self.means.judge.may_reach_machines()) {
@@ -164,7 +164,7 @@ impl CallHandler {
         self.later(caller, move |_| {
             let connected = spawn::connect(&socket, &address);
             drop(socket);
-            connected.map(|()| Answer::Value(0))
+            connected.map(|()| SyscallAnswer::Value(0))
         })
     }
 

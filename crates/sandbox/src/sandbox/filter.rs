@@ -179,7 +179,7 @@ fn joined(programs: Vec<Vec<sock_filter>>) -> Vec<sock_filter> {
 
 /// What a filter that hands calls over looks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Watched {
+pub(super) struct WatchedCalls {
     /// Whether files are judged that are only read.
     pub(super) reads: bool,
     /// Whether sockets of this machine are judged, and connections told.
@@ -260,7 +260,7 @@ const CHANGING: i32 = libc::O_WRONLY
 
 /// Returns the filter that hands calls over. Calls of another architecture are ended by the other
 /// filters.
-pub(super) fn watching(watched: Watched) -> Vec<sock_filter> {
+pub(super) fn watching(watched: WatchedCalls) -> Vec<sock_filter> {
     let mut steps = vec![load(NUMBER)];
     let sockets: &[c_long] =
         if watched.connections { &[libc::SYS_connect, libc::SYS_bind] } else { &[] };

@@ -29,14 +29,14 @@ pub(super) const LOG: &str = "-n= -9 -i -E -F -P -g -L= -q --max-count= --skip= 
 pub(super) struct Subcommand {
     pub(super) name: &'static str,
     pub(super) tables: &'static [&'static str],
-    pub(super) takes: Takes,
+    pub(super) takes: TrailingArguments,
     /// Words that are put behind it.
     pub(super) added: &'static [&'static str],
 }
 
 /// What stands behind its options.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Takes {
+pub(super) enum TrailingArguments {
     /// Revisions and paths.
     Anything,
     /// Nothing, unless one of these options says that it lists.
@@ -56,24 +56,34 @@ pub(super) const SUBCOMMANDS: &[Subcommand] = &[
                    --ignored? --column? --no-column --ahead-behind --no-ahead-behind --renames \
                    --no-renames --find-renames? --null !--verbose !--ignore-submodules",
         ],
-        takes: Takes::Anything,
+        takes: TrailingArguments::Anything,
         added: &["--ignore-submodules=all"],
     },
     Subcommand {
         name: "diff",
         tables: &[DIFF],
-        takes: Takes::Anything,
+        takes: TrailingArguments::Anything,
         added: &["--no-ext-diff", "--no-textconv", "--ignore-submodules=all"],
     },
-    Subcommand { name: "log", tables: &[DIFF, LOG], takes: Takes::Anything, added: NO_PROGRAMS },
-    Subcommand { name: "show", tables: &[DIFF, LOG], takes: Takes::Anything, added: NO_PROGRAMS },
+    Subcommand {
+        name: "log",
+        tables: &[DIFF, LOG],
+        takes: TrailingArguments::Anything,
+        added: NO_PROGRAMS,
+    },
+    Subcommand {
+        name: "show",
+        tables: &[DIFF, LOG],
+        takes: TrailingArguments::Anything,
+        added: NO_PROGRAMS,
+    },
     Subcommand {
         name: "reflog",
         tables: &[DIFF, LOG],
-        takes: Takes::Word(&["show"]),
+        takes: TrailingArguments::Word(&["show"]),
         added: NO_PROGRAMS,
     },
-    Subcommand { name: "rev-list", tables: &[LOG], takes: Takes::Anything, added: &[] },
+    Subcommand { name: "rev-list", tables: &[LOG], takes: TrailingArguments::Anything, added: &[] },
     Subcommand {
         name: "branch",
         tables: &[
@@ -83,7 +93,7 @@ pub(super) const SUBCOMMANDS: &[Subcommand] = &[
                    !--set-upstream-to !--unset-upstream !--track !--delete !--move !--copy !--force \
                    !--create-reflog !--recurse-submodules",
         ],
-        takes: Takes::Listed(&["-l", "--list"]),
+        takes: TrailingArguments::Listed(&["-l", "--list"]),
         added: &[],
     },
     Subcommand {
@@ -92,13 +102,13 @@ pub(super) const SUBCOMMANDS: &[Subcommand] = &[
                    --sort= --format= --column? --no-column --color? --ignore-case !--annotate !--sign \
                    !--local-user !--delete !--verify !--message !--file !--edit !--cleanup \
                    !--create-reflog !--force"],
-        takes: Takes::Listed(&["-l", "--list"]),
+        takes: TrailingArguments::Listed(&["-l", "--list"]),
         added: &[],
     },
     Subcommand {
         name: "remote",
         tables: &["-v --verbose"],
-        takes: Takes::Word(&["get-url"]),
+        takes: TrailingArguments::Word(&["get-url"]),
         added: &[],
     },
     Subcommand {
@@ -107,7 +117,7 @@ pub(super) const SUBCOMMANDS: &[Subcommand] = &[
                    --show-toplevel --git-dir --absolute-git-dir --git-common-dir --show-prefix \
                    --show-cdup --is-inside-work-tree --is-inside-git-dir --is-bare-repository \
                    --is-shallow-repository --show-object-format? --all --branches? --tags? --remotes?"],
-        takes: Takes::Anything,
+        takes: TrailingArguments::Anything,
         added: &[],
     },
     Subcommand {
@@ -116,7 +126,7 @@ pub(super) const SUBCOMMANDS: &[Subcommand] = &[
                    --directory --no-empty-directory --unmerged --killed --exclude= --exclude-standard \
                    --error-unmatch --full-name --abbrev? --eol --deduplicate --format= !--exclude-from \
                    !--exclude-per-directory !--recurse-submodules"],
-        takes: Takes::Anything,
+        takes: TrailingArguments::Anything,
         added: &[],
     },
     Subcommand {
@@ -125,7 +135,7 @@ pub(super) const SUBCOMMANDS: &[Subcommand] = &[
             "-drtlz --name-only --name-status --full-name --full-tree --abbrev? --long --format= \
                    --object-only",
         ],
-        takes: Takes::Anything,
+        takes: TrailingArguments::Anything,
         added: &[],
     },
     Subcommand {
@@ -136,7 +146,7 @@ pub(super) const SUBCOMMANDS: &[Subcommand] = &[
                    --color-by-age --first-parent --ignore-rev= --minimal --reverse !--contents \
                    !--ignore-revs-file !--textconv",
         ],
-        takes: Takes::Anything,
+        takes: TrailingArguments::Anything,
         added: &["--no-textconv"],
     },
     Subcommand {
@@ -151,23 +161,28 @@ pub(super) const SUBCOMMANDS: &[Subcommand] = &[
                    --after-context= --before-context= --context= !--open-files-in-pager !--textconv \
                    !--no-index !--ext-grep !--recurse-submodules",
         ],
-        takes: Takes::Anything,
+        takes: TrailingArguments::Anything,
         added: &["--no-textconv"],
     },
     Subcommand {
         name: "stash",
         tables: &[DIFF, LOG],
-        takes: Takes::Word(&["list"]),
+        takes: TrailingArguments::Word(&["list"]),
         added: NO_PROGRAMS,
     },
     Subcommand {
         name: "describe",
         tables: &["--tags --always --long --all --abbrev? !--dirty !--broken --match= --exclude= \
                    --exact-match --contains --first-parent --candidates= --debug"],
-        takes: Takes::Anything,
+        takes: TrailingArguments::Anything,
         added: &[],
     },
-    Subcommand { name: "cat-file", tables: &["-ptse"], takes: Takes::Anything, added: &[] },
+    Subcommand {
+        name: "cat-file",
+        tables: &["-ptse"],
+        takes: TrailingArguments::Anything,
+        added: &[],
+    },
     Subcommand {
         name: "shortlog",
         tables: &[
@@ -175,39 +190,39 @@ pub(super) const SUBCOMMANDS: &[Subcommand] = &[
                    --until= --before= --author= --no-merges --merges --all --branches? --tags? \
                    --remotes? !--format !--output",
         ],
-        takes: Takes::Anything,
+        takes: TrailingArguments::Anything,
         added: &[],
     },
     Subcommand {
         name: "merge-base",
         tables: &["-a --all --is-ancestor --fork-point --octopus --independent"],
-        takes: Takes::Anything,
+        takes: TrailingArguments::Anything,
         added: &[],
     },
     Subcommand {
         name: "show-ref",
         tables: &["-qsd --head --heads --branches --tags --verify --quiet --hash? --abbrev? \
                    --dereference !--exclude-existing"],
-        takes: Takes::Anything,
+        takes: TrailingArguments::Anything,
         added: &[],
     },
     Subcommand {
         name: "for-each-ref",
         tables: &["--format= --sort= --count= --points-at= --merged? --no-merged? --contains= \
                    --no-contains= --ignore-case --color? !--stdin !--shell !--perl !--python !--tcl"],
-        takes: Takes::Anything,
+        takes: TrailingArguments::Anything,
         added: &[],
     },
     Subcommand {
         name: "count-objects",
         tables: &["-vH --verbose --human-readable"],
-        takes: Takes::Listed(&[]),
+        takes: TrailingArguments::Listed(&[]),
         added: &[],
     },
     Subcommand {
         name: "worktree",
         tables: &["-vz --porcelain --verbose"],
-        takes: Takes::Word(&["list"]),
+        takes: TrailingArguments::Word(&["list"]),
         added: &[],
     },
 ];

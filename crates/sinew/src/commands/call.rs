@@ -201,7 +201,7 @@ async fn answer(wired: &Wired, calls: &Calls, n: usize, line: Written) -> Value 
             let reply = call(wired, calls, request).await;
             (tool, reply, used)
         }
-        Err(Problem { kind, message }) => {
+        Err(CallProblem { kind, message }) => {
             (String::new(), refused(kind, format!("line {n}: {message}")), ours)
         }
     };
@@ -246,16 +246,16 @@ fn arguments(written: Option<&str>) -> Result<Arguments, String> {
 struct Written {
     id: Option<Value>,
     turn: Option<String>,
-    call: Result<(String, Arguments), Problem>,
+    call: Result<(String, Arguments), CallProblem>,
 }
 
 /// Why a line is no call.
-struct Problem {
+struct CallProblem {
     kind: Kind,
     message: String,
 }
 
-impl Problem {
+impl CallProblem {
     fn invalid(message: impl Into<String>) -> Self {
         Self { kind: Kind::InvalidArgs, message: message.into() }
     }
@@ -271,7 +271,7 @@ impl Written {
                 return Some(Self {
                     id: id.and_then(|id| serde_json::from_str(&id).ok()),
                     turn: None,
-                    call: Err(Problem { kind: Kind::TooLarge, message }),
+                    call: Err(CallProblem { kind: Kind::TooLarge, message }),
                 });
             }
         };
@@ -296,15 +296,15 @@ impl Written {
             None | Some(Value::Null) => None,
             Some(Value::String(turn)) => Some(turn),
             Some(_) => {
-                let call = Err(Problem::invalid("`turn` must be a string"));
+                let call = Err(CallProblem::invalid("`turn` must be a string"));
                 return Some(Self { id, turn: None, call });
             }
         };
-        Some(Self { id, turn, call: named(object).map_err(Problem::invalid) })
+        Some(Self { id, turn, call: named(object).map_err(CallProblem::invalid) })
     }
 
     fn without_id(problem: impl Into<String>) -> Self {
-        Self { id: None, turn: None, call: Err(Problem::invalid(problem)) }
+        Self { id: None, turn: None, call: Err(CallProblem::invalid(problem)) }
     }
 }
 

@@ -32,7 +32,7 @@ const WAITING: usize = 64;
 /// One line of the input.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
-enum Asked {
+enum PipeInput {
     /// Call a tool.
     Call(Box<Called>),
     /// Take a call back.
@@ -98,7 +98,7 @@ pub(crate) fn run(loaded: Loaded) -> anyhow::Result<ExitCode> {
 
 /// What a line came to.
 enum Came {
-    Asked(Asked),
+    Asked(PipeInput),
     /// It is none; with its id where that could be read, and why.
     Odd(Option<Value>, Kind, String),
 }
@@ -154,14 +154,14 @@ impl Pipe {
         }
     }
 
-    fn act(&mut self, asked: Asked, tasks: &mut tokio::task::JoinSet<()>) {
+    fn act(&mut self, asked: PipeInput, tasks: &mut tokio::task::JoinSet<()>) {
         match asked {
-            Asked::Cancel { id } => {
+            PipeInput::Cancel { id } => {
                 if let Some(cancel) = lock(&self.running).get(&key_of(&id)) {
                     cancel.cancel();
                 }
             }
-            Asked::Answer { question: name, answer, reason } => {
+            PipeInput::Answer { question: name, answer, reason } => {
                 let answer = match question::answer(&answer, reason) {
                     Ok(answer) => answer,
                     Err(problem) => return self.complain(&name, &problem),
@@ -171,7 +171,7 @@ impl Pipe {
                     self.complain(&name, "no such question waits");
                 }
             }
-            Asked::Call(called) => {
+            PipeInput::Call(called) => {
                 let Called { id, name, arguments, session, agent, turn, parent, cwd, timeout_ms } =
                     *called;
                 let arguments = arguments.map(|Object(arguments)| arguments).unwrap_or_default();
@@ -293,8 +293,8 @@ fn parsed(line: &Line<'_>, max_bytes: usize) -> Option<Came> {
     if bytes.is_empty() {
         return None;
     }
-    Some(match serde_json::from_slice::<Asked>(bytes) {
-        Ok(Asked::Call(called))
+    Some(match serde_json::from_slice::<PipeInput>(bytes) {
+        Ok(PipeInput::Call(called))
             if !(called.id.is_string() || called.id.is_i64() || called.id.is_u64()) =>
         {
             let problem = String::from("`id` must be a string or a whole number of 64 bits");

@@ -27,7 +27,7 @@ const MAX_LINE: u64 = 1 << 20;
 /// One line of `check`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Asked {
+struct CheckInput {
     #[serde(default)]
     command: Option<String>,
     #[serde(default)]
@@ -270,7 +270,8 @@ fn check(loaded: &Loaded, wired: &Wired) -> anyhow::Result<ExitCode> {
 }
 
 fn asked(line: &[u8]) -> anyhow::Result<(Asks, By)> {
-    let Asked { command, argv, tool, arguments, agent, policy } = serde_json::from_slice(line)?;
+    let CheckInput { command, argv, tool, arguments, agent, policy } =
+        serde_json::from_slice(line)?;
     let asks = match (command, argv, tool) {
         (Some(command), None, None) => Asks::Command(CommandLine::Shell(Shell::User, command)),
         (None, Some(argv), None) => Asks::Command(CommandLine::Argv(argv)),

@@ -11,12 +11,12 @@ pub(super) const HEADER: &str = "# Written by sinew; every process adds to what 
 
 /// What is wrong with a line.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Problem {
+pub(super) struct MetricsProblem {
     line: usize,
     what: &'static str,
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for MetricsProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {}: {}", self.line, self.what)
     }
@@ -38,31 +38,30 @@ pub(super) struct Text(Vec<Family>);
 
 impl Text {
     /// Reads a text with its header, or nothing at all.
-    pub(super) fn read_file(text: &str) -> Result<Self, Problem> {
+    pub(super) fn read_file(text: &str) -> Result<Self, MetricsProblem> {
         if text.is_empty() {
             return Ok(Self::default());
         }
         match text.split_once('\n') {
-            Some((HEADER, rest)) => {
-                Self::read(rest).map_err(|problem| Problem { line: problem.line + 1, ..problem })
-            }
-            _ => Err(Problem { line: 1, what: "not a file of sinew" }),
+            Some((HEADER, rest)) => Self::read(rest)
+                .map_err(|problem| MetricsProblem { line: problem.line + 1, ..problem }),
+            _ => Err(MetricsProblem { line: 1, what: "not a file of sinew" }),
         }
     }
 
     /// Reads a text. Lines that sinew does not write are refused.
-    pub(super) fn read(text: &str) -> Result<Self, Problem> {
+    pub(super) fn read(text: &str) -> Result<Self, MetricsProblem> {
         let mut families: Vec<Family> = Vec::new();
         let mut lines = text.lines().zip(1..);
         while let Some((line, at)) = lines.next() {
-            let problem = |what| Problem { line: at, what };
+            let problem = |what| MetricsProblem { line: at, what };
             if let Some(rest) = line.strip_prefix("# HELP ") {
                 let (name, help) = rest.split_once(' ').ok_or_else(|| problem("no help"))?;
                 if name.is_empty() || families.iter().any(|family| family.name == name) {
                     return Err(problem("no new name"));
                 }
                 let kind = lines.next().and_then(|(line, _)| kind(line, name));
-                let kind = kind.ok_or(Problem { line: at + 1, what: "no type of sums" })?;
+                let kind = kind.ok_or(MetricsProblem { line: at + 1, what: "no type of sums" })?;
                 let (name, help) = (name.to_owned(), help.to_owned());
                 families.push(Family { name, help, kind: kind.to_owned(), samples: Vec::new() });
                 continue;
@@ -169,7 +168,7 @@ mod tests {
             (format!("{HEADER}\n# HELP a b\n"), 3, "no type of sums"),
             (format!("{HEADER}\n{ONE}{ONE}"), 5, "no new name"),
         ] {
-            assert_eq!(Text::read_file(&text), Err(Problem { line, what }), "{text}");
+            assert_eq!(Text::read_file(&text), Err(MetricsProblem { line, what }), "{text}");
         }
         assert_eq!(Text::read_file(""), Ok(Text::default()));
     }

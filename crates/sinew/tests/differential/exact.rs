@@ -75,7 +75,7 @@ fn path(path: &Path) -> String {
     spelled(path.as_os_str().as_bytes())
 }
 
-fn shape_glob(_: &glob::Args, out: glob::Out, _: &Shaping<'_>) -> Reply {
+fn shape_glob(_: &glob::GlobArgs, out: glob::GlobOut, _: &Shaping<'_>) -> Reply {
     let files: Vec<String> = out.files.iter().map(|file| path(&file.path)).collect();
     let sorted = out.files.is_sorted();
     structured(json!({
@@ -86,7 +86,7 @@ fn shape_glob(_: &glob::Args, out: glob::Out, _: &Shaping<'_>) -> Reply {
     }))
 }
 
-fn shape_grep(_: &grep::Args, out: grep::Out, _: &Shaping<'_>) -> Reply {
+fn shape_grep(_: &grep::GrepArgs, out: grep::GrepOut, _: &Shaping<'_>) -> Reply {
     let n_text: usize =
         out.files.iter().flat_map(|file| &file.hits).map(|hit| hit.text.len()).sum();
     let order = |file: &grep::FileHits| (std::cmp::Reverse(file.modified), file.path.clone());

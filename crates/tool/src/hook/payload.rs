@@ -14,14 +14,14 @@ use super::HookEvent;
 use crate::{Arguments, Block, ErrorBody, Meta, Reply};
 
 /// A type that can stand in a payload.
-trait Typed {
+trait PayloadType {
     /// Returns its JSON schema.
     fn schema() -> Value;
 }
 
 macro_rules! typed {
     ($($type:ty => $schema:expr),+ $(,)?) => {
-        $(impl Typed for $type {
+        $(impl PayloadType for $type {
             fn schema() -> Value {
                 $schema
             }
@@ -60,13 +60,13 @@ typed! {
     }),
 }
 
-impl<T: Typed> Typed for Vec<T> {
+impl<T: PayloadType> PayloadType for Vec<T> {
     fn schema() -> Value {
         json!({ "type": "array", "items": T::schema() })
     }
 }
 
-impl<T: Typed> Typed for Option<T> {
+impl<T: PayloadType> PayloadType for Option<T> {
     fn schema() -> Value {
         let schema = T::schema();
         match schema.get("type").cloned() {
@@ -105,12 +105,12 @@ macro_rules! payloads {
                 vec![$(Field {
                     name: stringify!($field),
                     about: concat!($($doc),+),
-                    schema: <$type as Typed>::schema(),
+                    schema: <$type as PayloadType>::schema(),
                 }),+]
             }
         }
 
-        impl $(<$life>)? Typed for $name $(<$life>)? {
+        impl $(<$life>)? PayloadType for $name $(<$life>)? {
             fn schema() -> Value {
                 object(Self::fields())
             }

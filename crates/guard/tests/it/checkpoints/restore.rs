@@ -57,7 +57,7 @@ fn check(name: &str, scope: Scope, events: &[Event], expected: &[&str]) {
     assert!(can_be_forced || before == bench.snapshot(), "{name}");
 }
 
-fn line(root: &Path, step: &Step) -> String {
+fn line(root: &Path, step: &PlannedStep) -> String {
     let path = step.path.strip_prefix(root).unwrap().display();
     match &step.conflict {
         None => format!("{:?} {path}", step.act),
@@ -325,7 +325,7 @@ fn a_checkpoint_says_whose_it_is_and_what_changed() {
     let [.., write] = plan.steps.as_slice() else { panic!("{plan:?}") };
     assert_eq!(
         *write,
-        Step {
+        PlannedStep {
             path: root.join("a"),
             act: Act::Write,
             wanted: PathState::file(b"a0", 0o644),
