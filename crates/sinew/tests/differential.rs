@@ -1,4 +1,5 @@
-//! Glob and Grep against ripgrep: every pattern of `differential/patterns.txt` on one large tree.
+//! Glob and Grep against ripgrep: every pattern of `differential/patterns.txt` on one tree, of 7,500 files by day and
+//! 22,000 at night.
 //!
 //! Both sides answer every pattern in every mode, and the answers are compared whole: names, counts,
 //! line numbers, text as far as it is shown. Replies for models cut and order what they show, so the
@@ -65,7 +66,7 @@ fn glob_and_grep_answer_as_ripgrep_does() {
         heeded.len(),
         began.elapsed()
     );
-    assert!(20_000 <= heeded.len(), "the tree is too small: {}", heeded.len());
+    assert!(tree.min_heeded <= heeded.len(), "the tree is too small: {}", heeded.len());
 
     let next = AtomicUsize::new(0);
     let done = Mutex::new(Done::default());
