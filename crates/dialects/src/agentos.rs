@@ -63,11 +63,9 @@ const FILE_READ: Row<read::Read> = Row {
         ),
     ],
     presets: &[("limit", Preset::Int(i64::MAX)), ("media", Preset::Str("plain"))],
-    absolute_paths: false,
     bound: Bound::HARD,
-    core: true,
-    shape: file_read,
     fail: fail_file,
+    ..Row::shaped(file_read)
 };
 
 const FILE_WRITE: Row<write::Write> = Row {
@@ -78,13 +76,11 @@ const FILE_WRITE: Row<write::Write> = Row {
         Param::required("content", "content", ParamKind::String, "Content to write"),
     ],
     presets: &[("follow_links", Preset::Bool(true))],
-    absolute_paths: false,
     bound: Bound::HARD,
-    core: true,
-    shape: |_, out, _| {
-        Reply::json(json!({ "written": true, "path": text(&out.path), "size": out.bytes_written }))
-    },
     fail: fail_file,
+    ..Row::<write::Write>::shaped(|_, out, _| {
+        Reply::json(json!({ "written": true, "path": text(&out.path), "size": out.bytes_written }))
+    })
 };
 
 const FILE_LIST: Row<list::List> = Row {
@@ -95,12 +91,9 @@ const FILE_LIST: Row<list::List> = Row {
         Param::optional("recursive", "recursive", ParamKind::Boolean, "List subdirectories too")
             .or(Preset::Bool(false)),
     ],
-    presets: &[],
-    absolute_paths: false,
     bound: Bound::HARD,
-    core: true,
-    shape: |_, out, _| file_list(&out),
     fail: fail_file,
+    ..Row::<list::List>::shaped(|_, out, _| file_list(&out))
 };
 
 const APPLY_PATCH: Row<apply_patch::ApplyPatch> = Row {
@@ -111,14 +104,12 @@ const APPLY_PATCH: Row<apply_patch::ApplyPatch> = Row {
         Param::required("patch", "patch", ParamKind::String, "Unified diff format patch content"),
     ],
     presets: &[("follow_links", Preset::Bool(true)), ("content_only", Preset::Bool(true))],
-    absolute_paths: false,
     bound: Bound::HARD,
-    core: true,
-    shape: |_, out, shaping| {
+    fail: fail_patch,
+    ..Row::<apply_patch::ApplyPatch>::shaped(|_, out, shaping| {
         let changed = out.files.last().map_or(shaping.path(0), |file| &file.path);
         Reply::json(json!({ "patched": true, "path": text(changed) }))
-    },
-    fail: fail_patch,
+    })
 };
 
 fn file_read(args: &read::ReadArgs, out: read::ReadOut, shaping: &Shaping<'_>) -> Reply {
@@ -227,11 +218,9 @@ const SHELL_EXEC: Row<bash::Bash> = Row {
         // Bytes that are no text take up to three where they are shown.
         ("store_above_bytes", Preset::Int(MAX_STDERR as i64 / 3)),
     ],
-    absolute_paths: false,
     bound: Bound::HARD,
-    core: true,
-    shape: |args, out, _| bash::shaped(args, out, shell_exec),
     fail,
+    ..Row::<bash::Bash>::shaped(|args, out, _| bash::shaped(args, out, shell_exec))
 };
 
 fn shell_exec(args: &bash::BashArgs, finished: &Finished) -> Reply {

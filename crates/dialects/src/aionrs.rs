@@ -67,11 +67,9 @@ const READ: Row<read::Read> = Row {
         Param::optional("limit", "limit", ParamKind::Integer { min: 1, cap: None }, "Most lines"),
     ],
     presets: &[("limit", Preset::Int(i64::MAX)), ("media", Preset::Str("plain"))],
-    absolute_paths: false,
     bound: Bound::HARD,
-    core: true,
-    shape: |args, out, _| read(args, out),
     fail: |error, path| fail(error, path, "Failed to read file"),
+    ..Row::<read::Read>::shaped(|args, out, _| read(args, out))
 };
 
 const WRITE: Row<write::Write> = Row {
@@ -82,18 +80,15 @@ const WRITE: Row<write::Write> = Row {
         Param::required("content", "content", ParamKind::String, "The whole new content"),
     ],
     presets: &[("parents", Preset::Bool(true)), ("follow_links", Preset::Bool(true))],
-    absolute_paths: false,
-    bound: Bound::DEFAULT,
-    core: true,
-    shape: |args, out, _| {
-        let deed = if out.created { "Created" } else { "Updated" };
-        let path = line_name(Path::new(&args.path));
-        Reply::text(format!("{deed} {path} ({} lines)", args.content.lines().count()))
-    },
     fail: |error, _| match error.kind {
         Kind::InvalidArgs | Kind::PathDenied => Reply::failure(error),
         _ => fail(error, None, "Failed to write file"),
     },
+    ..Row::<write::Write>::shaped(|args, out, _| {
+        let deed = if out.created { "Created" } else { "Updated" };
+        let path = line_name(Path::new(&args.path));
+        Reply::text(format!("{deed} {path} ({} lines)", args.content.lines().count()))
+    })
 };
 
 const EDIT: Row<edit::Edit> = Row {
@@ -112,14 +107,11 @@ const EDIT: Row<edit::Edit> = Row {
         .or(Preset::Bool(false)),
     ],
     presets: &[("follow_links", Preset::Bool(true))],
-    absolute_paths: false,
-    bound: Bound::DEFAULT,
-    core: true,
-    shape: |args, out, _| {
+    fail: fail_edit,
+    ..Row::<edit::Edit>::shaped(|args, out, _| {
         let path = line_name(Path::new(&args.path));
         Reply::text(format!("Edited {path}: replaced {} occurrence(s)", out.replacements))
-    },
-    fail: fail_edit,
+    })
 };
 
 const GREP: Row<grep::Grep> = Row {
@@ -136,10 +128,7 @@ const GREP: Row<grep::Grep> = Row {
         ("order", Preset::Str("path")),
         ("skip_hidden", Preset::Bool(true)),
     ],
-    absolute_paths: false,
     bound: Bound::HARD,
-    core: true,
-    shape: grep,
     fail: |error, path| match (error.kind, path) {
         (Kind::FileNotFound, Some(path)) => {
             let words = format!("rg error: {path}: No such file or directory (os error 2)");
@@ -150,6 +139,7 @@ const GREP: Row<grep::Grep> = Row {
         }
         _ => Reply::failure(error),
     },
+    ..Row::shaped(grep)
 };
 
 const GLOB: Row<glob::Glob> = Row {
@@ -160,10 +150,11 @@ const GLOB: Row<glob::Glob> = Row {
         Param::optional("path", "path", ParamKind::String, "Root directory"),
     ],
     presets: &[("all_files", Preset::Bool(true))],
-    absolute_paths: false,
-    bound: Bound::DEFAULT,
-    core: true,
-    shape: |_, out, _| {
+    fail: |error, _| match error.message.strip_prefix("argument `pattern` is not a valid glob") {
+        Some(why) => said(error, format!("Invalid glob pattern{why}"), None),
+        None => said(error, without_argument(&error.message).to_owned(), hint(error)),
+    },
+    ..Row::<glob::Glob>::shaped(|_, out, _| {
         let rows: Vec<String> =
             out.files.iter().map(|file| row_name(&out.root, &file.path)).collect();
         let text = match rows.is_empty() {
@@ -171,11 +162,7 @@ const GLOB: Row<glob::Glob> = Row {
             false => rows.join("\n"),
         };
         searched(text, out.truncated(), out.skipped)
-    },
-    fail: |error, _| match error.message.strip_prefix("argument `pattern` is not a valid glob") {
-        Some(why) => said(error, format!("Invalid glob pattern{why}"), None),
-        None => said(error, without_argument(&error.message).to_owned(), hint(error)),
-    },
+    })
 };
 
 fn read(args: &read::ReadArgs, out: read::ReadOut) -> Reply {
@@ -319,11 +306,8 @@ const BASH: Row<bash::Bash> = Row {
         ("posix", Preset::Bool(true)),
         ("store_above_bytes", Preset::Int(MAX_BYTES as i64 / 3)),
     ],
-    absolute_paths: false,
     bound: Bound::HARD,
-    core: true,
-    shape: |args, out, _| bash::shaped(args, out, bash),
-    fail: |error, _| Reply::failure(error),
+    ..Row::<bash::Bash>::shaped(|args, out, _| bash::shaped(args, out, bash))
 };
 
 fn bash(args: &bash::BashArgs, finished: &Finished) -> Reply {

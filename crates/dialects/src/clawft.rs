@@ -87,11 +87,9 @@ const READ_FILE: Row<read::Read> = Row {
     description: "Read the contents of a file in the workspace.",
     params: &[PATH],
     presets: &[("limit", Preset::Int(i64::MAX)), ("media", Preset::Str("plain"))],
-    absolute_paths: false,
     bound: BOUND,
-    core: true,
-    shape: |args, out, _| read_file(args, out),
     fail: fail_at,
+    ..Row::<read::Read>::shaped(|args, out, _| read_file(args, out))
 };
 
 const WRITE_FILE: Row<write::Write> = Row {
@@ -102,14 +100,12 @@ const WRITE_FILE: Row<write::Write> = Row {
         Param::required("content", "content", ParamKind::String, "The content to write"),
     ],
     presets: &[("parents", Preset::Bool(true)), ("follow_links", Preset::Bool(true))],
-    absolute_paths: false,
     bound: BOUND,
-    core: true,
-    shape: |args, out, _| {
+    fail: fail_at,
+    ..Row::<write::Write>::shaped(|args, out, _| {
         let n = out.bytes_written;
         message(format!("Successfully wrote {n} bytes to {}", args.path))
-    },
-    fail: fail_at,
+    })
 };
 
 const EDIT_FILE: Row<edit::Edit> = Row {
@@ -121,11 +117,9 @@ const EDIT_FILE: Row<edit::Edit> = Row {
         Param::required("new_text", "new_string", ParamKind::String, "The text to replace it with"),
     ],
     presets: &[("follow_links", Preset::Bool(true))],
-    absolute_paths: false,
     bound: BOUND,
-    core: true,
-    shape: |args, _, _| message(format!("Successfully edited {}", args.path)),
     fail: fail_edit,
+    ..Row::<edit::Edit>::shaped(|args, _, _| message(format!("Successfully edited {}", args.path)))
 };
 
 const LIST_DIRECTORY: Row<list::List> = Row {
@@ -137,12 +131,9 @@ const LIST_DIRECTORY: Row<list::List> = Row {
         ParamKind::String,
         "Path of the directory, relative to the workspace",
     )],
-    presets: &[],
-    absolute_paths: false,
     bound: BOUND,
-    core: true,
-    shape: |_, out, _| list_directory(&out),
     fail: fail_at,
+    ..Row::<list::List>::shaped(|_, out, _| list_directory(&out))
 };
 
 fn message(words: String) -> Reply {
@@ -232,11 +223,9 @@ const EXEC_SHELL: Row<bash::Bash> = Row {
         .scaled(Scale::Seconds),
     ],
     presets: &[("posix", Preset::Bool(true)), STORE_ABOVE],
-    absolute_paths: false,
     bound: BOUND,
-    core: true,
-    shape: |args, out, _| bash::shaped(args, out, exec_shell),
     fail: |error, _| fail(error),
+    ..Row::<bash::Bash>::shaped(|args, out, _| bash::shaped(args, out, exec_shell))
 };
 
 const SPAWN: Row<bash::Bash> = Row {
@@ -256,11 +245,9 @@ const SPAWN: Row<bash::Bash> = Row {
         .scaled(Scale::Seconds),
     ],
     presets: &[("max_at_once", Preset::Int(5)), STORE_ABOVE],
-    absolute_paths: false,
     bound: BOUND,
-    core: true,
-    shape: |args, out, _| bash::shaped(args, out, spawn),
     fail: |error, _| fail(error),
+    ..Row::<bash::Bash>::shaped(|args, out, _| bash::shaped(args, out, spawn))
 };
 
 fn exec_shell(args: &bash::BashArgs, finished: &Finished) -> Reply {

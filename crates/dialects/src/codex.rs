@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use sinew_ops::apply_patch::{ApplyPatch, ApplyPatchOut, What};
 use sinew_tool::{
-    Bound, Dialect, FileSettings, Param, ParamKind, Preset, Reply, Row, Shaping, Tool, ToolError,
+    Dialect, FileSettings, Param, ParamKind, Preset, Reply, Row, Shaping, Tool, ToolError,
 };
 
 use crate::words::{hint, said};
@@ -34,11 +34,8 @@ const APPLY_PATCH: Row<ApplyPatch> = Row {
                   `*** Update File: ` or `*** Delete File: `, then `*** End Patch`.",
     params: &[Param::required("input", "patch", ParamKind::String, "The whole patch")],
     presets: &[("follow_links", Preset::Bool(true))],
-    absolute_paths: false,
-    bound: Bound::DEFAULT,
-    core: true,
-    shape: |_, out, shaping| summary(&out, shaping),
     fail,
+    ..Row::<ApplyPatch>::shaped(|_, out, shaping| summary(&out, shaping))
 };
 
 fn summary(out: &ApplyPatchOut, shaping: &Shaping<'_>) -> Reply {

@@ -194,11 +194,9 @@ const READ_TEXT_FILE: Row<read::Read> = Row {
         Param::optional("head", "head", LINES, "Only the first N lines"),
     ],
     presets: &[("limit", Preset::Int(i64::MAX)), ("media", Preset::Str("plain"))],
-    absolute_paths: false,
     bound: Bound::HARD,
-    core: true,
-    shape: read_text,
     fail: |error, path| OPEN.fail(error, path),
+    ..Row::shaped(read_text)
 };
 
 const READ_MEDIA_FILE: Row<read::Read> = Row {
@@ -206,22 +204,18 @@ const READ_MEDIA_FILE: Row<read::Read> = Row {
     description: "Read a file in base64, with its MIME type: a picture, a sound or anything else.",
     params: &[PATH],
     presets: &[("media", Preset::Str("every"))],
-    absolute_paths: false,
     bound: Bound::HARD,
-    core: true,
-    shape: read_media,
     fail: |error, path| OPEN.fail(error, path),
+    ..Row::shaped(read_media)
 };
 
 const READ_MULTIPLE_FILES: Row<read_many::ReadMany> = Row {
     name: "read_multiple_files",
     description: "Read several text files. One that cannot be read does not keep the others away.",
     params: &[Param::required("paths", "paths", ParamKind::Strings { min: 1 }, "The files")],
-    presets: &[],
-    absolute_paths: false,
     bound: Bound::HARD,
-    core: true,
-    shape: |_, out, shaping| {
+    fail: |error, path| OPEN.fail(error, path),
+    ..Row::<read_many::ReadMany>::shaped(|_, out, shaping| {
         let one = |(at, one): (usize, &read_many::One)| {
             let found = match &one.found {
                 Ok(found) => content(found, &text(shaping.path(at))),
@@ -234,8 +228,7 @@ const READ_MULTIPLE_FILES: Row<read_many::ReadMany> = Row {
         };
         let files: Vec<String> = out.iter().enumerate().map(one).collect();
         said(files.join("\n---\n"))
-    },
-    fail: |error, path| OPEN.fail(error, path),
+    })
 };
 
 const WRITE_FILE: Row<write::Write> = Row {
@@ -243,11 +236,11 @@ const WRITE_FILE: Row<write::Write> = Row {
     description: "Create a file or replace its contents. Its directory must exist.",
     params: &[PATH, Param::required("content", "content", ParamKind::String, "")],
     presets: &[("follow_links", Preset::Bool(true))],
-    absolute_paths: false,
     bound: Bound::HARD,
-    core: true,
-    shape: |args, _, _| said(format!("Successfully wrote to {}", in_line(&args.path))),
     fail: |error, path| OPEN.fail(error, path),
+    ..Row::<write::Write>::shaped(|args, _, _| {
+        said(format!("Successfully wrote to {}", in_line(&args.path)))
+    })
 };
 
 const EDIT_FILE: Row<multi_edit::MultiEdit> = Row {
@@ -273,34 +266,31 @@ const EDIT_FILE: Row<multi_edit::MultiEdit> = Row {
         ("loose", Preset::Bool(true)),
         ("in_full", Preset::Bool(true)),
     ],
-    absolute_paths: false,
     bound: Bound::HARD,
-    core: true,
-    shape: |_, out, _| said(shown::diff(&text(&out.path), &out.diff)),
     fail: |error, path| EDIT.fail(error, path),
+    ..Row::<multi_edit::MultiEdit>::shaped(|_, out, _| {
+        said(shown::diff(&text(&out.path), &out.diff))
+    })
 };
 
 const CREATE_DIRECTORY: Row<make_directory::MakeDirectory> = Row {
     name: "create_directory",
     description: "Create a directory, and those above it. One that is there is no error.",
     params: &[PATH],
-    presets: &[],
-    absolute_paths: false,
     bound: Bound::HARD,
-    core: true,
-    shape: |args, _, _| said(format!("Successfully created directory {}", in_line(&args.path))),
     fail: |error, path| MKDIR.fail(error, path),
+    ..Row::<make_directory::MakeDirectory>::shaped(|args, _, _| {
+        said(format!("Successfully created directory {}", in_line(&args.path)))
+    })
 };
 
 const LIST_DIRECTORY: Row<list::List> = Row {
     name: "list_directory",
     description: "List a directory, each entry with [FILE] or [DIR] before its name.",
     params: &[PATH],
-    presets: &[],
-    absolute_paths: false,
     bound: Bound::HARD,
-    core: true,
-    shape: |_, out, _| {
+    fail: |error, path| LIST.fail(error, path),
+    ..Row::<list::List>::shaped(|_, out, _| {
         let rows: Vec<String> = out
             .rows
             .iter()
@@ -308,23 +298,19 @@ const LIST_DIRECTORY: Row<list::List> = Row {
             .collect();
         let is_cut = (rows.len() as u64) < out.total;
         cut(said(rows.join("\n")), is_cut)
-    },
-    fail: |error, path| LIST.fail(error, path),
+    })
 };
 
 const LIST_DIRECTORY_WITH_SIZES: Row<list::List> = Row {
     name: "list_directory_with_sizes",
     description: "List a directory with the sizes of its files and their sum.",
     params: &[PATH, SORT_BY],
-    presets: &[],
-    absolute_paths: false,
     bound: Bound::HARD,
-    core: true,
-    shape: |args, out, _| {
+    fail: |error, path| LIST.fail(error, path),
+    ..Row::<list::List>::shaped(|args, out, _| {
         let is_cut = (out.rows.len() as u64) < out.total;
         cut(said(shown::sizes(&out.rows, args.sort_by)), is_cut)
-    },
-    fail: |error, path| LIST.fail(error, path),
+    })
 };
 
 const SORT_BY: Param = Param::optional(
@@ -341,14 +327,12 @@ const DIRECTORY_TREE: Row<find::Find> = Row {
                   directories.",
     params: &[PATH, EXCLUDE],
     presets: &[("exclude_anywhere", Preset::Bool(true))],
-    absolute_paths: false,
     bound: Bound::HARD,
-    core: true,
-    shape: |_, out, _| {
+    fail: |error, path| LIST.fail(error, path),
+    ..Row::<find::Find>::shaped(|_, out, _| {
         let is_cut = out.truncated();
         cut(said(shown::tree(&out.names)), is_cut)
-    },
-    fail: |error, path| LIST.fail(error, path),
+    })
 };
 
 const MOVE_FILE: Row<move_path::Move> = Row {
@@ -358,11 +342,9 @@ const MOVE_FILE: Row<move_path::Move> = Row {
         Param::required("source", "source", ParamKind::String, ""),
         Param::required("destination", "destination", ParamKind::String, ""),
     ],
-    presets: &[],
-    absolute_paths: false,
     bound: Bound::HARD,
-    core: true,
-    shape: |args, out, _| {
+    fail: |error, path| RENAME.fail(error, path),
+    ..Row::<move_path::Move>::shaped(|args, out, _| {
         let (from, to) = (text(&out.from), text(&out.to));
         let refused = |words: String| {
             let kind = match out.end {
@@ -381,8 +363,7 @@ const MOVE_FILE: Row<move_path::Move> = Row {
                 refused(format!("ENOENT: no such file or directory, rename '{from}' -> '{to}'"))
             }
         }
-    },
-    fail: |error, path| RENAME.fail(error, path),
+    })
 };
 
 const SEARCH_FILES: Row<find::Find> = Row {
@@ -390,11 +371,9 @@ const SEARCH_FILES: Row<find::Find> = Row {
     description: "Find files and directories by a glob of paths relative to the directory: *.ext \
                   there, **/*.ext at any depth. Returns full paths.",
     params: &[PATH, Param::required("pattern", "pattern", ParamKind::String, ""), EXCLUDE],
-    presets: &[],
-    absolute_paths: false,
     bound: Bound::HARD,
-    core: true,
-    shape: |_, out, _| {
+    fail: |error, path| LIST.fail(error, path),
+    ..Row::<find::Find>::shaped(|_, out, _| {
         let paths: Vec<String> =
             out.names.iter().map(|name| text(&out.root.join(&name.path))).collect();
         let is_cut = out.truncated();
@@ -402,19 +381,16 @@ const SEARCH_FILES: Row<find::Find> = Row {
             said(if paths.is_empty() { "No matches found".into() } else { paths.join("\n") }),
             is_cut,
         )
-    },
-    fail: |error, path| LIST.fail(error, path),
+    })
 };
 
 const GET_FILE_INFO: Row<info::Info> = Row {
     name: "get_file_info",
     description: "Get size, times, permissions and kind of a file or directory.",
     params: &[PATH],
-    presets: &[],
-    absolute_paths: false,
     bound: Bound::HARD,
-    core: true,
-    shape: |_, out, _| {
+    fail: |error, path| STAT.fail(error, path),
+    ..Row::<info::Info>::shaped(|_, out, _| {
         let meta = &out.info.meta;
         let created = out.info.created.map_or_else(|| String::from("unknown"), long_time);
         said(format!(
@@ -427,23 +403,19 @@ const GET_FILE_INFO: Row<info::Info> = Row {
             meta.kind == FileKind::File,
             meta.mode & 0o777,
         ))
-    },
-    fail: |error, path| STAT.fail(error, path),
+    })
 };
 
 const LIST_ALLOWED_DIRECTORIES: Row<roots::Roots> = Row {
     name: "list_allowed_directories",
     description: "List the directories that may be accessed, with all beneath them.",
     params: &[],
-    presets: &[],
-    absolute_paths: false,
     bound: Bound::HARD,
-    core: true,
-    shape: |_, out, _| {
+    fail: |error, path| STAT.fail(error, path),
+    ..Row::<roots::Roots>::shaped(|_, out, _| {
         let paths: Vec<String> = out.iter().map(|root| text(root)).collect();
         said(format!("Allowed directories:\n{}", paths.join("\n")))
-    },
-    fail: |error, path| STAT.fail(error, path),
+    })
 };
 
 /// Returns a path as it was written, for a line of text.

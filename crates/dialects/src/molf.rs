@@ -71,11 +71,7 @@ const SHELL_EXEC: Row<bash::Bash> = Row {
         .or(Preset::Int(120_000)),
     ],
     presets: &[("merged", Preset::Bool(true))],
-    absolute_paths: false,
-    bound: Bound::DEFAULT,
-    core: true,
-    shape: |args, out, _| bash::shaped(args, out, shell_exec),
-    fail: |error, _| Reply::failure(error),
+    ..Row::<bash::Bash>::shaped(|args, out, _| bash::shaped(args, out, shell_exec))
 };
 
 const PATH: Param =
@@ -95,11 +91,9 @@ const READ_FILE: Row<read::Read> = Row {
         ("counts_lines", Preset::Bool(true)),
         ("media", Preset::Str("known")),
     ],
-    absolute_paths: false,
     bound: Bound::HARD,
-    core: true,
-    shape: read_file,
     fail: |error, path| fail(error, path, "Failed to read file"),
+    ..Row::shaped(read_file)
 };
 
 const WRITE_FILE: Row<write::Write> = Row {
@@ -117,12 +111,6 @@ const WRITE_FILE: Row<write::Write> = Row {
         .or(Preset::Bool(false)),
     ],
     presets: &[("follow_links", Preset::Bool(true))],
-    absolute_paths: false,
-    bound: Bound::DEFAULT,
-    core: true,
-    shape: |_, out, _| {
-        Reply::text(format!("Wrote {} bytes to {}", out.bytes_written, line_name(&out.path)))
-    },
     fail: |error, _| match error.kind {
         Kind::FileNotFound => said(
             error,
@@ -131,6 +119,9 @@ const WRITE_FILE: Row<write::Write> = Row {
         ),
         _ => fail(error, None, "Failed to write file"),
     },
+    ..Row::<write::Write>::shaped(|_, out, _| {
+        Reply::text(format!("Wrote {} bytes to {}", out.bytes_written, line_name(&out.path)))
+    })
 };
 
 const EDIT_FILE: Row<edit::Edit> = Row {
@@ -144,14 +135,11 @@ const EDIT_FILE: Row<edit::Edit> = Row {
             .or(Preset::Bool(false)),
     ],
     presets: &[("follow_links", Preset::Bool(true))],
-    absolute_paths: false,
-    bound: Bound::DEFAULT,
-    core: true,
-    shape: |_, out, _| {
+    fail: fail_edit,
+    ..Row::<edit::Edit>::shaped(|_, out, _| {
         let (n, path) = (out.replacements, line_name(&out.path));
         Reply::text(format!("Replaced {n} occurrence(s) in {path}"))
-    },
-    fail: fail_edit,
+    })
 };
 
 const GLOB: Row<glob::Glob> = Row {
@@ -163,16 +151,6 @@ const GLOB: Row<glob::Glob> = Row {
             .absent_if_empty(),
     ],
     presets: &[("all_files", Preset::Bool(true)), ("skip_hidden", Preset::Bool(true))],
-    absolute_paths: false,
-    bound: Bound::DEFAULT,
-    core: true,
-    shape: |_, out, _| {
-        let rows = out.files.iter().map(|file| row_name(&out.root, &file.path));
-        let mut reply = found(rows.collect(), "No files found");
-        reply.meta.truncated = out.truncated();
-        reply.meta.skipped = (!out.skipped.is_empty()).then_some(out.skipped);
-        reply
-    },
     fail: |error, path| match (error.kind, path) {
         (Kind::FileNotFound, Some(path)) => {
             said(error, format!("Directory not found: {path}"), None)
@@ -180,6 +158,13 @@ const GLOB: Row<glob::Glob> = Row {
         (Kind::NotRegularFile, Some(path)) => said(error, format!("Not a directory: {path}"), None),
         _ => fail(error, path, "Glob search failed"),
     },
+    ..Row::<glob::Glob>::shaped(|_, out, _| {
+        let rows = out.files.iter().map(|file| row_name(&out.root, &file.path));
+        let mut reply = found(rows.collect(), "No files found");
+        reply.meta.truncated = out.truncated();
+        reply.meta.skipped = (!out.skipped.is_empty()).then_some(out.skipped);
+        reply
+    })
 };
 
 const GREP: Row<grep::Grep> = Row {
@@ -193,10 +178,11 @@ const GREP: Row<grep::Grep> = Row {
             .absent_if_empty(),
     ],
     presets: &[("mode", Preset::Str("content")), ("order", Preset::Str("newest"))],
-    absolute_paths: false,
-    bound: Bound::DEFAULT,
-    core: true,
-    shape: |_, out, _| {
+    fail: |error, path| match (error.kind, path) {
+        (Kind::FileNotFound, Some(path)) => said(error, format!("Path not found: {path}"), None),
+        _ => fail(error, path, "Grep search failed"),
+    },
+    ..Row::<grep::Grep>::shaped(|_, out, _| {
         let rows = out.files.iter().flat_map(|file| {
             let path = row_name(std::path::Path::new(""), &file.path);
             file.hits.iter().map(move |hit| format!("{path}:{}: {}", hit.number, hit.text))
@@ -205,11 +191,7 @@ const GREP: Row<grep::Grep> = Row {
         reply.meta.truncated = out.truncated;
         reply.meta.skipped = (!out.skipped.is_empty()).then_some(out.skipped);
         reply
-    },
-    fail: |error, path| match (error.kind, path) {
-        (Kind::FileNotFound, Some(path)) => said(error, format!("Path not found: {path}"), None),
-        _ => fail(error, path, "Grep search failed"),
-    },
+    })
 };
 
 fn read_file(args: &read::ReadArgs, out: read::ReadOut, shaping: &Shaping<'_>) -> Reply {

@@ -77,9 +77,8 @@ const READ: Row<read::Read> = Row {
     presets: &[("max_line_chars", Preset::Int(2_000))],
     absolute_paths: true,
     bound: Bound::HARD,
-    core: true,
-    shape: shape_read,
     fail: |error, path| fail(error, path, true),
+    ..Row::shaped(shape_read)
 };
 
 /// 0 counts as 1.
@@ -95,15 +94,14 @@ const WRITE: Row<write::Write> = Row {
     presets: &[("parents", Preset::Bool(false)), NO_LINKS],
     absolute_paths: true,
     bound: Bound::HARD,
-    core: true,
-    shape: |_, out, shaping| {
+    fail: |error, path| fail(error, path, false),
+    ..Row::<write::Write>::shaped(|_, out, shaping| {
         Reply::json(json!({
             "file_path": text(shaping.path(0)),
             "bytes_written": out.bytes_written,
             "checkpoint_id": shaping.checkpoint,
         }))
-    },
-    fail: |error, path| fail(error, path, false),
+    })
 };
 
 const EDIT: Row<edit::Edit> = Row {
@@ -118,8 +116,8 @@ const EDIT: Row<edit::Edit> = Row {
     presets: &[NO_LINKS],
     absolute_paths: true,
     bound: Bound::HARD,
-    core: true,
-    shape: |args, out, shaping| {
+    fail: |error, path| fail(error, path, false),
+    ..Row::<edit::Edit>::shaped(|args, out, shaping| {
         Reply::json(json!({
             "file_path": text(shaping.path(0)),
             "replacements": out.replacements,
@@ -127,8 +125,7 @@ const EDIT: Row<edit::Edit> = Row {
             "recovered_via_crlf": out.stage == sinew_ops::Stage::LineEndings,
             "checkpoint_id": shaping.checkpoint,
         }))
-    },
-    fail: |error, path| fail(error, path, false),
+    })
 };
 
 const MULTI_EDIT: Row<multi_edit::MultiEdit> = Row {
@@ -147,8 +144,8 @@ const MULTI_EDIT: Row<multi_edit::MultiEdit> = Row {
     presets: &[NO_LINKS],
     absolute_paths: true,
     bound: Bound::HARD,
-    core: true,
-    shape: |_, out, shaping| {
+    fail: |error, path| fail(error, path, false),
+    ..Row::<multi_edit::MultiEdit>::shaped(|_, out, shaping| {
         let counts: Vec<u64> = out.applied.iter().map(|edit| edit.replacements).collect();
         Reply::json(json!({
             "file_path": text(shaping.path(0)),
@@ -157,8 +154,7 @@ const MULTI_EDIT: Row<multi_edit::MultiEdit> = Row {
             "recovered_via_crlf": out.matched_other_endings(),
             "checkpoint_id": shaping.checkpoint,
         }))
-    },
-    fail: |error, path| fail(error, path, false),
+    })
 };
 
 const CHECKPOINT_RESTORE: Row<checkpoint_restore::CheckpointRestore> = Row {
@@ -168,9 +164,8 @@ const CHECKPOINT_RESTORE: Row<checkpoint_restore::CheckpointRestore> = Row {
     presets: &[("only", Preset::Bool(true)), ("asks_person", Preset::Bool(true))],
     absolute_paths: true,
     bound: Bound::HARD,
-    core: true,
-    shape: shape_restore,
     fail: |error, _| fail_restore(error),
+    ..Row::shaped(shape_restore)
 };
 
 const GLOB: Row<glob::Glob> = Row {
@@ -183,14 +178,13 @@ const GLOB: Row<glob::Glob> = Row {
     presets: &[("star_crosses", Preset::Bool(true))],
     absolute_paths: true,
     bound: Bound::HARD,
-    core: true,
-    shape: |_, out, _| {
+    fail: |error, path| fail(error, path, false),
+    ..Row::<glob::Glob>::shaped(|_, out, _| {
         let truncated = out.truncated();
         let paths: Vec<String> = out.files.iter().map(|file| text(&file.path)).collect();
         let payload = json!({ "paths": paths, "truncated": truncated, "root": text(&out.root) });
         searched(payload, truncated, out.skipped)
-    },
-    fail: |error, path| fail(error, path, false),
+    })
 };
 
 const GREP: Row<grep::Grep> = Row {
@@ -231,9 +225,8 @@ const GREP: Row<grep::Grep> = Row {
     presets: &[("order", Preset::Str("path"))],
     absolute_paths: true,
     bound: Bound::HARD,
-    core: true,
-    shape: shape_grep,
     fail: |error, path| fail(error, path, false),
+    ..Row::shaped(shape_grep)
 };
 
 /// The most bytes of a stream.
@@ -256,11 +249,8 @@ const EXEC: Row<bash::Bash> = Row {
     ],
     // Each byte takes up to six in JSON, and a reply has 1 MiB.
     presets: &[("posix", Preset::Bool(true)), ("store_above_bytes", Preset::Int(170 * 1024))],
-    absolute_paths: false,
     bound: Bound::HARD,
-    core: true,
-    shape: |args, out, _| bash::shaped(args, out, shape_exec),
-    fail: |error, _| Reply::failure(error),
+    ..Row::<bash::Bash>::shaped(|args, out, _| bash::shaped(args, out, shape_exec))
 };
 
 const COUNT: ParamKind = ParamKind::Integer { min: 0, cap: Some(1_000_000) };

@@ -25,7 +25,7 @@ use std::sync::{Arc, OnceLock};
 use self_cell::self_cell;
 use serde::{Deserialize, Deserializer};
 use sinew_tool::{
-    Bound, Claim, Context, Cost, Effects, Facts, FileSettings, FileState, Kind, Operation, Param,
+    Claim, Context, Cost, Effects, Facts, FileSettings, FileState, Kind, Operation, Param,
     ParamKind, Preset, Preview, Reply, Row, Shaping, Targets, ToolError,
 };
 
@@ -184,16 +184,12 @@ pub const NATIVE: Row<ApplyPatch> = Row {
             "strip",
             "strip",
             ParamKind::Integer { min: 0, cap: Some(64) },
-            "Path components to strip (patch -p)",
+            "Path parts to strip",
         ),
         Param::optional("dry_run", "dry_run", ParamKind::Boolean, "Only the diff"),
     ],
     presets: &[("follow_links", Preset::Bool(true))],
-    absolute_paths: false,
-    bound: Bound::DEFAULT,
-    core: true,
-    shape,
-    fail: |error, _| Reply::failure(error),
+    ..Row::shaped(shape)
 };
 
 impl Operation for ApplyPatch {

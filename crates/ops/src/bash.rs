@@ -152,11 +152,8 @@ pub const NATIVE: Row<Bash> = Row {
         Param::optional("raw", "raw", ParamKind::Boolean, "Keep colours"),
     ],
     presets: &[("keeps_cwd", Preset::Bool(true)), ("merged", Preset::Bool(true))],
-    absolute_paths: false,
     bound: Bound::HARD,
-    core: true,
-    shape,
-    fail: |error, _| Reply::failure(error),
+    ..Row::shaped(shape)
 };
 
 impl Operation for Bash {

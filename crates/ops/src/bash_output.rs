@@ -82,12 +82,8 @@ pub const NATIVE: Row<BashOutput> = Row {
             "Max wait, ms; default 30000; alone: for exit",
         ),
     ],
-    presets: &[],
-    absolute_paths: false,
     bound: Bound::HARD,
-    core: true,
-    shape,
-    fail: |error, _| Reply::failure(error),
+    ..Row::shaped(shape)
 };
 
 impl Operation for BashOutput {

@@ -46,12 +46,9 @@ pub const ROW: Row<CheckpointDiff> = Row {
         Param::required("id", "id", ParamKind::String, "As c12"),
         Param::optional("now", "now", ParamKind::Boolean, "").or(Preset::Bool(false)),
     ],
-    presets: &[],
-    absolute_paths: false,
     bound: Bound::HARD,
     core: false,
-    shape,
-    fail: |error, _| Reply::failure(error),
+    ..Row::shaped(shape)
 };
 
 impl Operation for CheckpointDiff {

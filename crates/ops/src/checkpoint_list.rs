@@ -6,8 +6,8 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sinew_tool::{
-    Access, Bound, CheckpointInfo, CheckpointQuery, Claim, Context, Cost, Facts, FileSettings,
-    Operation, Param, ParamKind, PathChange, Reply, Row, Shaping, Stamp, Targets, ToolError,
+    Access, CheckpointInfo, CheckpointQuery, Claim, Context, Cost, Facts, FileSettings, Operation,
+    Param, ParamKind, PathChange, Reply, Row, Shaping, Stamp, Targets, ToolError,
 };
 
 use crate::states;
@@ -64,12 +64,8 @@ pub const NATIVE: Row<CheckpointList> = Row {
             "",
         ),
     ],
-    presets: &[],
-    absolute_paths: false,
-    bound: Bound::DEFAULT,
     core: false,
-    shape,
-    fail: |error, _| Reply::failure(error),
+    ..Row::shaped(shape)
 };
 
 impl Operation for CheckpointList {

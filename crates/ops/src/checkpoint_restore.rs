@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_json::json;
 use sinew_tool::{
-    Becomes, Bound, Claim, Context, Cost, Effects, Expect, Facts, FileMode, FileOp, FileSettings,
-    Kind, NoCheckpoints, Operation, Param, ParamKind, PathChange, Preview, Reply, Restore,
-    RestoreAct, RestorePlan, RestoreStep, Row, Shaping, Targets, ToolError, Was, line_name,
+    Becomes, Claim, Context, Cost, Effects, Expect, Facts, FileMode, FileOp, FileSettings, Kind,
+    NoCheckpoints, Operation, Param, ParamKind, PathChange, Preview, Reply, Restore, RestoreAct,
+    RestorePlan, RestoreStep, Row, Shaping, Targets, ToolError, Was, line_name,
 };
 
 use crate::apply_patch::ApplyPatch;
@@ -129,12 +129,8 @@ pub const NATIVE: Row<CheckpointRestore> = Row {
         Param::optional("force", "force", ParamKind::Boolean, ""),
         Param::optional("dry_run", "dry_run", ParamKind::Boolean, ""),
     ],
-    presets: &[],
-    absolute_paths: false,
-    bound: Bound::DEFAULT,
     core: false,
-    shape,
-    fail: |error, _| Reply::failure(error),
+    ..Row::shaped(shape)
 };
 
 impl Operation for CheckpointRestore {

@@ -10,9 +10,9 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 use sinew_tool::{
-    Access, Bound, Claim, Context, Cost, Effects, Expect, Facts, FileSettings, FileState,
-    FileTarget, Kind, Links, Operation, Param, ParamKind, Preset, Preview, Reply, Row, Shaping,
-    Targets, ToolError,
+    Access, Claim, Context, Cost, Effects, Expect, Facts, FileSettings, FileState, FileTarget,
+    Kind, Links, Operation, Param, ParamKind, Preset, Preview, Reply, Row, Shaping, Targets,
+    ToolError,
 };
 
 use crate::diff::{self, DiffLimits};
@@ -92,21 +92,12 @@ pub const NATIVE: Row<Edit> = Row {
         Param::required("old_string", "old_string", ParamKind::String, "Without line numbers"),
         Param::required("new_string", "new_string", ParamKind::String, ""),
         Param::optional("replace_all", "replace_all", ParamKind::Boolean, "Replace every place"),
-        Param::optional(
-            "loose",
-            "loose",
-            ParamKind::Boolean,
-            "Ignore whitespace, indentation and quote style",
-        ),
+        Param::optional("loose", "loose", ParamKind::Boolean, "Ignore whitespace, indent, quotes"),
         Param::optional("dry_run", "dry_run", ParamKind::Boolean, "Only the diff"),
         Param::optional("expected_sha256", "expected_sha256", ParamKind::String, ""),
     ],
     presets: &[("follow_links", Preset::Bool(true)), ("offers_loose", Preset::Bool(true))],
-    absolute_paths: false,
-    bound: Bound::DEFAULT,
-    core: true,
-    shape,
-    fail: |error, _| Reply::failure(error),
+    ..Row::shaped(shape)
 };
 
 impl Operation for Edit {

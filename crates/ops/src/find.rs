@@ -176,7 +176,7 @@ impl Gatherer for FindSearch {
 mod tests {
     use serde_json::{Value, json};
     use sinew_testkit::{MemoryWorld, call};
-    use sinew_tool::{Bound, Param, ParamKind, Preset, Reply, Row};
+    use sinew_tool::{Param, ParamKind, Preset, Reply, Row};
 
     use super::*;
 
@@ -192,14 +192,11 @@ mod tests {
             description: "",
             params: PARAMS,
             presets,
-            absolute_paths: false,
-            bound: Bound::DEFAULT,
-            core: true,
-            shape: |_, out, _| {
+
+            ..Row::<Find>::shaped(|_, out, _| {
                 let rows: Vec<_> = out.names.iter().map(|name| name.path.display()).collect();
                 Reply::json(json!(rows.iter().map(ToString::to_string).collect::<Vec<_>>()))
-            },
-            fail: |error, _| Reply::failure(error),
+            })
         }
     }
 

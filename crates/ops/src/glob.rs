@@ -12,9 +12,8 @@ use std::path::{Path, PathBuf};
 use globset::GlobSet;
 use serde::Deserialize;
 use sinew_tool::{
-    Access, Bound, Claim, Context, Cost, Entry, Facts, FileKind, FileSettings, FileTarget,
-    Operation, Param, ParamKind, Reply, Row, Shaping, Skipped, Stamp, Targets, ToolError,
-    WalkOptions,
+    Access, Claim, Context, Cost, Entry, Facts, FileKind, FileSettings, FileTarget, Operation,
+    Param, ParamKind, Reply, Row, Shaping, Skipped, Stamp, Targets, ToolError, WalkOptions,
 };
 
 use crate::gather::{self, Gatherer, gather};
@@ -88,12 +87,7 @@ pub const NATIVE: Row<Glob> = Row {
         Param::required("pattern", "pattern", ParamKind::String, ""),
         Param::optional("path", "path", ParamKind::String, "Directory"),
     ],
-    presets: &[],
-    absolute_paths: false,
-    bound: Bound::DEFAULT,
-    core: true,
-    shape,
-    fail: |error, _| Reply::failure(error),
+    ..Row::shaped(shape)
 };
 
 impl Operation for Glob {

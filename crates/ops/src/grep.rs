@@ -12,9 +12,9 @@ use std::sync::Mutex;
 use serde::Deserialize;
 use sinew_tool::sync::{into_inner, lock};
 use sinew_tool::{
-    Access, Bound, Claim, Context, Cost, Entry, Facts, FileError, FileKind, FileSettings,
-    FileTarget, Flow, Operation, Param, ParamKind, Preset, Reply, Row, Shaping, Skipped, Stamp,
-    Targets, ToolError, Visitor, Visitors, WalkOptions,
+    Access, Claim, Context, Cost, Entry, Facts, FileError, FileKind, FileSettings, FileTarget,
+    Flow, Operation, Param, ParamKind, Preset, Reply, Row, Shaping, Skipped, Stamp, Targets,
+    ToolError, Visitor, Visitors, WalkOptions,
 };
 
 use crate::glob::{finish, search_path};
@@ -222,11 +222,7 @@ pub const NATIVE: Row<Grep> = Row {
         Param::optional("offset", "offset", ParamKind::Integer { min: 0, cap: None }, ""),
     ],
     presets: &[("order", Preset::Str("newest"))],
-    absolute_paths: false,
-    bound: Bound::DEFAULT,
-    core: true,
-    shape,
-    fail: |error, _| Reply::failure(error),
+    ..Row::shaped(shape)
 };
 
 const CONTEXT: ParamKind = ParamKind::Integer { min: 0, cap: Some(MAX_CONTEXT as i64) };

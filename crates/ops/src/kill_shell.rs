@@ -26,12 +26,8 @@ pub const NATIVE: Row<KillShell> = Row {
     name: "KillShell",
     description: "Ends a background command or terminal and all it started.",
     params: &[Param::required("shell_id", "id", ParamKind::String, "")],
-    presets: &[],
-    absolute_paths: false,
     bound: Bound::HARD,
-    core: true,
-    shape,
-    fail: |error, _| Reply::failure(error),
+    ..Row::shaped(shape)
 };
 
 impl Operation for KillShell {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use sinew_tool::{
-    Access, Bound, Claim, Context, Cost, Entry, Facts, FileKind, FileMeta, FileSettings, FileState,
+    Access, Claim, Context, Cost, Entry, Facts, FileKind, FileMeta, FileSettings, FileState,
     Operation, Param, ParamKind, Reply, Row, Shaping, Skipped, Stamp, Targets, ToolError,
     WalkOptions,
 };
@@ -121,12 +121,7 @@ pub const NATIVE: Row<List> = Row {
         Param::optional("depth", "depth", ParamKind::Integer { min: 1, cap: None }, "Levels"),
         Param::optional("limit", "limit", ParamKind::Integer { min: 1, cap: Some(10_000) }, ""),
     ],
-    presets: &[],
-    absolute_paths: false,
-    bound: Bound::DEFAULT,
-    core: true,
-    shape,
-    fail: |error, _| Reply::failure(error),
+    ..Row::shaped(shape)
 };
 
 impl Operation for List {

@@ -77,7 +77,7 @@ pub(crate) fn without_slash(path: &str) -> &str {
 mod tests {
     use serde_json::json;
     use sinew_testkit::{MemoryWorld, call};
-    use sinew_tool::{Bound, Kind, Param, ParamKind, Reply, Row};
+    use sinew_tool::{Kind, Param, ParamKind, Reply, Row};
 
     use super::*;
 
@@ -85,12 +85,10 @@ mod tests {
         name: "mkdir",
         description: "",
         params: &[Param::required("path", "path", ParamKind::String, "")],
-        presets: &[],
-        absolute_paths: false,
-        bound: Bound::DEFAULT,
-        core: true,
-        shape: |_, out, shaping| Reply::text(format!("{} {}", shaping.shown(&out.path), out.made)),
-        fail: |error, _| Reply::failure(error),
+
+        ..Row::<MakeDirectory>::shaped(|_, out, shaping| {
+            Reply::text(format!("{} {}", shaping.shown(&out.path), out.made))
+        })
     };
 
     #[track_caller]

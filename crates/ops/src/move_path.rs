@@ -108,7 +108,7 @@ impl Operation for Move {
 mod tests {
     use serde_json::json;
     use sinew_testkit::{MemoryWorld, call};
-    use sinew_tool::{Bound, FileError, Param, ParamKind, Reply, Row};
+    use sinew_tool::{FileError, Param, ParamKind, Reply, Row};
 
     use super::*;
 
@@ -119,11 +119,8 @@ mod tests {
             Param::required("from", "source", ParamKind::String, ""),
             Param::required("to", "destination", ParamKind::String, ""),
         ],
-        presets: &[],
-        absolute_paths: false,
-        bound: Bound::DEFAULT,
-        core: true,
-        shape: |_, out, shaping| {
+
+        ..Row::<Move>::shaped(|_, out, shaping| {
             let error = match out.end {
                 End::Moved => return Reply::text(""),
                 End::NotFound => shaping.about(0, FileError::Missing),
@@ -131,8 +128,7 @@ mod tests {
                 End::NoParent => shaping.about(1, FileError::NoParent),
             };
             Reply::failure(&error)
-        },
-        fail: |error, _| Reply::failure(error),
+        })
     };
 
     /// Moves something and compares the reply, and that it is at its new name alone.

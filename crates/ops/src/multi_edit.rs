@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 use sinew_tool::{
-    Bound, Claim, Context, Cost, Effects, Facts, FileSettings, FileTarget, Operation, Param,
-    ParamKind, Preset, Preview, Reply, Row, Shaping, Targets, ToolError,
+    Claim, Context, Cost, Effects, Facts, FileSettings, FileTarget, Operation, Param, ParamKind,
+    Preset, Preview, Reply, Row, Shaping, Targets, ToolError,
 };
 
 use crate::batch::{self, Edited, Failed};
@@ -113,11 +113,8 @@ pub const NATIVE: Row<MultiEdit> = Row {
         Param::optional("expected_sha256", "expected_sha256", ParamKind::String, ""),
     ],
     presets: &[("follow_links", Preset::Bool(true)), ("offers_loose", Preset::Bool(true))],
-    absolute_paths: false,
-    bound: Bound::DEFAULT,
     core: false,
-    shape,
-    fail: |error, _| Reply::failure(error),
+    ..Row::shaped(shape)
 };
 
 impl Operation for MultiEdit {

@@ -176,11 +176,8 @@ pub const NATIVE: Row<Read> = Row {
         Param::optional("pages", "pages", ParamKind::String, "For PDF"),
     ],
     presets: &[("max_line_chars", Preset::Int(2_000))],
-    absolute_paths: false,
     bound: Bound::HARD,
-    core: true,
-    shape,
-    fail: |error, _| Reply::failure(error),
+    ..Row::shaped(shape)
 };
 
 impl Operation for Read {
@@ -260,7 +257,7 @@ fn read(
         ReadOut::Text(text) => text.n_times = cx.world.knowledge.saw(target.slot, &sight),
         // What is said of it is all that can be read.
         ReadOut::Binary { .. } | ReadOut::Media { .. } => {
-            drop(cx.world.knowledge.saw(target.slot, &sight))
+            let _ = cx.world.knowledge.saw(target.slot, &sight);
         }
         ReadOut::NotFound
         | ReadOut::PermissionDenied

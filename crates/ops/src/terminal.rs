@@ -146,12 +146,9 @@ pub const NATIVE: Row<Terminal> = Row {
         ),
         Param::optional("cols", "cols", ParamKind::Integer { min: 1, cap: Some(MAX_SIZE.1) }, "80"),
     ],
-    presets: &[],
-    absolute_paths: false,
     bound: Bound::HARD,
     core: false,
-    shape,
-    fail: |error, _| Reply::failure(error),
+    ..Row::shaped(shape)
 };
 
 impl Operation for Terminal {

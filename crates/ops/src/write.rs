@@ -9,9 +9,9 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 use sinew_tool::{
-    Access, Bound, Claim, Context, Cost, Expect, Facts, FileError, FileSettings, FileState,
-    FileTarget, Kind, Links, Operation, Param, ParamKind, Preset, Preview, Reply, Row, Shaping,
-    Targets, ToolError,
+    Access, Claim, Context, Cost, Expect, Facts, FileError, FileSettings, FileState, FileTarget,
+    Kind, Links, Operation, Param, ParamKind, Preset, Preview, Reply, Row, Shaping, Targets,
+    ToolError,
 };
 
 use crate::diff;
@@ -69,11 +69,7 @@ pub const NATIVE: Row<Write> = Row {
         Param::optional("expected_sha256", "expected_sha256", ParamKind::String, ""),
     ],
     presets: &[("parents", Preset::Bool(true)), ("follow_links", Preset::Bool(true))],
-    absolute_paths: false,
-    bound: Bound::DEFAULT,
-    core: true,
-    shape,
-    fail: |error, _| Reply::failure(error),
+    ..Row::shaped(shape)
 };
 
 impl Operation for Write {

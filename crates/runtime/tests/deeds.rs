@@ -8,9 +8,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use sinew_runtime::{Approvals, Asking, Builder, CallOptions, MemoryLedger, Runtime};
 use sinew_tool::{
-    Access, Arguments, Bound, BoxFuture, Claim, Closing, Command, CommandLine, Context, Cost,
-    Dialect, Effects, Expect, Facts, FileSettings, Links, Operation, Param, ParamKind, Preview,
-    Reply, Request, Row, Shell, Targets, Tool, ToolError,
+    Access, Arguments, BoxFuture, Claim, Closing, Command, CommandLine, Context, Cost, Dialect,
+    Effects, Expect, Facts, FileSettings, Links, Operation, Param, ParamKind, Preview, Reply,
+    Request, Row, Shell, Targets, Tool, ToolError,
 };
 
 /// Puts a text into a file.
@@ -62,14 +62,9 @@ const PUT: Row<Put> = Row {
         Param::required("where", "path", ParamKind::String, ""),
         Param::required("text", "text", ParamKind::String, ""),
     ],
-    presets: &[],
-    absolute_paths: false,
-    bound: Bound::DEFAULT,
-    core: true,
-    shape: |_, bytes, shaping| {
+    ..Row::<Put>::shaped(|_, bytes, shaping| {
         Reply::text(format!("{bytes} in {}", shaping.shown(shaping.path(0))))
-    },
-    fail: |error, _| Reply::failure(error),
+    })
 };
 
 /// Names a command, and runs nothing.
@@ -115,12 +110,7 @@ const BEGIN: Row<Begin> = Row {
     name: "begin",
     description: "Names a command.",
     params: &[Param::required("command", "command", ParamKind::String, "")],
-    presets: &[],
-    absolute_paths: false,
-    bound: Bound::DEFAULT,
-    core: true,
-    shape: |_, (), _| Reply::text("named"),
-    fail: |error, _| Reply::failure(error),
+    ..Row::<Begin>::shaped(|_, (), _| Reply::text("named"))
 };
 
 /// Answers many lines, waits for ever, or panics.

@@ -95,6 +95,22 @@ impl<O: Operation> Clone for Row<O> {
 impl<O: Operation> Copy for Row<O> {}
 
 impl<O: Operation> Row<O> {
+    /// Returns a row of the short catalog whose replies have the usual limit and whose failures are shown as they
+    /// are. A row names beside that only what differs.
+    pub const fn shaped(shape: fn(&O::Args, O::Out, &Shaping<'_>) -> Reply) -> Self {
+        Self {
+            name: "",
+            description: "",
+            params: &[],
+            presets: &[],
+            absolute_paths: false,
+            bound: Bound::DEFAULT,
+            core: true,
+            shape,
+            fail: |error, _| Reply::failure(error),
+        }
+    }
+
     /// Returns the row as a tool.
     pub fn tool(self) -> Arc<dyn Tool> {
         Arc::new(self)
