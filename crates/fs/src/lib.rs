@@ -8,6 +8,7 @@
 
 pub mod attributes;
 pub mod clock;
+pub mod content_hash;
 pub mod deferred_close;
 pub mod dir_lock;
 pub mod ignore_rules;

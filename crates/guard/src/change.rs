@@ -17,7 +17,7 @@ use std::os::fd::AsFd;
 
 use rustix::fs::fsync;
 use rustix::io::Errno;
-use sinew_tool::{Expect, FileError, FileSettings, Identity, Stamp};
+use sinew_tool::{ContentHash, Expect, FileError, FileSettings, Identity, Stamp};
 
 use locks::Locks;
 use original::Original;
@@ -126,12 +126,15 @@ impl NameChange<'_> {
     /// `job.place.real`; `None` means that nothing is there. The change goes ahead only if the thing
     /// is still in this state when its name is taken, so whatever is read of it here is what was
     /// there.
-    pub(crate) fn take_down(&self, old: Option<&Original>) -> Result<Option<String>, FileError> {
+    pub(crate) fn take_down(
+        &self,
+        old: Option<&Original>,
+    ) -> Result<Option<ContentHash>, FileError> {
         let Some(old) = old else { return Ok(None) };
         let (path, knowledge) = (&self.place.real, self.terms.knowledge);
         let is_needed = || knowledge.needs_check(path);
         let before = old.hash(self.expect, self.terms.since, is_needed)?;
-        knowledge.check_path(path, &identity_of(&old.stat), before.as_deref())?;
+        knowledge.check_path(path, &identity_of(&old.stat), before)?;
         Ok(before)
     }
 }

@@ -24,7 +24,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, Stat, fstat, unlinkat};
 use rustix::io::Errno;
 use sinew_tool::{
-    Becomes, Change, CommitError, FileError, FileKind, FileMeta, Slot, Sync, Written,
+    Becomes, Change, CommitError, ContentHash, FileError, FileKind, FileMeta, Slot, Sync, Written,
 };
 
 use crate::change::original::{self, Original};
@@ -297,8 +297,8 @@ struct Prepared<'a> {
     /// The new thing, until somebody else takes care of it.
     temporary: Option<TemporaryName>,
     written: Written,
-    before: Option<String>,
-    after: Option<String>,
+    before: Option<ContentHash>,
+    after: Option<ContentHash>,
     /// What is there once the change is made.
     left: PathState,
 }

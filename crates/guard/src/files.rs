@@ -23,6 +23,7 @@ use crate::list;
 use crate::moving;
 use crate::replace;
 use crate::walk;
+use sinew_fs::content_hash::hash_so_far;
 use sinew_fs::resolve::{Place, Spot};
 use sinew_fs::roots::{DIRECTORY_READ, FILE_READ, Roots, open_name};
 use sinew_fs::stat::{error_of, info_of, meta_of, now};
@@ -148,7 +149,7 @@ impl GuardedFiles {
         let (FileError::Changed, Ok((target, _))) = (&error, self.at(slot)) else { return error };
         let hash = || {
             let file = self.open(slot).ok()?.file.take(MAX_TOLD);
-            Some(blake3::Hasher::new().update_reader(file).ok()?.finalize().into())
+            Some(hash_so_far(blake3::Hasher::new().update_reader(file).ok()?))
         };
         match self.knowledge.writer(&target.path, hash) {
             Some(writer) => FileError::Stale(Some(writer)),

@@ -29,6 +29,7 @@ pub use guard::{Guard, GuardError, GuardSettings};
 #[cfg(feature = "http")]
 pub use http::{HttpAddress, HttpClient, HttpError, HttpReply};
 pub use sinew_fs::clock::{SystemClock, timestamp};
+pub use sinew_fs::content_hash::content_hash;
 pub use sinew_fs::dir_lock::DirLocking;
 pub use sinew_fs::ignore_rules::GlobalIgnore;
 pub use sinew_fs::kernel::has_openat2;

@@ -15,7 +15,7 @@ use rustix::fs::{
     unlinkat,
 };
 use rustix::io::Errno;
-use sinew_tool::{Change, FileError, FileKind, Identity, Sync};
+use sinew_tool::{Change, ContentHash, FileError, FileKind, Identity, Sync};
 
 use crate::change::kept;
 use crate::change::original::Original;
@@ -139,7 +139,7 @@ pub(crate) fn rename(
     let change =
         |path: &Path, before, after, bytes| Change { path: path.into(), before, after, bytes };
     let bytes = if seen.0 == FileKind::Directory { 0 } else { seen.1.size };
-    Ok([change(&job.place.real, hash.clone(), None, 0), change(&to.real, None, hash, bytes)])
+    Ok([change(&job.place.real, hash, None, 0), change(&to.real, None, hash, bytes)])
 }
 
 /// Makes the move once it is the turn of both directories, where the old thing is as it was.
@@ -200,7 +200,7 @@ fn take_down(
     job: &NameChange<'_>,
     dir: &Dir,
     to: &Path,
-) -> Result<(Option<String>, Moved), FileError> {
+) -> Result<(Option<ContentHash>, Moved), FileError> {
     let seen = statat(&**dir, job.name, AtFlags::SYMLINK_NOFOLLOW).map_err(error_of)?;
     let (kept, here) = (job.terms.kept, &job.place.real);
     let old = match open_to_keep(dir, job.name, seen) {
@@ -213,8 +213,8 @@ fn take_down(
     };
     let hash = job.take_down(Some(&old))?;
     let mut moved = kept_at(kept, here, to, &old)?;
-    if let (PathState::Unkept { size, mode }, Some(hash)) = (&moved.after, &hash) {
-        moved.after = kept::written(hash, *size, *mode);
+    if let (PathState::Unkept { size, mode }, Some(hash)) = (&moved.after, hash) {
+        moved.after = PathState::hashed(hash, *size, *mode);
     }
     kept.record()?;
     Ok((hash, moved))

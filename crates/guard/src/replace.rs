@@ -10,13 +10,13 @@ use std::os::fd::AsFd;
 
 use rustix::fs::{OFlags, fdatasync, fstat, ftruncate, renameat};
 use rustix::io::Errno;
-use sinew_tool::{Change, FileError, FileKind, HardLinks, Sync, Written};
+use sinew_tool::{Change, ContentHash, FileError, FileKind, HardLinks, Sync, Written};
 
-use crate::change::kept;
 use crate::change::original::{self, Content, Original};
 use crate::change::parents::Parents;
 use crate::change::temporary::{Temporary, take_free_name, write_pieces};
 use crate::change::{Failure, MAX_ATTEMPTS, NameChange, length, sync_directory};
+use sinew_fs::content_hash::hash_so_far;
 use sinew_fs::dir_lock::{self, DirLock};
 use sinew_fs::roots::{Dir, FILE_READ, open_name};
 use sinew_fs::stat::{error_of, identity_of, meta_of};
@@ -82,7 +82,7 @@ fn create(job: &NameChange<'_>, pieces: &[&[u8]], dir: &Dir) -> Result<AppliedCh
     let before = job.take_down(None)?;
     let temporary = Temporary::create(dir, job.temporary, 0o666)?;
     let after = temporary.fill(pieces)?;
-    let left = job.keep(None, &temporary, &after, pieces)?;
+    let left = job.keep(None, &temporary, after, pieces)?;
     temporary.sync(job.terms.settings.sync)?;
     match take_free_name(dir, job.temporary, job.name) {
         Ok(()) => {}
@@ -117,7 +117,7 @@ fn overwrite(
     let temporary = Temporary::create(dir, job.temporary, 0o600)?;
     let after = temporary.fill(pieces)?;
     temporary.take_after(old)?;
-    let left = job.keep(Some(old), &temporary, &after, pieces)?;
+    let left = job.keep(Some(old), &temporary, after, pieces)?;
     temporary.sync(job.terms.settings.sync)?;
     turn.take()?;
     match original::look(dir, job.name, false)? {
@@ -156,8 +156,9 @@ fn write_in_place(
         for piece in pieces {
             hasher.update(piece);
         }
-        let after = hasher.finalize().to_hex();
-        kept.keep(path, Some(old), kept::written(&after, length(pieces), old.stat.st_mode))?;
+        let after = hash_so_far(&hasher);
+        let after = PathState::hashed(after, length(pieces), old.stat.st_mode);
+        kept.keep(path, Some(old), after)?;
         kept.record()?;
     }
     let written = write_pieces(&file, pieces).and_then(|after| {
@@ -170,7 +171,7 @@ fn write_in_place(
     drop((file, turn));
     match written {
         Ok(after) => {
-            kept.settle(path, kept::written(&after, length(pieces), old.stat.st_mode));
+            kept.settle(path, PathState::hashed(after, length(pieces), old.stat.st_mode));
             Ok(finish(job, pieces, dir, before, Some(after), false))
         }
         Err(errno) => {
@@ -188,7 +189,7 @@ impl NameChange<'_> {
         &self,
         old: Option<&Original>,
         new: &Temporary,
-        hash: &str,
+        hash: ContentHash,
         pieces: &[&[u8]],
     ) -> Result<PathState, Failure> {
         let kept = self.terms.kept;
@@ -196,7 +197,7 @@ impl NameChange<'_> {
             return Ok(PathState::Absent);
         }
         let mode = fstat(&new.file)?.st_mode;
-        let after = kept::written(hash, length(pieces), mode);
+        let after = PathState::hashed(hash, length(pieces), mode);
         kept.keep(&self.place.real, old, after.clone())?;
         kept.record()?;
         Ok(after)
@@ -208,8 +209,8 @@ fn finish(
     job: &NameChange<'_>,
     pieces: &[&[u8]],
     dir: &Dir,
-    before: Option<String>,
-    after: Option<String>,
+    before: Option<ContentHash>,
+    after: Option<ContentHash>,
     created: bool,
 ) -> AppliedChange {
     let synced = match job.terms.settings.sync {

@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
-use sinew_tool::{Context, FileError, FileTarget, Kind, Opened, ToolError};
+use sinew_tool::{ContentHash, Context, FileError, FileTarget, Kind, Opened, ToolError};
 
 /// No scan reads more than this.
 const MAX_BYTES: u64 = 64 << 30;
@@ -58,9 +58,9 @@ impl<'a> Scan<'a> {
     }
 
     /// Returns the hash of the content, where all of it came by.
-    pub(crate) fn content(&self) -> Option<[u8; 32]> {
+    pub(crate) fn content(&self) -> Option<ContentHash> {
         let whole = self.content.as_ref().filter(|content| content.is_whole);
-        whole.map(|content| content.hasher.finalize().into())
+        whole.map(|content| ContentHash::from(*content.hasher.finalize().as_bytes()))
     }
 
     /// Returns the next `size` bytes, or fewer where the file ends before.

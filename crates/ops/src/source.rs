@@ -5,7 +5,7 @@ use std::io::Read;
 
 use memchr::memchr;
 use sha2::{Digest, Sha256};
-use sinew_tool::{Context, FileError, FileMeta, FileTarget, Kind, Seen, ToolError};
+use sinew_tool::{ContentHash, Context, FileError, FileMeta, FileTarget, Kind, Seen, ToolError};
 
 use crate::encoding::{self, Encoding, MAX_DECODED};
 use crate::replace::{self, ContentChange};
@@ -57,7 +57,7 @@ pub(crate) struct Whole {
     pub(crate) meta: FileMeta,
     pub(crate) bytes: Vec<u8>,
     /// BLAKE3 of the content, where it was worked out.
-    pub(crate) hash: Option<[u8; 32]>,
+    pub(crate) hash: Option<ContentHash>,
 }
 
 impl Whole {

@@ -41,7 +41,7 @@ use contents::Contents;
 pub use contents::Held;
 pub use draft::{Before, CheckpointDraft};
 pub use error::CheckpointError;
-pub use path_state::{ContentHash, PathState};
+pub use path_state::PathState;
 pub use plan::{Act, Changer, Conflict, History, Plan, PlannedStep, Scope};
 use sinew_fs::process_identity::ProcessIdentity;
 use sinew_fs::state::StateDir;

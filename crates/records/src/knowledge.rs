@@ -19,12 +19,13 @@ use std::time::Duration;
 
 use sinew_tool::sync::lock;
 use sinew_tool::{
-    Caller, Change, Clock, FileError, FileSettings, Identity, Knowledge, ReadObservation, Slot,
-    Targets, Writer,
+    Caller, Change, Clock, ContentHash, FileError, FileSettings, Identity, Knowledge,
+    ReadObservation, Slot, Targets, Writer,
 };
 
 use crate::ledger::{Known, KnownFrom, KnownRow, Records, SqliteLedger};
 use sinew_fs::clock::SystemClock;
+use sinew_fs::content_hash::content_hash;
 
 /// The most files that are remembered of one caller, and the most of which the writer is.
 const MAX_FILES: usize = 4_096;
@@ -88,7 +89,7 @@ impl LastRead {
 
 #[derive(Debug)]
 struct Wrote {
-    content: [u8; 32],
+    content: ContentHash,
     session: String,
     agent: Option<String>,
     tool: String,
@@ -173,7 +174,7 @@ impl KnowledgeBase {
         path: &Path,
         must_know: bool,
         state: &Identity,
-        content: Option<[u8; 32]>,
+        content: Option<ContentHash>,
     ) -> Result<(), FileError> {
         let known = match self.known(caller, path) {
             None if !must_know => return Ok(()),
@@ -197,7 +198,7 @@ impl KnowledgeBase {
     }
 
     /// Returns who wrote the content that a file has, if one of sinew's calls did.
-    fn writer(&self, caller: &Caller, path: &Path, content: Option<[u8; 32]>) -> Option<Writer> {
+    fn writer(&self, caller: &Caller, path: &Path, content: Option<ContentHash>) -> Option<Writer> {
         let now = SystemClock.wall_ms();
         let here =
             self.memory().writers.get(path).filter(|wrote| Some(wrote.content) == content).map(
@@ -247,7 +248,7 @@ impl KnowledgeBase {
     }
 
     /// Notes that a caller wrote the content that a file now has.
-    fn wrote(&self, caller: &Caller, path: &Path, content: [u8; 32]) {
+    fn wrote(&self, caller: &Caller, path: &Path, content: ContentHash) {
         let known = Known { content: Some(content), state: None };
         let row = KnownRow::new(caller, path, KnownFrom::Wrote, known);
         let mut memory = self.memory();
@@ -314,18 +315,18 @@ impl CallKnowledge {
         &self,
         path: &Path,
         state: &Identity,
-        content: Option<&str>,
+        content: Option<ContentHash>,
     ) -> Result<(), FileError> {
         let Some(caller) = self.tracked() else { return Ok(()) };
         let must_know = self.settings.must_read_before_write;
-        self.base.check(caller, path, must_know, state, content.and_then(hash_of))
+        self.base.check(caller, path, must_know, state, content)
     }
 
     /// Returns who wrote the content that a file has, where what the caller knows counts.
     pub fn writer(
         &self,
         path: &Path,
-        content: impl FnOnce() -> Option<[u8; 32]>,
+        content: impl FnOnce() -> Option<ContentHash>,
     ) -> Option<Writer> {
         self.tracked().and_then(|caller| self.base.writer(caller, path, Some(content()?)))
     }
@@ -333,15 +334,11 @@ impl CallKnowledge {
     /// Notes a change that the caller made. What is gone, or was only half written, is not known: the
     /// caller still knows what was there before.
     pub fn changed(&self, change: &Change) {
-        let after = change.after.as_deref().and_then(hash_of);
+        let after = change.after;
         if let (Some(caller), Some(after)) = (&self.caller, after) {
             self.base.wrote(caller, &change.path, after);
         }
     }
-}
-
-fn hash_of(hex: &str) -> Option<[u8; 32]> {
-    blake3::Hash::from_hex(hex).ok().map(blake3::Hash::into)
 }
 
 impl Knowledge for CallKnowledge {
@@ -354,13 +351,13 @@ impl Knowledge for CallKnowledge {
         slot: Slot,
         state: &Identity,
         content: &[u8],
-    ) -> Result<Option<[u8; 32]>, FileError> {
+    ) -> Result<Option<ContentHash>, FileError> {
         let Some(path) = self.path(slot).filter(|path| self.needs_check(path)) else {
             return Ok(None);
         };
-        let hash = blake3::hash(content);
-        self.check_path(path, state, Some(&hash.to_hex()))?;
-        Ok(Some(hash.into()))
+        let hash = content_hash(content);
+        self.check_path(path, state, Some(hash))?;
+        Ok(Some(hash))
     }
 
     fn saw(&self, slot: Slot, sight: &ReadObservation) -> u32 {

@@ -162,7 +162,9 @@ fn one_line(text: &str) -> String {
 mod tests {
     use std::time::Duration;
 
-    use sinew_tool::{Arguments, Cover, Targets};
+    use sinew_tool::{
+        Analysis, Arguments, Command, CommandList, Cover, Segment, Shell, Targets, Unclear,
+    };
 
     use super::*;
 
@@ -216,9 +218,48 @@ mod tests {
             "Write wants to change for the agent a\\nb\n  with timeout = 5\n  \
              with x\\u{7} = \"\\u{202e}\"\n  \
              it may load files that sinew does not know, such as modules, includes and hooks; they can \
-             change before it runs\n  \
+             change before it runs\n\
              Asked because changing files asks (rule change of user, c.toml:1).\n\
              It is question 3 of this session.\n"
+        );
+    }
+
+    #[test]
+    fn command_is_shown_as_a_prompt_would() {
+        let command = Command {
+            argument: "command",
+            line: CommandLine::Shell(Shell::User, String::from("npm test\nls \u{1b}")),
+            keeps_cwd: false,
+            has_terminal: false,
+            programs: Vec::new(),
+        };
+        let segment = |text: &str| Segment { text: text.to_owned(), words: Vec::new() };
+        let analysis = Analysis {
+            segments: vec![segment("npm test"), segment("ls \u{1b}")],
+            plain: Err(Unclear::new("shell.program", "`npm` is not known to be read-only")),
+            rest: None,
+            repeats: None,
+            commands: CommandList::default(),
+        };
+        let target = CommandTarget {
+            command,
+            program: "/bin/bash".into(),
+            argv: Vec::new(),
+            cwd: "/w".into(),
+            analysis,
+        };
+        let asked = Question {
+            effects: vec!["execute"],
+            tool: String::from("Bash"),
+            targets: Targets { command: Some(target), ..Targets::default() },
+            sandbox: Some(String::from("landlock")),
+            diff: None,
+            ..question()
+        };
+        assert_eq!(
+            words(&asked),
+            "Bash wants to execute\n  $ npm test\n    ls \\u{1b}\n  - npm test\n  - ls \\u{1b}\n  \
+             (cwd /w; sandbox: landlock)\nAsked because changing files asks (rule change).\n"
         );
     }
 

@@ -96,8 +96,8 @@ impl Span {
         self.text("outcome", Some(closing.error.map_or("ok", |kind| kind.as_str())));
         span.record("duration_ms", closing.duration_ms);
         if let Some(change) = change {
-            span.record("before_hash", change.before.as_deref());
-            span.record("after_hash", change.after.as_deref());
+            span.record("before_hash", change.before.map(|hash| hash.to_string()));
+            span.record("after_hash", change.after.map(|hash| hash.to_string()));
             span.record("n_changes", closing.changes.len());
             span.record("bytes", closing.changes.iter().map(|change| change.bytes).sum::<u64>());
         }

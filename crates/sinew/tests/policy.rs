@@ -418,22 +418,20 @@ fn examples_are_tried() {
     for (rules, said, code) in [
         (
             RULES.to_owned(),
-            "3 examples of 2 rules, 0 of them do not hold; rules without an example: 1\n"
-                .to_owned(),
+            "2 rules, 3 examples, 0 failures; rules without an example: 1\n".to_owned(),
             0,
         ),
         (
             wrong.clone(),
             "own.toml:2: `sudo hg push origin` does not fit the rule `deny git push *`\n\
              own.toml:2: `git push --force` fits or may fit the rule `deny git push *`\n\
-             3 examples of 2 rules, 2 of them do not hold; rules without an example: 1\n"
+             2 rules, 3 examples, 2 failures; rules without an example: 1\n"
                 .to_owned(),
             1,
         ),
         (
             String::new(),
-            "0 examples of 0 rules, 0 of them do not hold; rules without an example: 0\n"
-                .to_owned(),
+            "0 rules, 0 examples, 0 failures; rules without an example: 0\n".to_owned(),
             0,
         ),
     ] {

@@ -557,7 +557,7 @@ fn a_store_that_is_damaged_changes_nothing() {
 }
 
 fn blake3_name(content: &[u8]) -> String {
-    sinew_guard::checkpoints::ContentHash::of(content).to_string()
+    sinew_guard::content_hash(content).to_string()
 }
 
 #[test]

@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use sinew_tool::sync::lock;
 use sinew_tool::{
-    Change, FileError, FileSettings, Identity, Knowledge, ReadObservation, Slot, Targets,
+    Change, ContentHash, FileError, FileSettings, Identity, Knowledge, ReadObservation, Slot,
+    Targets,
 };
 
 /// What the caller knows, over all its calls.
@@ -25,7 +26,7 @@ struct Known {
 
 #[derive(Clone, Copy)]
 struct OfFile {
-    content: Option<[u8; 32]>,
+    content: Option<ContentHash>,
     state: Option<Identity>,
 }
 
@@ -42,7 +43,7 @@ impl MemoryKnowledge {
         state: &Identity,
         content: &[u8],
     ) -> Result<(), FileError> {
-        let now: [u8; 32] = blake3::hash(content).into();
+        let now = ContentHash::from(*blake3::hash(content).as_bytes());
         match self.known().files.get(path).filter(|_| settings.track_reads) {
             None if settings.must_read_before_write => Err(FileError::Unread),
             None => Ok(()),
@@ -54,12 +55,11 @@ impl MemoryKnowledge {
 
     /// Notes a change that the caller made.
     pub(crate) fn changed(&self, change: &Change) {
-        let after = change.after.as_ref().and_then(|hex| blake3::Hash::from_hex(hex).ok());
-        if let Some(after) = after {
+        if let Some(after) = change.after {
             let mut known = self.known();
-            let content = Some(after.into());
+            let file = OfFile { content: Some(after), state: None };
             known.last = None;
-            known.files.insert(change.path.clone(), OfFile { content, state: None });
+            known.files.insert(change.path.clone(), file);
         }
     }
 }
@@ -89,7 +89,7 @@ impl Knowledge for CallKnowledge {
         slot: Slot,
         state: &Identity,
         content: &[u8],
-    ) -> Result<Option<[u8; 32]>, FileError> {
+    ) -> Result<Option<ContentHash>, FileError> {
         let checked = |path| self.knowledge.check(&self.settings, path, state, content);
         self.path(slot).map_or(Ok(()), checked).map(|()| None)
     }

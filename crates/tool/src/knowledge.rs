@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
-use crate::FileError;
 use crate::world::{Identity, Slot};
+use crate::{ContentHash, FileError};
 use crate::{Kind, ToolError};
 
 /// What a read saw of a file.
@@ -16,7 +16,7 @@ pub struct ReadObservation {
     /// The state of the file when it was opened.
     pub state: Identity,
     /// BLAKE3 of the whole content, where all of it was read.
-    pub content: Option<[u8; 32]>,
+    pub content: Option<ContentHash>,
     /// The part that is shown: first line and most lines.
     pub part: (u64, u64),
 }
@@ -82,7 +82,7 @@ pub trait Knowledge: Send + Sync {
         slot: Slot,
         state: &Identity,
         content: &[u8],
-    ) -> Result<Option<[u8; 32]>, FileError>;
+    ) -> Result<Option<ContentHash>, FileError>;
 
     /// Notes what the caller saw of the file at a slot; returns how often in a row it has now seen
     /// the same part of the same content.
@@ -103,7 +103,7 @@ impl Knowledge for NoKnowledge {
         _slot: Slot,
         _state: &Identity,
         _content: &[u8],
-    ) -> Result<Option<[u8; 32]>, FileError> {
+    ) -> Result<Option<ContentHash>, FileError> {
         Ok(None)
     }
 

@@ -12,6 +12,7 @@ mod caller;
 mod cancel;
 mod checkpoint;
 mod claim;
+mod content_hash;
 mod dialect;
 mod error;
 mod facts;
@@ -47,6 +48,7 @@ pub use checkpoint::{
     RestoreConflict, RestorePlan, RestoreStep, Was,
 };
 pub use claim::{Access, Claim, FileState, FileTarget, Links, Targets};
+pub use content_hash::ContentHash;
 pub use dialect::Dialect;
 pub use error::{Kind, ToolError};
 pub use facts::{Cost, Effects, Facts};

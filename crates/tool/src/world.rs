@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use crate::{Checkpoints, FileError, Knowledge, Processes, Skipped};
+use crate::{Checkpoints, ContentHash, FileError, Knowledge, Processes, Skipped};
 
 /// The place of a target in the World of its call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -177,7 +177,7 @@ pub struct Seen<'a> {
     pub identity: Identity,
     /// Its content; of a symbolic link the target.
     pub content: &'a [u8],
-    hash: Option<[u8; 32]>,
+    hash: Option<ContentHash>,
 }
 
 impl<'a> Seen<'a> {
@@ -188,12 +188,12 @@ impl<'a> Seen<'a> {
 
     /// Returns the same with BLAKE3 of the content, where somebody has worked it out.
     #[must_use]
-    pub fn hashed(self, hash: Option<[u8; 32]>) -> Self {
+    pub fn hashed(self, hash: Option<ContentHash>) -> Self {
         Self { hash, ..self }
     }
 
     /// Returns BLAKE3 of the content, if it is known already.
-    pub fn hash(&self) -> Option<[u8; 32]> {
+    pub fn hash(&self) -> Option<ContentHash> {
         self.hash
     }
 }
@@ -270,10 +270,10 @@ pub struct Written {
 pub struct Change {
     /// The real path.
     pub path: PathBuf,
-    /// BLAKE3 of the old content, in hex; `None` where there was none or it was too large.
-    pub before: Option<String>,
-    /// BLAKE3 of the new content, in hex; `None` where nothing is there any more.
-    pub after: Option<String>,
+    /// The hash of the old content; `None` where there was none or it was too large.
+    pub before: Option<ContentHash>,
+    /// The hash of the new content; `None` where nothing is there any more.
+    pub after: Option<ContentHash>,
     /// Bytes of the new content.
     pub bytes: u64,
 }

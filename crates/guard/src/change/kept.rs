@@ -16,8 +16,7 @@ use super::original::{Content, Original};
 use sinew_fs::roots::Roots;
 use sinew_fs::stat::meta_of;
 use sinew_records::checkpoints::{
-    Before, CallContext, CheckpointDraft, CheckpointError, Checkpoints, ContentHash, PathState,
-    QUICK,
+    Before, CallContext, CheckpointDraft, CheckpointError, Checkpoints, PathState, QUICK,
 };
 use sinew_tool::sync::lock;
 
@@ -158,15 +157,6 @@ impl KeptPaths {
             tool: caller.tool.clone(),
             roots: self.roots.paths().map(Path::to_owned).collect(),
         }
-    }
-}
-
-/// Returns the state of a file that was written with content of this hash, in hex.
-pub(crate) fn written(hash: &str, size: u64, mode: u32) -> PathState {
-    match ContentHash::from_hex(hash.as_bytes()) {
-        Some(content) => PathState::hashed(content, size, mode),
-        // A hash that was just made can be read.
-        None => PathState::unkept(size, mode),
     }
 }
 

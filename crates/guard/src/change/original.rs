@@ -7,9 +7,10 @@ use std::os::fd::AsFd;
 
 use rustix::fs::{Access, AtFlags, FileType, Stat, accessat, fstat, readlinkat, statat};
 use rustix::io::Errno;
-use sinew_tool::{Expect, FileError, FileKind, Stamp};
+use sinew_tool::{ContentHash, Expect, FileError, FileKind, Stamp};
 
 use super::{Failure, NameChange};
+use sinew_fs::content_hash::{content_hash, hash_so_far};
 use sinew_fs::roots::{Dir, FILE_READ, open_name};
 use sinew_fs::stat::{self, identity_of, kind_of};
 
@@ -93,22 +94,21 @@ impl Original {
         expect: Expect<'_>,
         since: Stamp,
         is_needed: impl FnOnce() -> bool,
-    ) -> Result<Option<String>, FileError> {
-        let hex = |hash: blake3::Hash| Some(hash.to_hex().to_string());
+    ) -> Result<Option<ContentHash>, FileError> {
         match (&self.content, expect) {
             (Content::Link(target), Expect::Same(seen)) if target != seen.content => {
                 Err(FileError::Changed)
             }
-            (Content::Link(target), _) => Ok(hex(blake3::hash(target))),
+            (Content::Link(target), _) => Ok(Some(content_hash(target))),
             (Content::File(file), Expect::Same(seen)) => {
                 let may_differ = self.may_hide_a_change(since, file);
                 if may_differ && !holds(file, seen.content).map_err(FileError::Io)? {
                     return Err(FileError::Changed);
                 }
-                let worked_out = || blake3::hash(seen.content);
-                let hash = seen.hash().map_or_else(worked_out, blake3::Hash::from);
+                let worked_out = || content_hash(seen.content);
+                let hash = seen.hash().unwrap_or_else(worked_out);
                 debug_assert_eq!(hash, worked_out(), "a hash is that of its content");
-                Ok(hex(hash))
+                Ok(Some(hash))
             }
             (Content::File(file), _) => {
                 let size = identity_of(&self.stat).size;
@@ -117,7 +117,7 @@ impl Original {
                 }
                 let mut hasher = blake3::Hasher::new();
                 hasher.update_reader(file.take(MAX_HASHED.max(size))).map_err(FileError::Io)?;
-                Ok(hex(hasher.finalize()))
+                Ok(Some(hash_so_far(&hasher)))
             }
         }
     }

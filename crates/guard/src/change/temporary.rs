@@ -11,10 +11,11 @@ use rustix::fs::{
     renameat_with, unlinkat,
 };
 use rustix::io::Errno;
-use sinew_tool::{FileError, Sync};
+use sinew_tool::{ContentHash, FileError, Sync};
 
 use super::original::{Content, Original};
 use sinew_fs::attributes;
+use sinew_fs::content_hash::hash_so_far;
 use sinew_fs::roots::Dir;
 use sinew_fs::stat::error_of;
 
@@ -69,7 +70,7 @@ impl Temporary {
     }
 
     /// Writes the content and returns its hash.
-    pub(crate) fn fill(&self, pieces: &[&[u8]]) -> Result<String, Errno> {
+    pub(crate) fn fill(&self, pieces: &[&[u8]]) -> Result<ContentHash, Errno> {
         write_pieces(&self.file, pieces)
     }
 
@@ -106,7 +107,7 @@ pub(crate) fn take_free_name(dir: &Dir, from: &CStr, to: &CStr) -> Result<(), Er
 }
 
 /// Writes all pieces and returns the hash of the whole.
-pub(crate) fn write_pieces(file: &OwnedFd, pieces: &[&[u8]]) -> Result<String, Errno> {
+pub(crate) fn write_pieces(file: &OwnedFd, pieces: &[&[u8]]) -> Result<ContentHash, Errno> {
     let mut hasher = blake3::Hasher::new();
     for piece in pieces {
         hasher.update(piece);
@@ -123,7 +124,7 @@ pub(crate) fn write_pieces(file: &OwnedFd, pieces: &[&[u8]]) -> Result<String, E
             Err(errno) => return Err(errno),
         }
     }
-    Ok(hasher.finalize().to_hex().to_string())
+    Ok(hash_so_far(&hasher))
 }
 
 /// Takes written bytes off pieces that are in reverse order.

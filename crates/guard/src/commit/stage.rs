@@ -1,13 +1,14 @@
 //! Stages a new file beside the old one: complete, under a temporary name, with the attributes that it keeps.
 
 use rustix::fs::{AtFlags, Gid, Mode, Uid, chownat, fchmod, fstat, statat, symlinkat};
-use sinew_tool::{FileError, FileKind, FileMode, HardLinks};
+use sinew_tool::{ContentHash, FileError, FileKind, FileMode, HardLinks};
 
 use super::step::Trace;
 use crate::change::kept;
 use crate::change::original::{self, Content, Original};
 use crate::change::temporary::{Temporary, TemporaryName};
 use crate::change::{Failure, NameChange, Terms, length};
+use sinew_fs::content_hash::content_hash;
 use sinew_fs::resolve::Place;
 use sinew_fs::roots::Dir;
 use sinew_fs::stat::meta_of;
@@ -29,7 +30,7 @@ pub(super) struct Laid {
     pub(super) name: TemporaryName,
     pub(super) trace: Trace,
     /// The hash of its content.
-    pub(super) hash: String,
+    pub(super) hash: ContentHash,
     /// What it is.
     pub(super) state: PathState,
 }
@@ -69,7 +70,7 @@ pub(super) fn file(
     }
     temporary.sync(job.terms.settings.sync)?;
     let stat = fstat(&temporary.file)?;
-    let state = kept::written(&hash, length(pieces), stat.st_mode);
+    let state = PathState::hashed(hash, length(pieces), stat.st_mode);
     Ok(Laid { name: temporary.name, trace: Trace::of(&stat), hash, state })
 }
 
@@ -92,7 +93,7 @@ pub(super) fn link(
         chownat(&**dir, job.temporary, Some(owner), Some(group), flags)
             .map_err(|_| FileError::Owner)?;
     }
-    let hash = blake3::hash(target).to_hex().to_string();
+    let hash = content_hash(target);
     let state = PathState::Link(kept::path_of(target).to_owned());
     Ok(Laid { name, trace: Trace::of(&stat()?), hash, state })
 }

@@ -44,7 +44,7 @@ fn a_change_is_told_with_hashes_and_bytes() {
         let changes = world.files.changes();
         assert_eq!(changes.len(), 1);
         assert_eq!(changes[0].path, tree.root.join("a.txt"));
-        let hash = |text: &[u8]| Some(blake3::hash(text).to_hex().to_string());
+        let hash = |text: &[u8]| Some(sinew_guard::content_hash(text));
         assert_eq!(changes[0].before, hash(b"old"));
         assert_eq!(changes[0].after, hash(b"new!"));
         assert_eq!(names(&tree), ["a.txt"]);

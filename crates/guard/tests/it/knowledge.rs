@@ -55,7 +55,7 @@ impl Process {
         let opened = world.files.open(Slot(0)).unwrap();
         let state = opened.meta.identity;
         let text = std::io::read_to_string(opened.file).unwrap();
-        let content = is_whole.then(|| blake3::hash(text.as_bytes()).into());
+        let content = is_whole.then(|| sinew_guard::content_hash(text.as_bytes()));
         world.knowledge.saw(Slot(0), &ReadObservation { state, content, part: (1, 9) })
     }
 

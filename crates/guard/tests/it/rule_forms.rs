@@ -382,7 +382,7 @@ fn a_glob_that_cannot_be_meant_is_told_with_its_place() {
         (".", "means no path"),
         ("docs/../secret/**", "`..` means nothing"),
         ("../work/**", "`..` means nothing"),
-        ("~/x/**", "`~` is no directory"),
+        ("~/x/**", "`~` is not expanded"),
     ] {
         let (at, problem) = Paths::parse(vec![String::from("**/ok"), glob.into()]).unwrap_err();
         assert!(at == 1 && problem.contains(why), "{glob}: {at}: {problem}");

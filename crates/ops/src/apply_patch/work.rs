@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use sinew_tool::{
-    Becomes, Context, Expect, FileError, FileKind, FileMode, FileOp, FileTarget, Identity, Kind,
-    Seen, Slot, ToolError,
+    Becomes, ContentHash, Context, Expect, FileError, FileKind, FileMode, FileOp, FileTarget,
+    Identity, Kind, Seen, Slot, ToolError,
 };
 
 use super::names::{Entry, EntryNames};
@@ -53,7 +53,7 @@ struct Before {
     /// Nothing where nothing was there.
     identity: Option<Identity>,
     /// BLAKE3 of the content, where it was worked out.
-    hash: Option<[u8; 32]>,
+    hash: Option<ContentHash>,
 }
 
 /// A name while the patch is worked out.

@@ -8,9 +8,12 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
+use sinew_tool::ContentHash;
+
 use super::CheckpointError;
 use super::contents::{errno_of, names_of};
-use super::path_state::{CHUNK, ContentHash};
+use super::path_state::CHUNK;
+use sinew_fs::content_hash::hash_so_far;
 use sinew_fs::roots::{FILE_READ, open_name};
 
 /// A content that was kept, to be read once. Its last byte comes only if all of it is what was kept;
@@ -118,7 +121,7 @@ impl Read for Content {
         let read = buffer.get(..n).filter(|read| !read.is_empty()).ok_or_else(|| self.corrupt())?;
         self.hasher.update(read);
         self.n_left -= n as u64;
-        if self.n_left == 0 && ContentHash::of_read(&self.hasher) != self.content {
+        if self.n_left == 0 && hash_so_far(&self.hasher) != self.content {
             return Err(self.corrupt());
         }
         Ok(n)

@@ -23,9 +23,12 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::path_state::{CHUNK, ContentHash, hash_of, read_from_start};
+use sinew_tool::ContentHash;
+
+use super::path_state::{CHUNK, hash_of, read_from_start};
 use super::{CheckpointError, Content, PathState};
 use crate::ledger::LedgerSync;
+use sinew_fs::content_hash::{content_hash, hash_so_far};
 use sinew_fs::dir_lock::granted;
 use sinew_fs::roots::DIRECTORY_READ;
 use sinew_fs::temporary::{is_temporary, temporary_name};
@@ -248,7 +251,7 @@ impl Held {
             Ok(())
         })
         .map_err(Failure::of_read)?;
-        let content = ContentHash::of(&bytes);
+        let content = content_hash(&bytes);
         if self.is_sound(content, size)? {
             return Ok(Kept { content, n_new: 0 });
         }
@@ -422,7 +425,7 @@ fn copy(file: &File, size: u64, to: &File, packed: bool) -> Result<ContentHash, 
         (Ok(()), None) => {}
     }
     sink.finish().map_err(errno_of)?;
-    Ok(ContentHash::of_read(&hasher))
+    Ok(hash_so_far(&hasher))
 }
 
 /// Where a content goes to.

@@ -10,9 +10,8 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use sinew_tool::Clock;
+use sinew_tool::{Clock, ContentHash};
 
-use super::path_state::ContentHash;
 use super::{CallContext, CheckpointId, Entry, Listed, PathState, Query};
 use crate::database::{Tables, separated};
 use sinew_fs::clock::SystemClock;
@@ -408,7 +407,9 @@ pub(super) fn named(connection: &Connection) -> rusqlite::Result<Vec<(ContentHas
             "SELECT before_hash, max(checkpoint) FROM entry WHERE before_hash IS NOT NULL
              GROUP BY before_hash",
         )?
-        .query_map([], |row| Ok((ContentHash::from_bytes(row.get(0)?), CheckpointId(row.get(1)?))))?
+        .query_map([], |row| {
+            Ok((ContentHash::from(row.get::<_, [u8; 32]>(0)?), CheckpointId(row.get(1)?)))
+        })?
         .collect()
 }
 
@@ -488,7 +489,9 @@ fn state_at(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<PathState>> {
     let size = || row.get(at + 2).map(unsigned);
     Ok(Some(match kind.as_str() {
         "absent" => PathState::Absent,
-        "file" => PathState::hashed(ContentHash::from_bytes(row.get(at + 3)?), size()?, mode()?),
+        "file" => {
+            PathState::hashed(ContentHash::from(row.get::<_, [u8; 32]>(at + 3)?), size()?, mode()?)
+        }
         "unkept" => PathState::unkept(size()?, mode()?),
         "link" => PathState::Link(path_of(row.get(at + 4)?)),
         "directory" => PathState::directory(mode()?),

@@ -4,63 +4,18 @@
 //! extended attributes and times are not either: a change keeps the first two of a file that is
 //! there, and nothing keeps the last.
 
-use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use sinew_tool::FileMeta;
+use sinew_fs::content_hash::{content_hash, hash_so_far};
+use sinew_tool::{ContentHash, FileMeta};
 
 /// How much of a file is read at once.
 pub(super) const CHUNK: usize = 128 * 1024;
 /// The bits of a mode that are kept.
 const MODE: u32 = 0o1777;
-
-/// The BLAKE3 hash of a content, which names it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ContentHash([u8; 32]);
-
-impl ContentHash {
-    /// Returns the hash of a content that is in memory.
-    pub fn of(content: &[u8]) -> Self {
-        Self(blake3::hash(content).into())
-    }
-
-    /// Returns the hash with these bytes.
-    pub fn from_bytes(bytes: [u8; 32]) -> Self {
-        Self(bytes)
-    }
-
-    /// Returns its bytes.
-    pub fn as_bytes(&self) -> &[u8; 32] {
-        &self.0
-    }
-
-    /// Returns the hash of what was read so far.
-    pub(super) fn of_read(hasher: &blake3::Hasher) -> Self {
-        Self(hasher.finalize().into())
-    }
-
-    /// Reads a hash in lower-case hex.
-    pub fn from_hex(hex: &[u8]) -> Option<Self> {
-        let lower = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-        let hash = blake3::Hash::from_hex(hex).ok()?;
-        hex.iter().all(lower).then(|| Self(hash.into()))
-    }
-}
-
-impl fmt::Display for ContentHash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(blake3::Hash::from(self.0).to_hex().as_str())
-    }
-}
-
-impl fmt::Debug for ContentHash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
 
 /// What is at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,7 +52,7 @@ pub enum PathState {
 impl PathState {
     /// Returns the state of a regular file with this content and mode.
     pub fn file(content: &[u8], mode: u32) -> Self {
-        Self::hashed(ContentHash::of(content), content.len() as u64, mode)
+        Self::hashed(content_hash(content), content.len() as u64, mode)
     }
 
     /// Returns the state of a regular file whose content has this hash and size.
@@ -157,7 +112,7 @@ pub(super) fn hash_of(file: &File, size: u64) -> io::Result<ContentHash> {
         hasher.update(chunk);
         Ok(())
     })?;
-    Ok(ContentHash::of_read(&hasher))
+    Ok(hash_so_far(&hasher))
 }
 
 /// Hands out a file of a known size from its start, in chunks. The position of the handle stays as

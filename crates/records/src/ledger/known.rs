@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use rustix::fs::FlockOperation;
-use sinew_tool::{Caller, Clock, Identity, ReadObservation, Stamp, Writer};
+use sinew_tool::{Caller, Clock, ContentHash, Identity, ReadObservation, Stamp, Writer};
 
 use super::opening::{self, NAME};
 use super::row::Cleaner;
@@ -48,7 +48,7 @@ impl KnownFrom {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Known {
     /// The hash of the whole content, where it is known.
-    pub content: Option<[u8; 32]>,
+    pub content: Option<ContentHash>,
     /// The state in which the file was read.
     pub state: Option<Identity>,
 }
@@ -56,7 +56,7 @@ pub(crate) struct Known {
 impl Known {
     /// Returns whether this is the file as it is now. The content decides; where it is not known, the
     /// state does.
-    pub(crate) fn holds(&self, state: Option<&Identity>, content: Option<[u8; 32]>) -> bool {
+    pub(crate) fn holds(&self, state: Option<&Identity>, content: Option<ContentHash>) -> bool {
         match (self.content, content) {
             (Some(known), Some(now)) => known == now,
             _ => self.state.is_some() && self.state.as_ref() == state,
@@ -124,7 +124,7 @@ impl KnownRow {
                 self.session,
                 self.agent,
                 self.deed.as_str(),
-                self.known.content,
+                self.known.content.as_ref().map(ContentHash::as_bytes),
                 self.known.state.as_ref().map(bytes_of),
                 self.tool,
                 self.at_ms as i64,
@@ -183,7 +183,8 @@ impl Records {
                     |row| {
                         let state: Option<Vec<u8>> = row.get(1)?;
                         let state = state.and_then(|bytes| identity_of(&bytes));
-                        Ok(Known { content: row.get(0)?, state })
+                        let content: Option<[u8; 32]> = row.get(0)?;
+                        Ok(Known { content: content.map(ContentHash::from), state })
                     },
                 )
                 .optional()
@@ -196,7 +197,7 @@ impl Records {
         &self,
         caller: &Caller,
         path: &Path,
-        content: Option<[u8; 32]>,
+        content: Option<ContentHash>,
         now_ms: u64,
     ) -> Option<Writer> {
         let writer = |is_done| {
@@ -219,7 +220,13 @@ impl Records {
                      WHERE path = ?1 AND deed = 'wrote' AND content_hash = ?2
                      ORDER BY at_ms DESC LIMIT 1",
                 )?
-                .query_row(params![path.as_os_str().as_bytes(), content], writer(true))
+                .query_row(
+                    params![
+                        path.as_os_str().as_bytes(),
+                        content.as_ref().map(ContentHash::as_bytes)
+                    ],
+                    writer(true),
+                )
                 .optional()
         });
         let oldest = now_ms.saturating_sub(MAX_INTENT_MS);

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, params};
-use sinew_tool::{Change, Clock, Closing, Event, Ticket};
+use sinew_tool::{Change, Clock, Closing, ContentHash, Event, Ticket};
 
 use super::known::KnownRow;
 use super::record::{Field, Fields, OfProcess, RecordDraft};
@@ -297,8 +297,8 @@ fn outcome<'a>(closing: &'a Closing, clean: &Cleaner<'_>) -> RecordDraft<'a> {
         .with("outcome", closing.error.map_or("ok", |kind| kind.as_str()))
         .with("duration_us", micros(closing.duration_ms))
         .with_any("bytes", change.map(|change| change.bytes))
-        .with_any("before_hash", change.and_then(|change| change.before.as_deref()))
-        .with_any("after_hash", change.and_then(|change| change.after.as_deref()))
+        .with_any("before_hash", change.and_then(|change| change.before).map(hex))
+        .with_any("after_hash", change.and_then(|change| change.after).map(hex))
         .with("reply_bytes", closing.reply_bytes);
     for change in closing.changes.iter().skip(1) {
         draft.change(further(change, clean));
@@ -311,8 +311,8 @@ fn further<'a>(change: &'a Change, clean: &Cleaner<'_>) -> Fields<'a> {
         ("file_path", Field::from(clean.path(&change.path))),
         ("bytes", Field::from(change.bytes)),
     ];
-    fields.extend(change.before.as_deref().map(|hash| ("before_hash", Field::from(hash))));
-    fields.extend(change.after.as_deref().map(|hash| ("after_hash", Field::from(hash))));
+    fields.extend(change.before.map(|hash| ("before_hash", hex(hash))));
+    fields.extend(change.after.map(|hash| ("after_hash", hex(hash))));
     fields
 }
 
@@ -352,4 +352,8 @@ impl Cleaner<'_> {
         let is_clean = |path: &&PathBuf| !self.0.finds(&path.to_string_lossy());
         separated(&paths.iter().filter(is_clean).cloned().collect::<Vec<_>>())
     }
+}
+
+fn hex(hash: ContentHash) -> Field<'static> {
+    Field::from(hash.to_string())
 }

@@ -4,7 +4,7 @@
 use std::process::Command;
 use std::task::Poll;
 
-use sinew_tool::{Change, Effects, Opening};
+use sinew_tool::{Change, ContentHash, Effects, Opening};
 
 use super::*;
 
@@ -33,7 +33,7 @@ pub(super) fn closing(call_id: &str, error: Option<Kind>) -> Closing {
         changes: vec![Change {
             path: PathBuf::from("/w/a"),
             before: None,
-            after: Some(String::from("ff")),
+            after: Some(ContentHash::from([0xff; 32])),
             bytes: 3,
         }],
         reply_bytes: 7,
@@ -351,7 +351,7 @@ fn every_change_of_a_call_is_recorded() {
     let mut closed = closing("patch", None);
     let gone = |path: &str| Change {
         path: PathBuf::from(path),
-        before: Some(String::from("ee")),
+        before: Some(ContentHash::from([0xee; 32])),
         after: None,
         bytes: 0,
     };

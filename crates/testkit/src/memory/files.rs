@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex};
 use rustix::fs::{MemfdFlags, memfd_create};
 use sinew_tool::sync::lock;
 use sinew_tool::{
-    Access, Becomes, Change, Clock, CommitError, Expect, FileError, FileKind, FileMeta, FileMode,
-    FileOp, FileTarget, Files, Info, Links, Listed, Listing, Opened, Slot, Stamp, Targets,
-    Visitors, WalkOptions, WalkReport, Written,
+    Access, Becomes, Change, Clock, CommitError, ContentHash, Expect, FileError, FileKind,
+    FileMeta, FileMode, FileOp, FileTarget, Files, Info, Links, Listed, Listing, Opened, Slot,
+    Stamp, Targets, Visitors, WalkOptions, WalkReport, Written,
 };
 
 use super::{MemoryWorld, ROOT, walk};
@@ -226,8 +226,8 @@ pub(super) fn open(node: &Node) -> Result<File, FileError> {
     }
 }
 
-pub(super) fn hash(content: &[u8]) -> String {
-    blake3::hash(content).to_hex().to_string()
+pub(super) fn hash(content: &[u8]) -> ContentHash {
+    ContentHash::from(*blake3::hash(content).as_bytes())
 }
 
 impl Files for MemoryFiles {
@@ -267,7 +267,7 @@ impl Files for MemoryFiles {
             What::Link(to) => (Some(hash(to.as_os_str().as_bytes())), node.meta().size()),
             What::Directory | What::Special => (None, 0),
         };
-        let (path, before) = (old.path.clone(), hash.clone());
+        let (path, before) = (old.path.clone(), hash);
         self.note([
             Change { path, before, after: None, bytes: 0 },
             Change { path: new.path.clone(), before: None, after: hash, bytes },

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
-use sinew_tool::{Change, Event, Kind, Ledger};
+use sinew_tool::{Change, ContentHash, Event, Kind, Ledger};
 
 use super::super::record::{COLUMNS, Field, OF_CHANGE, OF_PROCESS};
 use super::super::tests::{closing, intend, ledger, rows};
@@ -41,8 +41,8 @@ fn fill(dir: &Path) {
     patch.opening.parent = Some(String::from("a parent"));
     let gone = |path: &str| Change {
         path: PathBuf::from(path),
-        before: Some(String::from("ee")),
-        after: Some(String::from("dd")),
+        before: Some(ContentHash::from([0xee; 32])),
+        after: Some(ContentHash::from([0xdd; 32])),
         bytes: 5,
     };
     patch.changes = vec![gone("/w/a"), gone("/w/b"), gone("/w/c")];
