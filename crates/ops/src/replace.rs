@@ -20,31 +20,20 @@ use similar::{Algorithm, DiffTag, capture_diff_slices};
 use crate::lines::{Ending, n_line_ends};
 use crate::loose;
 
-/// How a text was found, in the order in which that is tried.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stage {
-    /// Byte by byte.
-    Exact,
-    /// With other line endings.
-    LineEndings,
-    /// With other blanks at the ends of lines.
-    TrailingBlanks,
-    /// With other indentation.
-    Indentation,
-    /// With other forms of quotes, dashes and blanks.
-    Punctuation,
-}
-
-impl Stage {
-    /// Returns the words for people.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Exact => "exact",
-            Self::LineEndings => "line endings differ",
-            Self::TrailingBlanks => "blanks at line ends differ",
-            Self::Indentation => "indentation differs",
-            Self::Punctuation => "quotes, dashes or blanks differ",
-        }
+sinew_tool::word_enum! {
+    /// How a text was found, in the order in which that is tried.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Stage {
+        /// Byte by byte.
+        Exact = "exact",
+        /// With other line endings.
+        LineEndings = "line endings differ",
+        /// With other blanks at the ends of lines.
+        TrailingBlanks = "blanks at line ends differ",
+        /// With other indentation.
+        Indentation = "indentation differs",
+        /// With other forms of quotes, dashes and blanks.
+        Punctuation = "quotes, dashes or blanks differ",
     }
 }
 

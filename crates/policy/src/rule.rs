@@ -32,34 +32,22 @@ use sinew_shell::command_pattern::{self, CommandPattern, Fit, UNCONTAINED};
 
 pub use beneath::{Beneath, Judge, Taken, judges_paths};
 
-/// Who wrote a rule, the weakest in the order of configuration first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Layer {
-    /// What holds where nothing is written.
-    BuiltIn,
-    /// The system's file.
-    System,
-    /// The person's own files, and answers for ever.
-    User,
-    /// The project's file.
-    Project,
-    /// A file that was named, variables and flags of this process.
-    Session,
-    /// The program that sinew is part of.
-    Program,
-}
-
-impl Layer {
-    /// Returns the word for people.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::BuiltIn => "built-in",
-            Self::System => "system",
-            Self::User => "user",
-            Self::Project => "project",
-            Self::Session => "session",
-            Self::Program => "program",
-        }
+sinew_tool::word_enum! {
+    /// Who wrote a rule, the weakest in the order of configuration first.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Layer {
+        /// What holds where nothing is written.
+        BuiltIn = "built-in",
+        /// The system's file.
+        System = "system",
+        /// The person's own files, and answers for ever.
+        User = "user",
+        /// The project's file.
+        Project = "project",
+        /// A file that was named, variables and flags of this process.
+        Session = "session",
+        /// The program that sinew is part of.
+        Program = "program",
     }
 }
 

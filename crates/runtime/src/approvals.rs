@@ -7,44 +7,21 @@ use sinew_tool::Approver;
 
 use crate::grants::GrantStore;
 
-/// What happens with a call that a rule wants asked about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Approvals {
-    /// Ask where somebody can answer; else run what only changes files that a checkpoint keeps, and
-    /// deny the rest at once.
-    Auto,
-    /// Ask where somebody can answer; else deny at once.
-    Ask,
-    /// The client's own confirmation counts as the answer.
-    TrustClient,
-    /// Everything that asks runs: for machines that may be lost.
-    Allow,
-    /// Everything that asks is denied.
-    Deny,
-}
-
-impl Approvals {
-    /// Returns the mode of a word of the configuration.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Some(match word {
-            "auto" => Self::Auto,
-            "ask" => Self::Ask,
-            "trust-client" => Self::TrustClient,
-            "allow" => Self::Allow,
-            "deny" => Self::Deny,
-            _ => return None,
-        })
-    }
-
-    /// Returns the word of the configuration.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Ask => "ask",
-            Self::TrustClient => "trust-client",
-            Self::Allow => "allow",
-            Self::Deny => "deny",
-        }
+sinew_tool::word_enum! {
+    /// What happens with a call that a rule wants asked about.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Approvals {
+        /// Ask where somebody can answer; else run what only changes files that a checkpoint keeps, and
+        /// deny the rest at once.
+        Auto = "auto",
+        /// Ask where somebody can answer; else deny at once.
+        Ask = "ask",
+        /// The client's own confirmation counts as the answer.
+        TrustClient = "trust-client",
+        /// Everything that asks runs: for machines that may be lost.
+        Allow = "allow",
+        /// Everything that asks is denied.
+        Deny = "deny",
     }
 }
 

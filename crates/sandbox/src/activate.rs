@@ -5,25 +5,14 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What is looked for in the working directory and above it, up to its root.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Activate {
-    /// A virtual environment of Python: its programs come first.
-    Venv,
-    /// What direnv makes of an `.envrc` that the person allowed.
-    Direnv,
-}
-
-impl Activate {
-    /// Every kind.
-    pub const ALL: [Self; 2] = [Self::Venv, Self::Direnv];
-
-    /// Returns the word of configuration.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Venv => "venv",
-            Self::Direnv => "direnv",
-        }
+sinew_tool::word_enum! {
+    /// What is looked for in the working directory and above it, up to its root.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Activate {
+        /// A virtual environment of Python: its programs come first.
+        Venv = "venv",
+        /// What direnv makes of an `.envrc` that the person allowed.
+        Direnv = "direnv",
     }
 }
 

@@ -38,12 +38,6 @@ impl SandboxLevel {
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|level| level.as_str() == word)
     }
-
-    /// Returns whether commands are so far apart from the rest of the machine that those without a
-    /// network may run unasked where the rules say so.
-    pub fn is_strong(self) -> bool {
-        Self::Bubblewrap <= self
-    }
 }
 
 impl fmt::Display for SandboxLevel {

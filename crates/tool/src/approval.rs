@@ -53,36 +53,18 @@ pub struct Cover {
     pub what: Vec<String>,
 }
 
-/// What an answer covers, the narrowest first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Scope {
-    /// The call that asks and no other.
-    Call,
-    /// The same tool with the same arguments, for the rest of the session.
-    Exact,
-    /// What fits the patterns that the question shows, for the rest of the session.
-    Session,
-    /// What fits the patterns that the question shows, in these roots, for ever.
-    Forever,
-}
-
-impl Scope {
-    /// Every scope, the narrowest first.
-    pub const ALL: [Self; 4] = [Self::Call, Self::Exact, Self::Session, Self::Forever];
-
-    /// Returns the word on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Call => "call",
-            Self::Exact => "exact",
-            Self::Session => "session",
-            Self::Forever => "forever",
-        }
-    }
-
-    /// Returns the scope of a word.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|scope| scope.as_str() == word)
+crate::word_enum! {
+    /// What an answer covers, the narrowest first.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Scope {
+        /// The call that asks and no other.
+        Call = "call",
+        /// The same tool with the same arguments, for the rest of the session.
+        Exact = "exact",
+        /// What fits the patterns that the question shows, for the rest of the session.
+        Session = "session",
+        /// What fits the patterns that the question shows, in these roots, for ever.
+        Forever = "forever",
     }
 }
 

@@ -3,110 +3,58 @@
 use std::borrow::Cow;
 use std::fmt;
 
-/// The closed list of error kinds, as programs see them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// No tool of that name.
-    NotFound,
-    /// Arguments that do not fit the tool.
-    InvalidArgs,
-    /// A file or directory that is not there, or a dangling link.
-    FileNotFound,
-    /// A path that no system can hold: NUL, too long, a loop of links.
-    InvalidPath,
-    /// A path outside the roots, or one that a rule denies.
-    PathDenied,
-    /// The operating system refused.
-    PermissionDenied,
-    /// A rule denied the call.
-    PolicyDenied,
-    /// A person denied the call, or nobody could be asked.
-    ApprovalDenied,
-    /// Nobody answered in time.
-    ApprovalTimeout,
-    /// A hook stopped the call.
-    BlockedByHook,
-    /// A directory, FIFO, socket or device where a file is needed, or a file for a directory.
-    NotRegularFile,
-    /// Content that is not text.
-    Binary,
-    /// More bytes than the limit.
-    TooLarge,
-    /// The text to replace is not in the file.
-    NoMatch,
-    /// The text to replace is there more than once.
-    NotUnique,
-    /// The file must be read before it is changed.
-    MustReadFirst,
-    /// The file changed since it was read.
-    Stale,
-    /// The time ran out.
-    Timeout,
-    /// The caller took the call back.
-    Cancelled,
-    /// A count, size or rate limit was reached.
-    LimitReached,
-    /// Something the tool needs is not there on this machine or in this build.
-    Unavailable,
-    /// The deed failed for another reason.
-    ExecutionFailed,
+crate::word_enum! {
+    /// The closed list of error kinds, as programs see them.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub enum Kind {
+        /// No tool of that name.
+        NotFound = "not_found",
+        /// Arguments that do not fit the tool.
+        InvalidArgs = "invalid_args",
+        /// A file or directory that is not there, or a dangling link.
+        FileNotFound = "file_not_found",
+        /// A path that no system can hold: NUL, too long, a loop of links.
+        InvalidPath = "invalid_path",
+        /// A path outside the roots, or one that a rule denies.
+        PathDenied = "path_denied",
+        /// The operating system refused.
+        PermissionDenied = "permission_denied",
+        /// A rule denied the call.
+        PolicyDenied = "policy_denied",
+        /// A person denied the call, or nobody could be asked.
+        ApprovalDenied = "approval_denied",
+        /// Nobody answered in time.
+        ApprovalTimeout = "approval_timeout",
+        /// A hook stopped the call.
+        BlockedByHook = "blocked_by_hook",
+        /// A directory, FIFO, socket or device where a file is needed, or a file for a directory.
+        NotRegularFile = "not_regular_file",
+        /// Content that is not text.
+        Binary = "binary",
+        /// More bytes than the limit.
+        TooLarge = "too_large",
+        /// The text to replace is not in the file.
+        NoMatch = "no_match",
+        /// The text to replace is there more than once.
+        NotUnique = "not_unique",
+        /// The file must be read before it is changed.
+        MustReadFirst = "must_read_first",
+        /// The file changed since it was read.
+        Stale = "stale",
+        /// The time ran out.
+        Timeout = "timeout",
+        /// The caller took the call back.
+        Cancelled = "cancelled",
+        /// A count, size or rate limit was reached.
+        LimitReached = "limit_reached",
+        /// Something the tool needs is not there on this machine or in this build.
+        Unavailable = "unavailable",
+        /// The deed failed for another reason.
+        ExecutionFailed = "execution_failed",
+    }
 }
 
 impl Kind {
-    /// Every kind, in the order of the reference.
-    pub const ALL: &[Self] = &[
-        Self::NotFound,
-        Self::InvalidArgs,
-        Self::FileNotFound,
-        Self::InvalidPath,
-        Self::PathDenied,
-        Self::PermissionDenied,
-        Self::PolicyDenied,
-        Self::ApprovalDenied,
-        Self::ApprovalTimeout,
-        Self::BlockedByHook,
-        Self::NotRegularFile,
-        Self::Binary,
-        Self::TooLarge,
-        Self::NoMatch,
-        Self::NotUnique,
-        Self::MustReadFirst,
-        Self::Stale,
-        Self::Timeout,
-        Self::Cancelled,
-        Self::LimitReached,
-        Self::Unavailable,
-        Self::ExecutionFailed,
-    ];
-
-    /// Returns the name on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::NotFound => "not_found",
-            Self::InvalidArgs => "invalid_args",
-            Self::FileNotFound => "file_not_found",
-            Self::InvalidPath => "invalid_path",
-            Self::PathDenied => "path_denied",
-            Self::PermissionDenied => "permission_denied",
-            Self::PolicyDenied => "policy_denied",
-            Self::ApprovalDenied => "approval_denied",
-            Self::ApprovalTimeout => "approval_timeout",
-            Self::BlockedByHook => "blocked_by_hook",
-            Self::NotRegularFile => "not_regular_file",
-            Self::Binary => "binary",
-            Self::TooLarge => "too_large",
-            Self::NoMatch => "no_match",
-            Self::NotUnique => "not_unique",
-            Self::MustReadFirst => "must_read_first",
-            Self::Stale => "stale",
-            Self::Timeout => "timeout",
-            Self::Cancelled => "cancelled",
-            Self::LimitReached => "limit_reached",
-            Self::Unavailable => "unavailable",
-            Self::ExecutionFailed => "execution_failed",
-        }
-    }
-
     /// Returns the exit code that a call on the command line ends with: 3 for what was denied,
     /// 2 for what cannot be understood, else 1.
     pub fn exit_code(self) -> u8 {
@@ -119,12 +67,6 @@ impl Kind {
             Self::NotFound | Self::InvalidArgs => 2,
             _ => 1,
         }
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 

@@ -36,6 +36,7 @@ mod settings;
 pub mod sync;
 mod tools;
 pub mod visible;
+mod word_enum;
 mod world;
 
 pub use analysis::{Analysis, CommandList, Piece, Plain, Segment, Unclear};

@@ -6,25 +6,16 @@ use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 
-/// Allow, ask or deny. The order is the order of strength: deny beats ask beats allow.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Verdict {
-    /// The call may run.
-    Allow,
-    /// Somebody must say yes first.
-    Ask,
-    /// The call may not run.
-    Deny,
-}
-
-impl Verdict {
-    /// Returns the word on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Allow => "allow",
-            Self::Ask => "ask",
-            Self::Deny => "deny",
-        }
+crate::word_enum! {
+    /// Allow, ask or deny. The order is the order of strength: deny beats ask beats allow.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Verdict {
+        /// The call may run.
+        Allow = "allow",
+        /// Somebody must say yes first.
+        Ask = "ask",
+        /// The call may not run.
+        Deny = "deny",
     }
 }
 

@@ -48,17 +48,19 @@ pub trait Clock: Send + Sync {
     fn wall_ms(&self) -> u64;
 }
 
-/// What kind of thing a name stands for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum FileKind {
-    /// A regular file.
-    File,
-    /// A directory.
-    Directory,
-    /// A symbolic link, where it was not followed.
-    Symlink,
-    /// A FIFO, socket or device.
-    Special,
+crate::word_enum! {
+    /// What kind of thing a name stands for.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub enum FileKind {
+        /// A regular file.
+        File = "file",
+        /// A directory.
+        Directory = "directory",
+        /// A symbolic link, where it was not followed.
+        Symlink = "symlink",
+        /// A FIFO, socket or device.
+        Special = "special",
+    }
 }
 
 impl FileKind {
@@ -69,16 +71,6 @@ impl FileKind {
             Self::Directory => "a directory",
             Self::Symlink => "a symbolic link",
             Self::Special => "a FIFO, socket or device",
-        }
-    }
-
-    /// Returns the word for the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::File => "file",
-            Self::Directory => "directory",
-            Self::Symlink => "symlink",
-            Self::Special => "special",
         }
     }
 }

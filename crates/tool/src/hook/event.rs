@@ -1,86 +1,43 @@
 //! The events that hooks run at.
 
-/// Something that hooks run at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum HookEvent {
-    /// A tool is about to be judged and run.
-    BeforeToolExecute,
-    /// A tool ran.
-    AfterToolExecute,
-    /// A reply is about to be kept and handed out.
-    Persist,
-    /// Somebody is asked, or has answered.
-    Approval,
-    /// The first call of a session is about to be made.
-    SessionStart,
-    /// A session ends.
-    SessionEnd,
-    /// An agent is about to build a prompt.
-    BeforePrompt,
-    /// An agent is about to call a model.
-    BeforeModelCall,
-    /// A model answered an agent.
-    AfterModelCall,
-    /// An agent is about to shorten its conversation.
-    BeforeCompaction,
-    /// An agent shortened its conversation.
-    AfterCompaction,
-    /// A turn of an agent begins.
-    TurnStart,
-    /// A turn of an agent ended.
-    TurnEnd,
-    /// An agent begins.
-    AgentStart,
-    /// An agent ended.
-    AgentEnd,
+crate::word_enum! {
+    /// Something that hooks run at.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum HookEvent {
+        /// A tool is about to be judged and run.
+        BeforeToolExecute = "before_tool_execute",
+        /// A tool ran.
+        AfterToolExecute = "after_tool_execute",
+        /// A reply is about to be kept and handed out.
+        Persist = "persist",
+        /// Somebody is asked, or has answered.
+        Approval = "approval",
+        /// The first call of a session is about to be made.
+        SessionStart = "session_start",
+        /// A session ends.
+        SessionEnd = "session_end",
+        /// An agent is about to build a prompt.
+        BeforePrompt = "before_prompt",
+        /// An agent is about to call a model.
+        BeforeModelCall = "before_model_call",
+        /// A model answered an agent.
+        AfterModelCall = "after_model_call",
+        /// An agent is about to shorten its conversation.
+        BeforeCompaction = "before_compaction",
+        /// An agent shortened its conversation.
+        AfterCompaction = "after_compaction",
+        /// A turn of an agent begins.
+        TurnStart = "turn_start",
+        /// A turn of an agent ended.
+        TurnEnd = "turn_end",
+        /// An agent begins.
+        AgentStart = "agent_start",
+        /// An agent ended.
+        AgentEnd = "agent_end",
+    }
 }
 
 impl HookEvent {
-    /// Every event, in the order of the reference.
-    pub const ALL: [Self; 15] = [
-        Self::BeforeToolExecute,
-        Self::AfterToolExecute,
-        Self::Persist,
-        Self::Approval,
-        Self::SessionStart,
-        Self::SessionEnd,
-        Self::BeforePrompt,
-        Self::BeforeModelCall,
-        Self::AfterModelCall,
-        Self::BeforeCompaction,
-        Self::AfterCompaction,
-        Self::TurnStart,
-        Self::TurnEnd,
-        Self::AgentStart,
-        Self::AgentEnd,
-    ];
-
-    /// Returns the word of configuration and payloads.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::BeforeToolExecute => "before_tool_execute",
-            Self::AfterToolExecute => "after_tool_execute",
-            Self::Persist => "persist",
-            Self::Approval => "approval",
-            Self::SessionStart => "session_start",
-            Self::SessionEnd => "session_end",
-            Self::BeforePrompt => "before_prompt",
-            Self::BeforeModelCall => "before_model_call",
-            Self::AfterModelCall => "after_model_call",
-            Self::BeforeCompaction => "before_compaction",
-            Self::AfterCompaction => "after_compaction",
-            Self::TurnStart => "turn_start",
-            Self::TurnEnd => "turn_end",
-            Self::AgentStart => "agent_start",
-            Self::AgentEnd => "agent_end",
-        }
-    }
-
-    /// Returns the event of a word.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|event| event.as_str() == word)
-    }
-
     /// Returns when it comes, in words for people.
     pub fn about(self) -> &'static str {
         match self {
@@ -152,12 +109,6 @@ impl HookEvent {
             | Self::AgentStart
             | Self::AgentEnd => &[],
         }
-    }
-}
-
-impl std::fmt::Display for HookEvent {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 
