@@ -5,7 +5,6 @@
 //! come from the person who starts sinew, never from a call.
 
 use std::ffi::{CStr, OsString};
-use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -43,32 +42,21 @@ pub struct Roots {
 }
 
 /// Why a root cannot be opened.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum RootError {
     /// No root was given.
+    #[error("no root was given")]
     None,
     /// The directory is not there.
+    #[error("the root does not exist: {}", .0.display())]
     Missing(PathBuf),
     /// Something else is there.
+    #[error("the root is not a directory: {}", .0.display())]
     NotDirectory(PathBuf),
     /// The operating system refused.
+    #[error("the root cannot be opened: {}", .0.display())]
     Refused(PathBuf),
 }
-
-impl fmt::Display for RootError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::None => f.write_str("no root was given"),
-            Self::Missing(path) => write!(f, "the root does not exist: {}", path.display()),
-            Self::NotDirectory(path) => {
-                write!(f, "the root is not a directory: {}", path.display())
-            }
-            Self::Refused(path) => write!(f, "the root cannot be opened: {}", path.display()),
-        }
-    }
-}
-
-impl std::error::Error for RootError {}
 
 impl Roots {
     /// Opens the roots. They may lie within one another.

@@ -5,7 +5,6 @@
 //! turns it into a World, and the World holds nothing but those handles.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -82,24 +81,15 @@ impl GuardSettings {
 }
 
 /// Why a guard cannot be opened.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum GuardError {
     /// A root cannot be opened.
+    #[error(transparent)]
     Root(RootError),
     /// A path glob cannot be read.
+    #[error(transparent)]
     Rule(RuleError),
 }
-
-impl fmt::Display for GuardError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Root(error) => error.fmt(f),
-            Self::Rule(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for GuardError {}
 
 /// The paths that one vocabulary's settings and the roots allow, with what all vocabularies share.
 #[derive(Debug)]

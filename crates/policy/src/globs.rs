@@ -1,7 +1,6 @@
 //! Globs of configuration for real absolute paths.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use globset::{Candidate, Glob, GlobBuilder, GlobSet, GlobSetBuilder};
@@ -171,7 +170,8 @@ impl Sign {
 }
 
 /// A path glob that cannot be read.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{list} holds a glob that cannot be read: `{glob}`: {problem}")]
 pub struct RuleError {
     /// The key of the list that holds it, with where it stands.
     pub list: String,
@@ -186,15 +186,6 @@ impl RuleError {
         Self { list: list.to_owned(), glob: glob.to_owned(), problem }
     }
 }
-
-impl fmt::Display for RuleError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { list, glob, problem } = self;
-        write!(f, "{list} holds a glob that cannot be read: `{glob}`: {problem}")
-    }
-}
-
-impl std::error::Error for RuleError {}
 
 impl Globs {
     /// Compiles a list; an empty one is no list. What `deep` globs match they match with everything

@@ -105,16 +105,9 @@ impl fmt::Display for CheckpointId {
 }
 
 /// The text is no id of a checkpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the id of a checkpoint is `c` and a number, as in `c12`")]
 pub struct NoCheckpointId;
-
-impl fmt::Display for NoCheckpointId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the id of a checkpoint is `c` and a number, as in `c12`")
-    }
-}
-
-impl std::error::Error for NoCheckpointId {}
 
 impl FromStr for CheckpointId {
     type Err = NoCheckpointId;

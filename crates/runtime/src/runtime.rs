@@ -219,37 +219,20 @@ pub(crate) fn anchored(guard: &Guard, rules: Rules) -> Result<Rules, ToolError> 
 }
 
 /// Why a runtime could not be built.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     /// No root was given.
+    #[error("no root was given; add one with `root`")]
     NoRoot,
     /// A tool of this name wants its arguments checked by its schema, and the feature `json-schema` is off.
+    #[error(
+        "the tool `{0}` has its arguments checked by its JSON schema, which this build cannot; enable the feature \
+         `json-schema`, or return false from `checked_by_schema` and check them in the tool"
+    )]
     NoSchemaCheck(String),
     /// The guard refused the roots or the rules.
-    Guard(GuardError),
-}
-
-impl fmt::Display for BuildError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoRoot => f.write_str("no root was given; add one with `root`"),
-            Self::NoSchemaCheck(tool) => write!(
-                f,
-                "the tool `{tool}` has its arguments checked by its JSON schema, which this build cannot; \
-                 enable the feature `json-schema`, or return false from `checked_by_schema` and check \
-                 them in the tool"
-            ),
-            Self::Guard(error) => write!(f, "{error}"),
-        }
-    }
-}
-
-impl std::error::Error for BuildError {}
-
-impl From<GuardError> for BuildError {
-    fn from(error: GuardError) -> Self {
-        Self::Guard(error)
-    }
+    #[error(transparent)]
+    Guard(#[from] GuardError),
 }
 
 /// Refuses a tool whose arguments this build cannot check.

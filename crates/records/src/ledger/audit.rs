@@ -25,34 +25,24 @@ use sinew_fs::state::StateDir;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Why the ledger cannot be read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AuditError {
     /// Nothing was ever recorded.
+    #[error("nothing is recorded yet")]
     Empty,
     /// Something was recorded, and the database is not there any more.
+    #[error("{0}")]
     Gone(String),
     /// It is no database, or pages of it are broken.
+    #[error(
+        "the database of the ledger is damaged: {0}; the next call that is recorded keeps it aside and begins a \
+         new one"
+    )]
     Damaged(String),
     /// It is there, and cannot be read.
+    #[error("the ledger cannot be read: {0}")]
     Unreadable(String),
 }
-
-impl std::fmt::Display for AuditError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Empty => f.write_str("nothing is recorded yet"),
-            Self::Gone(why) => f.write_str(why),
-            Self::Damaged(why) => write!(
-                f,
-                "the database of the ledger is damaged: {why}; the next call that is recorded keeps it \
-                 aside and begins a new one"
-            ),
-            Self::Unreadable(why) => write!(f, "the ledger cannot be read: {why}"),
-        }
-    }
-}
-
-impl std::error::Error for AuditError {}
 
 impl From<Failed> for AuditError {
     fn from(failed: Failed) -> Self {
