@@ -8,8 +8,8 @@ use std::fmt::Write;
 use grep_matcher::Matcher;
 use serde::Deserialize;
 use sinew_tool::{
-    Background, Bound, Claim, Context, Cost, Effects, Facts, FileSettings, News, Operation, Output,
-    Param, ParamKind, Reply, Row, Shaping, Targets, ToolError,
+    Background, Bound, Context, Cost, Effects, Facts, News, Operation, Output, Param, ParamKind,
+    Reply, Row, Shaping, Targets, ToolError,
 };
 
 use crate::bash::end;
@@ -100,10 +100,6 @@ impl Operation for BashOutput {
                 .hint("without anything else it lists the commands in the background"));
         }
         Ok(())
-    }
-
-    fn claims(_args: &BashOutputArgs, _settings: &FileSettings) -> Vec<Claim> {
-        Vec::new()
     }
 
     fn cost(_args: &BashOutputArgs, _targets: &Targets) -> Cost {

@@ -6,8 +6,8 @@
 use serde::Deserialize;
 use serde_json::json;
 use sinew_tool::{
-    Bound, Claim, Context, Cost, Facts, FileSettings, NoCheckpoints, Operation, Param, ParamKind,
-    PathChange, Preset, Reply, Restore, RestorePlan, Row, Shaping, Targets, ToolError,
+    Bound, Context, Cost, Facts, NoCheckpoints, Operation, Param, ParamKind, PathChange, Preset,
+    Reply, Restore, RestorePlan, Row, Shaping, Targets, ToolError,
 };
 
 use crate::checkpoint_restore::{kept, now, why};
@@ -56,10 +56,6 @@ impl Operation for CheckpointDiff {
     const FACTS: Facts = Facts::OBSERVES;
     type Args = CheckpointDiffArgs;
     type Out = CheckpointDiffOut;
-
-    fn claims(_args: &CheckpointDiffArgs, _settings: &FileSettings) -> Vec<Claim> {
-        Vec::new()
-    }
 
     fn restores(args: &CheckpointDiffArgs) -> Option<Restore> {
         let id = args.id.clone();

@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_json::json;
 use sinew_tool::{
-    Becomes, Claim, Context, Cost, Effects, Expect, Facts, FileMode, FileOp, FileSettings, Kind,
-    NoCheckpoints, Operation, Param, ParamKind, PathChange, Preview, Reply, Restore, RestoreAct,
-    RestorePlan, RestoreStep, Row, Shaping, Targets, ToolError, Was, line_name,
+    Becomes, Context, Cost, Effects, Expect, Facts, FileMode, FileOp, Kind, NoCheckpoints,
+    Operation, Param, ParamKind, PathChange, Preview, Reply, Restore, RestoreAct, RestorePlan,
+    RestoreStep, Row, Shaping, Targets, ToolError, Was, line_name,
 };
 
 use crate::apply_patch::ApplyPatch;
@@ -141,10 +141,6 @@ impl Operation for CheckpointRestore {
 
     fn effects(args: &CheckpointRestoreArgs) -> Effects {
         if args.dry_run { Effects::OBSERVE } else { Self::FACTS.effects }
-    }
-
-    fn claims(_args: &CheckpointRestoreArgs, _settings: &FileSettings) -> Vec<Claim> {
-        Vec::new()
     }
 
     fn restores(args: &CheckpointRestoreArgs) -> Option<Restore> {

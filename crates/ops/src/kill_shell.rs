@@ -2,8 +2,8 @@
 
 use serde::Deserialize;
 use sinew_tool::{
-    Background, Bound, Claim, Context, Cost, Effects, Facts, FileSettings, Operation, Param,
-    ParamKind, Reply, Row, Shaping, Targets, ToolError,
+    Background, Bound, Context, Cost, Effects, Facts, Operation, Param, ParamKind, Reply, Row,
+    Shaping, Targets, ToolError,
 };
 
 use crate::bash::end;
@@ -36,10 +36,6 @@ impl Operation for KillShell {
         Facts { effects: Effects::SESSION, idempotent: true, destructive: true, parallel: true };
     type Args = KillShellArgs;
     type Out = Background;
-
-    fn claims(_args: &KillShellArgs, _settings: &FileSettings) -> Vec<Claim> {
-        Vec::new()
-    }
 
     fn cost(_args: &KillShellArgs, _targets: &Targets) -> Cost {
         Cost::Waits

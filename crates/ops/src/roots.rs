@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use serde::Deserialize;
-use sinew_tool::{Claim, Context, Cost, Facts, FileSettings, Operation, Targets, ToolError};
+use sinew_tool::{Context, Cost, Facts, Operation, Targets, ToolError};
 
 /// Tells the roots.
 #[derive(Debug)]
@@ -19,10 +19,6 @@ impl Operation for Roots {
     const FACTS: Facts = Facts::OBSERVES;
     type Args = RootsArgs;
     type Out = Vec<PathBuf>;
-
-    fn claims(_args: &RootsArgs, _settings: &FileSettings) -> Vec<Claim> {
-        Vec::new()
-    }
 
     fn cost(_args: &RootsArgs, _targets: &Targets) -> Cost {
         Cost::Cheap

@@ -206,7 +206,9 @@ pub trait Operation: Send + Sync + 'static {
     }
 
     /// Returns the paths the call names, each with the canonical field it came from.
-    fn claims(args: &Self::Args, settings: &FileSettings) -> Vec<Claim>;
+    fn claims(_args: &Self::Args, _settings: &FileSettings) -> Vec<Claim> {
+        Vec::new()
+    }
 
     /// Returns the command the call names, which starts in the first of its paths; its argument is the
     /// canonical field.
