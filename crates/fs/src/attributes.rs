@@ -1,4 +1,4 @@
-//! Extended attributes and access lists that a replaced file hands on.
+//! Copies extended attributes and POSIX ACLs from a replaced file to the new one.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::AsFd;
@@ -9,13 +9,11 @@ use sinew_tool::FileError;
 
 use crate::stat::error_of;
 
-/// The access list of a file beyond its mode.
 const ACCESS_LIST: &CStr = c"system.posix_acl_access";
-/// The most bytes that names or one value may take, as in the kernel.
+/// The largest list of names or single value, as in the kernel.
 const MAX_BYTES: usize = 64 * 1024;
 
-/// Gives the new file the attributes of the old one. What cannot be kept is refused, except what
-/// the system itself assigns.
+/// Copies the attributes of the old file. Fails if one cannot be copied, unless the system assigns it.
 pub fn copy(old: impl AsFd, new: impl AsFd) -> Result<(), FileError> {
     let names = match names(&old) {
         Ok(names) => names,
@@ -23,7 +21,7 @@ pub fn copy(old: impl AsFd, new: impl AsFd) -> Result<(), FileError> {
         Err(errno) => return Err(error_of(errno)),
     };
     if !names.iter().any(|name| name.as_c_str() == ACCESS_LIST) {
-        // The directory may have handed down an access list that the old file did not have.
+        // The new file may have inherited an ACL from its directory.
         let _ = fremovexattr(&new, ACCESS_LIST);
     }
     let mut value = Vec::new();
@@ -52,9 +50,9 @@ pub fn copy(old: impl AsFd, new: impl AsFd) -> Result<(), FileError> {
 enum Fate {
     /// Copied, or the change is refused.
     Kept,
-    /// Copied where the system lets us: it gives new files a fitting value by itself.
+    /// Copied if the system permits: otherwise it assigns a value itself.
     Assigned,
-    /// Not copied, as a write drops it.
+    /// Not copied, because a write drops it.
     Dropped,
 }
 
@@ -66,7 +64,6 @@ fn fate(name: &CStr) -> Fate {
     }
 }
 
-/// Returns the names of the attributes of a file.
 fn names(file: impl AsFd) -> Result<Vec<CString>, Errno> {
     let mut list = Vec::new();
     for capacity in [256, MAX_BYTES] {
@@ -84,7 +81,6 @@ fn names(file: impl AsFd) -> Result<Vec<CString>, Errno> {
     Ok(names.filter_map(|name| CString::new(name).ok()).collect())
 }
 
-/// Reads the value of an attribute.
 fn read(file: impl AsFd, name: &CStr, value: &mut Vec<u8>) -> Result<(), Errno> {
     for capacity in [256, MAX_BYTES] {
         value.clear();

@@ -1,4 +1,4 @@
-//! The time of this machine.
+//! The system clock, and its time as ISO 8601 text.
 
 use std::time::Instant;
 
@@ -22,7 +22,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// Returns a point in time, in milliseconds since 1970, as `2026-01-31T23:59:59Z`.
+/// Returns a time in milliseconds since 1970 as `2026-01-31T23:59:59Z`.
 pub fn timestamp(wall_ms: u64) -> String {
     let (days, seconds) = (wall_ms / 86_400_000, wall_ms / 1_000 % 86_400);
     let (year, month, day) = date(days);
@@ -30,7 +30,7 @@ pub fn timestamp(wall_ms: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// Returns the date of a day since 1970, by eras of 400 years that begin with March.
+/// Returns year, month and day for days since 1970, by eras of 400 years that begin in March.
 fn date(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);

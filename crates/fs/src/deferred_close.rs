@@ -1,17 +1,17 @@
 //! Deferred close of replaced files.
 //!
-//! The last close of a replaced file frees its blocks, and some file systems then wait for the disk: that can take as
-//! long as the change itself. So the file stays open until the reply is out, or until the next call.
+//! The last close frees the blocks of a replaced file, and some file systems wait for the disk: as long as
+//! the change itself. So the file stays open until the reply is out, or until the next call.
 
 use std::fs::File;
 use std::sync::Mutex;
 
 use sinew_tool::sync::lock;
 
-/// The most files that stay open; what is more is closed at once.
+/// The most files that stay open; any further file is closed at once.
 const MAX_LATE: usize = 32;
 
-/// Old files that are closed late.
+/// Replaced files that are closed later.
 #[derive(Debug, Default)]
 pub struct DeferredClose(Mutex<Vec<File>>);
 
@@ -24,7 +24,7 @@ impl DeferredClose {
         }
     }
 
-    /// Closes what was kept open.
+    /// Closes all kept files.
     pub fn close(&self) {
         let late = std::mem::take(&mut *lock(&self.0));
         drop(late);

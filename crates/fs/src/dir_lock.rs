@@ -1,11 +1,11 @@
-//! Directory locks between processes (`flock`): the last check of a file and its change are one step.
+//! Directory locks between processes (`flock`): they make the last check of a file and its change one step.
 //!
 //! - A change by rename locks the directory from the check to the rename.
-//! - A change in place locks the directory and the file, whose names may be in several directories, while it writes.
+//! - A change in place locks the directory and, because of hard links, the file while it writes.
 //!
-//! The locks are advisory, end with their process and leave no file. Without `flock`, or for a directory that cannot be
-//! read, changes go on unlocked; any other failure ends the change. A lock that stays taken gives `Busy` before
-//! anything was changed, so that no thread blocks for long; the caller may retry.
+//! The locks are advisory, end with their process and leave no file. Changes go on unlocked without `flock`
+//! and in unreadable directories. Other errors end the change. After a bounded wait the lock gives `Busy`
+//! before any change, and the caller may retry.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::thread;
@@ -18,34 +18,33 @@ use sinew_tool::FileError;
 use crate::roots::{DIRECTORY_READ, open_name};
 use crate::stat::error_of;
 
-/// How changes of one file by several processes are kept apart.
+/// How processes exclude one another when they change a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DirLocking {
-    /// By locks, where the file system has them.
+    /// By locks, if the file system has them.
     #[default]
     Auto,
     /// Not at all, as on file systems without locks.
     None,
 }
 
-/// How often a thread asks without sleeping, which takes some microseconds.
+/// Attempts without sleep, which take some microseconds.
 const N_AT_ONCE: u32 = 16;
-/// How often it sleeps where something would be lost. Together this lasts less than a millisecond.
+/// Sleeps if a failure would lose prepared work: less than a millisecond together.
 const N_SLEEPS: u32 = 4;
-/// How often it sleeps where a start finishes what a dead process began. Together this lasts less than
-/// a second.
+/// Sleeps if a start finishes the work of a dead process: less than a second together.
 const N_SLEEPS_AT_START: u32 = 14;
 /// The first sleep; each further one is twice as long.
 const FIRST_SLEEP: Duration = Duration::from_micros(50);
 
-/// Where changes beneath one directory take turns. Dropping it gives the turn back.
+/// The lock on one directory. Dropping it unlocks.
 #[derive(Debug)]
 pub struct DirLock {
     dir: Option<OwnedFd>,
 }
 
 impl DirLock {
-    /// Opens the lock file at a directory, whose handle may be good for opening only.
+    /// Opens the directory to lock; an `O_PATH` handle is enough.
     pub fn of(dir: impl AsFd, dir_locking: DirLocking) -> Result<Self, FileError> {
         let dir = match dir_locking {
             DirLocking::Auto => open_name(dir.as_fd(), c".", DIRECTORY_READ).map(Some),
@@ -58,22 +57,22 @@ impl DirLock {
         }
     }
 
-    /// Takes the turn where it is free.
+    /// Takes the lock without sleeping.
     pub fn take_at_once(&self) -> Result<(), FileError> {
         self.dir.as_ref().map_or(Ok(()), |dir| lock(dir, 0))
     }
 
-    /// Takes the turn, for which a millisecond is not too long: what was prepared would be lost.
+    /// Takes the lock, and sleeps up to a millisecond: a failure would lose prepared work.
     pub fn take(&self) -> Result<(), FileError> {
         self.dir.as_ref().map_or(Ok(()), |dir| lock(dir, N_SLEEPS))
     }
 
-    /// Takes the turn at a start, where nobody else waits for this process.
+    /// Takes the lock at a start, where no client waits for this process.
     pub fn take_at_start(&self) -> Result<(), FileError> {
         self.dir.as_ref().map_or(Ok(()), |dir| lock(dir, N_SLEEPS_AT_START))
     }
 
-    /// Gives the turn back for now.
+    /// Unlocks; the lock can be taken again.
     pub fn give_back(&self) {
         if let Some(dir) = &self.dir {
             let _ = flock(dir, FlockOperation::NonBlockingUnlock);
@@ -82,14 +81,13 @@ impl DirLock {
 }
 
 impl Drop for DirLock {
-    /// A process that is being started has the handle too until it executes its program, so closing
-    /// it here would not be enough.
+    /// Unlocks explicitly: a forked process holds the same fd until its exec.
     fn drop(&mut self) {
         self.give_back();
     }
 }
 
-/// Takes the turn at an open file where it is free. It ends when the handle is closed.
+/// Locks an open file without sleeping. Closing the handle unlocks it.
 pub fn at_file(file: impl AsFd, dir_locking: DirLocking) -> Result<(), FileError> {
     match dir_locking {
         DirLocking::Auto => lock(file, 0),
@@ -101,7 +99,7 @@ fn lock(handle: impl AsFd, n_sleeps: u32) -> Result<(), FileError> {
     ask(n_sleeps, || granted(flock(&handle, FlockOperation::NonBlockingLockExclusive)))
 }
 
-/// Returns whether the answer to a request for a lock lets a change go on.
+/// Returns whether a change may go on after this answer to a lock request.
 pub fn granted(answer: Result<(), Errno>) -> Result<bool, FileError> {
     match answer {
         Ok(()) => Ok(true),
@@ -120,7 +118,7 @@ pub fn granted(answer: Result<(), Errno>) -> Result<bool, FileError> {
     }
 }
 
-/// Asks for something a few times, and then after each of so many sleeps.
+/// Tries several times at once, then after each of `n_sleeps` sleeps.
 fn ask(
     n_sleeps: u32,
     mut granted: impl FnMut() -> Result<bool, FileError>,
@@ -137,7 +135,7 @@ fn ask(
     if granted()? { Ok(()) } else { Err(FileError::Busy) }
 }
 
-/// Asks for something a few times, without sleeping.
+/// Tries several times, without sleeping.
 pub fn ask_at_once(granted: impl FnMut() -> Result<bool, FileError>) -> Result<(), FileError> {
     ask(0, granted)
 }
@@ -146,7 +144,6 @@ pub fn ask_at_once(granted: impl FnMut() -> Result<bool, FileError>) -> Result<(
 mod tests {
     use super::*;
 
-    /// A directory, and a way to ask for the turn at it.
     fn place() -> (tempfile::TempDir, impl Fn() -> DirLock) {
         let dir = tempfile::tempdir().expect("a directory");
         let handle =
@@ -159,7 +156,7 @@ mod tests {
         std::ffi::CString::new(dir.path().as_os_str().as_bytes()).expect("a path")
     }
 
-    /// A start had given up where a process that was just being started still had the handle.
+    /// A start had given up because a forked process still held the fd before its exec.
     #[test]
     fn a_turn_ends_though_somebody_has_its_handle() {
         let (_dir, turn) = place();
@@ -188,7 +185,7 @@ mod tests {
         });
     }
 
-    /// Whatever went wrong, the change had gone on without a lock.
+    /// Earlier, a change went on without a lock after any error.
     #[test]
     fn only_a_system_without_locks_is_gone_on_without() {
         let words = |answer| match granted(answer) {

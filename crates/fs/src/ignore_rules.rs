@@ -1,15 +1,12 @@
-//! Which entries of a walk ignore files leave out, by the rules of ripgrep.
+//! Decides which entries of a walk the ignore files leave out, by the rules of ripgrep.
 //!
-//! `.rgignore` beats `.ignore`, which beats `.gitignore`, which beats `.git/info/exclude`, which
-//! beats the person's own file; within one kind the deeper file beats the shallower. The last three
-//! count only inside a repository, and a nested repository cuts off the `.gitignore` files around
-//! it. Files of directories above the start count too, also above the root.
+//! Precedence: `.rgignore`, `.ignore`, `.gitignore`, `.git/info/exclude`, then the user's global file. Within
+//! one kind the deeper file wins. The last three count only inside a repository, and a nested repository cuts
+//! off the outer `.gitignore` files. Files in directories above the start and above the root count too.
 //!
-//! ripgrep's crate supplies the matcher of one file. Files are read here, through handles: only
-//! regular ones of at most 1 MiB, never through a link, so that a FIFO named `.gitignore` stops
-//! nothing. Compiled files are kept as long as the file keeps its identity; their matchers know
-//! only paths relative to their own directory, so that they serve wherever the directory lies.
-//! A linked worktree has the exclude file of its repository, where the repository names it too.
+//! Ignore files are read through handles: only regular files of at most 1 MiB, never a symlink, so that a
+//! FIFO named `.gitignore` blocks nothing. Compiled files are cached by file identity. They match paths
+//! relative to their directory. A linked worktree uses the exclude file of its repository (`worktree`).
 
 use std::collections::HashMap;
 use std::ffi::{CStr, OsStr};
@@ -34,26 +31,26 @@ use crate::worktree;
 
 /// The largest ignore file that is read.
 const MAX_BYTES: u64 = 1024 * 1024;
-/// The most compiled files that are kept.
+/// The most compiled files in the cache.
 const MAX_KEPT: usize = 4_096;
-/// The most bytes of source that they may stand for.
+/// The most bytes of source text behind the cache.
 const MAX_KEPT_BYTES: u64 = 8 * 1024 * 1024;
-/// Files younger than this are not kept: a second change could carry the same time.
+/// Younger files are not cached: a second change could have the same timestamp.
 const YOUNG_SECONDS: i64 = 2;
 
-/// Where the person's own ignore file for every repository lies.
+/// The path of the user's global ignore file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum GlobalIgnore {
-    /// Nowhere.
+    /// No global ignore file.
     #[default]
     None,
     /// At this path.
     At(PathBuf),
-    /// Where git's configuration says; it is read when the first walk needs it, not at start.
+    /// From git's configuration, read when the first walk needs it.
     FromGit,
 }
 
-/// Compiled ignore files of all walks.
+/// The compiled ignore files of all walks.
 #[derive(Debug)]
 pub struct IgnoreCache {
     global: GlobalIgnore,
@@ -68,18 +65,18 @@ struct Kept {
 }
 
 impl IgnoreCache {
-    /// Returns a cache; `global` says where the person's own ignore file lies.
+    /// Returns an empty cache; `global` locates the user's global ignore file.
     pub fn new(global: GlobalIgnore) -> Self {
         Self { global, from_git: OnceLock::new(), kept: Mutex::default() }
     }
 
-    /// Returns the rules of one file, or nothing where there are none. A link is not followed.
+    /// Returns the rules of one file, or `None` without any. Follows no symlink.
     fn file(&self, dir: BorrowedFd<'_>, name: &CStr) -> Option<Arc<Gitignore>> {
         let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
         self.rules(&stat, || open_name(dir, name, FILE_READ))
     }
 
-    /// Returns the rules of the person's own file, which may well be a link.
+    /// Returns the rules of the user's global file, which may be a symlink.
     fn global(&self) -> Option<Arc<Gitignore>> {
         let path = match &self.global {
             GlobalIgnore::None => return None,
@@ -93,7 +90,7 @@ impl IgnoreCache {
         self.rules(&stat, || openat(CWD, path, flags, Mode::empty()))
     }
 
-    /// Returns the rules of a file with this status, opened where they are not known.
+    /// Returns the rules of a file with this status; opens it if they are not cached.
     fn rules(
         &self,
         stat: &Stat,
@@ -137,8 +134,7 @@ impl IgnoreCache {
     }
 }
 
-/// Compiles the text of an ignore file. Lines that cannot be read are passed over, and a line that
-/// is not text ends the file.
+/// Compiles an ignore file. Skips malformed lines, and stops at a line that is not UTF-8.
 fn compile(text: &[u8]) -> Gitignore {
     let mut builder = GitignoreBuilder::new("");
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
@@ -149,7 +145,7 @@ fn compile(text: &[u8]) -> Gitignore {
     builder.build().unwrap_or_else(|_| Gitignore::empty())
 }
 
-/// What a directory holds that matters for ignore rules.
+/// The entries of a directory that matter for ignore rules.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Marks {
     rgignore: bool,
@@ -157,12 +153,11 @@ pub struct Marks {
     gitignore: bool,
     /// `.git` or `.jj`.
     repository: bool,
-    /// What `.git` is.
     git: Option<FileKind>,
 }
 
 impl Marks {
-    /// Takes note of one entry.
+    /// Notes one entry.
     pub fn note(&mut self, name: &[u8], kind: FileKind) {
         match name {
             b".rgignore" => self.rgignore = true,
@@ -177,7 +172,7 @@ impl Marks {
         }
     }
 
-    /// Looks for every mark in a directory whose entries are not read.
+    /// Returns the marks of a directory whose entries are not read.
     fn look(dir: BorrowedFd<'_>) -> Self {
         let kind = |name: &CStr| {
             let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
@@ -194,15 +189,14 @@ impl Marks {
     }
 }
 
-/// The rules of one ignore file, and where in an absolute path its directory ends.
+/// The rules of one ignore file, and the offset in an absolute path after its directory.
 #[derive(Debug, Clone)]
 struct Rule {
     base: usize,
     rules: Arc<Gitignore>,
 }
 
-/// The rules for the entries of one directory: every ignore file that counts there, by kind and the
-/// deepest first.
+/// The rules for the entries of one directory: by kind, the deepest file first.
 #[derive(Debug, Default)]
 pub struct Level {
     rgignore: Vec<Rule>,
@@ -214,7 +208,7 @@ pub struct Level {
 }
 
 impl Level {
-    /// Returns the rules above a directory: of everything between it and `/`.
+    /// Returns the rules of all directories between this one and `/`.
     pub fn above(cache: &IgnoreCache, start: &OwnedFd, path: &Path) -> Arc<Self> {
         let base = base_of(path);
         let global = cache.global().map(|rules| Rule { base, rules });
@@ -235,7 +229,7 @@ impl Level {
         level
     }
 
-    /// Returns the rules for the entries of a directory that lies beneath the ones of this level.
+    /// Returns the rules for the entries of a directory beneath this level.
     pub fn enter(
         self: &Arc<Self>,
         cache: &IgnoreCache,
@@ -260,7 +254,7 @@ impl Level {
                 .chain(below.iter().cloned())
                 .collect()
         };
-        // A repository cuts off what the one around it says.
+        // A repository cuts off the rules of the outer one.
         let (outer_gitignore, outer_exclude): (&[Rule], &[Rule]) = match marks.repository {
             true => (&[], &[]),
             false => (&self.gitignore, &self.exclude),
@@ -303,7 +297,7 @@ impl Level {
 }
 
 impl Rule {
-    /// Returns whether the file leaves a path out, or nothing where it does not say.
+    /// Returns whether the file leaves a path out, or `None` without a matching rule.
     fn verdict(&self, path: &[u8], directory: bool) -> Option<bool> {
         let beneath = Path::new(OsStr::from_bytes(path.get(self.base..)?));
         match self.rules.matched(beneath, directory) {
@@ -314,7 +308,7 @@ impl Rule {
     }
 }
 
-/// Returns where the names in a directory begin in an absolute path.
+/// Returns the offset at which the names of a directory begin in an absolute path.
 fn base_of(dir: &Path) -> usize {
     match dir.as_os_str().len() {
         1 => 1,
@@ -322,7 +316,6 @@ fn base_of(dir: &Path) -> usize {
     }
 }
 
-/// The ignore files of one directory.
 #[derive(Default)]
 struct Files {
     rgignore: Option<Arc<Gitignore>>,
@@ -350,7 +343,7 @@ impl Files {
     }
 }
 
-/// Returns the rules of `info/exclude` of the repository whose `.git` a directory holds.
+/// Returns the rules of `info/exclude` of the repository behind the directory's `.git`.
 fn exclude(cache: &IgnoreCache, dir: BorrowedFd<'_>, git: FileKind) -> Option<Arc<Gitignore>> {
     let git = match git {
         FileKind::Directory => open_name(dir, c".git", DIRECTORY_PATH).ok()?,

@@ -1,8 +1,7 @@
-//! The directory of journals in the state directory: opening it, reading its files, and which temporary files
-//! they name.
+//! Opens and reads the journals in the state directory, and finds the temporary files that they name.
 //!
-//! The ledger removes temporary files of dead processes and asks here first: a journal may need one as the only
-//! copy of a file.
+//! The ledger asks here before it removes temporary files of dead processes: a journal may need one as the
+//! only copy of a file.
 
 use std::collections::HashSet;
 use std::ffi::CString;
@@ -19,13 +18,12 @@ use crate::roots::{DIRECTORY_READ, FILE_READ, open_name};
 use crate::state::StateDir;
 use crate::temporary::{TEMPORARY_PREFIX, TEMPORARY_SUFFIX, is_temporary};
 
-/// The directory of journals in the state directory.
 const DIRECTORY: &str = "journals";
 /// The largest journal that is read.
 const MAX_BYTES: u64 = 256 << 20;
 
-/// Returns the names of the temporary files that journals still speak of, damaged ones too: the names
-/// are looked for in their bytes. Fails where a journal may be there and cannot be read.
+/// Returns the temporary files that journals name, by a search in their bytes: damaged ones count too. Fails
+/// if a journal may exist but cannot be read.
 pub fn named_temporaries(state: &Path) -> io::Result<HashSet<Vec<u8>>> {
     let mut named = HashSet::new();
     let Some(dir) = open(state)? else { return Ok(named) };
@@ -49,7 +47,7 @@ pub fn named_temporaries(state: &Path) -> io::Result<HashSet<Vec<u8>>> {
     Ok(named)
 }
 
-/// Opens the directory of journals in a state directory, making both where they are missing.
+/// Opens the directory of journals; creates it and the state directory if missing.
 pub fn open_or_make(state: &Path) -> io::Result<OwnedFd> {
     let state = StateDir::open(state)?;
     match mkdirat(CWD, state.path().join(DIRECTORY), Mode::RWXU) {
@@ -59,8 +57,8 @@ pub fn open_or_make(state: &Path) -> io::Result<OwnedFd> {
     open(state.path())?.ok_or_else(|| io::Error::from(Errno::NOENT))
 }
 
-/// Opens the directory of journals in a state directory, where there is one. The next process that starts renames
-/// files as journals say, so a directory that other users could write is refused.
+/// Opens the directory of journals if it exists. Rejects one that other users could write: the next start
+/// renames files as journals say.
 pub fn open(state: &Path) -> io::Result<Option<OwnedFd>> {
     let dir = match openat(CWD, state.join(DIRECTORY), DIRECTORY_READ, Mode::empty()) {
         Ok(dir) => dir,
@@ -77,7 +75,7 @@ pub fn open(state: &Path) -> io::Result<Option<OwnedFd>> {
     Ok(Some(dir))
 }
 
-/// Returns the names in the directory of journals.
+/// Returns the names of the files in the directory of journals.
 pub fn names(dir: impl AsFd) -> io::Result<Vec<CString>> {
     let mut names = Vec::new();
     for entry in rustix::fs::Dir::read_from(dir)? {
@@ -89,7 +87,7 @@ pub fn names(dir: impl AsFd) -> io::Result<Vec<CString>> {
     Ok(names)
 }
 
-/// Reads a file in the directory of journals.
+/// Reads a journal of limited size.
 pub fn read(file: impl Read) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     if file.take(MAX_BYTES + 1).read_to_end(&mut bytes)? as u64 <= MAX_BYTES {

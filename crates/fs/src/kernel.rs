@@ -1,8 +1,8 @@
-//! What the running kernel can do.
+//! The version and abilities of the running kernel.
 
 use std::sync::OnceLock;
 
-/// Returns whether the running kernel is of this version or a later one.
+/// Returns whether the running kernel has at least this version.
 pub fn is_since(version: (u32, u32)) -> bool {
     static RUNNING: OnceLock<Option<(u32, u32)>> = OnceLock::new();
     let running = RUNNING.get_or_init(|| version_of(rustix::system::uname().release().to_bytes()));
@@ -16,7 +16,7 @@ fn version_of(release: &[u8]) -> Option<(u32, u32)> {
     number().zip(number())
 }
 
-/// Returns whether the kernel resolves paths beneath a handle by itself.
+/// Returns whether the kernel has `openat2`.
 pub fn has_openat2() -> bool {
     use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 

@@ -1,8 +1,7 @@
-//! Files as the guard sees them: roots that are open, paths resolved beneath them on handles, what a file is, and
-//! what git ignores.
+//! Files as the guard sees them: open roots, paths resolved on handles, file identity and git's ignore rules.
 //!
-//! A path is resolved once, component by component without following links out of the roots; from then on the open
-//! handle is used, so that nothing can be exchanged between the check and the use (TOCTOU).
+//! A path is resolved once, component by component, and no symlink leads out of the roots. Later steps use
+//! the open handle, so that the file cannot change between check and use (TOCTOU).
 
 #![forbid(unsafe_code)]
 

@@ -1,13 +1,13 @@
-//! Globs that match one literal text or path.
+//! Escapes text and paths for globs.
 
 use std::path::Path;
 
-/// Returns the glob that means one text and nothing else.
+/// Returns the glob that matches exactly this text.
 pub fn escape(text: &str) -> String {
     globset::escape(text).replace('\\', "[\\]")
 }
 
-/// Returns the glob that means one path and nothing else.
+/// Returns the glob that matches exactly this path.
 pub fn escaped(path: &Path) -> Result<String, String> {
     let text = path.to_str().ok_or_else(|| {
         format!(

@@ -1,8 +1,8 @@
 //! Process identity that survives PID reuse: machine, boot ID, PID namespace, PID and start time.
 //!
-//! Several machines may share a ledger in one home directory, and the first PID namespace has the same number on each.
-//! Two identities with one boot ID are of one machine, also in containers. A process of this machine from an earlier
-//! boot is dead. The state of a process of another machine is unknown.
+//! Several machines may share a ledger in one home directory; the initial PID namespace has the same number
+//! on each. One boot ID means one machine, in containers too. A process from an earlier boot of this machine
+//! is dead. The state of a process on another machine is unknown.
 
 use std::fs;
 
@@ -10,28 +10,27 @@ use serde::{Deserialize, Serialize};
 
 use crate::user_database::UserEntry;
 
-/// After this time a change counts as given up whose process ran on this machine, where nothing can
-/// be known of it.
+/// A change on this machine counts as given up after this time, if its process has an unknown state.
 const GIVEN_UP_MS: i64 = 60 * 60 * 1_000;
-/// After this time so does one of another machine, whose clock may be wrong.
+/// The same for another machine, whose clock may be wrong.
 const GIVEN_UP_ELSEWHERE_MS: i64 = 30 * 24 * 60 * 60 * 1_000;
 
-/// A process, by machine, start of the machine, namespace, number and start.
+/// A process: machine, boot ID, PID namespace, PID and start time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessIdentity {
-    /// The machine, by the id and the name that it has.
+    /// The machine ID and the host name.
     pub machine: String,
-    /// The start of the machine, or nothing where it cannot be told.
+    /// The boot ID, or empty if unknown.
     pub boot: String,
-    /// The namespace that the number counts in, or 0 where it cannot be told.
+    /// The inode of the PID namespace, or 0 if unknown.
     pub namespace: i64,
     pub pid: i64,
-    /// Clock ticks since boot, or 0 where it cannot be told.
+    /// The start time in clock ticks since boot, or 0 if unknown.
     pub started: i64,
 }
 
 impl ProcessIdentity {
-    /// Returns the mark of this process.
+    /// Returns the identity of this process.
     pub fn own() -> Self {
         let pid = i64::from(std::process::id());
         let namespace = rustix::fs::stat("/proc/self/ns/pid").map_or(0, |stat| stat.st_ino as i64);
@@ -44,7 +43,7 @@ impl ProcessIdentity {
         }
     }
 
-    /// Returns whether the process may still be at what it began so long ago.
+    /// Returns whether the process may still work on a change of this age.
     pub fn may_be_at_it(&self, own: &Self, age_ms: i64) -> bool {
         match self.life(own) {
             Life::Alive => true,
@@ -54,12 +53,12 @@ impl ProcessIdentity {
         }
     }
 
-    /// Returns whether the machine has not been started anew since, as far as can be told.
+    /// Returns whether the process is known to be of the current boot.
     pub fn is_of_this_boot(&self, own: &Self) -> bool {
         !self.boot.is_empty() && self.boot == own.boot
     }
 
-    /// Returns what can be said of the process by the one with the mark `own`.
+    /// Returns the state of the process as the process `own` can see it.
     pub fn life(&self, own: &Self) -> Life {
         let boots_told = !self.boot.is_empty() && !own.boot.is_empty();
         let same_boot = boots_told && self.boot == own.boot;
@@ -74,39 +73,38 @@ impl ProcessIdentity {
         }
         match started(self.pid) {
             Some(started) if started == self.started => Life::Alive,
-            // A table of processes that does not show this one shows no other either.
+            // Without an entry of this process, `/proc` shows no other either.
             None if own.started == 0 => Life::Unknown,
             Some(_) | None => Life::Dead,
         }
     }
 }
 
-/// What can be said of a process.
+/// The state of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Life {
     /// It runs.
     Alive,
-    /// It does not run any more.
+    /// It has ended.
     Dead,
-    /// It ran on this machine where it cannot be seen.
+    /// It ran on this machine, and its state cannot be read.
     Unknown,
     /// It ran on another machine.
     Elsewhere,
 }
 
-/// Returns whether a process that started then runs under a number in this namespace.
+/// Returns whether a process in this namespace has this PID and start time.
 pub fn is_running(pid: i64, at: i64) -> bool {
     started(pid) == Some(at)
 }
 
-/// Returns what tells this machine from others. Copies of one image may have one id, and others one
-/// name.
+/// Returns machine ID and host name: copies of one image may share one of them.
 fn machine() -> String {
     let id = read("/etc/machine-id").unwrap_or_default();
     format!("{} {}", id.trim(), rustix::system::uname().nodename().to_string_lossy())
 }
 
-/// Returns what tells this start of the machine from others.
+/// Returns the boot ID.
 fn boot() -> String {
     read("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
@@ -116,15 +114,14 @@ fn read(path: &str) -> Option<String> {
     fs::read_to_string(path).ok()
 }
 
-/// Reads when a process started: field 22 of its `stat`, counted after the name in parentheses,
-/// which may itself hold blanks and parentheses.
+/// Returns the start time: field 22 of `stat`, after the name, which may hold blanks and parentheses.
 fn started(pid: i64) -> Option<i64> {
     let stat = read(&format!("/proc/{pid}/stat"))?;
     let (_, fields) = stat.rsplit_once(") ")?;
     fields.split(' ').nth(19)?.parse().ok()
 }
 
-/// Returns the name of the user that runs this process, or its number.
+/// Returns the name of the user that runs this process, or the UID.
 pub fn os_user() -> String {
     let entry = UserEntry::of_process().ok().flatten();
     entry.map_or_else(|| rustix::process::getuid().as_raw().to_string(), |entry| entry.name)
@@ -134,8 +131,7 @@ pub fn os_user() -> String {
 mod tests {
     use super::*;
 
-    /// A change of a live process on another machine counted as dead, and so did every one where
-    /// `/proc` is not mounted.
+    /// Earlier, a live process on another machine counted as dead, as did every process without `/proc`.
     #[test]
     fn what_cannot_be_told_is_not_dead() {
         const ELSEWHERE: Life = Life::Elsewhere;
@@ -161,7 +157,7 @@ mod tests {
             change(&mut mark);
             assert_eq!(mark.life(&own), expected, "{mark:?}");
         }
-        // Without `/proc` nothing is known of anybody, whoever looks.
+        // Without `/proc` every state is unknown.
         let blind =
             ProcessIdentity { boot: String::new(), namespace: 0, started: 0, ..own.clone() };
         assert_eq!(blind.life(&blind), Life::Unknown);

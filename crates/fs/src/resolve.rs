@@ -1,14 +1,13 @@
-//! From a path string to a place: a handle of the parent directory and one name in it.
+//! Resolves a path to a [`Place`]: a handle of the parent directory and one name in it.
 //!
-//! The kernel resolves what it can by itself (`openat2` beneath the handle of the root, without
-//! links). Where a link or `..` is in the way, or where the kernel has no `openat2`, components are
-//! opened one by one without following, on a stack of handles: `..` goes to the handle above, which
-//! is what the kernel means by it; links are read from their own handle and their targets continue
-//! from the handles, or from a root where they are absolute and lead into one. No path string is
-//! ever checked and then opened.
+//! The kernel resolves paths without symlinks and `..` (`openat2` beneath the root's handle). Otherwise the
+//! `Walk` opens component by component on a stack of handles, without following:
 //!
-//! Later use is always one name on the handle of the place, opened without following. Outside the
-//! roots nothing is opened, not even to look.
+//! - `..` goes to the handle above, as in the kernel.
+//! - A symlink is read from its own handle. Its target continues there, or at a root if absolute.
+//!
+//! No path is checked as text and then opened (TOCTOU). Later use is one name on the handle, without
+//! following. Outside the roots nothing is opened.
 
 use std::collections::HashMap;
 use std::ffi::{CString, OsStr, OsString};
@@ -30,56 +29,54 @@ use crate::stat::{error_of, identity_of, meta_of};
 /// How paths are resolved beneath a root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Resolver {
-    /// By the kernel where it can, else component by component.
+    /// By the kernel if it can, else component by component.
     #[default]
     Auto,
     /// Component by component, as on kernels and in containers without `openat2`.
     Walk,
 }
 
-/// The longest path that is taken.
+/// The limit of a path in bytes.
 const MAX_PATH: usize = 4_096;
-/// The longest component of a path.
+/// The longest component in bytes.
 const MAX_NAME: usize = 255;
-/// The most links on the way, as in the kernel.
+/// The most symlinks in one path, as in the kernel.
 const MAX_LINKS: u32 = 40;
-/// How often the kernel is asked again when renames elsewhere disturb it.
+/// Retries of `openat2` when concurrent renames disturb it.
 const MAX_RETRIES: u32 = 64;
 
-/// Where a path leads: a directory that is open, and one name in it.
+/// The result of a resolution: an open directory, and one name in it.
 #[derive(Debug, Clone)]
 pub struct Place {
-    /// The directory that holds the name, or the directory meant where there is no name. Where
-    /// parents are missing, the deepest that exists.
+    /// The directory that holds the name, or is itself meant. With missing parents, the deepest that exists.
     pub dir: Dir,
     /// The last component; `None` where the path means `dir` itself.
     pub name: Option<CString>,
     /// The real absolute path.
     pub real: PathBuf,
-    /// What was found.
+    /// The entry that was found.
     pub spot: Spot,
-    /// Whether the missing directories on the way may not be created.
+    /// Whether the missing parents may not be created.
     pub orphan: bool,
-    /// Whether the name itself is meant, also where a symbolic link has it.
+    /// Whether a symlink of this name is meant itself.
     pub itself: bool,
 }
 
-/// What was found at a place.
+/// The entry at a place.
 #[derive(Debug, Clone)]
 pub enum Spot {
-    /// Something that is no link, unless the link itself is meant.
+    /// An entry; a symlink only if it is meant itself.
     Found(FileMeta),
     /// Nothing, in a directory that exists.
     Missing,
-    /// Nothing, and these directories on the way are missing too.
+    /// Nothing, and these parents are missing too.
     MissingParents(Vec<CString>),
     /// Nothing, behind a dangling link or a missing directory that cannot be created.
     Gone,
 }
 
 impl Place {
-    /// Takes the handle that an earlier place has of the same directory: a call may name more files
-    /// than a process may hold handles.
+    /// Shares the handle of an earlier place in the same directory: handles are limited per process.
     pub fn share(&mut self, dirs: &mut HashMap<(u64, u64), Dir>) -> Result<(), FileError> {
         let stat = fstat(&*self.dir).map_err(error_of)?;
         let known = dirs.entry(identity_of(&stat).of_file());
@@ -100,13 +97,12 @@ impl Place {
         };
         opened.map_err(|errno| match errno {
             Errno::LOOP => FileError::Changed,
-            // A link that took the place of the directory answers ENOTDIR too.
+            // A symlink in place of the directory gives ENOTDIR too.
             other => error_of(other),
         })
     }
 
-    /// Returns the directory that holds the name, through parents that were missing and are not
-    /// any more.
+    /// Returns the directory that holds the name. Parents that were missing must exist by now.
     pub fn parent(&self) -> Result<Dir, FileError> {
         let names = match &self.spot {
             Spot::Found(_) | Spot::Missing => return Ok(Arc::clone(&self.dir)),
@@ -120,7 +116,7 @@ impl Place {
         Ok(dir)
     }
 
-    /// Returns what is at the place now.
+    /// Returns the current status of the place.
     pub fn meta_now(&self) -> Result<FileMeta, FileError> {
         let Some(name) = &self.name else {
             return fstat(&*self.dir).map(|stat| meta_of(&stat)).map_err(error_of);
@@ -134,7 +130,7 @@ impl Place {
     }
 }
 
-/// Resolves an absolute path beneath the roots. Its spelling was checked.
+/// Resolves an absolute path beneath the roots. The caller has checked its spelling.
 pub fn resolve(roots: &Roots, path: &Path, links: Links) -> Result<Place, FileError> {
     if roots.kernel_resolves()
         && let Some(place) = by_kernel(roots, path, links)?
@@ -144,8 +140,7 @@ pub fn resolve(roots: &Roots, path: &Path, links: Links) -> Result<Place, FileEr
     Walk::new(roots, links).run(path)
 }
 
-/// Resolves a path of plain names beneath something that is cleared away before it is used, and whose
-/// place a directory takes.
+/// Resolves a path of plain names beneath a cleared entry, in whose place a directory comes.
 pub fn past(
     roots: &Roots,
     path: &Path,
@@ -170,8 +165,7 @@ pub fn past(
     })
 }
 
-/// Resolves a path that leads through something that is no directory, to what it would be called if that were
-/// one. Nothing can be there.
+/// Resolves a path through an entry that is no directory. The result is always [`Spot::Gone`].
 pub fn behind(roots: &Roots, path: &Path, links: Links) -> Result<Place, FileError> {
     for above in path.ancestors().skip(1) {
         let found = match resolve(roots, above, Links::Follow) {
@@ -188,7 +182,7 @@ pub fn behind(roots: &Roots, path: &Path, links: Links) -> Result<Place, FileErr
     Err(FileError::NotDirectory)
 }
 
-/// Joins two paths in one piece of memory.
+/// Joins two paths in one allocation.
 pub fn joined(dir: &Path, path: &Path) -> PathBuf {
     let mut whole = PathBuf::with_capacity(dir.as_os_str().len() + path.as_os_str().len() + 1);
     whole.push(dir);
@@ -196,7 +190,7 @@ pub fn joined(dir: &Path, path: &Path) -> PathBuf {
     whole
 }
 
-/// Refuses paths that no system can hold.
+/// Rejects paths that no system can hold.
 pub fn check_spelling(path: &Path) -> Result<(), FileError> {
     let bytes = path.as_os_str().as_bytes();
     if bytes.is_empty() {
@@ -214,7 +208,6 @@ pub fn check_spelling(path: &Path) -> Result<(), FileError> {
     Ok(())
 }
 
-/// Returns the error of a path that leads out of the roots.
 fn outside(roots: &Roots) -> FileError {
     FileError::Denied(format!(
         "it lies outside the roots: {}; start sinew with `--root DIR` to add one",
@@ -222,10 +215,10 @@ fn outside(roots: &Roots) -> FileError {
     ))
 }
 
-/// Lets the kernel resolve the parent directory. `None` means that the way must be walked.
+/// Lets the kernel resolve the parent directory. `None` means: walk instead.
 fn by_kernel(roots: &Roots, path: &Path, links: Links) -> Result<Option<Place>, FileError> {
     let Some((at, rest)) = roots.locate(path) else {
-        // Only `..` can lead from outside the roots into one.
+        // Only `..` can lead from outside into a root.
         let climbs = path.components().any(|part| part.as_os_str() == "..");
         return if climbs { Ok(None) } else { Err(outside(roots)) };
     };
@@ -234,7 +227,7 @@ fn by_kernel(roots: &Roots, path: &Path, links: Links) -> Result<Option<Place>, 
     if text.split(|byte| *byte == b'/').any(|name| name == b"..") {
         return Ok(None);
     }
-    // `rest` lost a trailing slash or dot; the spelling of the whole path has it.
+    // `rest` has lost a trailing slash or dot; `path` has it.
     let directory = means_directory(path);
     let names: PathBuf = rest.components().collect();
     let (Some(name), Some(parent)) = (names.file_name(), names.parent()) else {
@@ -264,21 +257,20 @@ fn by_kernel(roots: &Roots, path: &Path, links: Links) -> Result<Option<Place>, 
     Ok(Some(Place { dir, name: Some(name), real, spot, orphan: false, itself }))
 }
 
-/// Returns the place that a directory handle itself is.
+/// Returns the place of a directory handle itself.
 fn here(dir: Dir, real: PathBuf) -> Result<Place, FileError> {
     let meta = fstat(&*dir).map(|stat| meta_of(&stat)).map_err(error_of)?;
     let spot = Spot::Found(meta);
     Ok(Place { dir, name: None, real, spot, orphan: false, itself: false })
 }
 
-/// Returns whether the spelling of a path can only mean a directory.
+/// Returns whether the spelling can only mean a directory.
 fn means_directory(path: &Path) -> bool {
     let bytes = path.as_os_str().as_bytes();
     bytes.ends_with(b"/") || bytes.ends_with(b"/.")
 }
 
-/// Opens a directory beneath a root in one step, without links. `None` means that the way must be
-/// walked, also to find out what is wrong with it.
+/// Opens a directory beneath a root in one step, without symlinks. `None` means: walk, also for errors.
 fn open_parent(roots: &Roots, root: &Root, parent: &Path) -> Result<Option<Dir>, FileError> {
     if parent.as_os_str().is_empty() {
         return Ok(Some(Arc::clone(&root.handle)));
@@ -293,7 +285,7 @@ fn open_parent(roots: &Roots, root: &Root, parent: &Path) -> Result<Option<Dir>,
     }
 }
 
-/// Opens a path of plain names beneath a directory by the kernel's own containment.
+/// Opens a path of plain names beneath a directory by `openat2`.
 pub fn open_beneath(
     dir: std::os::fd::BorrowedFd<'_>,
     path: &[u8],
@@ -309,27 +301,26 @@ pub fn open_beneath(
     }
 }
 
-/// One component of a path that waits to be walked.
+/// One component that waits to be walked.
 struct Step {
     part: Part,
-    /// Whether it comes out of a link, so that it is never created.
+    /// Whether it comes from a symlink; then it is never created.
     from_link: bool,
 }
 
 enum Part {
-    /// A name.
     Name(CString),
     /// `..`.
     Up,
-    /// `.` or nothing after a slash at the end: what came before is a directory.
+    /// `.` or a trailing slash: the path before it must be a directory.
     Here,
 }
 
-/// Where a walk stands.
+/// The current directory of a walk.
 enum Position {
     /// Beneath a root, with the directories on the way.
     Inside { root: usize, stack: Vec<(Dir, CString)> },
-    /// Above every root, on a real directory that leads to one.
+    /// Above every root, in a real directory that leads to one.
     Above(PathBuf),
 }
 
@@ -339,7 +330,7 @@ struct Walk<'r> {
     links: Links,
     n_links: u32,
     position: Position,
-    /// What is left of the path, the next step last.
+    /// The rest of the path, the next step last.
     steps: Vec<Step>,
 }
 
@@ -365,7 +356,7 @@ impl<'r> Walk<'r> {
         self.stood()
     }
 
-    /// Returns the place of the directory where the walk ended: its name in the one above it.
+    /// Returns the place where the walk ended: a directory as a name in its parent.
     fn stood(&mut self) -> Result<Place, FileError> {
         let real = self.real();
         let Position::Inside { stack, .. } = &mut self.position else {
@@ -380,12 +371,12 @@ impl<'r> Walk<'r> {
         Ok(Place { dir: self.top()?, name, real, spot, orphan: false, itself })
     }
 
-    /// Sets out for an absolute path: from the longest root that it names, else from above.
+    /// Starts an absolute path: at the longest root that it names, else above the roots.
     fn start(&mut self, path: &Path, from_link: bool) -> Result<(), FileError> {
         match self.roots.locate(path) {
             Some((root, rest)) => {
                 self.position = Position::Inside { root, stack: Vec::new() };
-                // What the split cut off the end still means a directory.
+                // `locate` cut off the end, which still means a directory.
                 if means_directory(path) {
                     self.steps.push(Step { part: Part::Here, from_link });
                 }
@@ -398,7 +389,7 @@ impl<'r> Walk<'r> {
         }
     }
 
-    /// Puts the components of a path before what is left.
+    /// Puts the components of a path before the remaining steps.
     fn push(&mut self, path: &OsStr, from_link: bool) -> Result<(), FileError> {
         let bytes = path.as_bytes();
         if bytes.ends_with(b"/") || bytes.ends_with(b"/.") {
@@ -420,7 +411,7 @@ impl<'r> Walk<'r> {
         Ok(())
     }
 
-    /// Goes to the directory above, as the kernel does.
+    /// Goes to the parent directory, as the kernel does.
     fn climb(&mut self) {
         let above = match &mut self.position {
             Position::Inside { root, stack } => {
@@ -431,15 +422,14 @@ impl<'r> Walk<'r> {
             }
             Position::Above(path) => std::mem::take(path),
         };
-        // The directory above `/` is `/`.
         let above = above.parent().map(Path::to_owned).unwrap_or(above);
         self.stand(above);
     }
 
-    /// Stands on a real directory outside the root that was left.
+    /// Goes to a real directory outside the root that the walk left.
     fn stand(&mut self, real: PathBuf) {
         self.position = match self.roots.locate(&real) {
-            // Still beneath another root: walk there from its handle before anything else.
+            // Beneath another root: walks there from its handle first.
             Some((root, rest)) if self.push(rest.as_os_str(), true).is_ok() => {
                 Position::Inside { root, stack: Vec::new() }
             }
@@ -447,7 +437,7 @@ impl<'r> Walk<'r> {
         };
     }
 
-    /// Takes a name. Returns the place once it is the last.
+    /// Enters a name. Returns the place if it is the last.
     fn enter(&mut self, name: CString, from_link: bool) -> Result<Option<Place>, FileError> {
         if let Position::Above(path) = &mut self.position {
             path.push(OsStr::from_bytes(name.as_bytes()));
@@ -502,7 +492,7 @@ impl<'r> Walk<'r> {
         if MAX_LINKS < self.n_links {
             return Err(FileError::Invalid("goes through too many links"));
         }
-        // Links of procfs may lead to whatever a process has open, whatever their text says.
+        // Links of procfs lead to open files of a process, regardless of their text.
         if fstatfs(link).map_err(error_of)?.f_type == PROC_SUPER_MAGIC {
             return Err(FileError::Denied(String::from("links of procfs are not followed")));
         }
@@ -518,7 +508,7 @@ impl<'r> Walk<'r> {
         }
     }
 
-    /// Returns the place of a name that is not there.
+    /// Returns the place of a missing name.
     fn missing(&self, dir: Dir, name: CString, from_link: bool) -> Result<Place, FileError> {
         let mut real = self.real().join(OsStr::from_bytes(name.as_bytes()));
         let mut names = vec![name];
@@ -542,7 +532,7 @@ impl<'r> Walk<'r> {
         Ok(Place { dir, name, real, spot, orphan: false, itself: self.links == Links::Itself })
     }
 
-    /// Returns the directory the walk stands in.
+    /// Returns the handle of the current directory.
     fn top(&self) -> Result<Dir, FileError> {
         let Position::Inside { root, stack } = &self.position else {
             return Err(outside(self.roots));
@@ -554,7 +544,7 @@ impl<'r> Walk<'r> {
         }
     }
 
-    /// Returns the real path of the directory the walk stands in.
+    /// Returns the real path of the current directory.
     fn real(&self) -> PathBuf {
         match &self.position {
             Position::Inside { root, stack } => {
@@ -568,5 +558,5 @@ impl<'r> Walk<'r> {
     }
 }
 
-/// How components are opened to see what they are: the link itself, no device, no permission.
+/// Flags to look at a component: the symlink itself, no device, no permission.
 const LOOK: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);

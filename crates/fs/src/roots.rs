@@ -1,8 +1,7 @@
 //! The directories that tools may reach, held open from the start of the session.
 //!
-//! Every path is resolved beneath one of these handles. A path string is compared with the roots
-//! only to choose the handle to start from; what it leads to is decided by the handles alone. Roots
-//! come from the person who starts sinew, never from a call.
+//! Every path is resolved beneath one of these handles. The text of a path only chooses the handle to start
+//! from. Roots come from the user who starts sinew, never from a call.
 
 use std::ffi::{CStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -26,9 +25,9 @@ pub type Dir = Arc<OwnedFd>;
 pub struct Root {
     /// The directory, open.
     pub handle: Dir,
-    /// Its real path, links resolved.
+    /// Its real path, symlinks resolved.
     pub real: PathBuf,
-    /// Its path as it was given, absolute.
+    /// Its path as the user gave it, made absolute.
     pub given: PathBuf,
 }
 
@@ -37,7 +36,7 @@ pub struct Root {
 pub struct Roots {
     roots: Vec<Root>,
     resolver: Resolver,
-    /// Whether the kernel said that it has no `openat2`.
+    /// Whether the kernel reported that it has no `openat2`.
     walks: AtomicBool,
 }
 
@@ -50,7 +49,7 @@ pub enum RootError {
     /// The directory is not there.
     #[error("the root does not exist: {}", .0.display())]
     Missing(PathBuf),
-    /// Something else is there.
+    /// The path leads to another kind of file.
     #[error("the root is not a directory: {}", .0.display())]
     NotDirectory(PathBuf),
     /// The operating system refused.
@@ -59,12 +58,12 @@ pub enum RootError {
 }
 
 impl Roots {
-    /// Opens the roots. They may lie within one another.
+    /// Opens the roots. They may contain one another.
     pub fn open(paths: &[PathBuf]) -> Result<Self, RootError> {
         Self::open_with(paths, Resolver::Auto)
     }
 
-    /// Opens the roots with a way to resolve paths beneath them.
+    /// Opens the roots with a resolver for the paths beneath them.
     pub fn open_with(paths: &[PathBuf], resolver: Resolver) -> Result<Self, RootError> {
         if paths.is_empty() {
             return Err(RootError::None);
@@ -74,8 +73,8 @@ impl Roots {
         Ok(Self { roots, resolver, walks: AtomicBool::new(false) })
     }
 
-    /// Returns the directory `/` as a root, for paths that no call names: the spelling of the true
-    /// roots, and files that an earlier process recorded. They are walked, so that no kernel matters.
+    /// Returns `/` as a root, for paths that no call names: the given roots, and files of earlier processes.
+    /// It is always walked, so that every kernel behaves the same.
     pub fn system() -> Result<Self, Errno> {
         let handle = openat(CWD, c"/", DIRECTORY_PATH, Mode::empty())?;
         let root =
@@ -83,7 +82,7 @@ impl Roots {
         Ok(Self::narrowed(vec![root], Resolver::Walk))
     }
 
-    /// Returns roots made of places that were resolved beneath others.
+    /// Returns roots from places that were resolved beneath others.
     pub fn narrowed(roots: Vec<Root>, resolver: Resolver) -> Self {
         Self { roots, resolver, walks: AtomicBool::new(false) }
     }
@@ -98,7 +97,7 @@ impl Roots {
         self.roots.first()
     }
 
-    /// Returns a root by its place.
+    /// Returns a root by its index.
     pub fn get(&self, at: usize) -> Option<&Root> {
         self.roots.get(at)
     }
@@ -108,17 +107,17 @@ impl Roots {
         self.resolver
     }
 
-    /// Returns whether the kernel resolves paths beneath a handle by itself.
+    /// Returns whether `openat2` resolves the paths.
     pub fn kernel_resolves(&self) -> bool {
         self.resolver == Resolver::Auto && !self.walks.load(Ordering::Relaxed)
     }
 
-    /// Remembers that the kernel does not.
+    /// Remembers that the kernel has no `openat2`.
     pub(crate) fn walk_from_now_on(&self) {
         self.walks.store(true, Ordering::Relaxed);
     }
 
-    /// Returns the root with the longest spelling that a path begins with, and the rest of the path.
+    /// Returns the root with the longest matching spelling, and the rest of the path.
     pub fn locate<'p>(&self, path: &'p Path) -> Option<(usize, &'p Path)> {
         let mut best: Option<(usize, usize, &'p Path)> = None;
         for (at, root) in self.roots.iter().enumerate() {
@@ -134,7 +133,7 @@ impl Roots {
         best.map(|(at, _, rest)| (at, rest))
     }
 
-    /// Returns the root that a real path lies in: the longest.
+    /// Returns the longest root that holds a real path.
     pub fn holding(&self, real: &Path) -> Option<&Root> {
         self.roots
             .iter()
@@ -142,25 +141,23 @@ impl Roots {
             .max_by_key(|root| root.real.as_os_str().len())
     }
 
-    /// Returns the part of a real path that rules about names judge: from the name of the root that
-    /// holds it on.
+    /// Returns a real path from the name of its root on, as rules about names judge it.
     pub fn named<'p>(&self, real: &'p Path) -> &'p Path {
         let above = self.holding(real).and_then(|root| root.real.parent());
         above.and_then(|above| real.strip_prefix(above).ok()).unwrap_or(real)
     }
 
-    /// Returns the root whose real path this is.
+    /// Returns the index of the root with this real path.
     pub fn at(&self, real: &Path) -> Option<usize> {
         self.roots.iter().position(|root| root.real == real)
     }
 
-    /// Returns whether a real path leads to a root.
+    /// Returns whether a root lies at or beneath a real path.
     pub fn leads_to(&self, real: &Path) -> bool {
         self.roots.iter().any(|root| root.real.starts_with(real))
     }
 
-    /// Returns what a glob means that begins with a root as it was given, where that is not the
-    /// real path.
+    /// Returns a glob with the real path of each root in place of a given path that differs.
     pub fn real_spellings(&self, glob: &str) -> Result<Vec<String>, String> {
         let mut all = Vec::new();
         for root in self.roots.iter().filter(|root| root.given != root.real) {
@@ -172,14 +169,14 @@ impl Roots {
         Ok(all)
     }
 
-    /// Returns the roots in words.
+    /// Returns the real paths of the roots, separated by commas.
     pub fn words(&self) -> String {
         let paths: Vec<_> = self.paths().map(|path| path.display().to_string()).collect();
         paths.join(", ")
     }
 }
 
-/// Opens one root: its real path comes from the handles on the way.
+/// Opens one root; its real path comes from the handles on the way.
 fn open_root(system: &Roots, path: &Path) -> Result<Root, RootError> {
     let refused = || RootError::Refused(path.to_owned());
     resolve::check_spelling(path).map_err(|_| refused())?;
@@ -202,7 +199,7 @@ fn open_root(system: &Roots, path: &Path) -> Result<Root, RootError> {
     Ok(Root { handle: Arc::new(handle), real: place.real, given: plain(&given) })
 }
 
-/// Returns a path from the current directory of the process where it is relative.
+/// Returns an absolute path; a relative one starts at the current directory.
 fn absolute(path: &Path) -> Option<PathBuf> {
     if path.is_absolute() {
         return Some(path.to_owned());
@@ -216,11 +213,11 @@ fn plain(path: &Path) -> PathBuf {
     path.components().collect()
 }
 
-/// How directories are held: a place to open from, whatever its permissions.
+/// Flags to hold a directory for opening beneath it, regardless of its permissions.
 pub const DIRECTORY_PATH: OFlags =
     OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// How directories are opened for reading their entries.
+/// Flags to read the entries of a directory.
 pub const DIRECTORY_READ: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::NOFOLLOW)
@@ -228,14 +225,14 @@ pub const DIRECTORY_READ: OFlags = OFlags::RDONLY
     .union(OFlags::NOCTTY)
     .union(OFlags::CLOEXEC);
 
-/// How files are opened for reading: never through a link, never waiting, never as a terminal.
+/// Flags to read a file: follows no symlink, never blocks, takes no terminal.
 pub const FILE_READ: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY)
     .union(OFlags::CLOEXEC);
 
-/// Opens one name of a directory.
+/// Opens one name of a directory; retries after a signal.
 pub fn open_name(dir: BorrowedFd<'_>, name: &CStr, flags: OFlags) -> Result<OwnedFd, Errno> {
     loop {
         match openat(dir.as_fd(), name, flags, Mode::empty()) {

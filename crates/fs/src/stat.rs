@@ -1,4 +1,4 @@
-//! What the kernel says of files, in the words of the contract.
+//! Translates file status and errors of the kernel into the contract's types.
 
 #![expect(clippy::unnecessary_cast, reason = "the fields of a status differ between processors")]
 
@@ -14,7 +14,7 @@ use sinew_tool::{FileError, FileKind, FileMeta, Identity, Info, Stamp};
 use crate::kernel;
 use crate::resolve::Place;
 
-/// Returns what is known of a file from its status.
+/// Returns kind, identity, mode and link count from a status.
 pub fn meta_of(stat: &Stat) -> FileMeta {
     FileMeta {
         kind: kind_of(FileType::from_raw_mode(stat.st_mode)),
@@ -35,7 +35,7 @@ pub fn identity_of(stat: &Stat) -> Identity {
     }
 }
 
-/// Returns what is at a place now, with all its times.
+/// Returns the current status of a place, with all its times.
 pub fn info_of(place: &Place) -> Result<Info, FileError> {
     let meta = place.meta_now()?;
     let wanted = StatxFlags::ATIME | StatxFlags::BTIME;
@@ -50,14 +50,14 @@ pub fn info_of(place: &Place) -> Result<Info, FileError> {
             let created = has_created.then(|| stamp(all.stx_btime));
             Ok(Info { meta, created, accessed: stamp(all.stx_atime) })
         }
-        // A system without this call tells no more.
+        // A kernel without `statx` has no creation time.
         Err(Errno::NOSYS) => Ok(Info { created: None, accessed: meta.modified(), meta }),
         Err(errno) => Err(error_of(errno)),
     }
 }
 
-/// Returns whether a change of a file gets a time of its own after somebody asked for its times,
-/// however soon it comes: [multigrain timestamps], on file systems whose inodes keep parts of seconds.
+/// Returns whether each change after a look at a file's times gets its own timestamp: with [multigrain
+/// timestamps], since Linux 6.13, on file systems that store fractions of seconds.
 ///
 /// [multigrain timestamps]: https://docs.kernel.org/filesystems/multigrain-ts.html
 pub fn tells_changes_apart(file: impl AsFd) -> bool {
@@ -67,13 +67,13 @@ pub fn tells_changes_apart(file: impl AsFd) -> bool {
     kernel::is_since((6, 13)) && kind()
 }
 
-/// Returns the time by the clock that files are stamped with.
+/// Returns the time of the clock for file timestamps.
 pub fn now() -> Stamp {
     let now = clock_gettime(ClockId::Realtime);
     Stamp { seconds: now.tv_sec, nanos: now.tv_nsec as u32 }
 }
 
-/// Returns the kind of thing that a type of the kernel stands for.
+/// Returns the file kind of a kernel file type.
 pub fn kind_of(kind: FileType) -> FileKind {
     match kind {
         FileType::RegularFile => FileKind::File,
@@ -83,7 +83,7 @@ pub fn kind_of(kind: FileType) -> FileKind {
     }
 }
 
-/// Returns the error of the contract for an error of the kernel.
+/// Returns the contract's error for an errno.
 pub fn error_of(errno: Errno) -> FileError {
     match errno {
         Errno::NOENT => FileError::Missing,
@@ -92,7 +92,7 @@ pub fn error_of(errno: Errno) -> FileError {
         Errno::NXIO => FileError::NotRegular(FileKind::Special),
         Errno::ACCESS | Errno::PERM => FileError::Permission,
         Errno::NAMETOOLONG => FileError::Invalid("is too long"),
-        // Links are never followed in the last place, so one that appears there is a change.
+        // The last component is never followed, so a symlink there is a change.
         Errno::LOOP => FileError::Changed,
         Errno::ROFS => FileError::ReadOnly,
         Errno::NOSPC | Errno::DQUOT | Errno::FBIG => FileError::Full(io::Error::from(errno)),
@@ -114,7 +114,6 @@ mod tests {
 
     use super::*;
 
-    /// Changes a file again and again, right after its times were asked for.
     #[track_caller]
     fn check(dir: &Path) {
         let path = dir.join("file");

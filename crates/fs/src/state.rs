@@ -1,19 +1,18 @@
-//! The state directory: what sinew keeps for itself, out of reach of tools.
+//! The state directory: sinew's own files, out of reach of tools.
 
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// The directory that holds the ledger and the checkpoints, readable by its owner alone.
+/// The directory of ledger and checkpoints, readable by its owner alone.
 #[derive(Debug, Clone)]
 pub struct StateDir(PathBuf);
 
 impl StateDir {
-    /// Opens a state directory, and creates it with mode 0700 where it is missing.
+    /// Opens a state directory; creates it with mode 0700 if missing.
     ///
-    /// A directory of another user, or one that others can write to, is refused: whoever can change
-    /// the ledger can forge it.
+    /// Rejects a directory of another user or with write permission for others: they could forge the ledger.
     #[expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
     pub fn open(path: &Path) -> io::Result<Self> {
         let is_other = |above: &&Path| fs::metadata(above).is_ok_and(|meta| !meta.is_dir());
@@ -37,17 +36,17 @@ impl StateDir {
         &self.0
     }
 
-    /// Returns the path of the database.
+    /// Returns the path of the ledger's database.
     pub fn database(&self) -> PathBuf {
         self.0.join("sinew.db")
     }
 
-    /// Returns the path of the index of checkpoints, a database of its own.
+    /// Returns the path of the checkpoint index, a separate database.
     pub fn checkpoints_at(state: &Path) -> PathBuf {
         state.join("checkpoints.db")
     }
 
-    /// Returns the path of the directory with the contents that checkpoints keep.
+    /// Returns the path of the directory with checkpoint contents.
     pub fn contents_at(state: &Path) -> PathBuf {
         state.join("contents")
     }

@@ -1,4 +1,4 @@
-//! Full outputs that a reply has no room for: one file per call in sinew's own directory.
+//! Stores full outputs that do not fit into a reply: one file per call in `.sinew/tool-output/`.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,29 +10,27 @@ use sinew_tool::{Kind, ToolError, call_id};
 
 use crate::roots::{DIRECTORY_PATH, Roots, open_name};
 
-/// How many outputs may be kept under one call id: ids of clients need not be unique.
+/// The most outputs for one call ID: IDs of clients need not be unique.
 const MAX_OF_ID: u32 = 10_000;
 
-/// The longest call id that is a file name as it is.
+/// The longest call ID that serves as a file name unchanged.
 const MAX_ID: usize = 200;
 
-/// How the path of an output begins.
 const OUTPUTS: &str = ".sinew/tool-output/";
 
-/// Where full outputs are kept: `.sinew/tool-output/` in the first root.
+/// The store of full outputs: `.sinew/tool-output/` in the first root.
 #[derive(Debug, Clone)]
 pub struct Store {
     roots: Arc<Roots>,
 }
 
 impl Store {
-    /// Returns the store of the first root. Nothing is created before it is needed.
+    /// Returns the store of the first root. Creates nothing yet.
     pub fn new(roots: Arc<Roots>) -> Self {
         Self { roots }
     }
 
-    /// Keeps the full output of a call and returns its path relative to the first root. What lies
-    /// there under the same id stays as it is.
+    /// Stores the full output of a call; returns its path relative to the first root. Never overwrites.
     pub fn put(&self, id: &str, text: &str) -> Result<String, ToolError> {
         let id = call_id(id).ok_or_else(|| {
             ToolError::new(Kind::ExecutionFailed, "the call id cannot name a stored output")
@@ -43,15 +41,14 @@ impl Store {
         Ok(format!("{OUTPUTS}{name}"))
     }
 
-    /// Begins to keep an output that is still being written.
+    /// Starts a file for an output that is still being written.
     pub fn begin(&self, id: &str) -> Result<Spooled, Errno> {
         let id = call_id(id).ok_or(Errno::INVAL)?;
         let (dir, name, file) = self.create(&stem(id))?;
         Ok(Spooled { dir, name, file })
     }
 
-    /// Removes an output by the path that it was kept under. One that is still being written is without
-    /// a name from then on, and goes when it is closed.
+    /// Removes an output by its path. One that is still open is freed when closed.
     pub fn remove(&self, path: &str) {
         let Some(name) = path.strip_prefix(OUTPUTS).filter(|name| !name.contains('/')) else {
             return;
@@ -60,11 +57,10 @@ impl Store {
         let removed = open_name(root.handle.as_fd(), c".sinew", DIRECTORY_PATH)
             .and_then(|own| open_name(own.as_fd(), c"tool-output", DIRECTORY_PATH))
             .and_then(|outputs| unlinkat(&outputs, name, AtFlags::empty()));
-        // What is not there needs no removal.
+        // A missing file needs no removal.
         let _ = removed;
     }
 
-    /// Writes a file whose name begins with `stem`, and returns its name.
     fn write(&self, stem: &str, bytes: &[u8]) -> Result<String, Errno> {
         let (outputs, name, file) = self.create(stem)?;
         write_all(&file, bytes).inspect_err(|_| {
@@ -73,7 +69,7 @@ impl Store {
         Ok(name)
     }
 
-    /// Creates a file whose name begins with `stem`; returns its directory, its name and the file.
+    /// Creates a file whose name begins with `stem`; returns directory, name and file.
     fn create(&self, stem: &str) -> Result<(OwnedFd, String, OwnedFd), Errno> {
         let root = self.roots.first().ok_or(Errno::NOENT)?;
         let own = own_directory(&root.handle)?;
@@ -90,7 +86,7 @@ impl Store {
     }
 }
 
-/// An output that is being kept while it is written.
+/// An output that is stored while it is written.
 #[derive(Debug)]
 pub struct Spooled {
     dir: OwnedFd,
@@ -99,7 +95,7 @@ pub struct Spooled {
 }
 
 impl Spooled {
-    /// Adds bytes at the end. Where that fails what is there is removed: it would pass for the whole.
+    /// Appends bytes. On failure removes the file: a part would pass for the whole.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), Errno> {
         write_all(&self.file, bytes).inspect_err(|_| {
             let _ = unlinkat(&self.dir, self.name.as_str(), AtFlags::empty());
@@ -112,7 +108,7 @@ impl Spooled {
     }
 }
 
-/// Returns how the file name for a call id begins. The longest ids do not fit and end in their hash.
+/// Returns the start of the file name for a call ID; long IDs are cut and get a hash.
 fn stem(id: &str) -> String {
     match id.get(..MAX_ID).filter(|_| MAX_ID < id.len()) {
         Some(start) => {
@@ -123,7 +119,7 @@ fn stem(id: &str) -> String {
     }
 }
 
-/// Opens sinew's own directory in a root, and creates it so that git does not see it.
+/// Opens `.sinew` in a root; creates it with a `.gitignore` for all of it.
 fn own_directory(root: &OwnedFd) -> Result<OwnedFd, Errno> {
     let own = directory(root, c".sinew")?;
     match create(&own, c".gitignore") {
@@ -134,7 +130,7 @@ fn own_directory(root: &OwnedFd) -> Result<OwnedFd, Errno> {
     Ok(own)
 }
 
-/// Opens a directory, and creates it where it is missing. A link is refused.
+/// Opens a directory; creates it if missing, and rejects a symlink.
 fn directory(dir: &OwnedFd, name: &CStr) -> Result<OwnedFd, Errno> {
     match mkdirat(dir, name, Mode::from_raw_mode(0o755)) {
         Ok(()) | Err(Errno::EXIST) => open_name(dir.as_fd(), name, DIRECTORY_PATH),

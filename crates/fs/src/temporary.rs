@@ -1,10 +1,10 @@
-//! Names of temporary files: random, and told from all others.
+//! Random names of temporary files, which their prefix and suffix mark as sinew's.
 
 use std::ffi::CString;
 
 use rustix::io::Errno;
 
-/// Returns a random name for a temporary file, which no other process can predict.
+/// Returns an unpredictable name for a temporary file.
 pub fn temporary_name() -> Result<CString, Errno> {
     let mut random = [0_u8; 12];
     getrandom::fill(&mut random).map_err(|_| Errno::IO)?;
@@ -19,7 +19,7 @@ pub fn temporary_name() -> Result<CString, Errno> {
 pub(crate) const TEMPORARY_PREFIX: &str = ".sinew-";
 pub(crate) const TEMPORARY_SUFFIX: &str = ".tmp";
 
-/// Returns whether a name is one that [`temporary_name`] makes.
+/// Returns whether a name has the form that [`temporary_name`] makes.
 pub fn is_temporary(name: &[u8]) -> bool {
     name.strip_prefix(TEMPORARY_PREFIX.as_bytes())
         .and_then(|rest| rest.strip_suffix(TEMPORARY_SUFFIX.as_bytes()))

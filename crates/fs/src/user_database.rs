@@ -1,8 +1,7 @@
 //! Reads this process's entry of the user database, `/etc/passwd`.
 //!
-//! Variables such as `HOME` can come from a file of a repository; this entry cannot. `getpwuid` of a static C
-//! library would load modules of the system, so the file is parsed here. Users of directory services (LDAP,
-//! systemd-homed) have no entry in it.
+//! A repository can set variables such as `HOME`, but not this entry. The file is parsed here: `getpwuid` of
+//! a static C library loads system modules. Users of directory services (LDAP, systemd-homed) have no entry.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read};
@@ -13,9 +12,9 @@ use std::path::PathBuf;
 use rustix::fs::OFlags;
 
 const USER_DATABASE: &str = "/etc/passwd";
-/// The database is read up to here, in well under a second.
+/// The limit of the database, read in well under a second.
 const MAX_BYTES: u64 = 256 << 20;
-/// A longer line is no entry.
+/// Longer lines are skipped.
 const MAX_LINE_BYTES: u64 = 64 << 10;
 
 /// One entry of the user database.
@@ -28,8 +27,7 @@ pub struct UserEntry {
 }
 
 impl UserEntry {
-    /// Reads the entry of the user that runs this process. Returns `None` where the database or the entry is
-    /// missing.
+    /// Reads the entry of the user that runs this process. `None` if the database or the entry is missing.
     ///
     /// # Errors
     ///
@@ -50,7 +48,7 @@ impl UserEntry {
     }
 }
 
-/// Returns the first entry of a user, as the C library does.
+/// Returns the first entry of a UID, as the C library does.
 fn find(mut database: impl BufRead, uid: u32, max_bytes: u64) -> io::Result<Option<UserEntry>> {
     let (mut line, mut n_bytes, mut begins_line) = (Vec::new(), 0, true);
     loop {
@@ -74,10 +72,10 @@ fn find(mut database: impl BufRead, uid: u32, max_bytes: u64) -> io::Result<Opti
     }
 }
 
-/// Parses one line; returns the entry if it is one of that user.
+/// Parses one line; returns the entry if it has this UID.
 fn parse(line: &[u8], uid: u32) -> Option<UserEntry> {
     let line = line.trim_ascii();
-    // Comments, and the inclusions of NIS.
+    // Comments, and NIS inclusions.
     if line.first().is_none_or(|first| b"#+-".contains(first)) {
         return None;
     }
@@ -125,7 +123,7 @@ mod tests {
         for n in 0..200_000 {
             database.push_str(&format!("user{n}:x:{}:100:a name:/home/user{n}:/bin/sh\n", n + 10));
         }
-        // No part of a line that is too long passes for an entry.
+        // No part of an overlong line passes for an entry.
         database.push_str(&format!("{}:x:5:5::/forged:\n", "x".repeat(65_536)));
         database.push_str(&format!("{}\n", "y:x:5:5::/forged:".repeat(8_192)));
         assert_eq!(home_of(&database, 5), None);

@@ -1,15 +1,14 @@
-//! From a linked worktree of git to the directory that all worktrees of its repository share.
+//! Finds the shared directory of a repository from a linked git worktree, to read its exclude file.
 //!
-//! In a linked worktree `.git` is a file that names a directory of the repository, and the file
-//! `commondir` in there names the shared one. Both lie outside the roots as a rule, and whoever can
-//! write the worktree chooses what they name. So nothing of them is shown, only rules of what to
-//! leave out are read from there, and only where the repository agrees: its directory for the
-//! worktree must lie two levels beneath the shared one, as git lays it out, and must name this
-//! worktree in turn. Files are read only when they are regular and small, and never through a link.
+//! In a linked worktree `.git` is a file that names a directory, whose file `commondir` names the shared one.
+//! Both may lie outside the roots, and every writer of the worktree chooses them. So only exclude rules are
+//! read there, from small regular files without symlinks, and only if the repository agrees:
 //!
-//! ripgrep reads the same file without asking the repository, and takes a relative name to start
-//! at its own working directory; here it starts where git starts it. A submodule has no `commondir`
-//! and is passed over by both.
+//! - The worktree's directory lies two levels beneath the shared one, as git lays it out.
+//! - It names this worktree in turn.
+//!
+//! ripgrep skips this check, and resolves a relative name from its own working directory, unlike git and this
+//! module. A submodule has no `commondir`, so both ignore it.
 
 use std::ffi::{CStr, OsStr};
 use std::fs::File;
@@ -22,10 +21,10 @@ use rustix::fs::{FileType, Mode, OFlags, fstat, openat};
 
 use crate::roots::{DIRECTORY_PATH, FILE_READ, open_name};
 
-/// The largest file that names a directory: as long as a path may be, and a word before it.
+/// The largest file that names a directory: `PATH_MAX` and a keyword.
 const MAX_BYTES: u64 = 4_096 + 16;
 
-/// Returns the shared directory of the repository that a linked worktree belongs to.
+/// Returns the shared directory of a linked worktree's repository.
 pub(crate) fn shared_directory(worktree: BorrowedFd<'_>) -> Option<OwnedFd> {
     let line = first_line(worktree, c".git")?;
     let own = directory(worktree, line.strip_prefix(b"gitdir: ")?)?;
@@ -54,18 +53,16 @@ fn first_line(dir: BorrowedFd<'_>, name: &CStr) -> Option<Vec<u8>> {
     Some(line.strip_suffix(b"\r").unwrap_or(line).to_owned())
 }
 
-/// Opens the directory that a line names, which may lie anywhere. Nothing can be read of it by this.
+/// Opens the directory that a line names, anywhere, with `O_PATH`: it cannot be read.
 fn directory(from: BorrowedFd<'_>, path: &[u8]) -> Option<OwnedFd> {
     let flags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
     openat(from, path, flags, Mode::empty()).ok()
 }
 
-/// Returns the directory of a path.
 fn parent(path: &[u8]) -> Option<&[u8]> {
     Path::new(OsStr::from_bytes(path)).parent().map(|parent| parent.as_os_str().as_bytes())
 }
 
-/// Returns whether two handles are of one directory.
 fn is_same(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> Option<bool> {
     let (one, other) = (fstat(one).ok()?, fstat(other).ok()?);
     Some((one.st_dev, one.st_ino) == (other.st_dev, other.st_ino))

@@ -1,15 +1,14 @@
-//! What was there before each change, kept so that the change can be undone.
+//! Checkpoints: snapshots of files before each change, so that a change can be undone.
 //!
-//! A call that changes files has one checkpoint: for each path, what was there before and what the
-//! call left. It is on record before the first change, so a change that cannot be kept does not
-//! happen. The contents lie in a store that names them by their hash (`contents`), the rest in a
-//! database of its own beside the ledger's (`index`), which works without the ledger too. Both are in
-//! the state directory, where no tool and no command comes.
+//! A call has one checkpoint: the state of each path before and after. It is recorded before the first
+//! change, so a change without a checkpoint does not happen. The `contents` store names contents by hash; the
+//! `index` is a database of its own and needs no ledger. Both lie in the state directory, out of reach of
+//! tools and commands.
 //!
-//! A restore is worked out here (`plan`) and done elsewhere: by ordinary changes that pass
-//! containment, rules and a checkpoint of their own. Nothing in this module changes a file of anybody.
+//! A [`Plan`] of a restore changes no file. Ordinary changes carry it out, with containment, rules and a
+//! checkpoint of their own.
 //!
-//! Deliberately absent: what commands change, owners, extended attributes and times.
+//! Deliberately absent: changes by commands, owners, extended attributes and times.
 
 mod collect;
 mod content;
@@ -46,28 +45,27 @@ pub use plan::{Act, Changer, Conflict, History, Plan, PlannedStep, Scope};
 use sinew_fs::process_identity::ProcessIdentity;
 use sinew_fs::state::StateDir;
 
-/// How long a change waits in place for those who collect.
+/// How long a change waits in place for a collection.
 pub const QUICK: Duration = Duration::from_millis(20);
-/// How long a thread sleeps that waits for another of its process, which writes for about as long.
+/// The sleep of a thread that waits for another one's write, which takes about as long.
 const SHORT: Duration = Duration::from_micros(50);
-/// After this many checkpoints of this process the log of the database is looked at.
+/// This process checks the length of the write-ahead log after so many checkpoints.
 const N_LOGGED: u64 = 200;
 
-/// What is kept, and for how long.
+/// The limits and the durability of checkpoints.
 #[derive(Debug, Clone)]
 pub struct CheckpointSettings {
-    /// The most bytes that all contents take, as they are stored. An eighth more may be there until
-    /// the next collection.
+    /// The limit of all stored contents in bytes; an eighth more may exist until the next collection.
     pub max_bytes: u64,
-    /// How old a checkpoint becomes.
+    /// The maximum age of a checkpoint.
     pub max_age: Duration,
     /// The most checkpoints.
     pub max_count: u64,
     /// The largest file whose content is kept.
     pub max_file_bytes: u64,
-    /// What becomes of a change to a larger file.
+    /// Whether changes of larger files are refused.
     pub larger: Larger,
-    /// How much a checkpoint survives.
+    /// Which crashes a checkpoint survives.
     pub sync: LedgerSync,
 }
 
@@ -84,17 +82,16 @@ impl Default for CheckpointSettings {
     }
 }
 
-/// What becomes of a change to a file that is too large to be kept.
+/// What happens to a change of a file that is too large to keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Larger {
     /// It is refused.
     Refuse,
-    /// It happens and cannot be undone. The checkpoint says so.
+    /// It happens and cannot be undone; the checkpoint says so.
     Unkept,
 }
 
-/// Names a checkpoint: `c` and its number, which is not given out again. A later checkpoint of one
-/// state directory has a higher number.
+/// The ID of a checkpoint: `c` and a number that grows and is never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CheckpointId(i64);
 
@@ -104,7 +101,7 @@ impl fmt::Display for CheckpointId {
     }
 }
 
-/// The text is no id of a checkpoint.
+/// The text is not a checkpoint ID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the id of a checkpoint is `c` and a number, as in `c12`")]
 pub struct NoCheckpointId;
@@ -115,7 +112,7 @@ impl FromStr for CheckpointId {
     fn from_str(text: &str) -> Result<Self, NoCheckpointId> {
         let number = text.strip_prefix('c').and_then(|digits| digits.parse().ok());
         let id = number.map(Self).filter(|id| 0 < id.0);
-        // What a number may also be written like is no id: one checkpoint has one.
+        // Rejects other spellings of the number: one checkpoint has one ID.
         id.filter(|id| id.to_string() == text).ok_or(NoCheckpointId)
     }
 }
@@ -125,9 +122,9 @@ impl FromStr for CheckpointId {
 pub struct CallContext {
     /// Its session.
     pub session: String,
-    /// The agent that makes it, where there are several.
+    /// The agent, if the session has several.
     pub agent: Option<String>,
-    /// The turn of the conversation, where the caller names one.
+    /// The turn of the conversation, if the caller names one.
     pub turn: Option<String>,
     /// The call.
     pub call_id: String,
@@ -139,27 +136,27 @@ pub struct CallContext {
     pub roots: Vec<PathBuf>,
 }
 
-/// How much is kept.
+/// The number of checkpoints and the size of their contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
     /// The checkpoints.
     pub n_checkpoints: u64,
-    /// The bytes that their contents take.
+    /// The bytes of their contents.
     pub n_bytes: u64,
 }
 
-/// Which checkpoints are listed.
+/// Selects checkpoints for a list.
 #[derive(Debug, Clone, Copy)]
 pub struct Query<'a> {
-    /// Those of this session, or of all.
+    /// Only this session.
     pub session: Option<&'a str>,
-    /// Those of this turn, or of all.
+    /// Only this turn.
     pub turn: Option<&'a str>,
-    /// This one alone, or all.
+    /// Only this one.
     pub id: Option<CheckpointId>,
-    /// Those before this one, or all: where the last list ended.
+    /// Only those before this one, to continue a list.
     pub before: Option<CheckpointId>,
-    /// How many, the newest first.
+    /// The limit, the newest first.
     pub limit: usize,
 }
 
@@ -168,25 +165,24 @@ pub struct Query<'a> {
 pub struct Listed {
     /// Its id.
     pub id: CheckpointId,
-    /// When it was made, in milliseconds since 1970.
+    /// The creation time in milliseconds since 1970.
     pub at_ms: u64,
-    /// The call that it belongs to.
+    /// The call of the checkpoint.
     pub mark: CallContext,
     /// How many paths it has.
     pub n_paths: u64,
 }
 
-/// What a call did to one path.
+/// The change of one path by a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     /// The real path.
     pub path: PathBuf,
-    /// Whether the change is known to have happened. Where it is not, the call is under way, or its
-    /// process died; the disk tells.
+    /// Whether the change certainly happened. Else the call runs or its process died; the disk decides.
     pub settled: bool,
-    /// What was there before.
+    /// The state before.
     pub before: PathState,
-    /// What the call left, or was to leave; `None` where nobody said.
+    /// The state after, or the planned one; `None` if unknown.
     pub after: Option<PathState>,
 }
 
@@ -203,27 +199,27 @@ struct SharedCheckpoints {
     settings: CheckpointSettings,
     own: OnceLock<ProcessIdentity>,
     database: Mutex<Option<OpenIndex>>,
-    /// What became of changes, where it could not be written yet.
+    /// Results of changes that are not written yet.
     settled: Mutex<Vec<Settlement>>,
-    /// Whether somebody has to look after the store, and the thread that does.
+    /// Whether maintenance is due, which the thread `helper` does.
     due: AtomicBool,
     n_recorded: AtomicU64,
-    /// Bytes that this process added to the store, and those that no record counted.
+    /// Bytes that this process added to the store, and those not yet counted in the index.
     n_kept: AtomicU64,
     n_uncounted: AtomicU64,
     helper: Mutex<Option<JoinHandle<()>>>,
-    /// Since when the process ends.
+    /// Set when this process ends.
     ends: Arc<OnceLock<Instant>>,
 }
 
 #[derive(Debug)]
 struct OpenIndex {
     connection: Connection,
-    /// The number of this process in the database.
+    /// The ID of this process in the database.
     process: Option<i64>,
 }
 
-/// What became of a change: what it left, or nothing where it did not happen.
+/// The result of a change: the state after it, or `None` if it did not happen.
 #[derive(Debug)]
 struct Settlement {
     id: CheckpointId,
@@ -232,12 +228,12 @@ struct Settlement {
 }
 
 impl Checkpoints {
-    /// Returns the checkpoints of a state directory. Nothing is opened or started yet.
+    /// Returns the checkpoints of a state directory. Opens and starts nothing yet.
     pub fn new(state: &StateDir, settings: CheckpointSettings) -> Self {
         Self::at(state.path(), settings)
     }
 
-    /// Returns the checkpoints of a state directory that is made when the first is needed.
+    /// Returns the checkpoints of a state directory, created when first needed.
     pub fn at(state: &Path, settings: CheckpointSettings) -> Self {
         let contents = Contents::new(StateDir::contents_at(state), settings.sync);
         Self {
@@ -258,7 +254,7 @@ impl Checkpoints {
         }
     }
 
-    /// Returns whether what is at a path can be kept.
+    /// Returns whether a state can be kept.
     pub fn keeps(&self, state: &FileState) -> bool {
         match state {
             FileState::Found(meta) if meta.kind == FileKind::File => {
@@ -268,15 +264,15 @@ impl Checkpoints {
         }
     }
 
-    /// Returns whether this process kept so little that nothing of it is pushed out soon: less than
-    /// half of what may be kept. Beyond that a change cannot be relied on to be undone later.
+    /// Returns whether this process kept less than half of the limits. Beyond that, a collection may remove
+    /// the checkpoint before an undo.
     pub fn has_room(&self) -> bool {
         let SharedCheckpoints { settings, n_recorded, n_kept, .. } = &*self.shared;
         n_recorded.load(Ordering::Relaxed) < settings.max_count / 2
             && n_kept.load(Ordering::Relaxed) < settings.max_bytes / 2
     }
 
-    /// Begins the checkpoint of a call. Nothing is written before something is kept.
+    /// Begins the checkpoint of a call; writes nothing yet.
     pub fn begin(&self, mark: CallContext) -> CheckpointDraft {
         CheckpointDraft::new(Arc::clone(&self.shared), mark)
     }
@@ -286,24 +282,24 @@ impl Checkpoints {
         self.shared.read(|connection| Ok(index::list(connection, query)?))
     }
 
-    /// Returns the first checkpoint of the turn that one belongs to.
+    /// Returns the first checkpoint of the turn of this one.
     pub fn first_of_turn(&self, id: CheckpointId) -> Result<CheckpointId, CheckpointError> {
         let found = self.shared.read(|connection| Ok(index::first_of_turn(connection, id)?))?;
         found.ok_or(CheckpointError::NoTurn(id))
     }
 
-    /// Returns what the call of a checkpoint did, by path.
+    /// Returns the changes of a checkpoint's call, by path.
     pub fn entries(&self, id: CheckpointId) -> Result<Vec<Entry>, CheckpointError> {
         let entries = self.shared.read(|connection| Ok(index::entries(connection, id)?))?;
         if entries.is_empty() { Err(CheckpointError::Unknown(id)) } else { Ok(entries) }
     }
 
-    /// Opens the kept content of a path: what `state`, the state before a change, says of it.
+    /// Opens the kept content of a path for `state`, its state before a change.
     pub fn content(&self, path: &Path, state: &PathState) -> Result<Content, CheckpointError> {
         self.shared.contents.open(path, state)
     }
 
-    /// Returns what happened since a checkpoint, from which the plan of a restore is made.
+    /// Returns the changes since a checkpoint, for the plan of a restore.
     pub fn history(&self, id: CheckpointId, scope: Scope) -> Result<History, CheckpointError> {
         self.shared.read(|connection| {
             let session = index::session_of(connection, id)?;
@@ -313,20 +309,19 @@ impl Checkpoints {
         })
     }
 
-    /// Keeps every content where it is as long as the answer lives, for a restore that reads them one
-    /// after the other.
+    /// Blocks collections until the result is dropped, for a restore that reads several contents.
     pub fn hold(&self) -> Result<Held, CheckpointError> {
         self.shared.contents.hold(PATIENT)
     }
 
-    /// Forgets what is too old, too much or too many, now. Otherwise that happens beside the calls, at
-    /// most once an hour or after an eighth of what may be kept.
+    /// Removes checkpoints beyond the limits now. Otherwise a thread does it: at most hourly, or after an
+    /// eighth of the byte limit.
     pub fn collect(&self) -> Result<Collected, CheckpointError> {
         self.shared.flush(PATIENT)?;
         self.shared.collector().collect()
     }
 
-    /// Reads the whole index and returns how much is kept, for `doctor`.
+    /// Reads the whole index and returns number and size of the checkpoints, for `doctor`.
     pub fn usage(&self) -> Result<Usage, CheckpointError> {
         let n_checkpoints = self.shared.read(|connection| {
             match database::broken_pages(connection)? {
@@ -342,14 +337,14 @@ impl Checkpoints {
     }
 }
 
-/// Makes the state directory of a path in it, where it is missing.
+/// Creates the state directory of a path if missing.
 fn make_state(path: &Path) -> Result<(), CheckpointError> {
     let state = StateDir::open(path.parent().unwrap_or(path));
     state.map(drop).map_err(|error| CheckpointError::Unusable(error.to_string()))
 }
 
 impl SharedCheckpoints {
-    /// Waits so long for the other threads of this process.
+    /// Locks the connection; waits up to `patience` for other threads of this process.
     fn database(
         &self,
         patience: Duration,
@@ -367,7 +362,7 @@ impl SharedCheckpoints {
         }
     }
 
-    /// Returns the open connection, opening it where it is not. It waits so long for others.
+    /// Returns the connection, opening it if needed; waits up to `patience` for other processes.
     fn connection<'a>(
         &self,
         database: &'a mut Option<OpenIndex>,
@@ -386,7 +381,7 @@ impl SharedCheckpoints {
         Ok(database.insert(open))
     }
 
-    /// Writes the new entries of a checkpoint, and what waits.
+    /// Writes the new entries of a checkpoint, and all waiting results.
     fn record<'a>(
         &self,
         mark: &CallContext,
@@ -421,8 +416,7 @@ impl SharedCheckpoints {
         Ok(id)
     }
 
-    /// Takes down bytes that were kept for a change that did not happen. Where they are a part of what
-    /// may be kept, they are collected now.
+    /// Counts bytes that were kept for a change that did not happen, and collects them if they are many.
     fn uncounted(&self, n_bytes: u64) {
         if n_bytes == 0 {
             return;
@@ -439,8 +433,7 @@ impl SharedCheckpoints {
         }
     }
 
-    /// Writes what became of changes, at once if nobody else is writing, and else with the next
-    /// checkpoint; then lets somebody look after the store if that is due.
+    /// Writes results of changes now or, if another writer is active, later. Starts maintenance if due.
     fn settle(&self, settled: Vec<Settlement>) {
         lock(&self.settled).extend(settled);
         let _ = self.flush(Duration::ZERO);
@@ -449,7 +442,7 @@ impl SharedCheckpoints {
         }
     }
 
-    /// Writes what waits.
+    /// Writes the waiting results.
     fn flush(&self, patience: Duration) -> Result<(), CheckpointError> {
         if lock(&self.settled).is_empty() {
             return Ok(());
@@ -457,8 +450,7 @@ impl SharedCheckpoints {
         self.write(patience, |_, _| Ok(()))
     }
 
-    /// Writes what waits and does work, in one transaction. `work` also gets the number of this
-    /// process in the database.
+    /// Writes waiting results and runs `work` in one transaction. `work` gets the ID of this process too.
     fn write<T>(
         &self,
         patience: Duration,
@@ -484,7 +476,7 @@ impl SharedCheckpoints {
                 let mut waiting = lock(&self.settled);
                 let later = std::mem::replace(&mut *waiting, settled);
                 waiting.extend(later);
-                // Whatever else is wrong may pass: the next one opens the database again.
+                // Other errors may pass: the next attempt reopens the database.
                 if !matches!(error, CheckpointError::Busy) {
                     *database = None;
                 }
@@ -493,7 +485,7 @@ impl SharedCheckpoints {
         }
     }
 
-    /// Reads the index as it is with everything that waits.
+    /// Reads the index, after all waiting results are written.
     fn read<T>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, CheckpointError>,
@@ -513,7 +505,7 @@ impl SharedCheckpoints {
         }
     }
 
-    /// Starts the thread that looks after the store, unless it runs.
+    /// Starts the maintenance thread unless it runs.
     fn tend(&self) {
         let mut helper = lock(&self.helper);
         if helper.as_ref().is_none_or(JoinHandle::is_finished) {

@@ -1,7 +1,7 @@
-//! The databases in the state directory: how one is opened, and work that is done at once in it.
+//! Opens the SQLite databases in the state directory, and runs transactions in them.
 //!
-//! Several processes share each of them, so every opener waits for the others for a while, and the
-//! tables carry a version. A database that another release wrote is left as it is.
+//! Several processes share them, so each opener waits for the others. Tables carry a version, and a database
+//! of another release is left unchanged.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -10,37 +10,37 @@ use std::time::Duration;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
-/// How much a committed intent survives.
+/// Which crashes a committed record survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LedgerSync {
-    /// Any death of the process: the record is in the hands of the kernel.
+    /// A crash of the process: the kernel has the record.
     Normal,
-    /// Power loss too: the record is on the disk.
+    /// Power loss too: the record is on disk.
     Full,
 }
 
-/// How long whoever need not answer at once waits for a database that somebody else writes.
+/// How long an operation without urgency waits for another writer.
 pub(crate) const PATIENT: Duration = Duration::from_secs(5);
-/// After this many pages the write-ahead log is moved into the database.
+/// The pages of write-ahead log that trigger a checkpoint into the database.
 const LOG_PAGES: i64 = 1_000;
 
-/// The tables that a database holds.
+/// The schema of a database.
 #[derive(Debug)]
 pub(crate) struct Tables {
-    /// The version that the database carries.
+    /// The current version.
     pub(crate) version: i64,
-    /// The version before it, whose tables the schema brings up to this one.
+    /// The previous version, which the schema can migrate.
     pub(crate) previous: Option<i64>,
-    /// What makes them in a new database, at once and with their version.
+    /// The SQL that creates tables and version in one transaction.
     pub(crate) schema: &'static str,
 }
 
-/// Why a database was not read or written.
+/// A failed database operation.
 #[derive(Debug, Clone)]
 pub(crate) struct Failed {
-    /// Whether somebody else was writing all the time.
+    /// Whether another process held the lock.
     pub(crate) busy: bool,
-    /// Whether what is there is no database, or one with broken pages.
+    /// Whether the file is no database or has broken pages.
     pub(crate) corrupt: bool,
     pub(crate) problem: String,
 }
@@ -55,7 +55,7 @@ impl Failed {
     pub(crate) fn from_sqlite(error: &rusqlite::Error) -> Self {
         let code = error.sqlite_error_code();
         let busy = matches!(code, Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked));
-        // The tables are strict, so a value of another type came there by a page of another table.
+        // Strict tables hold no other type, so a page comes from another table.
         let is_other_type = matches!(
             error,
             rusqlite::Error::InvalidColumnType(..)
@@ -74,7 +74,7 @@ impl From<rusqlite::Error> for Failed {
     }
 }
 
-/// Opens a database, and makes its tables where it is new. It waits so long for others.
+/// Opens a database, creating missing tables; waits up to `patience`.
 pub(crate) fn open(
     path: &Path,
     tables: &Tables,
@@ -91,10 +91,9 @@ pub(crate) fn open(
     Ok(connection)
 }
 
-/// Opens a database or an empty file in its place, whatever is in it.
+/// Opens a database or an empty file, regardless of its content.
 ///
-/// Nobody moves the write-ahead log into the database while committing: [`shorten_log`] does it when
-/// nobody waits.
+/// Commits never checkpoint the write-ahead log; [`shorten_log`] does when no call waits.
 pub(crate) fn connect(
     path: &Path,
     sync: LedgerSync,
@@ -120,20 +119,20 @@ pub(crate) fn connect(
     Ok(connection)
 }
 
-/// Returns the version that a database carries.
+/// Returns the schema version of a database.
 pub(crate) fn version(connection: &Connection) -> rusqlite::Result<i64> {
     connection.query_row("PRAGMA user_version", [], |row| row.get(0))
 }
 
-/// Returns whether nothing was ever written to a database.
+/// Returns whether a database was never written.
 pub(crate) fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
     connection.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| row.get(0))
 }
 
-/// The most problems that are told of one database.
+/// The most problems reported for one database.
 const MAX_TOLD: usize = 3;
 
-/// Reads every page of a database, and returns what is wrong with their structure.
+/// Reads every page of a database; returns its structural faults.
 pub(crate) fn broken_pages(connection: &Connection) -> rusqlite::Result<Option<String>> {
     let mut check = connection.prepare(&format!("PRAGMA integrity_check({MAX_TOLD})"))?;
     let told: Vec<String> = check.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
@@ -142,9 +141,9 @@ pub(crate) fn broken_pages(connection: &Connection) -> rusqlite::Result<Option<S
     Ok((problems != ["ok"]).then(|| problems.join("; ")))
 }
 
-/// Creates the file of a new database for its owner alone; the files beside it get the same mode. A
-/// file that is there is not opened: closing it would give back every lock that this process has on
-/// it. What fails here fails again, with its reason, when the database is opened.
+/// Creates the file of a new database for its owner alone; SQLite copies the mode to its other files. An
+/// existing file is not opened: closing it would drop the POSIX locks of this process. Errors reappear, with
+/// a reason, when SQLite opens the file.
 fn create(path: &Path) {
     let flags = OFlags::CREATE
         .union(OFlags::EXCL)
@@ -154,7 +153,7 @@ fn create(path: &Path) {
     drop(openat(CWD, path, flags, Mode::from_raw_mode(0o600)));
 }
 
-/// The failure of opening a database that another release wrote.
+/// Returns the failure for a database of another release.
 pub(crate) fn foreign(path: &Path, version: i64, own: i64) -> Failed {
     Failed::new(format!(
         "{} has version {version} of its tables, and this sinew writes version {own}; move it away, \
@@ -163,8 +162,7 @@ pub(crate) fn foreign(path: &Path, version: i64, own: i64) -> Failed {
     ))
 }
 
-/// Does work in one transaction, which nothing of is left where it fails. Its statements are prepared once:
-/// they run for every change.
+/// Runs work in one transaction and rolls back on errors. Caches the statements, which run for every change.
 pub(crate) fn at_once<T, E: From<rusqlite::Error>>(
     connection: &Connection,
     work: impl FnOnce(&Connection) -> Result<T, E>,
@@ -178,7 +176,7 @@ pub(crate) fn at_once<T, E: From<rusqlite::Error>>(
     done
 }
 
-/// Moves the write-ahead log into the database where it has become long.
+/// Checkpoints a long write-ahead log into the database.
 pub(crate) fn shorten_log(connection: &Connection) {
     let pages = connection.query_row("PRAGMA wal_checkpoint(NOOP)", [], |row| row.get(1));
     if pages.is_ok_and(|pages: i64| LOG_PAGES < pages) {
@@ -186,7 +184,7 @@ pub(crate) fn shorten_log(connection: &Connection) {
     }
 }
 
-/// Paths one after the other, each ended by the one byte that no path holds.
+/// Joins paths, each terminated by a NUL byte.
 pub(crate) fn separated(paths: &[PathBuf]) -> Vec<u8> {
     paths.iter().flat_map(|path| path.as_os_str().as_bytes().iter().chain(&[0])).copied().collect()
 }

@@ -1,15 +1,11 @@
-//! What the callers of a process know of files, and who wrote them.
+//! Tracks which file contents each caller knows, to reject changes based on stale content.
 //!
-//! A caller is a session, or one agent of it. It knows the content of a file that it read whole or
-//! wrote itself, by its hash; of a file that it read in part it knows the state. A change is refused
-//! where the caller knows something else than what is there, which is asked of the very content that
-//! the change replaces. What a file has become by nobody's knowing counts as changed by another
-//! program.
+//! A caller is a session, or one agent of it. It knows the hash of a file that it wrote or read whole, and
+//! the status of one that it read in part. A change is rejected if the content that it replaces is not the
+//! known one. A content without a known writer counts as written by another program.
 //!
-//! The memory is that of the process and bounded. With a ledger, what is new in it goes to the
-//! database with the records of calls; there it is looked for where the memory has nothing, and
-//! before anything is refused, so that a session may span processes. Without one, or where the
-//! database cannot be read, the memory is all there is.
+//! Memory is bounded and per process. The ledger's database extends it, so that a session may span processes:
+//! it is queried if memory has no entry, and before each rejection. Without it only memory counts.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -27,12 +23,12 @@ use crate::ledger::{Known, KnownFrom, KnownRow, Records, SqliteLedger};
 use sinew_fs::clock::SystemClock;
 use sinew_fs::content_hash::content_hash;
 
-/// The most files that are remembered of one caller, and the most of which the writer is.
+/// The most files per caller, and the most files with a known writer.
 const MAX_FILES: usize = 4_096;
-/// The most callers that are remembered.
+/// The most callers.
 const MAX_CALLERS: usize = 256;
 
-/// What the callers of a process know of files.
+/// The knowledge of all callers in this process.
 #[derive(Debug, Default)]
 pub struct KnowledgeBase {
     memory: Mutex<Memory>,
@@ -40,7 +36,7 @@ pub struct KnowledgeBase {
 }
 
 impl SqliteLedger {
-    /// Returns what callers know of files, kept in the database of this ledger.
+    /// Returns the knowledge base on this ledger's database.
     pub fn knowledge(&self) -> Arc<KnowledgeBase> {
         Arc::new(KnowledgeBase::over(self.records()))
     }
@@ -49,9 +45,9 @@ impl SqliteLedger {
 #[derive(Debug, Default)]
 struct Memory {
     callers: HashMap<(String, String), OfCaller>,
-    /// Who wrote the content that a file has, as far as this process knows.
+    /// The writer of each file's content, as far as this process knows.
     writers: HashMap<PathBuf, Wrote>,
-    /// Counts what is used, so that the oldest can go.
+    /// A use counter for evicting the oldest entries.
     now: u64,
 }
 
@@ -64,12 +60,12 @@ struct OfCaller {
 
 #[derive(Debug)]
 struct Remembered {
-    /// Nothing where the database was asked and has nothing.
+    /// `None` if the database has no entry either.
     known: Option<Known>,
     used: u64,
 }
 
-/// The last read of a caller, and how often in a row it has made it.
+/// A caller's last read, and how often it was repeated.
 #[derive(Debug)]
 struct LastRead {
     path: PathBuf,
@@ -97,7 +93,7 @@ struct Wrote {
     used: u64,
 }
 
-/// Makes room in a full table: a quarter of it goes, what was used longest ago.
+/// Evicts the least recently used quarter of a full table.
 fn make_room<K: Eq + Hash, V>(table: &mut HashMap<K, V>, max: usize, used: impl Fn(&V) -> u64) {
     if table.len() < max {
         return;
@@ -135,7 +131,7 @@ impl OfCaller {
 }
 
 impl KnowledgeBase {
-    /// Returns what is known over the database of a ledger.
+    /// Returns a knowledge base on the database of a ledger.
     pub(crate) fn over(records: Records) -> Self {
         Self { memory: Mutex::default(), records: Some(records) }
     }
@@ -144,16 +140,15 @@ impl KnowledgeBase {
         lock(&self.memory)
     }
 
-    /// Returns what a caller knows of a file.
     fn known(&self, caller: &Caller, path: &Path) -> Option<Known> {
         if let Some(remembered) = self.memory().caller(caller).files.get(path) {
             return remembered.known;
         }
-        // A caller of no other process is most likely, and asked for once.
+        // Usually no other process knows the caller, so one query is enough.
         let known = self.recorded(caller, path);
         let mut memory = self.memory();
         let of = memory.caller(caller);
-        // What was learnt meanwhile is newer.
+        // An entry made meanwhile is newer.
         if let Some(remembered) = of.files.get(path) {
             return remembered.known;
         }
@@ -161,13 +156,12 @@ impl KnowledgeBase {
         known
     }
 
-    /// Returns what the database says that a caller knows of a file.
+    /// Returns the knowledge in the database.
     fn recorded(&self, caller: &Caller, path: &Path) -> Option<Known> {
         self.records.as_ref()?.known(caller, path)
     }
 
-    /// Refuses where a caller knows something else of a file than what is there, or nothing where it
-    /// must know.
+    /// Rejects a file that differs from the caller's knowledge, or that it must know and does not.
     fn check(
         &self,
         caller: &Caller,
@@ -185,7 +179,7 @@ impl KnowledgeBase {
         if is_right(known) {
             return Ok(());
         }
-        // The same caller may have seen or written it in another process meanwhile.
+        // The caller may have read or written it in another process meanwhile.
         let recorded = self.recorded(caller, path);
         if is_right(recorded) {
             self.memory().caller(caller).remember(path, recorded);
@@ -197,7 +191,7 @@ impl KnowledgeBase {
         }
     }
 
-    /// Returns who wrote the content that a file has, if one of sinew's calls did.
+    /// Returns the writer of a file's content, if it was a call of sinew.
     fn writer(&self, caller: &Caller, path: &Path, content: Option<ContentHash>) -> Option<Writer> {
         let now = SystemClock.wall_ms();
         let here =
@@ -213,7 +207,7 @@ impl KnowledgeBase {
         here.or_else(|| self.records.as_ref()?.writer(caller, path, content, now))
     }
 
-    /// Notes what a caller saw; returns how often in a row it has seen it.
+    /// Notes a read; returns how often in a row it was repeated.
     fn saw(&self, caller: &Caller, path: &Path, sight: &ReadObservation) -> u32 {
         let mut memory = self.memory();
         let of = memory.caller(caller);
@@ -247,7 +241,7 @@ impl KnowledgeBase {
         n_times
     }
 
-    /// Notes that a caller wrote the content that a file now has.
+    /// Notes that a caller wrote the current content of a file.
     fn wrote(&self, caller: &Caller, path: &Path, content: ContentHash) {
         let known = Known { content: Some(content), state: None };
         let row = KnownRow::new(caller, path, KnownFrom::Wrote, known);
@@ -275,7 +269,7 @@ impl KnowledgeBase {
     }
 }
 
-/// What the caller of one call knows of its files.
+/// The knowledge of one call's caller.
 #[derive(Debug)]
 pub struct CallKnowledge {
     base: Arc<KnowledgeBase>,
@@ -294,7 +288,7 @@ impl CallKnowledge {
         Self { base, caller, targets, settings }
     }
 
-    /// Returns the caller where what it knows counts.
+    /// Returns the caller if its knowledge is tracked.
     fn tracked(&self) -> Option<&Caller> {
         self.caller.as_deref().filter(|_| self.settings.track_reads)
     }
@@ -303,14 +297,13 @@ impl CallKnowledge {
         self.targets.files.get(slot.0).map(|target| target.path.as_path())
     }
 
-    /// Returns whether a change of a file can be refused.
+    /// Returns whether a change of a file can be rejected.
     pub fn needs_check(&self, path: &Path) -> bool {
         let must_know = self.settings.must_read_before_write;
         self.tracked().is_some_and(|caller| must_know || self.base.known(caller, path).is_some())
     }
 
-    /// Refuses a change of what the caller knows otherwise, or not at all where it must. The content
-    /// that is there now comes as its hash in hex.
+    /// Rejects a change if the caller knows another state, or none and must; `content` is the current hash.
     pub fn check_path(
         &self,
         path: &Path,
@@ -322,7 +315,7 @@ impl CallKnowledge {
         self.base.check(caller, path, must_know, state, content)
     }
 
-    /// Returns who wrote the content that a file has, where what the caller knows counts.
+    /// Returns the writer of a file's content, if the caller is tracked.
     pub fn writer(
         &self,
         path: &Path,
@@ -331,8 +324,7 @@ impl CallKnowledge {
         self.tracked().and_then(|caller| self.base.writer(caller, path, Some(content()?)))
     }
 
-    /// Notes a change that the caller made. What is gone, or was only half written, is not known: the
-    /// caller still knows what was there before.
+    /// Notes a change by the caller. A removed or partly written file keeps the old knowledge.
     pub fn changed(&self, change: &Change) {
         let after = change.after;
         if let (Some(caller), Some(after)) = (&self.caller, after) {

@@ -1,25 +1,19 @@
-//! The ledger in SQLite: every call, its intent before it changes anything and its outcome after, in one
-//! chain that no record can be taken out of unseen.
+//! The ledger in SQLite: an audit log in one hash chain, which reveals each removed record.
 //!
-//! One appender a process: a queue that callers add to without waiting, and one connection that
-//! the helper thread or a change writes through. Records of calls that only looked are written in
-//! batches, at most 50 ms or 256 records late; the intent of a change is committed to the
-//! write-ahead log before the change happens, and everything that waited goes with it. The
-//! database is opened by whichever of the two needs it first, never at start.
+//! Each process has one appender: a queue, and one connection for the helper thread and changes. Records of
+//! reads are written in batches, at most 50 ms or 256 records late. The intent of a change is committed to
+//! the write-ahead log before the change, with all waiting records. The first write opens the database, not
+//! the start.
 //!
-//! Another process may hold the database for seconds. The thread that reads the requests of a client
-//! must not stand still meanwhile, so a change tries for a moment and then waits as a future, while
-//! the helper thread goes on trying in its place. The change itself still comes after its intent.
+//! Another process may hold the database for seconds, but a change must not block the thread that reads
+//! requests. So it tries briefly and then waits as a future for the helper thread. The intent still precedes
+//! the change.
 //!
-//! A record gets its number and its hash inside the transaction that writes it, after the record that is
-//! the last one then; so the records of all processes are one chain. Whoever writes looks first whether the
-//! head beside the database knows of records that are not there any more, and records that.
+//! A record gets its number and hash in the transaction that writes it, so all processes share one chain. The
+//! writer first compares the head file, and records the loss if it names missing records.
 //!
-//! A server that idles has the helper thread read the whole database now and then (`check`): a damaged one is
-//! kept aside, and what was found is told on the next reply too.
-//!
-//! The next opener of the database removes the temporary files that changes of dead processes left
-//! behind: their intents are kept as not settled.
+//! In an idle server the helper thread sometimes reads the whole database (`check`). It keeps a damaged one
+//! aside, and the next reply reports it. The next opener removes temporary files of dead processes.
 
 mod audit;
 mod check;
@@ -66,47 +60,47 @@ pub use record::{Field, Fields, Link as ChainLink, Record};
 pub use retention::Retention;
 pub use verify::{Finding, Unfinished, Verified, Walk};
 
-/// The longest that the record of a call that only looked may wait.
+/// The longest delay of a read's record.
 const MAX_WAIT: Duration = Duration::from_millis(50);
-/// The most records that may wait.
+/// The queue length at which a batch is written.
 const MAX_WAITING: usize = 256;
-/// The most records that wait for a database that cannot be written.
+/// The most records that wait while the database cannot be written.
 const MAX_KEPT: usize = 65_536;
-/// How long a change waits in place for a database that somebody else writes.
+/// How long a change waits in place while another process writes.
 const QUICK: Duration = Duration::from_millis(20);
-/// How long the helper thread waits after a failure.
+/// The pause of the helper thread after a failure.
 const RETRY: Duration = Duration::from_millis(500);
-/// How often the helper thread looks whether records should go.
+/// The interval of retention in the helper thread.
 const TENDED_EVERY: Duration = Duration::from_secs(10 * 60);
-/// How long nothing must have been recorded before the whole database is read.
+/// The time without records before the whole database is read.
 const IDLE: Duration = Duration::from_secs(2);
 
-/// What happens with calls while no records can be written.
+/// The handling of calls while no record can be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnFailure {
-    /// Changes do not run; calls that only look go on for as long as their records can wait.
+    /// Changes are refused. Reads go on while their records can wait.
     Refuse,
-    /// Calls run, and what could not be recorded is counted.
+    /// Calls run, and lost records are counted.
     Continue,
 }
 
-/// How a process records.
+/// The settings of a ledger.
 #[derive(Debug, Clone)]
 pub struct Recorded {
     /// The surface that takes the calls: `call`, `mcp` …
     pub surface: &'static str,
-    /// How much a committed intent survives.
+    /// Which crashes a committed intent survives.
     pub sync: LedgerSync,
-    /// What happens while no records can be written.
+    /// The handling of calls while no record can be written.
     pub on_failure: OnFailure,
-    /// How long records stay.
+    /// How long records are kept.
     pub retention: Retention,
-    /// Takes secrets out of what is recorded.
+    /// Removes secrets from records.
     pub redactor: Redactor,
 }
 
 impl Recorded {
-    /// Returns how a surface records where nothing else is said.
+    /// Returns the default settings of a surface.
     pub fn by(surface: &'static str) -> Self {
         Self {
             surface,
@@ -148,46 +142,46 @@ struct SharedLedger {
     queue: Mutex<Queue>,
     wake: Condvar,
     database: Mutex<Database>,
-    /// The records of intents that are written, by file and number.
+    /// The written intents, by database file and record number.
     intents: Mutex<HashMap<Ticket, (FileId, i64)>>,
-    /// A file that was found to be damaged, and how.
+    /// A damaged database file, and its damage.
     damaged: Mutex<Option<(FileId, String)>>,
     loss: Mutex<Loss>,
-    /// Why the last attempt to write failed, if it did.
+    /// Why the last write failed, if it did.
     problem: Mutex<Option<String>>,
     next_ticket: AtomicU64,
-    /// Goes up with each opening of the database.
+    /// The number of openings of the database.
     n_openings: AtomicU64,
     on_failure: OnceLock<Tell>,
     on_notice: OnceLock<Tell>,
-    /// What was told and stands in no reply yet.
+    /// Notices for the next reply.
     news: Mutex<Vec<String>>,
-    /// The last record that was told of because it is not what its hash covers.
+    /// The last reported record that does not match its hash.
     misfit: Mutex<Option<Finding>>,
-    /// How far the check of the whole database has come where a call interrupted it.
+    /// The progress of a whole check that a call interrupted.
     checked: Mutex<Option<(FileId, whole_check::Progress)>>,
 }
 
-/// What ended a wait of the helper thread.
+/// Why a wait of the helper thread ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Woke {
-    /// Records are to be written.
+    /// Records are due.
     Due,
-    /// Nothing happened for long, and the whole database should be read.
+    /// Long idle: the whole database should be read.
     Idle,
     /// The ledger closes.
     Closed,
 }
 
-/// Told what happened with the ledger.
+/// A callback for notices about the ledger.
 type Tell = Box<dyn Fn(&str) + Send + Sync>;
 
-/// What became of records while none could be written.
+/// Losses while no record could be written.
 #[derive(Debug, Default, Clone, Copy)]
 struct Loss {
-    /// How many were given up.
+    /// The dropped records.
     n_lost: u64,
-    /// How many changes happened before their intent was written.
+    /// The changes that happened before their intent was written.
     n_late: u64,
 }
 
@@ -196,7 +190,7 @@ struct Queue {
     rows: Vec<Row>,
     /// Intents whose changes wait for the helper thread.
     intents: Vec<Pending>,
-    /// Whether the helper thread sleeps until there is something to write.
+    /// Whether the helper thread sleeps until a record arrives.
     idle: bool,
     closed: bool,
 }
@@ -212,23 +206,23 @@ enum Database {
     Open(Box<OpenLedger>),
 }
 
-/// What one transaction did.
+/// The result of one transaction.
 struct Written {
     process: OfProcess,
     tail: Link,
     opened: Vec<(Ticket, i64)>,
     closed: Vec<Ticket>,
-    /// Whether the head was wrong, and has to be written whatever it says.
+    /// Whether the head was wrong and must be rewritten.
     head_was_wrong: bool,
 }
 
 impl SqliteLedger {
-    /// Returns what the database says of files.
+    /// Returns the rows about callers' knowledge of files.
     pub(crate) fn records(&self) -> Records {
         Records::new(Arc::clone(&self.shared))
     }
 
-    /// Returns the ledger of a state directory. Nothing is opened or started yet.
+    /// Returns the ledger of a state directory. Opens and starts nothing yet.
     pub fn new(state: &StateDir, recorded: Recorded) -> Self {
         Self {
             shared: Arc::new(SharedLedger {
@@ -255,30 +249,29 @@ impl SqliteLedger {
         }
     }
 
-    /// Names the client in the records that follow, as the client names itself. A process with a client is a
-    /// server: it reads the whole database once it idles, whether calls come or not.
+    /// Sets the client for later records, by its own name. A process with a client is a server, and reads the
+    /// whole database once it idles.
     pub fn set_client(&self, client: String) {
         *lock(&self.shared.client) = Some(client);
         self.start_helper();
     }
 
-    /// Names who is told when records cannot be written any more: once, until they can again.
+    /// Sets the callback for the first failed write; a success rearms it.
     pub fn on_failure(&self, tell: impl Fn(&str) + Send + Sync + 'static) {
         let _ = self.shared.on_failure.set(Box::new(tell));
     }
 
-    /// Names who is told when something was done about the database that a person should know, such as
-    /// that a damaged one is kept aside.
+    /// Sets the callback for notices to the user, such as a damaged database kept aside.
     pub fn on_notice(&self, tell: impl Fn(&str) + Send + Sync + 'static) {
         let _ = self.shared.on_notice.set(Box::new(tell));
     }
 
-    /// Returns the names of damaged databases that are kept in the state directory.
+    /// Returns the names of damaged databases in the state directory.
     pub fn kept_aside(&self) -> Vec<String> {
         opening::kept_aside(&self.shared.state)
     }
 
-    /// Opens the database and commits something to it that leaves nothing behind, for `doctor`.
+    /// Opens the database and commits a change without effect, for `doctor`.
     pub fn probe(&self) -> Result<(), ToolError> {
         let mut database = lock(&self.shared.database);
         let probed = self.shared.connection(&mut database, PATIENT).and_then(|open| {
@@ -299,7 +292,7 @@ impl SqliteLedger {
         }
     }
 
-    /// Starts the helper thread unless it runs; returns whether it does.
+    /// Starts the helper thread unless it runs; returns whether it runs.
     fn start_helper(&self) -> bool {
         let mut helper = lock(&self.helper);
         if helper.is_none() {
@@ -314,8 +307,7 @@ impl SqliteLedger {
 }
 
 impl SharedLedger {
-    /// Returns the open database, opening it where it is not, or where another one has taken its place. It
-    /// waits so long for others.
+    /// Returns the open database; opens it if needed or replaced. Waits up to `patience` for other processes.
     fn connection<'a>(
         &self,
         database: &'a mut Database,
@@ -334,7 +326,7 @@ impl SharedLedger {
         }
     }
 
-    /// Returns whether a database that is open is the one that others open.
+    /// Returns whether the open database is the one at the path.
     fn is_there(&self, open: &OpenLedger) -> bool {
         opening::file_of(&self.state.join(opening::NAME)) == Some(open.file)
     }
@@ -357,7 +349,7 @@ impl SharedLedger {
         opened
     }
 
-    /// Tells at once, and on the next reply, what a person should know.
+    /// Passes a notice to the callback and the next reply.
     fn tell(&self, text: String) {
         lock(&self.news).push(text.clone());
         if let Some(tell) = self.on_notice.get() {
@@ -373,7 +365,7 @@ impl SharedLedger {
         })
     }
 
-    /// Writes everything that waits, and intents, in one transaction.
+    /// Writes all waiting records and these intents in one transaction.
     fn write(
         &self,
         database: &mut Database,
@@ -391,7 +383,7 @@ impl SharedLedger {
         if let (Err(failed), Database::Open(open)) = (&written, &*database)
             && failed.corrupt
         {
-            // It is kept aside when it is opened again, and the records go to the new one.
+            // The next opening keeps it aside, and the records go to the new one.
             *lock(&self.damaged) = Some((open.file, failed.problem.clone()));
             *database = Database::Closed;
             written = self.insert(database, all(), patience);
@@ -403,7 +395,7 @@ impl SharedLedger {
             }
             Err(failed) => {
                 self.put_back(rows);
-                // Whatever else is wrong may pass: the next record opens the database again.
+                // Other errors may pass: the next record reopens the database.
                 if !failed.busy {
                     *database = Database::Closed;
                 }
@@ -418,14 +410,14 @@ impl SharedLedger {
         rows: impl Iterator<Item = &'a Row>,
         patience: Duration,
     ) -> Result<(), Failed> {
-        // Nobody waits for the look at the texts.
+        // Redacts before the transaction, so that no other process waits for it.
         let clean = Cleaner(&self.recorded.redactor);
         let steps: Vec<WriteStep<'_>> = rows.filter_map(|row| row.step(&clean)).collect();
         let client = lock(&self.client).as_deref().map(|client| clean.name(client).into_owned());
         for _ in 0..2 {
             let open = self.connection(database, patience)?;
             let written = self.transaction(open, &steps, client.as_deref())?;
-            // Kept aside at this very moment, it counts for nothing: another one has taken its place.
+            // A database that was just renamed aside does not count: retries with the new one.
             if self.is_there(open) {
                 self.written(open, written, client);
                 return Ok(());
@@ -434,9 +426,9 @@ impl SharedLedger {
         Err(Failed::new("the database was taken away while it was written"))
     }
 
-    /// Remembers what a transaction did, and notes the head.
+    /// Remembers the result of a transaction and notes the head.
     fn written(&self, open: &mut OpenLedger, written: Written, client: Option<String>) {
-        // The records are there, so they count; a head that cannot be written is written the next time.
+        // The records count anyway; the next write notes the head again.
         let _ = open.head.note(&open.key, written.tail, written.head_was_wrong);
         open.process = Some((written.process, client));
         let mut intents = lock(&self.intents);
@@ -446,7 +438,7 @@ impl SharedLedger {
         }
     }
 
-    /// Puts steps at the end of the chain as it is now.
+    /// Appends steps to the end of the chain.
     fn transaction(
         &self,
         open: &mut OpenLedger,
@@ -520,7 +512,7 @@ impl SharedLedger {
         Ok(())
     }
 
-    /// Writes an intent within a moment; returns whether it is written, or must wait for others.
+    /// Writes an intent within a moment; returns false if it must wait.
     fn write_quickly(&self, intent: &Row) -> Result<bool, Failed> {
         let mut database = match self.database.try_lock() {
             Ok(database) => database,
@@ -537,7 +529,7 @@ impl SharedLedger {
         }
     }
 
-    /// Writes everything that waits, for as long as it takes.
+    /// Writes all waiting records and intents, waiting up to [`PATIENT`].
     fn write_patiently(&self) -> Result<(), Failed> {
         let mut database = lock(&self.database);
         let mut intents = std::mem::take(&mut lock(&self.queue).intents);
@@ -560,18 +552,17 @@ impl SharedLedger {
         written
     }
 
-    /// Returns whether a change may happen.
     fn goes_on(&self, written: &Result<(), Failed>) -> bool {
         written.is_ok() || self.recorded.on_failure == OnFailure::Continue
     }
 
-    /// Keeps an intent whose change happens although it is not written.
+    /// Queues the intent of a change that happens unrecorded.
     fn put_late(&self, row: Row) {
         lock(&self.loss).n_late += 1;
         self.put_back(vec![row]);
     }
 
-    /// Remembers why nothing could be written.
+    /// Remembers why a write failed, and reports the first failure.
     fn note(&self, failed: &Failed) {
         let before = lock(&self.problem).replace(failed.problem.clone());
         if let (None, Some(tell)) = (before, self.on_failure.get()) {
@@ -579,7 +570,7 @@ impl SharedLedger {
         }
     }
 
-    /// Keeps records that could not be written for the next attempt, as many as may wait.
+    /// Queues unwritten records again, up to [`MAX_KEPT`].
     fn put_back(&self, mut rows: Vec<Row>) {
         let mut queue = lock(&self.queue);
         rows.append(&mut queue.rows);
@@ -590,7 +581,7 @@ impl SharedLedger {
         lock(&self.loss).n_lost += n_over as u64;
     }
 
-    /// Adds a record that waits; returns whether the helper thread should be woken for it.
+    /// Queues a record; returns whether to wake the helper thread.
     fn push(&self, row: Row) -> bool {
         let mut queue = lock(&self.queue);
         if MAX_KEPT <= queue.rows.len() {
@@ -599,12 +590,11 @@ impl SharedLedger {
             return false;
         }
         queue.rows.push(row);
-        // Who counts down from an earlier record comes by in time without being woken.
+        // A helper thread that waits for a batch needs no wake.
         std::mem::take(&mut queue.idle) || MAX_WAITING <= queue.rows.len()
     }
 
-    /// The helper thread: waits for records, writes them in batches, keeps the log short, and reads the whole
-    /// database when nothing else is to be done.
+    /// The helper thread: writes batches, shortens the write-ahead log, and checks the database when idle.
     fn write_batches(self: &Arc<Self>) {
         let mut tended: Option<Instant> = None;
         let mut check_at = Instant::now();
@@ -616,7 +606,7 @@ impl SharedLedger {
                 continue;
             }
             let closed = woke == Woke::Closed;
-            // What could not be written waits for the next batch; changes are refused meanwhile.
+            // The records wait for the next batch; changes are refused meanwhile.
             if self.write_patiently().is_err() && !closed {
                 std::thread::sleep(RETRY);
             }
@@ -631,7 +621,7 @@ impl SharedLedger {
         }
     }
 
-    /// Waits until a batch is due, or until nothing happened by a point in time.
+    /// Waits until a batch is due, or until `idle_at` without records.
     fn wait_for_batch(&self, idle_at: Instant) -> Woke {
         let mut queue = lock(&self.queue);
         while queue.rows.is_empty() && queue.intents.is_empty() && !queue.closed {
@@ -656,11 +646,11 @@ impl SharedLedger {
         waited.map_or_else(|error| error.into_inner().0, |(queue, _)| queue)
     }
 
-    /// Forgets what callers knew long ago, and removes records that are too old or too many.
+    /// Removes old knowledge of files, and records beyond retention.
     fn tend(&self) {
         let mut database = lock(&self.database);
         let Database::Open(open) = &mut *database else { return };
-        // What could not be removed is removed another time.
+        // A failed removal is retried later.
         if let Some((process, _)) = &open.process {
             let _ = known::prune(&open.connection, process.number);
         }
@@ -678,7 +668,6 @@ impl SharedLedger {
 }
 
 impl Loss {
-    /// Returns the record of the loss, if there is one.
     fn row(self) -> Option<Row> {
         let Self { n_lost, n_late } = self;
         let text = format!(
@@ -695,7 +684,7 @@ impl Loss {
     }
 }
 
-/// Returns whether a process is in the database still: retention removes those that have no records.
+/// Returns whether the database still has a process: retention removes those without records.
 fn is_entered(connection: &Connection, process: &OfProcess) -> rusqlite::Result<bool> {
     connection
         .prepare_cached("SELECT EXISTS (SELECT 1 FROM process WHERE process = ?1)")?
@@ -729,7 +718,7 @@ impl Ledger for SqliteLedger {
             if self.start_helper() {
                 self.shared.wake.notify_one();
             } else {
-                // Without a thread nobody else can wait.
+                // Without a helper thread no other thread can wait.
                 let _ = self.shared.write_patiently();
             }
             Ok(waiting.await?)
@@ -762,7 +751,7 @@ impl Ledger for SqliteLedger {
     }
 
     fn news(&self) -> Vec<String> {
-        // Where no client is served, standard error reaches the caller.
+        // Without a client, standard error reaches the caller.
         match lock(&self.shared.client).is_some() {
             true => std::mem::take(&mut *lock(&self.shared.news)),
             false => Vec::new(),

@@ -1,8 +1,8 @@
-//! What is kept of calls: the ledger of records in a hash chain, checkpoints of files, what callers know of files,
-//! and the redaction of secrets.
+//! Records of calls: the ledger in a hash chain, checkpoints of files, knowledge of files, and redaction of
+//! secrets.
 //!
-//! The ledger and the index of checkpoints are SQLite databases in the state directory; contents are compressed
-//! files beside them.
+//! The ledger and the checkpoint index are SQLite databases in the state directory. Checkpoint contents
+//! are files beside them.
 
 #![forbid(unsafe_code)]
 

@@ -1,11 +1,10 @@
-//! Secrets stay out of what is recorded.
+//! Redacts secrets from recorded texts.
 //!
-//! Two things are looked for: values that are known, because a variable of this process holds them under
-//! a name that says so, and texts that look like a secret, because issuers give theirs a beginning of
-//! their own or because a name stands before them. Each becomes `[redacted: KIND]`. Everything is found
-//! in one pass over the text, so a long one takes no more than its length.
+//! Known values come from environment variables with a telling name. Other secrets are found by their
+//! issuer's prefix or by the name before them. Each becomes `[redacted: KIND]`. One pass over the text finds
+//! all, in linear time.
 //!
-//! What is left out on purpose: words that merely look random. Hashes and ids are what an auditor reads.
+//! Deliberately absent: words that only look random. Auditors read hashes and IDs.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -13,27 +12,27 @@ use std::fmt;
 
 use memchr::memmem::Finder;
 
-/// A shorter value is a word that stands in many texts.
+/// Shorter values occur as words in many texts.
 const MIN_KNOWN: usize = 8;
-/// A longer value is no secret that somebody would repeat.
+/// Longer values are unlikely secrets.
 const MAX_KNOWN: usize = 4_096;
-/// The most values that are known.
+/// The most known values.
 const MAX_VALUES: usize = 128;
-/// The longest name of a value, and the longest part of an address before its host.
+/// The longest name of a value, and the longest user part of a URL.
 const MAX_NAME: usize = 64;
 const MAX_USER: usize = 512;
-/// So much of a word tells whether it is a secret.
+/// How much of a word is examined.
 const MAX_LOOK: usize = 1_024;
-/// What looks like a secret by itself has so many characters.
+/// The minimum length of a secret found by its shape.
 const MIN_SHAPED: usize = 16;
-/// A shorter value after a name is none.
+/// The minimum length of a value after a name.
 const MIN_VALUE: usize = 4;
 
-/// A secret by its beginning, as its issuer gives it.
+/// A secret with an issuer's prefix.
 struct Shape {
     kind: &'static str,
     start: &'static str,
-    /// What may follow, and how much of it at least.
+    /// The characters after the prefix, and their minimum number.
     tail: fn(u8) -> bool,
     min: usize,
 }
@@ -73,18 +72,18 @@ const SHAPES: &[Shape] = &[
     shape("JWT", "eyJ", is_dotted, 30),
 ];
 
-/// Words at the end of a part of a name that say that a secret stands behind it.
+/// Suffixes of name parts that announce a secret.
 const SECRET: &[&str] =
     &["TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS", "APIKEY"];
 
-/// Words in the name of a variable that say so.
+/// The same for names of variables.
 const SECRET_VARIABLE: &[&str] =
     &["TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "APIKEY", "API_KEY"];
 
-/// Ends of names of variables that hold a place and not the secret itself.
+/// Suffixes of variables that hold a location instead of the secret.
 const PLACES: &[&str] = &["_FILE", "_PATH", "_DIR", "_SOCK", "_URL"];
 
-/// Takes secrets out of texts.
+/// Redacts secrets in texts.
 #[derive(Clone, Default)]
 pub struct Redactor {
     known: Vec<Finder<'static>>,
@@ -97,7 +96,7 @@ impl fmt::Debug for Redactor {
 }
 
 impl Redactor {
-    /// Returns a redactor that knows the values of those variables whose names say that they are secret.
+    /// Returns a redactor for the values of variables with telling names.
     pub fn knowing(vars: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
         let values = vars.into_iter().filter_map(|(name, value)| {
             let name = name.to_str()?.to_ascii_uppercase();
@@ -109,7 +108,7 @@ impl Redactor {
             (says && !is_place && fits).then(|| Finder::new(&value).into_owned())
         });
         let mut known: Vec<_> = values.take(MAX_VALUES).collect();
-        // Where one value holds another, all of the longer one goes.
+        // Longer values first: one that contains another is redacted whole.
         known.sort_by_key(|finder| std::cmp::Reverse(finder.needle().len()));
         Self { known }
     }
@@ -147,18 +146,18 @@ impl Redactor {
     }
 }
 
-/// A part of a text that is secret.
+/// A secret part of a text.
 struct Secret {
     start: usize,
     end: usize,
     kind: &'static str,
 }
 
-/// Returns what looks like a secret, in one pass.
+/// Finds all secrets by shape in one pass.
 fn shaped(text: &str) -> Vec<Secret> {
     let bytes = text.as_bytes();
     let mut found = Vec::new();
-    // Most texts are ids and names: nothing that looks like a secret is as short, but behind a name.
+    // Shorter texts, such as IDs and names, can hold a secret only after a name.
     if bytes.len() < MIN_SHAPED && !bytes.iter().any(|byte| matches!(byte, b'-' | b'=' | b':')) {
         return found;
     }
@@ -188,19 +187,19 @@ fn shaped(text: &str) -> Vec<Secret> {
     found
 }
 
-/// Where a secret stands in the rest of a text, and its kind.
+/// The position of a secret in the rest of a text, and its kind.
 type Here = Option<(usize, usize, &'static str)>;
 
 fn issued(rest: &[u8]) -> Here {
-    // Most words end with their first letter, without a look at the rest.
+    // Most words fail at their first letter.
     let begins = |shape: &&Shape| shape.start.as_bytes().first() == rest.first();
     SHAPES.iter().filter(begins).find_map(|shape| {
         let tail = rest.strip_prefix(shape.start.as_bytes())?;
         let length = |most| tail.iter().take(most).take_while(|byte| (shape.tail)(**byte)).count();
-        // What is no secret is looked at again from every word in it, so only so far.
+        // Bounded, because each word in a long text is examined again.
         let first = length(MAX_LOOK);
         let head = tail.get(..first)?;
-        // Names of files have dashes too, but seldom such a length and digits.
+        // File names have dashes too, but rarely this length and digits.
         let is_random =
             head.iter().any(u8::is_ascii_digit) && (shape.kind != "JWT" || head.contains(&b'.'));
         let is_long = shape.min <= first;
@@ -208,7 +207,7 @@ fn issued(rest: &[u8]) -> Here {
     })
 }
 
-/// Returns a private key: to its last line, or else to the end of the text.
+/// Finds a private key, up to its last line or the end of the text.
 fn private_key(rest: &[u8]) -> Here {
     let line = rest.get(..rest.len().min(MAX_NAME))?;
     memchr::memmem::find(line, b"PRIVATE KEY")?;
@@ -219,7 +218,7 @@ fn private_key(rest: &[u8]) -> Here {
     Some((0, end, "private key"))
 }
 
-/// Returns the value of `--password VALUE`.
+/// Finds the value of `--password VALUE`.
 fn flag(rest: &[u8]) -> Here {
     let name = rest.get(2..)?.iter().take(MAX_NAME).take_while(|byte| is_dashed(**byte)).count();
     if !says_secret(rest.get(2..2 + name)?) {
@@ -234,7 +233,7 @@ fn flag(rest: &[u8]) -> Here {
     Some((at + start, at + end, "secret"))
 }
 
-/// Returns the password of an address, or all that stands before its host where that is long.
+/// Finds the password in a URL, or a long user part.
 fn user(rest: &[u8]) -> Here {
     let after = rest.get(3..)?;
     let ends = |byte: &u8| matches!(byte, b'/' | b'?' | b'#' | b'"' | b'\'') || *byte <= b' ';
@@ -249,7 +248,7 @@ fn user(rest: &[u8]) -> Here {
     }
 }
 
-/// Returns what follows the name of a header that gives rights, or the word `Bearer` or `Basic`.
+/// Finds the value of an authorization header, or of `Bearer` and `Basic`.
 fn authorization(rest: &[u8]) -> Here {
     let is =
         |word: &[u8]| rest.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word));
@@ -281,7 +280,7 @@ fn authorization(rest: &[u8]) -> Here {
     (16 <= length && is_random).then_some((word.len(), word.len() + length, "authorization"))
 }
 
-/// Returns the value behind the `=` or `:` at a place, where the name before it says that it is secret.
+/// Finds the value after the `=` or `:` at `at`, if the name before it announces a secret.
 fn assigned(bytes: &[u8], at: usize) -> Here {
     let before = bytes.get(at.saturating_sub(MAX_NAME)..at)?;
     let is_aside = |byte: &u8| matches!(byte, b' ' | b'"' | b'\'' | b'\\');
@@ -290,7 +289,7 @@ fn assigned(bytes: &[u8], at: usize) -> Here {
     let name = before.get(..name_end)?;
     let start = name.iter().rposition(|byte| !is_dotted(*byte)).map_or(0, |last| last + 1);
     let name = name.get(start..)?;
-    // A word and a colon stand in prose too.
+    // A word and a colon occur in prose too.
     let is_prose = bytes.get(at) == Some(&b':')
         && !is_quoted
         && !name.iter().any(|byte| matches!(byte, b'_' | b'-'))
@@ -299,7 +298,7 @@ fn assigned(bytes: &[u8], at: usize) -> Here {
         return None;
     }
     let after = bytes.get(at + 1..)?;
-    // Files of settings write `name = value`; a shell does not.
+    // Configuration files have `name = value`; a shell does not.
     let may_stand_apart = bytes.get(at) == Some(&b':') || before.last() == Some(&b' ');
     let blanks = if may_stand_apart { blanks(after) } else { 0 };
     let (start, end) = value(after.get(blanks..)?)?;
@@ -310,11 +309,11 @@ fn blanks(bytes: &[u8]) -> usize {
     bytes.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count()
 }
 
-/// Returns where a value stands, without its quotes. What the shell fills in is none.
+/// Returns the position of a value without quotes; shell expansions are none.
 fn value(bytes: &[u8]) -> Option<(usize, usize)> {
     let (start, ends): (usize, fn(u8) -> bool) = match bytes.first()? {
         b'"' => (1, |byte| matches!(byte, b'"' | b'\n')),
-        // A text of JSON within another.
+        // JSON text inside JSON.
         b'\\' if bytes.get(1) == Some(&b'"') => (2, |byte| matches!(byte, b'\\' | b'"' | b'\n')),
         b'\'' => (1, |byte| matches!(byte, b'\'' | b'\n')),
         _ => (0, |byte| byte <= b' ' || matches!(byte, b'"' | b'\'' | b';' | b'&' | b'|' | b',')),
@@ -327,7 +326,7 @@ fn value(bytes: &[u8]) -> Option<(usize, usize)> {
     (MIN_VALUE <= length).then_some((start, start + length))
 }
 
-/// Returns whether a name says that a secret stands behind it.
+/// Returns whether a name announces a secret.
 fn says_secret(name: &[u8]) -> bool {
     let name = String::from_utf8_lossy(name).to_ascii_uppercase();
     let mut parts = name.split(['_', '-', '.']).filter(|part| !part.is_empty()).peekable();
@@ -379,7 +378,7 @@ mod tests {
 
     #[test]
     fn secrets_go_and_everything_else_stays() {
-        // Put together here, so that nobody who looks for secrets finds one in this file.
+        // Assembled here, so that secret scanners find none in this file.
         let many = "a1B2c3D4e5".repeat(6);
         let pem = |name: &str| format!("-----{name} RSA PRIVATE KEY-----");
         for (text, expected) in [

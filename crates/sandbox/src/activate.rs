@@ -1,4 +1,4 @@
-//! The environment that a project asks for, where the person in charge says that it is to have it.
+//! The environment that a project asks for, if the user allows it.
 #![expect(clippy::disallowed_methods, reason = "the guard may look at the system")]
 
 use std::ffi::{OsStr, OsString};
@@ -11,7 +11,7 @@ sinew_tool::word_enum! {
     pub enum Activate {
         /// A virtual environment of Python: its programs come first.
         Venv = "venv",
-        /// What direnv makes of an `.envrc` that the person allowed.
+        /// What direnv makes of an `.envrc` that the user allowed.
         Direnv = "direnv",
     }
 }
@@ -19,14 +19,13 @@ sinew_tool::word_enum! {
 /// Names that virtual environments have.
 const VENVS: &[&str] = &[".venv", "venv"];
 
-/// Returns the virtual environment that holds for a directory beneath one of the roots.
+/// Returns the virtual environment of a directory beneath one of the roots.
 pub(super) fn venv(cwd: &Path, roots: &[PathBuf]) -> Option<PathBuf> {
     let is_venv = |dir: &PathBuf| fs::metadata(dir.join("pyvenv.cfg")).is_ok();
     up_to_root(cwd, roots).flat_map(|dir| VENVS.iter().map(|name| dir.join(name))).find(is_venv)
 }
 
-/// Returns the files that direnv may read for a directory beneath one of the roots, whether or not they are
-/// there.
+/// Returns the files that direnv may read for a directory beneath one of the roots, existing or not.
 pub(super) fn files(cwd: &Path, roots: &[PathBuf]) -> Vec<PathBuf> {
     let names = [".envrc", ".env"];
     up_to_root(cwd, roots).flat_map(|dir| names.map(|name| dir.join(name))).collect()

@@ -1,4 +1,4 @@
-//! The commands of a session that go on.
+//! Background commands of a session.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -23,10 +23,10 @@ use sinew_fs::store::Store;
 
 /// How many commands that ended are remembered.
 const MAX_ENDED: usize = 16;
-/// How long a command may take to end when it is asked to, and again when it is told to.
+/// How long a command may take to end after a stop, and again after a kill.
 const ENDS: Duration = Duration::from_secs(5);
 
-/// The commands of a session that go on, and the last that ended.
+/// The running background commands of a session, and the last that ended.
 #[derive(Debug, Default)]
 pub(super) struct InBackground {
     commands: Vec<Arc<Ongoing>>,
@@ -36,7 +36,7 @@ pub(super) struct InBackground {
 }
 
 impl Commands {
-    /// Begins a command that goes on; returns its name.
+    /// Begins a background command; returns its name.
     pub(super) fn begin(
         self: &Arc<Self>,
         (caller, store): (&Caller, Option<Store>),
@@ -61,7 +61,7 @@ impl Commands {
         })
     }
 
-    /// Remembers a command that goes on.
+    /// Records a background command.
     fn goes_on(
         &self,
         session: &str,
@@ -90,19 +90,19 @@ impl Commands {
         all.get(session).map(|of| of.commands.clone()).unwrap_or_default()
     }
 
-    /// Returns the commands of a session that run.
+    /// Returns the running background commands of a session.
     pub(super) fn running(&self, session: &str) -> Vec<Background> {
         let mut all = self.all(session);
         all.retain(|ongoing| !ongoing.has_ended());
         all.iter().map(|ongoing| ongoing.show()).collect()
     }
 
-    /// Returns the commands of a session that go on, and the last that ended.
+    /// Returns the background commands of a session, and the last that ended.
     pub(super) fn background(&self, session: &str) -> Vec<Background> {
         self.all(session).iter().map(|ongoing| ongoing.show()).collect()
     }
 
-    /// Returns the commands of a session that ended since somebody was told, who is told now.
+    /// Returns the commands of a session whose end no reply has reported, and marks it as reported.
     pub fn endings(&self, session: &str) -> Vec<Background> {
         self.all(session).iter().filter_map(|ongoing| ongoing.ended_untold()).collect()
     }
@@ -162,7 +162,7 @@ impl Commands {
         id: &str,
         typed: Vec<Typed>,
     ) -> BoxFuture<'static, Result<(), ToolError>> {
-        // In the order of the calls, whoever is polled first.
+        // In the order of the calls, whichever future is polled first.
         let entered = self.ongoing(session, id).and_then(|ongoing| {
             ongoing.tty().map_err(|problem| not_typed(&ongoing.id, problem))?;
             let entered = ongoing.input_queue().enter(&ongoing, typed).map_err(broken)?;
@@ -175,7 +175,7 @@ impl Commands {
         })
     }
 
-    /// Ends a command that goes on.
+    /// Ends a background command.
     pub(super) fn end_one(
         &self,
         session: &str,
@@ -250,7 +250,7 @@ fn not_typed(id: &str, problem: NotTyped) -> ToolError {
     }
 }
 
-/// Begins a command that goes on, and follows it to its end.
+/// Begins a background command, and follows it to its end.
 fn go_on(
     commands: &Commands,
     (caller, store): (&Caller, Option<Store>),
@@ -259,7 +259,7 @@ fn go_on(
     seat: Seat,
     begun: oneshot::Sender<Result<String, ToolError>>,
 ) {
-    // Whatever it writes is stored from the first byte on, since nobody waits for it.
+    // No call waits for its output, so all of it is stored.
     let mut store = ToStore::above(store, &caller.call_id, (0, 0));
     store.begin();
     let stored = store.path();
@@ -277,7 +277,7 @@ fn go_on(
         }
     };
     if begun.send(Ok(ongoing.id.clone())).is_err() {
-        // Nobody knows its name.
+        // No caller knows its name.
         ongoing.kill();
     }
     let Running { session: _session, ordered, timeout, tty: _ } = running;
@@ -302,7 +302,7 @@ fn go_on(
         }
         Err(_) => (Exit::Lost, Refusals::default()),
     };
-    // Whoever hears of the end may begin the next one.
+    // A caller that learns of the end may begin the next one.
     drop(seat);
     ongoing.end(exit, refusals);
 }

@@ -1,8 +1,6 @@
-//! The namespaces of a session made by bubblewrap, where the system lets that program make them and not
-//! this one.
-//!
-//! bubblewrap lays out the same view as [`super::sandbox`] does, executes the helper in it, and ends
-//! with everything in it. The helper takes the rest of the containment itself.
+//! Makes the namespaces of a session by bubblewrap, where the system allows them to that program only. It
+//! mounts the same view as [`super::sandbox`], executes the helper and kills everything when it exits. The
+//! helper applies the rest of the containment itself.
 #![expect(
     clippy::disallowed_methods,
     reason = "the guard may start processes and look at the system"
@@ -16,7 +14,7 @@ use std::process::Command;
 use super::sandbox::{KEPT_OF_SERVICES, SERVICES, sockets};
 use super::wire::Policy;
 
-/// Where the helper program is shown, whatever hides its own place.
+/// Where the helper program is mounted, since its own path may be hidden.
 const HELPER_AT: &str = "/run/sinew-helper";
 
 /// Returns the command that becomes a helper in the view that a policy asks for.
@@ -26,8 +24,8 @@ pub(super) fn command(bubblewrap: &Path, helper: &Path, policy: &Policy) -> io::
         false => helper.to_owned(),
     };
     let mut view = View::default();
-    // It must not die with its parent: the system means the thread that started it.
-    // The one right lets the helper make a PID namespace for each command, which gets none.
+    // It must not die with its parent: the kernel means the thread that started it. `CAP_SYS_ADMIN` lets the
+    // helper make a PID namespace for each command, which gets no capability.
     view.words(&["--unshare-all", "--cap-drop", "ALL", "--cap-add", "CAP_SYS_ADMIN"]);
     if policy.network {
         view.words(&["--share-net"]);

@@ -1,10 +1,8 @@
-//! Following one command from its start to its end: what it writes, how long it may take, what
-//! became of it.
+//! Follows one command from its request to its end: reads the output, keeps the time and returns the result.
 //!
-//! One that writes little is followed by the task that waits for it: nobody else has to wake up. One that
-//! writes much gets a thread, since storing may take long. The answer waits for the command and never
-//! for a pipe: once the supervisor says that everything ended, what is still in the pipes is taken and no
-//! more.
+//! The task that waits for a command follows it while it writes little, so no other thread wakes up. A
+//! command that writes much gets a thread, since storing may take long. The result never waits for a pipe:
+//! after the report of the supervisor only what the pipes still hold is read.
 #![expect(clippy::disallowed_types, reason = "the guard may listen to its processes")]
 
 use std::io::{self, ErrorKind};
@@ -26,19 +24,19 @@ use tokio::time::sleep_until;
 use super::kept::Kept;
 use super::wire::{self, Command, End, Refusal, Refusals, Report};
 
-/// What is read at once on a thread.
+/// How much is read at once on a thread, in bytes.
 const CHUNK_BYTES: usize = 256 * 1024;
-/// What a command may write and still be followed without a thread.
+/// The most output of a command that is followed without a thread, in bytes.
 const LITTLE_BYTES: u64 = 64 * 1024;
-/// What is read at once without one.
+/// How much is read at once without a thread, in bytes.
 const SMALL_CHUNK_BYTES: usize = 16 * 1024;
-/// What a pipe of a command that writes much holds, where the system gives it.
+/// The pipe size for a command that writes much, where the system allows it.
 const PIPE_BYTES: usize = 1024 * 1024;
-/// How often somebody is told how far the command is.
+/// How often progress is reported.
 const TELL: Duration = Duration::from_secs(1);
-/// How long after the end of its time a command is told to stop, which its supervisor should have done.
+/// How long after its timeout sinew stops a command that its supervisor should have stopped.
 const LATE: Duration = Duration::from_secs(1);
-/// How long after the order to end the supervisor may take before it counts as lost.
+/// How long a supervisor may take to end a command before it counts as lost.
 const LOST: Duration = Duration::from_secs(5);
 
 /// How much of an output is kept in memory: the beginning and the end.
@@ -48,14 +46,14 @@ pub(super) struct Keep {
     pub(super) stream: (usize, usize),
 }
 
-/// A command that was ordered.
+/// A requested command.
 pub(super) struct RequestedCommand {
-    /// When it was ordered: its supervisor begins to keep the time after that.
+    /// When it was requested; the timeout of the supervisor starts after that.
     pub(super) at: Instant,
-    /// The line to its supervisor.
+    /// The socket to its supervisor.
     pub(super) line: OwnedFd,
     pub(super) stdout: OwnedFd,
-    /// None where it writes both to the same.
+    /// `None` if both streams are the same.
     pub(super) stderr: Option<OwnedFd>,
 }
 
@@ -65,7 +63,7 @@ impl RequestedCommand {
     }
 }
 
-/// What became of a command.
+/// The result of a command.
 #[derive(Debug)]
 pub(super) struct Captured {
     pub(super) became: Became,
@@ -76,7 +74,7 @@ pub(super) struct Captured {
     pub(super) refused: Refusals,
 }
 
-/// How a command came to its end.
+/// How a command ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Became {
     Ended {
@@ -87,17 +85,15 @@ pub(super) enum Became {
         out_of_time: bool,
     },
     NotStarted(Refusal, i32),
-    /// The supervisor is gone or does not answer. Processes of the command may still run.
+    /// The supervisor is gone or does not answer, and processes may still run.
     Lost,
 }
 
-/// Where the whole output goes.
+/// A sink for the whole output.
 pub(super) trait Spool: Send {
-    /// Takes what was written next.
     fn write(&mut self, bytes: &[u8]);
 }
 
-/// A command that is followed.
 pub(super) struct Following {
     ordered: RequestedCommand,
     capture: Capture,
@@ -107,10 +103,10 @@ pub(super) struct Following {
     refused: Refusals,
 }
 
-/// What comes from the line to the supervisor.
+/// A message of the supervisor.
 type Told = io::Result<Option<(Report, Vec<OwnedFd>)>>;
 
-/// When something is to be done next.
+/// When the next actions are due.
 struct Clock {
     stop_at: Option<Instant>,
     lost_at: Option<Instant>,
@@ -118,7 +114,6 @@ struct Clock {
 }
 
 impl Following {
-    /// Begins to follow a command.
     pub(super) fn begin(
         ordered: RequestedCommand,
         keep: Keep,
@@ -150,7 +145,7 @@ impl Following {
         })
     }
 
-    /// Returns the line to the supervisor.
+    /// Returns the socket to the supervisor.
     pub(super) fn line(&self) -> &OwnedFd {
         &self.ordered.line
     }
@@ -163,7 +158,7 @@ impl Following {
     ) -> io::Result<Became> {
         self.capture.buffer.resize(CHUNK_BYTES, 0);
         for stream in self.ordered.streams() {
-            // A command that writes much then waits less often.
+            // A larger pipe makes the command wait less often.
             let _ = fcntl_setpipe_size(stream, PIPE_BYTES);
         }
         loop {
@@ -178,9 +173,8 @@ impl Following {
         }
     }
 
-    /// Follows it on this task to its end, or until it has written more than a little; returns it with how
-    /// it ended, if it did. `taken_back` ends where the caller takes the call back. The command ends
-    /// where this future is dropped.
+    /// Follows it on this task until its end or until it has written [`LITTLE_BYTES`]; returns it with its
+    /// end, if any. `taken_back` completes when the call is cancelled. Dropping the future kills the command.
     pub(super) async fn follow_a_little(
         self,
         spool: &mut dyn Spool,
@@ -188,8 +182,8 @@ impl Following {
         taken_back: impl Future<Output = ()>,
     ) -> io::Result<(Self, Option<Became>)> {
         let Self { ordered, mut capture, mut clock, began, timeout, refused } = self;
-        // The command runs already. What this task waits with belongs to the thread that it goes on with:
-        // made on another one, each piece would wake that thread.
+        // The command already runs. Register the fds on the thread that continues this task: on another, each
+        // piece of output would wake that thread.
         yield_now().await;
         let line = net::UnixStream::from(ordered.line);
         line.set_nonblocking(true)?;
@@ -244,7 +238,7 @@ impl Following {
         Ok((following, became))
     }
 
-    /// Takes what the supervisor says.
+    /// Takes the message of the supervisor.
     fn hear(&mut self, told: Told) -> Became {
         match told {
             Ok(Some((Report::Failed(refusal, number), _))) => Became::NotStarted(refusal, number),
@@ -258,7 +252,7 @@ impl Following {
         }
     }
 
-    /// Takes what is left; returns it with what was followed, for closing.
+    /// Reads what is left; returns the result, and the request for closing.
     pub(super) fn end(
         mut self,
         became: Became,
@@ -273,7 +267,7 @@ impl Following {
 }
 
 impl Clock {
-    /// Does what is due now; returns when something is due next, and nothing where the supervisor is lost.
+    /// Does what is due; returns when something is due next, or `None` if the supervisor is lost.
     fn keep_time(&mut self, line: impl AsFd, total: u64, tell: &dyn Fn(u64)) -> Option<Instant> {
         let now = Instant::now();
         if self.stop_at.is_some_and(|at| at <= now) {
@@ -300,7 +294,7 @@ async fn readable(stream: Option<&Receiver>) -> io::Result<()> {
     }
 }
 
-/// What was captured so far.
+/// The output captured so far.
 struct Capture {
     merged: Kept,
     streams: [Kept; 2],
@@ -310,15 +304,14 @@ struct Capture {
 }
 
 impl Capture {
-    /// Waits for something, takes what the command wrote, and returns whether the line has something
-    /// to say.
+    /// Waits, reads what the command wrote, and returns whether the supervisor has a message.
     fn wait(
         &mut self,
         ordered: &RequestedCommand,
         time: Duration,
         spool: &mut dyn Spool,
     ) -> io::Result<bool> {
-        // A closed pipe would be ready for ever.
+        // A closed pipe is always ready.
         let open = |at: usize| self.open.get(at).copied().unwrap_or(false);
         let streams: Vec<_> = ordered.streams().enumerate().filter(|(at, _)| open(*at)).collect();
         let mut watched = vec![PollFd::new(&ordered.line, PollFlags::IN)];
@@ -335,7 +328,7 @@ impl Capture {
         Ok(told)
     }
 
-    /// Takes what one stream has now; returns whether there was something.
+    /// Reads what one stream has now; returns whether it had anything.
     fn take(
         &mut self,
         at: usize,
@@ -362,7 +355,7 @@ impl Capture {
         Ok(true)
     }
 
-    /// Takes what is in the pipes without waiting for more, nor for somebody who still writes.
+    /// Reads what the pipes hold, without waiting for more or for a process that still writes.
     fn take_what_is_left(
         &mut self,
         ordered: &RequestedCommand,

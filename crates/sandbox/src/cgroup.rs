@@ -1,10 +1,10 @@
-//! Control groups (cgroups) that bound the number of a command's processes, and kill them, where no PID
+//! Control groups (cgroups) that limit the number of a command's processes and kill them, where no PID
 //! namespace does.
 //!
-//! A session has a cgroup beneath the one of sinew, and each supervisor one beneath that. Only commands
-//! enter those: a supervisor outside kills with one write, without a migration that contends with forks.
-//! A process can leave its cgroup only by writing to the cgroup file system, which sandboxed commands
-//! cannot. Version 2 is used where it bounds processes, else the `pids` controller of version 1.
+//! A session has a cgroup below sinew's, and each supervisor one below that. Only commands enter these: the
+//! supervisor stays outside and kills with one write, without a migration that contends with forks. A process
+//! leaves a cgroup only by a write to the cgroup file system, which sandboxed commands cannot make. Version 2
+//! is used where it limits processes, else the `pids` controller of version 1.
 #![expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
 
 use std::fs::{self, File};
@@ -23,21 +23,20 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use super::kill_scope::ONE_ATTEMPT;
 use super::sandbox_level::Shortfall;
 
-/// The beginning of the names of sessions' cgroups.
+/// The prefix of the names of session cgroups.
 const NAME: &str = "sinew-";
-/// How many processes are killed at once: each needs a descriptor meanwhile.
+/// How many processes are killed at once: each needs an fd meanwhile.
 const AT_ONCE: usize = 512;
 /// How many names are tried for a session's cgroup.
 const MAX_TRIES: u32 = 16;
 
-/// A cgroup hierarchy, seen from the cgroup of this process. It stays writable after this process has
-/// left for mounts of its own.
+/// A cgroup hierarchy, seen from the cgroup of this process. Stays writable in a mount namespace entered
+/// later.
 #[derive(Debug)]
 pub(super) struct Hierarchy {
-    /// The cgroup of this process.
     own: OwnedFd,
     version: Version,
-    /// Whether cgroups below can bound their processes.
+    /// Whether cgroups below can limit their processes.
     has_bound: bool,
 }
 
@@ -49,7 +48,7 @@ enum Version {
 }
 
 impl Hierarchy {
-    /// Returns the hierarchy that can do most for commands of this process.
+    /// Returns the most capable hierarchy for commands of this process.
     pub(super) fn find() -> Result<Self, Shortfall> {
         let missing = |error: io::Error| Shortfall::new("cgroup", error);
         let groups = fs::read_to_string("/proc/self/cgroup").map_err(missing)?;
@@ -68,14 +67,13 @@ impl Hierarchy {
         Ok(Self { own, version, has_bound })
     }
 
-    /// Makes the cgroup of a session.
     pub(super) fn make_session(self, max_processes: u64) -> Result<SessionCgroup, Shortfall> {
         self.remove_dead();
         let made = self.make_directory().map_err(|error| Shortfall::new("cgroup", error));
         let (dir, name) = made?;
         let mut session = SessionCgroup { dir, name, hierarchy: self, max_processes };
         session.hierarchy.has_bound &= session.delegate_bound();
-        // Nothing is left to find out later, when a command waits.
+        // Failures must show now, not when a command waits.
         let tried = session.open_command(0).map(drop);
         session.remove_command(0);
         tried.map_err(|error| {
@@ -95,9 +93,9 @@ impl Hierarchy {
                 Err(errno) => return Err(errno.into()),
             }
             let locked = open_directory(&self.own, &name).and_then(|dir| {
-                // A session that starts beside this one takes a cgroup without a lock for dead.
+                // A session that starts meanwhile takes an unlocked cgroup for dead.
                 flock(&dir, FlockOperation::NonBlockingLockExclusive)?;
-                // It may have done so before the lock.
+                // It may have removed this one before the lock.
                 let (there, held) =
                     (statat(&self.own, &name, AtFlags::SYMLINK_NOFOLLOW)?, fstat(&dir)?);
                 if there.st_ino != held.st_ino {
@@ -113,8 +111,8 @@ impl Hierarchy {
         Err(last)
     }
 
-    /// Removes cgroups of sessions that no process locks, and kills the processes in them. Such a cgroup, whose
-    /// fork server and supervisors a command killed, is removed by the session after.
+    /// Removes session cgroups that no process locks, and kills the processes in them. They remain if a
+    /// command killed its fork server and supervisors.
     fn remove_dead(&self) {
         for name in names(&self.own).into_iter().filter(|name| is_of_session(name)) {
             let Ok(dir) = open_directory(&self.own, &name) else { continue };
@@ -143,7 +141,6 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The cgroup of a session.
 #[derive(Debug)]
 pub(super) struct SessionCgroup {
     dir: OwnedFd,
@@ -153,18 +150,18 @@ pub(super) struct SessionCgroup {
 }
 
 impl SessionCgroup {
-    /// Returns whether commands in it are bounded.
+    /// Returns whether it limits the processes of commands.
     pub(super) fn has_bound(&self) -> bool {
         self.hierarchy.has_bound
     }
 
-    /// Lets the cgroups of commands have limits of their own, where version 2 has to be told.
+    /// Enables limits in the cgroups of commands, as version 2 requires.
     fn delegate_bound(&self) -> bool {
         let wants = self.hierarchy.has_bound && self.hierarchy.version == Version::Two;
         !wants || write(&self.dir, "cgroup.subtree_control", b"+pids").is_ok()
     }
 
-    /// Makes the cgroup of the commands of one supervisor.
+    /// Makes the cgroup for the commands of this supervisor.
     pub(super) fn make_command(&self) -> io::Result<CommandCgroup> {
         self.open_command(std::process::id())
     }
@@ -182,7 +179,7 @@ impl SessionCgroup {
         CommandCgroup::open(dir, self.hierarchy.version)
     }
 
-    /// Removes the cgroup of a supervisor that ended. What is left in it is killed.
+    /// Removes the cgroup of a supervisor that ended, and kills processes left in it.
     pub(super) fn end_command(&self, supervisor: u32) {
         if self.remove_command(supervisor) {
             return;
@@ -197,7 +194,7 @@ impl SessionCgroup {
         unlinkat(&self.dir, supervisor.to_string(), AtFlags::REMOVEDIR).is_ok()
     }
 
-    /// Removes the cgroup of the session with those beneath it, as far as they are empty.
+    /// Removes the cgroup of the session and those below it, if they are empty.
     pub(super) fn remove(&self) {
         remove(&self.hierarchy.own, &self.name, &self.dir);
     }
@@ -211,7 +208,7 @@ pub(super) struct CommandCgroup {
     /// `cgroup.kill` in version 2, `pids.max` in version 1.
     stop: File,
     version: Version,
-    /// Holds a descriptor for the list of members.
+    /// Reserves an fd for the list of members.
     spare: Option<File>,
 }
 
@@ -236,8 +233,7 @@ impl CommandCgroup {
         (&self.entrance).write_all(b"0")
     }
 
-    /// Kills every process in it, and in version 1 lets it have no new ones: one that began to fork before is
-    /// reached by the next kill.
+    /// Kills every process in it. Version 1 also forbids new forks; the next kill reaches one in progress.
     pub(super) fn kill(&mut self) -> io::Result<()> {
         match self.version {
             Version::Two => (&self.stop).write_all(b"1"),
@@ -248,7 +244,7 @@ impl CommandCgroup {
         }
     }
 
-    /// Sends signals, in their order, to each process in it, as far as the time lasts.
+    /// Sends signals in order to each process in it, until the time is over.
     pub(super) fn signal(&mut self, signals: &[Signal], until: Instant) -> io::Result<()> {
         let members = self.members()?;
         for some in members.chunks(AT_ONCE) {
@@ -260,7 +256,7 @@ impl CommandCgroup {
                 Some((*number, process))
             };
             let opened: Vec<_> = some.iter().filter_map(open).collect();
-            // A PID may have been given to another process before it was opened.
+            // A PID may have been reused before it was opened.
             let still = self.members()?;
             for (number, process) in opened {
                 if still.binary_search(&number).is_ok() {
@@ -273,8 +269,8 @@ impl CommandCgroup {
         Ok(())
     }
 
-    /// Returns the PIDs of its processes, in order. The file is opened for each list: version 1 remembers
-    /// what an open file has shown.
+    /// Returns the sorted PIDs of its processes. Opens the file each time: version 1 caches the list per open
+    /// file.
     fn members(&mut self) -> io::Result<Vec<i32>> {
         drop(self.spare.take());
         let mut file = open(&self.dir, "cgroup.procs", OFlags::RDONLY)?;
@@ -318,7 +314,7 @@ fn has_pids(file: &Path) -> bool {
     text.split_whitespace().any(|one| one == "pids")
 }
 
-/// Removes a cgroup and those beneath it, as far as they hold no process.
+/// Removes a cgroup and those below it, if they hold no process.
 fn remove(above: &OwnedFd, name: &str, dir: &OwnedFd) {
     for name in names(dir) {
         let _ = unlinkat(dir, name, AtFlags::REMOVEDIR);
@@ -326,7 +322,7 @@ fn remove(above: &OwnedFd, name: &str, dir: &OwnedFd) {
     let _ = unlinkat(above, name, AtFlags::REMOVEDIR);
 }
 
-/// Returns the names of the directories in one.
+/// Returns the names of the subdirectories.
 fn names(dir: &OwnedFd) -> Vec<String> {
     let entries = Dir::read_from(dir).into_iter().flatten().filter_map(Result::ok);
     let entries = entries.filter(|entry| entry.file_type().is_dir());

@@ -1,5 +1,4 @@
-//! The environment of commands: what they need of the person's own, and nothing that lets somebody
-//! else's code into them.
+//! Builds the environment of commands from the user's own, without variables that inject foreign code.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -63,8 +62,7 @@ const PASSED: &[&str] = &[
     "EDITOR",
 ];
 
-/// Variables that are never passed, whatever is configured: they make a loader or an interpreter run
-/// other code than the command names.
+/// Variables that are never passed, even if configured: they make a loader or an interpreter run other code.
 const NEVER: &[&str] = &[
     "BASH_ENV",
     "ENV",
@@ -111,10 +109,10 @@ const NEVER: &[&str] = &[
 /// Beginnings of names that are never passed.
 const NEVER_BEGINNINGS: &[&str] = &["LD_", "DYLD_", "BASH_FUNC_", "GIT_CONFIG", "SINEW_"];
 
-/// Where programs are looked for by somebody who has no `PATH`.
+/// The directories for programs if there is no `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// What programs are told so that they neither wait for a person nor page.
+/// Variables that keep programs from prompting and paging.
 const TOLD: &[(&str, &str)] = &[
     ("GIT_TERMINAL_PROMPT", "0"),
     ("GIT_PAGER", "cat"),
@@ -124,8 +122,8 @@ const TOLD: &[(&str, &str)] = &[
     ("GH_PAGER", "cat"),
 ];
 
-/// Returns the environment of commands: what is passed of the variables given, those named beside
-/// them, and what programs are told. A name that is never passed stays out even where it is named.
+/// Returns the environment of commands: those of `vars` that are always passed or `named`, and variables
+/// against prompts. A name that is never passed stays out even if named.
 pub fn environment(
     vars: impl IntoIterator<Item = (OsString, OsString)>,
     named: &[String],
@@ -153,12 +151,12 @@ fn is_told(name: &OsStr) -> bool {
 
 /// Returns the environment of a command that has a terminal.
 pub(super) fn in_terminal(env: &mut Vec<(OsString, OsString)>) {
-    // Somebody is there who answers and turns pages.
+    // In a terminal the client answers prompts and turns pages.
     env.retain(|(name, _)| name != "TERM" && !is_told(name));
     env.push((OsString::from("TERM"), OsString::from("xterm-256color")));
 }
 
-/// Returns whether every command gets a variable, without anybody naming it.
+/// Returns whether every command gets a variable by default.
 pub(super) fn is_given(name: &OsStr) -> bool {
     is_passed(name) || is_told(name)
 }

@@ -1,8 +1,8 @@
-//! Pre-forked child that becomes the next command of a session by `execve`.
+//! Pre-forked child that becomes the next command of a session by `execve`. It is forked and sandboxed before
+//! the spawn request arrives, so that no call waits for either.
 //!
-//! It is forked and sandboxed before the spawn request arrives, so that no call waits for either. It shares the memory
-//! of its supervisor (vfork) until it executes the program, and the supervisor sleeps meanwhile. It receives the spawn
-//! request itself and passes the parts to its supervisor that the supervisor needs.
+//! It shares the memory of its supervisor, which sleeps, until `execve` (vfork). It receives the request
+//! itself and passes on the parts that the supervisor needs.
 
 use std::ffi::{CString, OsStr};
 use std::fs::File;
@@ -27,30 +27,28 @@ use super::wire::{self, Notice, Refusal, SpawnRequest};
 use crate::spawn::{self, Calls, Program};
 use sinew_fs::stat::identity_of;
 
-/// What the kernel adds to a command's share of memory, in thousandths, when it looks for a process to kill:
-/// proc_pid_oom_score_adj(5).
+/// The `oom_score_adj` of commands, in thousandths of memory: proc_pid_oom_score_adj(5).
 const OOM_SCORE_ADJ: i32 = 500;
 
-/// What a supervisor has to know of an order.
+/// What a supervisor must know of a spawn request.
 pub(super) struct SupervisorRequest {
-    /// The line to sinew.
+    /// The socket to sinew.
     pub(super) line: OwnedFd,
-    /// How long the command may run.
     pub(super) timeout: Option<Duration>,
-    /// How long its processes have to end.
+    /// The time between SIGTERM and SIGKILL.
     pub(super) grace: Duration,
 }
 
-/// A process that took an order, seen from its supervisor.
+/// An exec child that took a request, seen from its supervisor.
 pub(super) struct Started {
     pub(super) pid: Pid,
-    /// Becomes readable when it ends.
+    /// A pidfd, readable when it ends.
     pub(super) handle: OwnedFd,
     /// The system calls that it hands over, if it does.
     pub(super) calls: Option<Calls>,
-    /// What was ordered. There is none where there is no more order.
+    /// The request, or `None` if there are no more.
     pub(super) ordered: Option<SupervisorRequest>,
-    /// The terminal that its command got.
+    /// The terminal of its command.
     pub(super) terminal: Option<OwnedFd>,
     /// Why it did not become the command.
     pub(super) failure: Option<(Refusal, i32)>,
@@ -77,7 +75,7 @@ impl OomPreference {
         Self { score: read() }
     }
 
-    /// Starts a process that inherits a higher score. To write the score of the child takes much longer.
+    /// Starts a process that inherits a higher score: writing the score of the child takes much longer.
     fn start<T>(&self, start: impl FnOnce() -> T) -> T {
         let Some((file, own)) = &self.score else { return start() };
         let _ = (&mut &*file).write(OOM_SCORE_ADJ.to_string().as_bytes());
@@ -87,7 +85,7 @@ impl OomPreference {
     }
 }
 
-/// Starts the next command of a session, and waits until that is ordered. Fails where nothing was started.
+/// Starts the next command of a session and waits for its request. Fails if no process was started.
 pub(super) fn start_next(
     session: &OwnedFd,
     notifier: &Notifier,
@@ -97,7 +95,7 @@ pub(super) fn start_next(
     let (line, theirs) = wire::line()?;
     let mut memory = Memory::default();
     let work = || {
-        // What was told until then has been told.
+        // If it fails, the notices sent before it remain valid.
         let lines = Lines { session, supervisor: &theirs, notifier };
         let _ = become_command(&lines, killer, sandbox, &mut memory);
     };
@@ -110,7 +108,7 @@ pub(super) fn start_next(
             Ok(Some(told)) => told,
             Ok(None) => break,
             Err(_) => {
-                // Nobody could say any more what became of it.
+                // No process could report the end of this one.
                 let _ = pidfd_send_signal(&started.handle, Signal::KILL);
                 break;
             }
@@ -133,21 +131,21 @@ pub(super) fn start_next(
     Ok(started)
 }
 
-/// What belongs to the supervisor, which alone can free it once the command has begun.
+/// What the supervisor owns, which alone can free it once the command has begun.
 #[derive(Default)]
 struct Memory {
     order: Option<SpawnRequest>,
     program: Option<Program>,
 }
 
-/// Where a process that becomes a command gets its order, and tells what it does.
+/// The sockets of an exec child to its requests and its supervisor.
 struct Lines<'a> {
     session: &'a OwnedFd,
     supervisor: &'a OwnedFd,
     notifier: &'a Notifier,
 }
 
-/// Takes the next order and becomes its program. Returns where it cannot.
+/// Takes the next request and becomes its program. Returns if it cannot.
 fn become_command(
     lines: &Lines<'_>,
     killer: &Killer,
@@ -161,7 +159,7 @@ fn become_command(
     let handles: Vec<_> = calls.into_iter().map(AsFd::as_fd).collect();
     wire::send(supervisor, &Notice::Confined, &handles)?;
     drop(handles);
-    // Whoever holds it is not told that the last of those that hand calls over has ended.
+    // A process that holds the fd would miss that the last caller has ended.
     let confined = confined.map(drop);
     let Some((order, handles)) = wire::receive::<SpawnRequest>(session)? else { return Ok(()) };
     notifier.taken();
@@ -173,12 +171,12 @@ fn become_command(
     wire::send(supervisor, &Notice::Ordered { timeout_ms, grace_ms }, &handles)?;
     drop(handles);
     if is_closed(&line) {
-        // Whoever ordered it has given it up.
+        // sinew has given up the request.
         return Ok(());
     }
     drop(line);
     if !order.keeps_cwd {
-        // A program with more rights gets none where it shares anything with another process.
+        // A setuid program gets no rights while it shares its working directory with another process.
         let _ = spawn::keep_apart();
     }
     let order = memory.order.insert(order);
@@ -195,7 +193,7 @@ fn is_closed(line: &OwnedFd) -> bool {
     matches!(poll(&mut watched, Some(&now)), Ok(n) if 0 < n)
 }
 
-/// Becomes a program. Returns why that failed.
+/// Executes a program. Returns why that failed.
 fn start(
     order: &SpawnRequest,
     [input, output, errors]: [OwnedFd; 3],
@@ -221,7 +219,7 @@ fn start(
     }
 }
 
-/// Makes a directory the working directory, if it is the one that was judged.
+/// Enters a directory, if it is the one that was judged.
 fn enter(path: &Path, identity: (u64, u64)) -> io::Result<()> {
     chdir(path)?;
     if identity_of(&stat(".")?).of_file() != identity {

@@ -1,9 +1,9 @@
-//! Fork server of a session: enters the sandbox once and forks the supervisors of commands.
+//! Fork server of a session: enters the sandbox once and forks the supervisors of commands. It has one thread
+//! and little memory, so a fork takes a fraction of a millisecond, regardless of the size of sinew.
 //!
-//! It has one thread and little memory, so a fork takes a fraction of a millisecond, however large the process of sinew
-//! is. Each supervisor is forked before a command needs it, and its exec child waits on the socket to sinew for the
-//! spawn request. Two supervisors serve one command after the other; further ones exit with their command. The fork
-//! server exits when the socket to sinew closes, after every process below it.
+//! Each supervisor is forked before a command needs it, and its exec child waits for the spawn request. Two
+//! supervisors serve one command after another; further ones exit with their command. When the socket to
+//! sinew closes, the fork server exits after every process below it.
 
 use std::collections::HashMap;
 use std::io;
@@ -21,27 +21,27 @@ use super::supervisor;
 use super::wire::{self, Policy, Ready, Refusal, Report, SpawnRequest};
 use crate::spawn::{self, Side};
 
-/// How many supervisors last.
+/// How many supervisors serve more than one command.
 const LASTING: usize = 2;
-/// How often supervisors that ended are waited for.
+/// How often supervisors that ended are reaped.
 const REAP: Duration = Duration::from_secs(1);
-/// How long this process keeps out of the way of commands while there is a supervisor for the next one.
+/// How long this process yields to commands while a supervisor is free for the next one.
 const PAUSE: Duration = Duration::from_millis(2);
-/// How long orphans that were killed get before the next look.
+/// The pause between two kills of orphans.
 const ORPHANS: Duration = Duration::from_millis(5);
-/// How long orphans may hold up the next supervisor at once.
+/// How long orphans may delay the next supervisor at once.
 const MAX_ORPHANS: Duration = Duration::from_secs(1);
 /// How long one attempt to kill processes may take.
 const ONE_ATTEMPT: Duration = Duration::from_millis(300);
-/// The most processes that are waited for before something else is looked at.
+/// The most processes that are reaped before other work is checked.
 const MAX_REAPED: usize = 256;
-/// How long supervisors get to end their commands once sinew is gone.
+/// How long supervisors have to end their commands once sinew is gone.
 const LAST: Duration = Duration::from_secs(3);
 
-/// Serves a session over a line until sinew closes it.
+/// Serves a session until sinew closes the socket.
 pub(super) fn serve(line: OwnedFd) -> io::Result<()> {
     let Some((policy, _)) = wire::receive::<Policy>(&line)? else { return Ok(()) };
-    // Orphans of a supervisor that died fall to this process instead of leaving the session.
+    // Orphans of a dead supervisor become children of this process instead of leaving the session.
     set_child_subreaper(Some(getpid()))?;
     let sandbox = match Sandbox::enter(&policy) {
         Ok(sandbox) => sandbox,
@@ -49,7 +49,7 @@ pub(super) fn serve(line: OwnedFd) -> io::Result<()> {
     };
     wire::send(&line, &Ready::Ok(sandbox.missing().to_vec()), &[])?;
     let mut supervisors = Supervisors::new(&sandbox)?;
-    // Whether there is an order and was no supervisor for it.
+    // Whether a request came while there was no supervisor for it.
     let mut is_late = false;
     loop {
         let goes_on = match supervisors.make_unless_free() {
@@ -59,7 +59,7 @@ pub(super) fn serve(line: OwnedFd) -> io::Result<()> {
             }
             Ok(Made::Beside) => {
                 is_late = false;
-                // Orders are not looked at: they are the supervisors'.
+                // Spawn requests are for the supervisors.
                 supervisors.look(&line, PollFlags::empty())?.goes_on
             }
             Err(error) if is_late => {
@@ -67,7 +67,7 @@ pub(super) fn serve(line: OwnedFd) -> io::Result<()> {
                 refuse_next(&line, &error)?
             }
             Err(_) => {
-                // What is short may be there again when it is needed.
+                // A resource that was short may be available when the request arrives.
                 let seen = supervisors.look(&line, PollFlags::IN)?;
                 is_late = seen.is_ordered;
                 seen.goes_on
@@ -82,19 +82,19 @@ pub(super) fn serve(line: OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// By what a supervisor tells the fork server what it does.
+/// Tells the fork server what a supervisor does.
 pub(super) struct Notifier {
     number: u32,
     pipe: OwnedFd,
 }
 
 impl Notifier {
-    /// Tells that an order was taken.
+    /// Tells that a request was taken.
     pub(super) fn taken(&self) {
         self.tell(TAKEN);
     }
 
-    /// Tells that the next order can be taken.
+    /// Tells that the next request can be taken.
     pub(super) fn free(&self) {
         self.tell(FREE);
     }
@@ -107,39 +107,38 @@ impl Notifier {
 
 const TAKEN: u8 = 0;
 const FREE: u8 = 1;
-/// How long what a supervisor tells is.
+/// The size of a notice.
 const TOLD_BYTES: usize = 5;
 
-/// A supervisor that was made.
+/// The result of a fork.
 enum Made {
-    /// This process became it; says whether it lasts.
+    /// This process is the supervisor; says whether it lasts.
     Here(Notifier, bool),
     /// It runs beside this process.
     Beside,
 }
 
-/// What was seen at the line to sinew.
+/// The state of the socket to sinew.
 struct Seen {
     goes_on: bool,
     is_ordered: bool,
 }
 
-/// A supervisor, as far as it has told what it does.
+/// A supervisor and its last notice.
 struct Supervisor {
     number: u32,
     lasts: bool,
     is_free: bool,
 }
 
-/// The supervisors of a session.
 struct Supervisors<'a> {
     sandbox: &'a Sandbox,
     alive: HashMap<Pid, Supervisor>,
     n_made: u32,
-    /// Whether processes of a supervisor that is gone may be left.
+    /// Whether processes of a dead supervisor may be left.
     has_orphans: bool,
     tree: ProcessTree,
-    /// Both ends of the pipe by which they tell what they do.
+    /// Both ends of the pipe for their notices.
     told: (OwnedFd, OwnedFd),
 }
 
@@ -175,7 +174,7 @@ impl<'a> Supervisors<'a> {
         self.alive.values().any(|supervisor| supervisor.is_free)
     }
 
-    /// Waits until a supervisor has something to tell, there is something at the line, or a moment is over.
+    /// Waits for a notice, an event on the socket, or [`REAP`]; then reaps.
     fn look(&mut self, line: &OwnedFd, at_line: PollFlags) -> io::Result<Seen> {
         let mut watched = [PollFd::new(line, at_line), PollFd::new(&self.told.0, PollFlags::IN)];
         match poll(&mut watched, Timespec::try_from(REAP).ok().as_ref()) {
@@ -186,7 +185,7 @@ impl<'a> Supervisors<'a> {
         if told.contains(PollFlags::IN) {
             self.listen()?;
             if self.one_is_free() {
-                // What follows can wait: commands run now.
+                // The rest can wait while commands run.
                 std::thread::sleep(PAUSE);
             }
         }
@@ -195,14 +194,14 @@ impl<'a> Supervisors<'a> {
         Ok(Seen { goes_on: !line.intersects(closed), is_ordered: line.contains(PollFlags::IN) })
     }
 
-    /// Takes in what supervisors tell.
+    /// Reads the notices of supervisors.
     fn listen(&mut self) -> io::Result<()> {
         let mut told = [0; TOLD_BYTES * 64];
         let n = rustix::io::retry_on_intr(|| rustix::io::read(&self.told.0, &mut told))?;
         for told in told.get(..n).unwrap_or_default().chunks_exact(TOLD_BYTES) {
             let &[a, b, c, d, what] = told else { continue };
             let number = u32::from_ne_bytes([a, b, c, d]);
-            // Of one that has ended nothing counts any more.
+            // A notice of a supervisor that has ended is ignored.
             let mut all = self.alive.values_mut();
             if let Some(supervisor) = all.find(|supervisor| supervisor.number == number) {
                 supervisor.is_free = what == FREE;
@@ -211,13 +210,12 @@ impl<'a> Supervisors<'a> {
         Ok(())
     }
 
-    /// Waits for all that ended. A supervisor that was ended by a signal, or could not end everything, leaves
-    /// the processes of its command to this one, which kills them. What a second cannot end is tried again
-    /// at the next look.
+    /// Reaps all that ended, and kills the processes left by a supervisor that a signal killed or that could
+    /// not kill everything. What a second cannot kill is retried at the next look.
     fn reap(&mut self) {
         let until = Instant::now() + MAX_ORPHANS;
         loop {
-            // As long as some live, no killed one is waited for: it holds its share of the limit.
+            // While some live, none is reaped: a zombie holds its share of the process limit.
             let mut are_left = false;
             if self.has_orphans {
                 let alive = &self.alive;
@@ -246,8 +244,8 @@ impl<'a> Supervisors<'a> {
         was_supervisor
     }
 
-    /// Waits for the supervisors, whose own lines were closed too, and kills whatever is left. It stays as long
-    /// as a child remains: it is the last process that knows which they are.
+    /// Waits for the supervisors, whose sockets closed too, and kills what is left. It stays until no child
+    /// remains, as the last process that knows them.
     fn end_all(mut self) {
         let until = Instant::now() + LAST;
         loop {
@@ -268,7 +266,7 @@ impl<'a> Supervisors<'a> {
     }
 }
 
-/// Answers the next order with why there is no supervisor for it; returns whether the session goes on.
+/// Answers the next request with an error; returns whether the session continues.
 fn refuse_next(line: &OwnedFd, error: &io::Error) -> io::Result<bool> {
     let Some((_, handles)) = wire::receive::<SpawnRequest>(line)? else { return Ok(false) };
     if let Some(own) = handles.first() {

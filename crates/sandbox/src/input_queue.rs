@@ -1,7 +1,6 @@
-//! Terminal input queue of a command: writes typed text in order, one line at a time.
-//!
-//! A program may ask for a secret after any line. So the next line is written only after the program has read the last
-//! one and the terminal's echo setting was checked again.
+//! Terminal input queue of a command: writes typed text in order, one line at a time. A program may ask for a
+//! secret after any line. So each next line waits until the program has read the last one, and until the echo
+//! setting of the terminal was checked again.
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -16,38 +15,37 @@ use sinew_tool::{Key, Typed};
 use super::ongoing::Ongoing;
 use super::terminal::Tty;
 
-/// How long a program may take to read a line when more follows.
+/// How long a program may take to read a line before the next one.
 const READ: Duration = Duration::from_secs(2);
-/// How long after that its terminal is looked at again.
+/// The pause before its terminal is checked again.
 const SETTLED: Duration = Duration::from_millis(20);
-/// The longest line that a program reads where the system edits it, in bytes.
+/// The longest line that a program reads where the kernel edits it, in bytes.
 const MAX_LINE: usize = 4_095;
 
 /// Why nothing, or not everything, was typed.
 #[derive(Debug)]
 pub(super) enum NotTyped {
     NoTerminal,
-    /// The command has ended.
     Ended,
-    /// The program shows nothing of what is typed; so many lines or keys were typed before.
+    /// The program hides its input; so many lines or keys were typed before.
     Secret(usize),
-    /// A line has so many bytes, which is more than a program reads.
+    /// A line has so many bytes, more than a program reads.
     TooLong(usize),
-    /// The program does not read; so many lines or keys of so many were typed.
+    /// The program does not read; so many of so many lines or keys were typed.
     Unread(usize, usize),
     Broken(io::Error),
 }
 
 type TypingResult = Result<(), NotTyped>;
 
-/// What is to be typed, and who waits for that.
+/// The input, and the sender for its result.
 type Order = (Vec<Typed>, oneshot::Sender<TypingResult>);
 
-/// Whoever types into one terminal.
+/// The thread that types into one terminal.
 #[derive(Default)]
 pub(super) struct InputQueue(Mutex<Typing>);
 
-/// Whether somebody types.
+/// Whether a thread types.
 #[derive(Default)]
 enum Typing {
     #[default]
@@ -58,7 +56,7 @@ enum Typing {
 }
 
 impl InputQueue {
-    /// Has something typed after all that was given before.
+    /// Queues input after all that was given before.
     pub(super) fn enter(
         &self,
         ongoing: &Arc<Ongoing>,
@@ -79,12 +77,12 @@ impl InputQueue {
                 sender
             }
         };
-        // Where it has ended meanwhile the answer never comes.
+        // After the end of the thread the answer never comes.
         let _ = sender.send((typed, done));
         Ok(answer)
     }
 
-    /// Lets nothing more be typed.
+    /// Rejects all further input.
     pub(super) fn rest(&self) {
         *lock(&self.0) = Typing::Over;
     }
@@ -93,7 +91,7 @@ impl InputQueue {
 fn work(orders: &Receiver<Order>, ongoing: &Weak<Ongoing>) {
     while let Ok((typed, done)) = orders.recv() {
         let Some(ongoing) = ongoing.upgrade() else { return };
-        // Whoever stopped waiting wants nothing typed.
+        // A caller that stopped waiting wants nothing typed.
         if !done.is_canceled() {
             let entered = enter(&ongoing, &typed, &|| !done.is_canceled());
             let _ = done.send(entered);
@@ -101,24 +99,24 @@ fn work(orders: &Receiver<Order>, ongoing: &Weak<Ongoing>) {
     }
 }
 
-/// One thing that is typed at once.
+/// Input that is written at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Piece {
-    /// Characters, with the key Enter behind them where they are a line.
+    /// Characters, ended by Enter if they are a line.
     Line(String),
-    /// Lines that are handed over as one, by a program's own wish.
+    /// Several lines as one bracketed paste.
     Paste(String),
     Key(Key),
 }
 
 impl Piece {
-    /// Returns whether it answers no question and only ends or stops what runs.
+    /// Returns whether it answers no question and only ends or stops the program.
     fn gives_up(&self) -> bool {
         matches!(self, Self::Key(Key::Control('c' | 'C' | 'd' | 'D' | 'z' | 'Z' | '\\')))
     }
 }
 
-/// Returns what is typed at once, one after the other.
+/// Splits input into pieces that are written one after the other.
 pub(super) fn pieces(typed: &[Typed], takes_paste: bool) -> Vec<Piece> {
     let mut pieces = Vec::new();
     for one in typed {
@@ -140,7 +138,7 @@ pub(super) fn pieces(typed: &[Typed], takes_paste: bool) -> Vec<Piece> {
     pieces
 }
 
-/// Types as long as somebody waits for that.
+/// Types input while its caller waits.
 fn enter(ongoing: &Ongoing, typed: &[Typed], is_wanted: &dyn Fn() -> bool) -> TypingResult {
     let tty = ongoing.tty()?;
     let takes_paste = ongoing.emulator().is_some_and(|emulator| emulator.takes_paste());
@@ -154,11 +152,11 @@ fn enter(ongoing: &Ongoing, typed: &[Typed], is_wanted: &dyn Fn() -> bool) -> Ty
     {
         return Err(NotTyped::TooLong(longest));
     }
-    // What is waited for next comes after this.
+    // The next wait is for output after this.
     ongoing.look_from_here();
     for (n_typed, piece) in pieces.iter().enumerate() {
         let unread = || NotTyped::Unread(n_typed, pieces.len());
-        // What gives up is for programs that do not read.
+        // Keys that give up are for programs that do not read.
         if n_typed != 0 && settle(&tty, is_wanted).is_err() && !piece.gives_up() {
             return Err(unread());
         }
@@ -183,7 +181,7 @@ fn enter(ongoing: &Ongoing, typed: &[Typed], is_wanted: &dyn Fn() -> bool) -> Ty
     Ok(())
 }
 
-/// Waits until what was typed is read, and a moment for what the program does then.
+/// Waits until the input is read, and a moment for the reaction of the program.
 fn settle(tty: &Tty, is_wanted: &dyn Fn() -> bool) -> Result<(), ()> {
     let until = Instant::now() + READ;
     loop {

@@ -1,8 +1,8 @@
-//! What is kept in memory of an output of any length: its beginning and its end.
+//! Keeps the start and the end of an output of any length in memory.
 
 use std::collections::VecDeque;
 
-/// The beginning and the end of a stream of bytes, and how long it was.
+/// The start and the end of a byte stream, and its length.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Kept {
     head: Vec<u8>,
@@ -17,7 +17,6 @@ impl Kept {
         Self { head: Vec::new(), tail: VecDeque::new(), max_head, max_tail, total: 0 }
     }
 
-    /// Adds bytes at the end.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
         let room = self.max_head - self.head.len();
@@ -29,12 +28,12 @@ impl Kept {
         self.tail.extend(newest);
     }
 
-    /// Returns what is kept of the beginning and of the end.
+    /// Returns the kept start and end.
     pub(super) fn kept(&self) -> (&[u8], Vec<u8>) {
         (&self.head, self.tail.iter().copied().collect())
     }
 
-    /// Returns the beginning, the end, and how long the whole was.
+    /// Returns the start, the end, and the length of the whole.
     pub(super) fn into_parts(self) -> (Vec<u8>, Vec<u8>, u64) {
         (self.head, self.tail.into(), self.total)
     }

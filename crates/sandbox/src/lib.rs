@@ -1,13 +1,12 @@
-//! Commands in a sandbox: started without copying the calling process, contained by the kernel, and killed with every
-//! process that they start.
+//! Runs commands in a sandbox and kills every process that they start. A small helper process forks them, so
+//! no fork copies the memory of sinew.
 //!
-//! A session has one helper process, the **fork server**, which enters the sandbox once. It forks the **supervisors**.
-//! Each supervisor has an **exec child** that waits for a spawn request; the supervisor kills what the command leaves
-//! behind and reports its exit. They talk to sinew over sockets and exit when sinew does, also by SIGKILL. Output goes
-//! through pipes to the task that awaits the call, and to a thread where there is much.
+//! The **fork server**, the helper of a session, enters the sandbox once and forks the **supervisors**. Each
+//! has an **exec child**, which waits for a spawn request and becomes the command. The supervisor kills what
+//! that leaves behind and reports its exit. All exit when sinew does, also by SIGKILL. A task reads the
+//! output pipes, or a thread if there is much output.
 //!
-//! The helper is the same executable with an argument of its own: a program that embeds sinew calls [`helper_main`]
-//! first in its `main`.
+//! The helper is the same executable: a program that embeds sinew calls [`helper_main`] first in its `main`.
 
 mod activate;
 mod background;
@@ -88,15 +87,14 @@ impl Helper {
     }
 }
 
-/// Closes the memory and the environment of this process to other programs of the same user, as far as
-/// the system does that, and keeps both out of core files. What commands see of other processes is
-/// up to their sandbox level.
+/// Makes this process non-dumpable: where the system supports it, other programs of the user cannot read its
+/// memory and environment, and core files omit both. Sandbox levels decide what commands see.
 pub fn close_process() {
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
 
-/// Becomes the helper where this process was started as one, and ends with it. Otherwise returns
-/// this program as one that can be the helper. Called first in `main`, before any thread starts.
+/// Becomes the helper and exits, if this process was started as one. Otherwise returns this executable as a
+/// helper. Called first in `main`, before any thread starts.
 pub fn helper_main() -> Helper {
     let mut args = std::env::args_os().skip(1);
     if args.next().is_some_and(|first| first == HELPER) && args.next().is_none() {
@@ -110,7 +108,7 @@ pub fn helper_main() -> Helper {
     Helper(PathBuf::from("/proc/self/exe"))
 }
 
-/// One command to run: everything is decided.
+/// A fully specified command.
 #[derive(Debug, Clone)]
 pub struct Job {
     pub program: PathBuf,
@@ -122,7 +120,7 @@ pub struct Job {
     pub(crate) timeout: Option<Duration>,
     pub(crate) merged: bool,
     pub(crate) keeps_cwd: bool,
-    /// The size of the terminal that it runs in.
+    /// The size of its terminal, if it has one.
     pub terminal: Option<Size>,
     pub globs: Arc<PathGlobs>,
 }
@@ -132,7 +130,7 @@ pub struct Job {
 pub struct Commands {
     settings: CommandSettings,
     writable: Vec<PathBuf>,
-    /// By name and path globs: vocabularies with other globs than each other share no session.
+    /// By session name and path globs: only vocabularies with the same globs share a session.
     sessions: Mutex<Sessions>,
     session_cwds: SessionCwds,
     background: Mutex<HashMap<String, InBackground>>,
@@ -142,16 +140,15 @@ pub struct Commands {
 
 type Sessions = HashMap<(String, PathGlobs), Arc<Session>>;
 
-/// A command that was ordered, with the session that must last as long.
+/// A requested command, with the session that must outlive it.
 struct Running {
     session: Arc<Session>,
     ordered: RequestedCommand,
     timeout: Option<Duration>,
-    /// Its terminal, where it has one.
     tty: Option<Tty>,
 }
 
-/// What came of an order that nothing was to be waited for.
+/// The result of a request that must not wait.
 enum AtOnce {
     Ordered(Result<Running, ToolError>),
     /// Its session must be opened first.
@@ -159,7 +156,7 @@ enum AtOnce {
 }
 
 impl Commands {
-    /// Returns the commands of roots. Nothing is started before the first.
+    /// Returns the commands of the writable roots. The first command starts the first process.
     pub fn new(settings: CommandSettings, writable: Vec<PathBuf>) -> Self {
         Self {
             settings,
@@ -172,13 +169,13 @@ impl Commands {
         }
     }
 
-    /// Returns where the next command of a session starts, if one ended elsewhere than at the first root. A
-    /// directory that was removed gives way to the nearest one above it.
+    /// Returns where the next command of a session starts, if that differs from the first root. If the
+    /// directory was removed, that is its nearest ancestor.
     pub fn cwd_of(&self, session: &str, can_enter: impl Fn(&Path) -> bool) -> Option<PathBuf> {
         self.session_cwds.of(session, can_enter)
     }
 
-    /// Returns how the commands of a session are contained, opening it where it is not.
+    /// Returns the sandbox level of a session and what is missing; opens the session if needed.
     pub fn probe(
         &self,
         session: &str,
@@ -188,21 +185,20 @@ impl Commands {
         Ok((session.level, session.missing.clone()))
     }
 
-    /// Returns the sandbox level of a session that is open.
+    /// Returns the sandbox level of an open session.
     fn level(&self, session: &str, globs: &PathGlobs) -> Option<&'static str> {
         let opened = self.opened(&lock(&self.sessions), session, globs);
         opened.map(|session| session.level.as_str())
     }
 
-    /// Orders a command of a session, opening the session where it is not.
+    /// Requests a command of a session; opens the session if needed.
     fn order(&self, session: &str, job: Job) -> Result<Running, ToolError> {
         self.order_of(self.session(session, &job.globs)?, job)
     }
 
-    /// Orders a command where its session is open already, which takes no time; gives it back where it is
-    /// not.
+    /// Requests a command without waiting if its session is open; otherwise returns the job.
     fn order_at_once(&self, session: &str, job: Job) -> AtOnce {
-        // Another call may be opening one now.
+        // Another call may hold the lock while it opens one.
         let sessions = self.sessions.try_lock().ok();
         let opened = sessions.and_then(|sessions| self.opened(&sessions, session, &job.globs));
         match opened {
@@ -254,7 +250,8 @@ impl Commands {
         }
     }
 
-    /// Returns what a command was refused, in words, and takes it out of what was captured. Many programs try for a Unix datagram socket and go on without one: that is told of those that failed.
+    /// Takes the refusals out of what was captured, in words. That of a Unix datagram socket is reported only
+    /// if the command failed: many programs go on without one.
     fn refusals(&self, captured: &mut Captured) -> Refusals {
         let succeeded = matches!(captured.became, Became::Ended { end: End::Code(0), .. });
         let home = self.settings.env.iter().find(|(name, _)| name == "HOME");
@@ -267,8 +264,8 @@ impl Commands {
         Refusals { listed, n_more }
     }
 
-    /// Returns the hidden places that lines of an output say they could not read. No call of the supervisor
-    /// sees these reads, so the words of programs are all there is.
+    /// Returns the hidden paths that output lines name with "permission denied". The supervisor does not
+    /// intercept these reads, so the output is the only evidence.
     fn hidden_in(&self, output: &Kept) -> Vec<Refused> {
         let (head, tail) = output.kept();
         let complains = |line: &[u8]| memmem::find(line, b"ermission denied").is_some();
@@ -298,20 +295,20 @@ impl Commands {
         named.take(MAX_HIDDEN_TOLD).map(refused).collect()
     }
 
-    /// Ends every command of every session.
+    /// Kills every command of every session.
     pub fn close(&self) {
         for (_, session) in lock(&self.sessions).drain() {
             session.end();
         }
     }
 
-    /// Returns a session that is open and whose helper lives.
+    /// Returns an open session whose helper runs.
     fn opened(&self, sessions: &Sessions, name: &str, globs: &PathGlobs) -> Option<Arc<Session>> {
         let session = sessions.get(&(name.to_owned(), globs.clone()))?;
         session.is_alive().then(|| Arc::clone(session))
     }
 
-    /// Returns a session, opening it where it is not. One whose helper died is opened anew.
+    /// Returns a session; opens it if there is none or its helper died.
     fn session(&self, name: &str, globs: &PathGlobs) -> Result<Arc<Session>, ToolError> {
         let mut sessions = lock(&self.sessions);
         if let Some(session) = self.opened(&sessions, name, globs) {
@@ -339,12 +336,12 @@ impl Commands {
         self.settings.network || self.wants_no_containment()
     }
 
-    /// Returns whether nothing but the lowest sandbox level was asked for.
+    /// Returns whether the settings allow no sandbox level but [`SandboxLevel::None`].
     pub fn wants_no_containment(&self) -> bool {
         self.settings.levels == [SandboxLevel::None]
     }
 
-    /// Warns once of a session that nothing contains, where that was not asked for.
+    /// Warns once of an uncontained session, unless the settings ask for one.
     fn warn_of(&self, session: &Session) {
         if session.level != SandboxLevel::None || self.wants_no_containment() {
             return;
@@ -359,7 +356,7 @@ impl Commands {
         }
     }
 
-    /// Returns the caches that are there, by real path. Those in a root can be written anyway.
+    /// Returns the existing caches by real path, without those in a root, which are writable anyway.
     fn caches(&self) -> Vec<PathBuf> {
         let mut caches: Vec<PathBuf> = Vec::new();
         let real = self.settings.caches.iter().filter_map(|path| real_directory(path));
@@ -426,7 +423,7 @@ fn real_directory(path: &Path) -> Option<PathBuf> {
 struct Counted(Arc<AtomicU32>);
 
 impl Counted {
-    /// Takes a seat among so many, or says that all are taken. It is free again when it is dropped.
+    /// Takes one of `most` seats until it is dropped; fails if all are taken.
     fn enter(&self, most: u32) -> Result<Seat, ToolError> {
         let count = |n| (n < most).then_some(n + 1);
         match self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, count) {
@@ -450,23 +447,23 @@ impl Drop for Seat {
     }
 }
 
-/// Returns the real path of what is there, else the path.
+/// Returns the real path, or the path itself if it cannot be resolved.
 #[expect(clippy::disallowed_methods, reason = "the guard may look at the system")]
 pub fn real_or_same(path: &Path) -> PathBuf {
     std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// Returns a text as configuration has it.
+/// Quotes a text as a configuration string.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// The most hidden places that are told of one output.
+/// The most hidden paths that are reported for one output.
 const MAX_HIDDEN_TOLD: usize = 3;
-/// How long processes have between the request to end and their end.
+/// The time between SIGTERM and SIGKILL.
 const GRACE_MS: u64 = 200;
 
-/// Returns a length of time in whole milliseconds; one that is too long for them has no end.
+/// Returns whole milliseconds, at most `u64::MAX`.
 fn in_ms(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
@@ -500,7 +497,7 @@ fn no_session(problem: NoSession) -> ToolError {
     }
 }
 
-/// Refuses commands that path globs would not hold for.
+/// Returns the error for commands on which path globs cannot be enforced.
 fn not_judged(missing: &[Shortfall]) -> ToolError {
     let why = "they could open what `tools.fs.deny_paths` and `tools.fs.allow_paths` deny";
     unavailable(why, missing).hint(

@@ -1,13 +1,12 @@
-//! Seccomp user-notification handler: performs intercepted system calls on directory fds, so that a checked path
-//! cannot be swapped (TOCTOU).
+//! Seccomp user-notification handler: performs intercepted system calls on directory fds. A path could change
+//! between check and use (TOCTOU), and no Landlock rule can deny a name wherever it is created.
 //!
-//! A Landlock rule cannot deny a name wherever it will be created, and a name can change between check and use. So a
-//! seccomp filter sends calls that change files by name to the supervisor. It opens the directory, checks its real path
-//! and the name, performs the call on the directory fd and returns the result. The kernel never reads a checked text
-//! again.
+//! A seccomp filter hands calls that change files by name to the supervisor. The handler opens the directory,
+//! checks its real path and the name, performs the call on the directory fd and returns the result. The
+//! kernel never reads a checked path again.
 //!
-//! The handler has the command's user, view and Landlock rules and no capability. It could reach one thing that the
-//! command cannot: its own process. Paths into its own part of `/proc` are refused for that reason.
+//! The handler has the command's user, view and Landlock rules, and no capability. It reaches one thing that
+//! the command cannot: its own process. So it refuses paths into its own part of `/proc`.
 
 mod attributes;
 mod caller;
@@ -38,12 +37,12 @@ use sinew_policy::command_rules::{CommandJudge, Forbidden};
 
 pub(super) use sockets::BoundSockets;
 
-/// The most refusals of one command that are told one by one; the others are counted.
+/// The most refusals of one command that are listed; the others are counted.
 const MAX_REFUSED: usize = 8;
-/// The most links that one path may follow, as the kernel has it.
+/// The most symlinks that one path may follow, as in the kernel.
 const MAX_LINKS: usize = 40;
 
-/// What was refused to a command so far.
+/// The refusals of a command so far.
 #[derive(Debug, Clone, Default)]
 struct AllRefused(Arc<Mutex<Refusals>>);
 
@@ -60,32 +59,30 @@ impl AllRefused {
     }
 }
 
-/// What the supervisors of a session carry out calls with.
+/// What the supervisors of a session share to perform calls.
 #[derive(Debug)]
 pub(super) struct Means {
-    /// What calls are judged by.
     pub(super) judge: CommandJudge,
-    /// By the lock of this file the supervisors take turns. It belongs to the process that takes it, so that
-    /// all of them can hold the same file.
+    /// A lock on this file serializes the supervisors. It belongs to the process that takes it, so all can
+    /// share the file.
     pub(super) turn: OwnedFd,
     /// The sockets that processes of the session bound.
     pub(super) sockets: BoundSockets,
-    /// The session's own directory for memory that is shared by name, where its commands see the machine's.
+    /// The session's own `/dev/shm`, where its commands see the machine's.
     pub(super) shared_memory: Option<StandIn>,
-    /// The largest file that a command may make.
+    /// The largest file that a command may make, in bytes.
     pub(super) max_file_bytes: u64,
 }
 
-/// A directory in the place of another.
+/// A directory that replaces another.
 #[derive(Debug)]
 pub(super) struct StandIn {
-    /// The device and inode of the other.
+    /// The device and inode of the replaced directory.
     instead_of: (u64, u64),
     dir: OwnedFd,
 }
 
 impl StandIn {
-    /// Has one directory stand in for another.
     pub(super) fn new(dir: &Path, instead_of: &Path) -> Result<Self, Errno> {
         let held = |path| {
             openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
@@ -93,7 +90,7 @@ impl StandIn {
         Ok(Self { instead_of: identity(&held(instead_of)?)?, dir: held(dir)? })
     }
 
-    /// Returns what a command works in when it names a directory.
+    /// Returns the replacement if a command names the replaced directory, else the directory.
     fn instead_of(&self, dir: OwnedFd) -> Result<OwnedFd, Errno> {
         if identity(&dir)? == self.instead_of {
             self.dir.try_clone().map_err(|_| Errno::NFILE)
@@ -107,16 +104,15 @@ fn identity(handle: &OwnedFd) -> Result<(u64, u64), Errno> {
     Ok(identity_of(&fstat(handle)?).of_file())
 }
 
-/// The calls of one command, which are carried out on a thread of their own: a call may take long, and
-/// whoever watches the command must not wait for it.
+/// Performs the calls of one command on a thread of its own, since the supervisor must not wait for a slow
+/// call.
 pub(super) struct NotifyHandler {
     refused: AllRefused,
     thread: Option<JoinHandle<()>>,
 }
 
 impl NotifyHandler {
-    /// Begins to carry out calls of a command that may have been given a terminal. Without a thread every
-    /// call fails.
+    /// Starts the thread for a command that may have a terminal. Without the thread every call fails.
     pub(super) fn begin(calls: Calls, means: Arc<Means>, terminal: Option<(OwnedFd, u32)>) -> Self {
         let refused = AllRefused::default();
         let notify_handler = CallHandler {
@@ -127,7 +123,7 @@ impl NotifyHandler {
             waiting: Arc::default(),
         };
         let work = move || {
-            // The supervisor shares both with its command.
+            // The supervisor shares its working directory and umask with its command.
             if spawn::keep_apart().is_ok() {
                 notify_handler.work();
             }
@@ -136,12 +132,11 @@ impl NotifyHandler {
         Self { refused, thread }
     }
 
-    /// Returns what was refused so far.
     pub(super) fn refused(&self) -> Refusals {
         lock(&self.refused.0).clone()
     }
 
-    /// Waits for the thread where it has ended, or nearly; returns whether it has.
+    /// Joins the thread if it has finished; returns whether it has.
     pub(super) fn has_ended(&mut self) -> bool {
         match self.thread.take_if(|thread| thread.is_finished()) {
             Some(thread) => thread.join().is_ok(),
@@ -150,19 +145,18 @@ impl NotifyHandler {
     }
 }
 
-/// What carries out the calls of one command.
+/// Performs the calls of one command.
 struct CallHandler {
     calls: Calls,
     means: Arc<Means>,
-    /// The terminal that the command was given, which no name in its view stands for, and the session of
-    /// processes that has it.
+    /// The terminal that the command was given, which no path in its view names, and its session ID.
     terminal: Option<(OwnedFd, u32)>,
     refused: AllRefused,
     waiting: Arc<AtomicUsize>,
 }
 
 impl CallHandler {
-    /// Answers calls until nobody is left who could make one.
+    /// Answers calls until no process is left that could make one.
     fn work(self) {
         self.calls.quicken();
         loop {
@@ -195,8 +189,8 @@ impl CallHandler {
         Ok(())
     }
 
-    /// Takes the turn of this supervisor among those of the session: what one judges no other changes
-    /// meanwhile.
+    /// Locks out the other supervisors of the session, so that no judged name changes. `connect` needs no
+    /// lock.
     fn lock_calls(&self, call: &Call) -> Result<Option<CallLock<'_>>, Errno> {
         if call.number == libc::SYS_connect {
             return Ok(None);
@@ -205,7 +199,7 @@ impl CallHandler {
         Ok(Some(CallLock(&self.means.turn)))
     }
 
-    /// Does what a call asks. `None` says that the answer follows.
+    /// Performs a call. `None` if the answer follows later.
     fn carry_out(&self, call: &Call) -> Result<Option<SyscallAnswer>, Errno> {
         let caller = Caller::of(call, self.means.shared_memory.as_ref());
         let [a, b, c, d, e, _] = call.args;
@@ -259,7 +253,7 @@ impl CallHandler {
         }
     }
 
-    /// Does what a call asks that sets owner, times or extended attributes.
+    /// Performs a call that sets owner, times or extended attributes.
     fn set_attributes(&self, caller: &Caller<'_>) -> Result<Option<SyscallAnswer>, Errno> {
         let [a, b, c, d, e, _] = caller.call.args;
         let at = |path| (here(), path);
@@ -298,7 +292,7 @@ impl CallHandler {
         }
     }
 
-    /// Finds the place of a name that is not followed itself.
+    /// Finds the place of a name, without following a symlink there.
     fn place(&self, caller: &Caller<'_>, (dir, path): (u64, u64)) -> Result<Place, Errno> {
         let path = caller.text(path)?;
         let place = Place::find(caller, caller.start(dir, &path)?.as_fd(), &path)?;
@@ -306,7 +300,7 @@ impl CallHandler {
         Ok(place)
     }
 
-    /// Refuses to go on for somebody who is gone: what was read may be of his successor.
+    /// Fails if the caller is gone, since data read by its PID may belong to another process.
     fn check_waits(&self, caller: &Caller<'_>) -> Result<(), Errno> {
         if self.calls.waits(&caller.call) { Ok(()) } else { Err(Errno::SRCH) }
     }
@@ -326,7 +320,7 @@ impl CallHandler {
         Errno::ACCESS
     }
 
-    /// Remembers a change that the view of the file system did not allow, and passes its error on.
+    /// Records a change that the view of the file system denied, and returns its error.
     fn refused_by_the_system(&self, real: &Path, errno: Errno) -> Errno {
         let closed = matches!(errno, Errno::ROFS | Errno::ACCESS | Errno::PERM);
         let of_system = ["/proc", "/sys", "/dev"].iter().any(|place| real.starts_with(place));
@@ -337,7 +331,7 @@ impl CallHandler {
     }
 }
 
-/// The turn of a supervisor, until it is dropped.
+/// The lock of a supervisor, held until it is dropped.
 struct CallLock<'a>(&'a OwnedFd);
 
 impl Drop for CallLock<'_> {
@@ -346,7 +340,7 @@ impl Drop for CallLock<'_> {
     }
 }
 
-/// The number that stands for the working directory.
+/// The fd number of the working directory.
 fn here() -> u64 {
     u64::from(libc::AT_FDCWD.cast_unsigned())
 }

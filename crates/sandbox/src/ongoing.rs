@@ -1,8 +1,6 @@
-//! One command that goes on after the call that began it: what it wrote lately, its screen where it has a
-//! terminal, and how it ended.
-//!
-//! What is known of it lies behind a lock that nobody holds for long, since every reply of the session asks
-//! for it. The screen has a lock of its own: a program can keep whoever draws it busy.
+//! Background command, which outlives the call that began it: recent output, terminal screen and exit. Every
+//! reply of the session asks for its state, so that lock is held only briefly. The screen has a lock of its
+//! own, because a program can keep the thread that draws it busy.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -23,31 +21,30 @@ use super::spool::ToStore;
 use super::terminal::{Emulator, Looked, Tty};
 use super::wire::{self, Command};
 
-/// What is kept in memory of an output that nobody has looked at, in bytes.
+/// The most unread output kept in memory, in bytes.
 const MAX_UNREAD: usize = 1 << 20;
-/// How long a text may be that is waited for, in bytes: so much is looked at again with what comes next.
+/// The longest text that can be waited for, in bytes: so much is searched again with the next output.
 const MAX_MATCH: usize = 16 << 10;
-/// In how many lines that were looked at before a text is looked for: it may have been written before the
-/// client waits for it.
+/// How many seen lines are searched too: a text may be written before the client waits for it.
 const SEEN_LINES: usize = 20;
-/// How much is looked at without a thread of its own, in bytes.
+/// Output up to this size is searched without a thread, in bytes.
 const LITTLE: usize = 16 << 10;
-/// How long an output that grows is left alone between two looks for a text.
+/// The pause between two searches of growing output.
 const PAUSE: Duration = Duration::from_millis(20);
-/// How much of an output is drawn at once, in bytes.
+/// How much output is drawn at once, in bytes.
 const PIECE: usize = 128;
-/// How long the drawing of what is read at once may take.
+/// How long the drawing of one read may take.
 const DRAWN: Duration = Duration::from_millis(200);
 
-/// A command that goes on.
+/// A background command.
 pub(super) struct Ongoing {
     pub(super) id: String,
     command: String,
     since: Instant,
     state: Mutex<State>,
-    /// What stands on its screen, where it has one.
+    /// Its screen, if it has a terminal.
     emulator: Option<Mutex<Emulator>>,
-    /// Descriptors that it has as long as it runs.
+    /// The fds that it needs while it runs.
     handles: Mutex<Option<Handles>>,
     input_queue: InputQueue,
     changed: watch::Sender<()>,
@@ -60,30 +57,28 @@ impl fmt::Debug for Ongoing {
 }
 
 struct Handles {
-    /// The line to its supervisor.
+    /// The socket to its supervisor.
     line: OwnedFd,
-    /// Its terminal.
     tty: Option<Arc<Tty>>,
 }
 
-/// What changes while it goes on.
+/// The state that changes while it runs.
 struct State {
     recent: Recent,
     written_at: Instant,
-    /// How much of its output somebody has looked at.
+    /// How many bytes of its output the client has seen.
     seen: u64,
     stored: Option<String>,
     /// How it ended and how long it ran, once it did.
     ended: Option<(Exit, Duration)>,
-    /// What the sandbox refused to it; known at its end.
+    /// What the sandbox refused; known at its end.
     refusals: Refusals,
-    /// Whether somebody was told that it ended.
+    /// Whether a reply has reported its end.
     is_told: bool,
 }
 
 impl State {
-    /// Returns the last lines that the client has seen, as far as they are kept, and where in the output
-    /// the last of them begins that has no end yet.
+    /// Returns the last lines that the client has seen, if kept, and the offset of the unfinished one.
     fn seen_lines(&self) -> (Vec<u8>, u64) {
         let kept_from = self.recent.total - self.recent.bytes.len() as u64;
         let from = self.seen.saturating_sub(MAX_MATCH as u64).max(kept_from);
@@ -114,7 +109,7 @@ impl Recent {
         self.bytes.extend(newest);
     }
 
-    /// Returns what was written from a place on, as far as it is kept, and how much of it is not.
+    /// Returns the output from an offset on, as far as it is kept, and how many bytes are lost.
     fn from(&self, place: u64) -> (Vec<u8>, u64) {
         let first = self.total - self.bytes.len() as u64;
         let skipped = usize::try_from(place.saturating_sub(first)).unwrap_or(usize::MAX);
@@ -123,7 +118,7 @@ impl Recent {
     }
 }
 
-/// What a command that goes on is named by.
+/// The names of a background command.
 pub(super) struct Named {
     pub(super) id: String,
     pub(super) command: String,
@@ -160,7 +155,7 @@ impl Ongoing {
         lock(&self.state)
     }
 
-    /// Returns its screen, held until what is returned is dropped.
+    /// Returns its screen, locked.
     pub(super) fn emulator(&self) -> Option<MutexGuard<'_, Emulator>> {
         let emulator = self.emulator.as_ref()?;
         Some(lock(emulator))
@@ -170,7 +165,7 @@ impl Ongoing {
         lock(&self.handles)
     }
 
-    /// Returns its terminal as long as it runs.
+    /// Returns its terminal while it runs.
     pub(super) fn tty(&self) -> Result<Arc<Tty>, NotTyped> {
         if self.emulator.is_none() {
             return Err(NotTyped::NoTerminal);
@@ -183,7 +178,7 @@ impl Ongoing {
         &self.input_queue
     }
 
-    /// Takes what the command wrote, and whether the store lost it.
+    /// Takes output of the command, and whether the store lost it.
     fn wrote(&self, bytes: &[u8], is_lost: bool) {
         if self.emulator.is_some() {
             self.draw(bytes);
@@ -198,7 +193,7 @@ impl Ongoing {
         self.changed.send_replace(());
     }
 
-    /// Draws what the command wrote, as far as that takes no longer than it may: a few bytes can mean much.
+    /// Draws output for at most [`DRAWN`], since a few bytes can take long, and skips the rest.
     fn draw(&self, bytes: &[u8]) {
         let until = Instant::now() + DRAWN;
         for piece in bytes.chunks(PIECE) {
@@ -213,7 +208,7 @@ impl Ongoing {
         }
     }
 
-    /// Remembers how it ended.
+    /// Records its end.
     pub(super) fn end(&self, exit: Exit, refusals: Refusals) {
         *self.handles() = None;
         self.input_queue.rest();
@@ -228,7 +223,7 @@ impl Ongoing {
         self.state().ended.is_some()
     }
 
-    /// Returns it where it has ended and nobody was told, and counts as told from then on.
+    /// Returns it if it has ended and no reply has reported that, and marks its end as reported.
     pub(super) fn ended_untold(&self) -> Option<Background> {
         let mut state = self.state();
         let is_news = state.ended.is_some() && !state.is_told;
@@ -236,7 +231,7 @@ impl Ongoing {
         is_news.then(|| self.told(&state))
     }
 
-    /// Returns what is known of it, to somebody who is told by that.
+    /// Returns its state for a reply, and marks its end as reported.
     pub(super) fn show(&self) -> Background {
         let mut state = self.state();
         state.is_told |= state.ended.is_some();
@@ -258,13 +253,13 @@ impl Ongoing {
         }
     }
 
-    /// Waits for what is asked, or the end of the command; returns nothing where the wait was taken back.
+    /// Waits for the condition or the end of the command; returns `None` if the wait is cancelled.
     pub(super) async fn wait(&self, wait: &Wait) -> Option<Waited> {
         let from = self.state().seen;
         self.wait_from(wait, from).await
     }
 
-    /// Waits as [`Self::wait`] does, where a text is looked for from a place of the output on.
+    /// Waits as [`Self::wait`] does, and searches for a text from an offset on.
     async fn wait_from(&self, wait: &Wait, from: u64) -> Option<Waited> {
         let mut changes = self.changed.subscribe();
         let began = Instant::now();
@@ -283,7 +278,7 @@ impl Ongoing {
             }
             let written_at = {
                 let state = self.state();
-                // A program in a terminal that has shown nothing yet has not fallen silent.
+                // A program in a terminal without any output yet is not idle.
                 let has_begun = state.recent.total != 0 || self.emulator.is_none();
                 has_begun.then_some(state.written_at)
             };
@@ -296,7 +291,7 @@ impl Ongoing {
                 _ => None,
             };
             if let Some(over) = over {
-                // What came while the look rested counts.
+                // Output during the pause is searched too.
                 let found = match &mut search {
                     Some(search) => search.look(self, true).await,
                     None => false,
@@ -313,14 +308,14 @@ impl Ongoing {
         }
     }
 
-    /// Waits, and returns what was written since the last look; nothing where the wait was taken back.
+    /// Waits, and returns the output since the last look; `None` if the wait is cancelled.
     pub(super) async fn news(&self, wait: &Wait, whole_lines: bool) -> Option<News> {
         let waited = match &wait.until {
             None => self.wait(wait).await?,
             Some(matches) => {
                 let (before, from) = self.state().seen_lines();
                 let is_before = is_found(matches, before).await;
-                // What is new counts first.
+                // New output takes precedence.
                 let at_once = Wait { at_most: Duration::ZERO, ..wait.clone() };
                 match self.wait_from(if is_before { &at_once } else { wait }, from).await? {
                     Waited::Matched => Waited::Matched,
@@ -343,7 +338,7 @@ impl Ongoing {
         Some(News { background: self.told(&state), bytes, n_lost, waited })
     }
 
-    /// Waits, and returns what stands on the screen; nothing where the wait was taken back.
+    /// Waits, and returns the screen; `None` if the wait is cancelled.
     pub(super) async fn screen(&self, wait: &Wait) -> Option<Result<Screen, NotTyped>> {
         if self.emulator.is_none() {
             return Some(Err(NotTyped::NoTerminal));
@@ -362,18 +357,16 @@ impl Ongoing {
         Some(Ok(Screen { background, size, rows, changed, cursor, n_skipped, hides_input, waited }))
     }
 
-    /// Lets the next look begin here.
+    /// Marks all output so far as seen.
     pub(super) fn look_from_here(&self) {
         let mut state = self.state();
         state.seen = state.recent.total;
     }
 
-    /// Asks it to end.
     pub(super) fn stop(&self) {
         self.tell(Command::Stop);
     }
 
-    /// Ends it at once.
     pub(super) fn kill(&self) {
         self.tell(Command::Kill);
     }
@@ -384,7 +377,7 @@ impl Ongoing {
         }
     }
 
-    /// Gives its terminal another size, of which the kernel tells the program.
+    /// Resizes its terminal; the kernel notifies the program.
     pub(super) fn resize(&self, rows: Option<u16>, cols: Option<u16>) -> Result<(), NotTyped> {
         let tty = self.tty()?;
         let mut emulator = self.emulator().ok_or(NotTyped::NoTerminal)?;
@@ -392,13 +385,13 @@ impl Ongoing {
         let size = Size { rows: rows.unwrap_or(now.rows), cols: cols.unwrap_or(now.cols) };
         tty.resize(size).map_err(NotTyped::Broken)?;
         emulator.resize(size);
-        // What the program draws anew is waited for.
+        // The program redraws, so the idle time starts again.
         self.state().written_at = Instant::now();
         Ok(())
     }
 }
 
-/// Looks for a text. Where that may take long, it runs on a thread of its own, so that other calls go on.
+/// Searches for a text. A long search runs on a thread of its own, so that other calls go on.
 async fn is_found(matches: &Matcher, text: Vec<u8>) -> bool {
     match text.len() <= LITTLE {
         true => matches(&text),
@@ -409,14 +402,13 @@ async fn is_found(matches: &Matcher, text: Vec<u8>) -> bool {
     }
 }
 
-/// The look for a text in what is written.
+/// The search for a text in growing output.
 struct Search {
     matches: Matcher,
-    /// Where the look begins.
     from: u64,
-    /// How much there was at the last look.
+    /// How much output there was at the last search.
     seen: Option<u64>,
-    /// When it looks again, where something came since.
+    /// When to search again, if output came since.
     again_at: Option<Instant>,
     rests_until: Instant,
 }
@@ -427,7 +419,7 @@ impl Search {
         Self { matches: Arc::clone(matches), from, seen: None, again_at: None, rests_until }
     }
 
-    /// Looks for the text, unless the last look was a moment ago; at the end of the command anyway.
+    /// Searches for the text, unless the last search was a moment ago; at the end of the command always.
     async fn look(&mut self, ongoing: &Ongoing, has_ended: bool) -> bool {
         let now = Instant::now();
         let total = ongoing.state().recent.total;
@@ -459,7 +451,7 @@ impl Search {
     }
 }
 
-/// Returns how many bytes there are without a character that has only begun.
+/// Returns the length without an incomplete UTF-8 character at the end.
 fn whole_characters(bytes: &[u8]) -> usize {
     let last = bytes.len().saturating_sub(3);
     let begun = bytes.iter().skip(last).rposition(|byte| 0xc0 <= *byte).map(|at| last + at);
@@ -473,7 +465,7 @@ fn is_cut(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_none())
 }
 
-/// What follows a command that goes on: the store and everybody who waits.
+/// Writes the output of a background command to the store and to its waiting calls.
 pub(super) struct Tee<'o> {
     pub(super) store: ToStore,
     pub(super) ongoing: &'o Ongoing,

@@ -1,10 +1,8 @@
-//! The person's own programs, which sinew runs and no model names: hooks.
+//! Runs the user's own programs, such as hooks, which no model names. They run outside the sandbox with the
+//! user's rights, because they are part of what judges commands.
 //!
-//! They have the rights of whoever runs sinew and stand outside the sandbox of commands, since they are
-//! part of what judges those. What holds for every process of sinew holds for them: they are started
-//! by a supervisor, and nothing that they start outlives them, their time or sinew. A program in a root is
-//! one that a model can write, so it is not run unless the person says so. Nothing is started before the
-//! first of them is.
+//! A supervisor starts each program and kills all that it started at its exit, its timeout or the exit of
+//! sinew. A program in a root is refused unless the user allows it, because a model can write it.
 #![expect(clippy::disallowed_methods, reason = "the guard may look at the system")]
 
 mod named;
@@ -33,12 +31,12 @@ use sinew_policy::rules::PathGlobs;
 
 /// The most that a program may write to each of its streams, in bytes.
 pub const MAX_OWN_OUTPUT: usize = 1 << 20;
-/// Keeps Python from taking modules from the directory in which it starts.
+/// Keeps Python from importing modules from its working directory.
 const SAFE_PATH: &str = "PYTHONSAFEPATH";
-/// No program of a person's needs as many processes more.
+/// The most processes of one program: more than any program of the user needs.
 const MAX_PROCESSES: u64 = 65_536;
 
-/// How the person's own programs are run.
+/// How the user's own programs are run.
 #[derive(Debug, Clone)]
 pub struct OwnProgramSettings {
     /// The program that becomes the helper.
@@ -56,28 +54,28 @@ pub struct OwnProgramSettings {
 pub struct OwnProgram {
     /// The program and its arguments.
     pub argv: Vec<String>,
-    /// Where relative names of programs lie, and where it starts.
+    /// The directory in which it starts, and from which relative program names are resolved.
     pub cwd: PathBuf,
-    /// Whether it may lie in a root.
+    /// Whether it may be in a root.
     pub in_root: bool,
-    /// Where programs lie that may be run although they lie in a root.
+    /// Programs that may run although they are in a root.
     pub trusted: Option<TrustedPrograms>,
     /// Variables beside those of every program.
     pub env: Vec<(String, String)>,
-    /// Variables with what it is told of a call: whatever they name is looked at and not run.
+    /// Variables that describe a call: it may look at the paths in them, but not run them.
     pub told: Vec<(String, String)>,
-    /// What it reads.
+    /// Its standard input.
     pub stdin: Vec<u8>,
     /// How long it may take.
     pub timeout: Duration,
 }
 
-/// A directory of programs that somebody has read, as long as they are as they were then.
+/// A directory of programs that the user has reviewed, valid while the contents are unchanged.
 #[derive(Clone)]
 pub struct TrustedPrograms {
     /// The directory.
     pub dir: PathBuf,
-    /// Returns whether everything in it is as it was read.
+    /// Returns whether the contents are as reviewed.
     pub is_as_read: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
@@ -94,22 +92,22 @@ pub enum OwnEnd {
     Code(i32),
     /// A signal ended it.
     Signal(i32),
-    /// Its time ran out, and it was ended with all that it started.
+    /// Its time ran out, and it was killed with all that it started.
     TimedOut,
-    /// It wrote more than it may, and was ended with all that it started.
+    /// It wrote more than it may, and was killed with all that it started.
     TooMuch,
     /// It did not start, for this reason.
     NotStarted(String),
-    /// It was not started, because a model can write it or what it is to run.
+    /// It was not started, because a model can write it or a file that it runs.
     InRoot(String),
-    /// Nobody knows: the process that followed it is gone.
+    /// Unknown: its supervisor is gone, or processes could not be killed.
     Lost,
 }
 
 /// Why a program cannot be run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unrunnable {
-    /// It is not there, or is no program.
+    /// It is missing or cannot be executed.
     NotThere(String),
     /// A model can write it.
     InRoot(String),
@@ -122,7 +120,7 @@ impl fmt::Display for Unrunnable {
     }
 }
 
-/// What a program left.
+/// The result of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnRan {
     /// How it ended.
@@ -135,7 +133,7 @@ pub struct OwnRan {
     pub duration: Duration,
 }
 
-/// The person's own programs. Dropping this ends all that still run.
+/// The user's own programs. Dropping this kills all that still run.
 #[derive(Debug)]
 pub struct OwnPrograms {
     settings: OwnProgramSettings,
@@ -143,7 +141,7 @@ pub struct OwnPrograms {
 }
 
 impl OwnPrograms {
-    /// Returns programs that are run like this.
+    /// Returns programs with these settings, without the roots in their `PATH`.
     pub fn new(mut settings: OwnProgramSettings) -> Arc<Self> {
         let roots: Vec<PathBuf> = settings.roots.iter().map(|root| real_or_same(root)).collect();
         for (_, path) in settings.env.iter_mut().filter(|(name, _)| name == "PATH") {
@@ -153,12 +151,12 @@ impl OwnPrograms {
         Arc::new(Self { settings, session: Mutex::default() })
     }
 
-    /// Returns the directories that models can write, by their real paths.
+    /// Returns the directories that models can write, by real path.
     pub fn roots(&self) -> &[PathBuf] {
         &self.settings.roots
     }
 
-    /// Returns the program that a name means where it starts, or why it cannot be run.
+    /// Returns the program that a name means, or why it cannot be run.
     pub fn find(&self, program: &OwnProgram) -> Result<PathBuf, Unrunnable> {
         let name = program.argv.first().map(String::as_str).unwrap_or_default();
         let found = if name.contains('/') {
@@ -189,8 +187,8 @@ impl OwnPrograms {
         Ok(found)
     }
 
-    /// Refuses a program in a root, and one that is handed a file or directory of a root to run, as a
-    /// shell or an interpreter is. An absolute path in a root is refused before something lies there.
+    /// Refuses a program in a root, and one with a path in a root among its arguments, as an interpreter has.
+    /// An absolute path in a root is refused even if no file exists there.
     fn outside_roots(&self, program: &OwnProgram, found: &Path) -> Result<(), Unrunnable> {
         let trusted = program.trusted.as_ref();
         let in_root = |why: String| {
@@ -237,7 +235,7 @@ impl OwnPrograms {
         Ok(())
     }
 
-    /// Returns what a variable is for a program. What it is told of a call counts as nothing here.
+    /// Returns a variable of a program. Variables that describe a call count as unset.
     fn value(&self, program: &OwnProgram, name: &str) -> Option<String> {
         let own = program.env.iter().find(|(known, _)| known == name);
         own.map(|(_, value)| value.clone()).or_else(|| {
@@ -246,17 +244,16 @@ impl OwnPrograms {
         })
     }
 
-    /// Returns the root that holds a path.
     fn root_of(&self, path: &Path) -> Option<&PathBuf> {
         let real = real_or_same(path);
         self.settings.roots.iter().find(|root| real.starts_with(root))
     }
 
-    /// Runs a program to its end. It ends with all that it started where this future is dropped.
+    /// Runs a program to its end. Dropping the future kills it with all that it started.
     pub async fn run(self: &Arc<Self>, program: OwnProgram) -> OwnRan {
         let began = Instant::now();
         let found = if program.trusted.is_some() {
-            // Every file is read again.
+            // `is_as_read` reads every file.
             let (own, looked) = (Arc::clone(self), program.clone());
             match on_thread(move || own.find(&looked)) {
                 Ok(found) => found.await.unwrap_or_else(|error| not_there(error.to_string())),
@@ -308,7 +305,6 @@ impl OwnPrograms {
             format!("it cannot start in {}: {}", cwd.display(), words(error.raw_os_error()))
         })?;
         let mut added: Vec<(OsString, OsString)> = Vec::new();
-        // Python takes modules from where it starts.
         if self.root_of(&cwd).is_some() && self.value(program, SAFE_PATH).is_none() {
             added.push((SAFE_PATH.into(), "1".into()));
         }
@@ -341,8 +337,7 @@ impl OwnPrograms {
         session.as_ref().filter(|session| session.is_alive()).cloned()
     }
 
-    /// Returns the session of the programs, opening it where it is not. One whose helper died is opened
-    /// anew.
+    /// Returns the session of the programs; opens it if there is none or its helper died.
     fn open(&self) -> Result<Arc<Session>, String> {
         let mut session = lock(&self.session);
         if let Some(open) = session.as_ref().filter(|session| session.is_alive()) {
@@ -365,8 +360,7 @@ fn not_there(why: String) -> Result<PathBuf, Unrunnable> {
     Err(Unrunnable::NotThere(why))
 }
 
-/// Returns the directories of a `PATH` that lie in no root: what a program starts by its name is not for a
-/// repository to choose either.
+/// Removes relative directories and roots from a `PATH`: a repository must not choose programs.
 fn outside(path: &OsStr, roots: &[PathBuf]) -> OsString {
     let trusted = std::env::split_paths(path).filter(|dir| {
         let real = real_or_same(dir);
@@ -376,7 +370,7 @@ fn outside(path: &OsStr, roots: &[PathBuf]) -> OsString {
     std::env::join_paths(trusted).unwrap_or_default()
 }
 
-/// Returns the policy of programs that nothing contains.
+/// Returns the policy of uncontained programs.
 fn uncontained(level: SandboxLevel, scratch: &Path) -> Policy {
     Policy {
         level,
@@ -405,7 +399,7 @@ fn uncontained(level: SandboxLevel, scratch: &Path) -> Policy {
 /// What is kept of the streams of a program.
 const KEEP: Keep = Keep { merged: (0, 0), stream: (MAX_OWN_OUTPUT, 0) };
 
-/// Ends a program that writes more than both of its streams may hold.
+/// Kills a program that writes more than both of its streams may hold.
 struct AtMost {
     left: usize,
     is_over: bool,

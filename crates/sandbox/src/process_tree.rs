@@ -1,12 +1,11 @@
-//! The processes below one, as the lists of children in `/proc` show them: the last resort for ending a
-//! command.
+//! Lists the processes below this one by the `children` files of `/proc`, to kill them: the last resort.
 //!
-//! Processes fork while lists are read, so one pass may miss some. Each is killed as soon as it is found,
-//! and passes are repeated until one finds nothing. Nothing is waited for meanwhile: a killed process holds
-//! its share of the limit of processes, so the others cannot go on forking. Without such a limit this may
-//! not come to an end.
+//! Processes fork while lists are read, so one pass may miss some. Each is killed when found, and passes
+//! repeat until one finds none. No killed process is reaped meanwhile: a zombie holds its share of the
+//! process limit, so the others cannot fork on. Without such a limit the passes may never end.
 //!
-//! Only lists are read, never the state of a process: to read that waits for locks, and the process that
+//! Only lists are read, never the state of a process. That read waits for locks, whose holder gets little of
+//! a processor under a fork bomb.
 //! holds them gets little of a processor that a fork bomb uses up.
 #![expect(clippy::disallowed_methods, reason = "the guard may look at the system")]
 
@@ -22,23 +21,22 @@ use rustix::process::{
     waitid,
 };
 
-/// How long a list there is memory for before the first process is killed.
+/// The memory for a list before the first process is killed, in bytes.
 const PREPARED_BYTES: usize = 65_536;
-/// How many generations below the children one pass reaches. What is left becomes a child when its parents
-/// are killed.
+/// How many generations one pass reaches. Later ones become children when their parents are killed.
 const MAX_GENERATIONS: u32 = 16;
-/// How many processes of one list are held at once: each needs a descriptor.
+/// How many processes of one list are held at once: each needs an fd.
 const AT_ONCE: usize = 32;
-/// How long the processes that were killed get until the next pass.
+/// The pause between two passes.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// The processes below this one. `/proc` is opened before there are any.
 #[derive(Debug)]
 pub(super) struct ProcessTree {
     proc: Option<OwnedFd>,
-    /// The threads of this process, whose children `hidepid` does not hide. None where the kernel has no lists.
+    /// The threads of this process, whose children `hidepid` shows. `None` if the kernel has no lists.
     threads: Option<OwnedFd>,
-    /// The last list.
+    /// The buffer for the last list.
     list: String,
 }
 
@@ -47,12 +45,12 @@ pub(super) fn has_lists() -> bool {
     fs::exists(format!("/proc/self/task/{}/children", std::process::id())).unwrap_or(false)
 }
 
-/// One look at the processes below.
+/// One pass over the processes below.
 struct Pass<'a> {
-    /// What each is sent, in this order.
+    /// Sent to each process, in this order.
     signals: &'a [Signal],
-    /// Whether the children of all threads are looked for, not of the first alone. That takes longer, and an
-    /// orphan is found anyway when its parent is killed.
+    /// Whether to list the children of all threads, not of the first alone. That takes longer, and a kill of
+    /// the parent reveals its children anyway.
     of_all_threads: bool,
     until: Instant,
 }
@@ -72,14 +70,14 @@ impl ProcessTree {
         }
     }
 
-    /// Asks every process below this one to end, also one that is stopped, as far as the time lasts.
+    /// Sends SIGTERM and SIGCONT to every process below this one, until the time is over.
     pub(super) fn terminate(&mut self, until: Instant) {
         let signals = &[Signal::TERM, Signal::CONT];
         self.signal(&Pass { signals, of_all_threads: true, until }, &|_| false);
     }
 
-    /// Kills every process below this one but the trees of those children that are spared, until a pass finds
-    /// none or the time is over; returns whether the last pass found one, or could not look.
+    /// Kills every process below this one except the trees of spared children, until a pass finds none or the
+    /// time is over. Returns whether the last pass found one or failed.
     pub(super) fn kill(&mut self, is_spared: &dyn Fn(Pid) -> bool, until: Instant) -> bool {
         let pass = Pass { signals: &[Signal::KILL], of_all_threads: false, until };
         loop {
@@ -91,17 +89,17 @@ impl ProcessTree {
         }
     }
 
-    /// Signals each child of this process, then its descendants; returns whether a child still ran, or the
-    /// children could not be listed. The children of a killed process become children of this one.
+    /// Signals each child of this process, then its descendants; returns whether a child still ran or the
+    /// list failed. Children of a killed process become children of this one.
     fn signal(&mut self, pass: &Pass<'_>, is_spared: &dyn Fn(Pid) -> bool) -> bool {
         let mut children = Vec::new();
         if let Some(threads) = &self.threads
             && append_children(threads, &mut self.list, &mut children).is_err()
         {
-            // The system may be out of descriptors.
+            // The system may be out of fds.
             return true;
         }
-        // This process waits for its children: until then their PIDs are theirs.
+        // This process has not reaped its children, so their PIDs are still theirs.
         children.retain(|child| !is_spared(*child) && has_not_ended(*child));
         for child in &children {
             for signal in pass.signals {
@@ -114,8 +112,8 @@ impl ProcessTree {
         !children.is_empty()
     }
 
-    /// Signals each process below one that has had its signals. That one is a child of this process, or its
-    /// pidfd says whether its PID is still its own.
+    /// Signals each process below one that was signalled. That one is a child of this process, or its pidfd
+    /// shows whether it still has its PID.
     fn signal_below(
         &mut self,
         parent: Pid,
@@ -130,7 +128,7 @@ impl ProcessTree {
             }
             let open = |pid: &Pid| Some((*pid, pidfd_open(*pid, PidfdFlags::empty()).ok()?));
             let opened: Vec<_> = some.iter().filter_map(open).collect();
-            // A PID may have been given to another process before it was opened.
+            // A PID may have been reused before it was opened.
             let still = self.children(parent, pass);
             if !pidfd.is_none_or(is_running) {
                 return;
@@ -147,7 +145,6 @@ impl ProcessTree {
         }
     }
 
-    /// Returns the children of a process.
     fn children(&mut self, of: Pid, pass: &Pass<'_>) -> Vec<Pid> {
         let mut children = Vec::new();
         let Some(proc) = &self.proc else { return children };
@@ -204,19 +201,19 @@ fn open_directory(at: impl AsFd, path: &str) -> Option<OwnedFd> {
     openat(at, path, flags, Mode::empty()).ok()
 }
 
-/// Returns whether the process of a pidfd has not ended.
+/// Returns whether the process of a pidfd still runs.
 fn is_running(pidfd: &OwnedFd) -> bool {
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
     poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&at_once)) == Ok(0)
 }
 
-/// Returns whether a child still runs, without waiting for it.
+/// Returns whether a child still runs, without reaping it.
 fn has_not_ended(child: Pid) -> bool {
     let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     matches!(waitid(WaitId::Pid(child), ended), Ok(None))
 }
 
-/// Counts the threads of a user: what the kernel compares with its limit of processes.
+/// Counts the threads of a user, which the kernel compares with its process limit.
 pub(super) fn n_threads_of(user: u32) -> u64 {
     let of = |pid: i32| {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;

@@ -1,4 +1,4 @@
-//! What the names of programs and shells mean for a command.
+//! Resolves the names of programs and shells for a command.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ impl Commands {
             Shell::Posix => posix,
             Shell::User => {
                 let own = self.settings.shell.clone().filter(|own| {
-                    // Their languages are others.
+                    // These shells have other languages.
                     let name = own.file_name().unwrap_or_default();
                     name != "fish" && name != "nu" && own.is_absolute() && there(own)
                 });
@@ -26,13 +26,13 @@ impl Commands {
         }
     }
 
-    /// Finds a program by its name in the directories of `PATH`, those beneath a root left out: a
-    /// repository must not choose what a name means.
+    /// Finds a program by its name in `PATH`, without directories below a root: a repository must not choose
+    /// it.
     pub fn find(&self, name: &str) -> Option<PathBuf> {
         self.named(name).into_iter().find(|path| is_program(path))
     }
 
-    /// Returns where a program of a name may lie.
+    /// Returns the paths where a program of a name may be.
     fn named(&self, name: &str) -> Vec<PathBuf> {
         let path = self.settings.env.iter().find(|(name, _)| name == "PATH");
         let path = path.map(|(_, path)| path.as_os_str()).unwrap_or_default();
@@ -71,8 +71,8 @@ impl Commands {
         })
     }
 
-    /// Finds a program that must be one of a list. One that is named by its path must be the one that
-    /// its bare name means: a file of the same name elsewhere is another program.
+    /// Finds a program that must be on a list. One given by path must be the one that its bare name means: a
+    /// file of the same name elsewhere is another program.
     pub fn listed(
         &self,
         name: &str,
@@ -96,7 +96,7 @@ impl Commands {
                 return Err(not_this(Kind::PolicyDenied, argument, problem, name).hint(hint));
             }
         }
-        // What the list means is not for the project to say.
+        // The project must not choose what the list means.
         self.program_of(self.named(bare), bare, argument)
     }
 
@@ -113,13 +113,13 @@ impl Commands {
         by_direnv.then_some(files).into_iter().flatten()
     }
 
-    /// Returns the virtual environment that holds for a directory.
+    /// Returns the virtual environment of a directory.
     pub fn venv(&self, cwd: &Path) -> Option<PathBuf> {
         let wanted = self.settings.activate.contains(&Activate::Venv);
         wanted.then(|| activate::venv(cwd, &self.writable)).flatten()
     }
 
-    /// Returns direnv where it has something to do in a directory.
+    /// Returns direnv, if it has work in a directory.
     pub fn direnv(&self, cwd: &Path) -> Result<Option<PathBuf>, ToolError> {
         let wanted = self.settings.activate.contains(&Activate::Direnv);
         if !wanted || !activate::has_envrc(cwd, &self.writable) {
@@ -132,7 +132,7 @@ impl Commands {
     }
 }
 
-/// Returns what tells a file from every other; nothing where there is none.
+/// Returns the device and inode of a file, if it exists.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     rustix::fs::stat(path).ok().map(|stat| identity_of(&stat).of_file())
 }

@@ -1,4 +1,4 @@
-//! The command of one call: from what the call names to what became of it.
+//! Runs the command of one call, from its arguments to its result.
 
 use std::ffi::OsString;
 use std::future::Future;
@@ -26,10 +26,10 @@ use super::{AtOnce, Commands, Job, Running, activate, broken, environment, quote
 use sinew_fs::store::Store;
 use sinew_policy::rules::PathGlobs;
 
-/// What is kept in memory of an output. Dialects show up to 200 KiB of the beginning of a stream.
+/// How much output is kept in memory. Dialects show up to 200 KiB of the start of a stream.
 pub(super) const KEEP: Keep = Keep { merged: (64 << 10, 64 << 10), stream: (400 << 10, 64 << 10) };
 
-/// Returns the processes of a cleared call, which a caller makes who may store whole outputs.
+/// Returns the processes of a cleared call, whose caller may store whole outputs.
 pub fn processes(
     commands: Option<(&Arc<Commands>, &Arc<PathGlobs>)>,
     targets: &Arc<Targets>,
@@ -61,7 +61,7 @@ pub fn processes(
     }))
 }
 
-/// What a call can reach: its command, where it has one, and those of its session that go on.
+/// What a call can reach: its own command, and the background commands of its session.
 #[derive(Debug)]
 struct CallProcesses {
     commands: Arc<Commands>,
@@ -128,7 +128,7 @@ impl Processes for CallProcesses {
             Ok(seat) => seat,
             Err(error) => return Box::pin(std::future::ready(Err(error))),
         };
-        // Nothing is waited for where the session is open, so it runs before anybody else wakes up.
+        // An open session needs no wait, so the command runs before another task wakes up.
         let at_once = commands.order_at_once(&caller.session, job);
         Box::pin(async move {
             let running = match at_once {
@@ -141,7 +141,7 @@ impl Processes for CallProcesses {
             let contained = commands.containment(&running.session);
             lock(&used).sandbox_level = Some(contained.level);
             let (captured, whole) = follow(running, (&caller, store), &options).await?;
-            // Whoever hears of the end may begin the next one.
+            // A caller that learns of the end may begin the next one.
             drop(seat);
             let mut finished =
                 finished(&commands, &caller, captured, contained, (keeps_cwd, &cwd), whole)?;
@@ -220,12 +220,12 @@ impl Processes for CallProcesses {
     }
 }
 
-/// Does work that waits on a thread of its own, from now on; returns what it came to.
+/// Runs blocking work on a new thread, at once; returns its result.
 pub(super) fn on_thread<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<impl Future<Output = Result<T, ToolError>>, ToolError> {
     let (done, result) = oneshot::channel();
-    // Whoever stopped waiting wants nothing to know.
+    // The caller may have stopped waiting.
     let work = move || drop(done.send(work()));
     thread::Builder::new().name(String::from("command")).spawn(work).map_err(|error| {
         ToolError::new(Kind::LimitReached, "no thread is left to follow the command").source(error)
@@ -237,7 +237,7 @@ pub(super) fn lost() -> ToolError {
     ToolError::new(Kind::ExecutionFailed, "the command was lost")
 }
 
-/// Follows a command to its end. It ends where this future is dropped.
+/// Follows a command to its end. Dropping the future kills it.
 async fn follow(
     running: Running,
     (caller, store): (&Caller, Option<Store>),
@@ -249,8 +249,8 @@ async fn follow(
     let tell = move |n| progress.report(n, "bytes of output");
     let followed = follow_to_end(ordered, (KEEP, timeout), spool, tell, &options.cancel).await?;
     let (captured, ordered, spool) = followed;
-    // Its supervisor waits for this before it makes the next process ready, which may take this processor
-    // from whoever answers.
+    // The supervisor waits for this before it prepares the next process, which may take the processor from
+    // the task that answers.
     tokio::spawn(async move {
         drop(ordered);
         session.prepare();
@@ -259,8 +259,8 @@ async fn follow(
     Ok((captured, whole))
 }
 
-/// Follows a command to its end: here while it is short, then on a thread. Stops it where the call is cancelled, and
-/// kills it where this future is dropped.
+/// Follows a command to its end: on this task while it is short, then on a thread. Stops it if the call is
+/// cancelled; dropping the future kills it.
 pub(super) async fn follow_to_end<S: Spool + 'static>(
     ordered: RequestedCommand,
     (keep, timeout): (Keep, Option<Duration>),
@@ -290,7 +290,7 @@ pub(super) async fn follow_to_end<S: Spool + 'static>(
     Ok((captured, ordered, spool))
 }
 
-/// Waits for a command that another thread follows, and has it end where the call is taken back.
+/// Waits for a command that another thread follows, and stops it if the call is cancelled.
 async fn stopping<T>(line: &OwnedFd, cancel: &Cancel, followed: impl Future<Output = T>) -> T {
     let mut followed = pin!(followed);
     tokio::select! {
@@ -302,7 +302,7 @@ async fn stopping<T>(line: &OwnedFd, cancel: &Cancel, followed: impl Future<Outp
     followed.await
 }
 
-/// Ends a command that another thread follows once nobody waits for it any more.
+/// Kills a command that another thread follows, when the waiting future is dropped.
 pub(super) struct KillOnDrop<'a>(pub(super) &'a OwnedFd);
 
 impl Drop for KillOnDrop<'_> {
@@ -366,7 +366,7 @@ fn finished(
     })
 }
 
-/// Returns why a command could not start in its working directory. A session whose directory it was goes back.
+/// Returns why a command could not start in its working directory, which its session then leaves.
 fn not_entered(commands: &Commands, caller: &Caller, cwd: &Path) -> ToolError {
     let shown = line_name(cwd);
     let error = ToolError::new(

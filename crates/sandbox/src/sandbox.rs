@@ -1,8 +1,6 @@
-//! The containment of commands, taken by the helper process of a session.
-//!
-//! One sandbox level is tried at a time: a process that took a part of one cannot give it back, so where it
-//! fails sinew starts another helper for the next. What is less than a sandbox level, such as a kernel without
-//! Landlock beneath namespaces that work, is told and gone on without.
+//! Applies the sandbox of a session to its helper process, before any command runs. A partly applied sandbox
+//! level cannot be undone, so if one fails, sinew starts another helper for the next. A smaller gap, such as
+//! a kernel without Landlock where namespaces work, is reported and tolerated.
 
 mod filter;
 mod mounts;
@@ -40,13 +38,13 @@ use sinew_policy::command_rules::CommandJudge;
 
 pub(super) use mounts::{KEPT_OF_SERVICES, SERVICES, sockets};
 
-/// The most processes of a command for each processor, where its supervisor has no larger share of the processors
-/// than each of them: then a millisecond of work takes the supervisor half a second.
+/// The most processes of a command per processor, if its supervisor has only the same share of it as each of
+/// them. Then a millisecond of work takes the supervisor half a second.
 const MAX_EQUAL: usize = 512;
-/// The same where processes can only be listed, and are killed one by one.
+/// The same where processes can only be listed, and killed one by one.
 const MAX_LISTED: usize = 128;
 
-/// Multiplies a number of processes with the number of processors.
+/// Multiplies a number by the number of processors.
 fn for_each_processor(n: usize) -> u64 {
     let n_processors = available_parallelism().map_or(1, NonZero::get);
     u64::try_from(n.saturating_mul(n_processors)).unwrap_or(u64::MAX)
@@ -57,22 +55,21 @@ pub(super) struct Sandbox {
     level: SandboxLevel,
     missing: Vec<Shortfall>,
     ruleset: Option<OwnedFd>,
-    /// The same rules where they are the only wall.
+    /// The same rules, where they are the only containment.
     system_rules: Option<SystemRules>,
-    /// What sets a command apart from a supervisor that is bound to the rules already.
+    /// A Landlock domain that separates a command from a supervisor with the same rules.
     apart: Option<OwnedFd>,
     filter: Option<Vec<sock_filter>>,
     watched: Option<(Vec<sock_filter>, Arc<Means>)>,
     limits: Vec<Limit>,
-    /// How the processes of a command are reached by a kill.
     kill_scope: KillScope,
-    /// The cgroup of the session, where commands need one to be bounded or killed.
+    /// The cgroup of the session, if commands need one for a limit or a kill.
     cgroup: Option<SessionCgroup>,
     max_processes: u64,
 }
 
 impl Sandbox {
-    /// Takes the containment that the policy names, or says what is missing for it.
+    /// Applies the containment of a policy, or returns what is missing for it.
     pub(super) fn enter(policy: &Policy) -> Result<Self, Shortfall> {
         let mut sandbox = Self {
             level: policy.level,
@@ -91,7 +88,7 @@ impl Sandbox {
             cgroup: None,
             max_processes: policy.max_processes,
         };
-        // The namespaces of a session have no cgroup file system that can be written.
+        // The namespaces of a session have no writable cgroup file system.
         let hierarchy = (!policy.trusted).then(Hierarchy::find);
         match policy.level {
             SandboxLevel::None => {}
@@ -104,7 +101,7 @@ impl Sandbox {
                     sockets: Sockets::Closed,
                     in_view_of_machine: true,
                 })?);
-                // Without a network there are no sockets but pairs.
+                // Without a network only socket pairs can be made.
                 sandbox.watch(policy, policy.network);
             }
             SandboxLevel::Bubblewrap => sandbox.wall_within(policy),
@@ -114,7 +111,7 @@ impl Sandbox {
             }
         }
         if sandbox.ruleset.is_some() {
-            // Without it commands are bound to the rules once more, which takes longer.
+            // Without it commands apply the rules once more, which takes longer.
             sandbox.apart = ruleset::apart().ok();
         }
         // A user namespace takes the privilege away.
@@ -126,8 +123,8 @@ impl Sandbox {
         Ok(sandbox)
     }
 
-    /// Finds the surest way to kill a command that works here. Without any containment a command sees and
-    /// reaches what sinew does, so it gets neither a PID namespace nor a Landlock domain.
+    /// Finds the surest way to kill a command here. An uncontained command sees and reaches what sinew does,
+    /// so it gets neither a PID namespace nor a Landlock domain.
     fn find_kill_scope(&mut self) {
         if self.level == SandboxLevel::None {
             return;
@@ -146,8 +143,8 @@ impl Sandbox {
         }
     }
 
-    /// Bounds the processes of a command: by its PID namespace, by a cgroup, or together with all others of
-    /// this user, which are not many more later than now. Root is exempt from that limit.
+    /// Limits the processes of a command by its PID namespace, by a cgroup, or together with all others of
+    /// this user, which should hardly grow. Root is exempt from the last limit.
     fn bound_processes(&mut self, trusted: bool, hierarchy: Option<Result<Hierarchy, Shortfall>>) {
         if self.kill_scope == KillScope::PidNamespace && namespaces::has_bound() {
             return;
@@ -188,7 +185,7 @@ impl Sandbox {
         self.limits.push(Limit { resource: libc::RLIMIT_NPROC, at_most });
     }
 
-    /// Takes what stands beside namespaces.
+    /// Applies Landlock and seccomp inside namespaces.
     fn wall_within(&mut self, policy: &Policy) {
         self.ruleset = self.or_missing(ruleset::within_namespaces(policy));
         let filter = filter::closed(Closed {
@@ -200,7 +197,7 @@ impl Sandbox {
         self.watch(policy, true);
     }
 
-    /// Has calls that change something by its name handed to the supervisor, where the kernel can do that.
+    /// Hands calls that change files by name to the supervisor, where the kernel can.
     fn watch(&mut self, policy: &Policy, connections: bool) {
         let judge = CommandJudge::new(policy.rules.clone())
             .map_err(|error| Shortfall::new(WATCHED_NAMES, error));
@@ -234,7 +231,7 @@ impl Sandbox {
         &self.missing
     }
 
-    /// Returns what a supervisor gets of its own.
+    /// Returns the namespaces that a supervisor gets.
     pub(super) fn own(&self) -> Own {
         match self.kill_scope {
             KillScope::PidNamespace => Own::Processes,
@@ -242,34 +239,33 @@ impl Sandbox {
         }
     }
 
-    /// Returns how the processes of a command are reached by a kill.
     pub(super) fn kill_scope(&self) -> KillScope {
         self.kill_scope
     }
 
-    /// Makes the cgroup for the commands of the supervisor that this process is, where they need one.
+    /// Makes the cgroup for the commands of this supervisor, if they need one.
     pub(super) fn command_cgroup(&self) -> io::Result<Option<CommandCgroup>> {
         self.cgroup.as_ref().map(SessionCgroup::make_command).transpose()
     }
 
-    /// Does what is left to do for a supervisor that ended.
+    /// Cleans up after a supervisor that ended.
     pub(super) fn supervisor_ended(&self, supervisor: Pid) {
         if let Some(cgroup) = &self.cgroup {
             cgroup.end_command(supervisor.as_raw_nonzero().get().cast_unsigned());
         }
     }
 
-    /// Does what is left to do at the end of the session.
+    /// Cleans up at the end of the session.
     pub(super) fn leave(&self) {
         self.cgroup.iter().for_each(SessionCgroup::remove);
     }
 
-    /// Returns what commands may use.
+    /// Returns the resource limits of commands.
     pub(super) fn limits(&self) -> &[Limit] {
         &self.limits
     }
 
-    /// Returns what commands are bound to, beside what their supervisor is bound to.
+    /// Returns the confinement of commands, beside that of their supervisor.
     pub(super) fn confinement(&self) -> Confinement<'_> {
         let apart = self.apart.as_ref().filter(|_| self.watched.is_some());
         Confinement {
@@ -280,13 +276,13 @@ impl Sandbox {
         }
     }
 
-    /// Returns what a supervisor carries out calls with, where they are handed to it.
+    /// Returns what a supervisor performs intercepted calls with, if any.
     pub(super) fn means(&self) -> Option<&Arc<Means>> {
         self.watched.as_ref().map(|(_, means)| means)
     }
 
-    /// Closes a supervisor to its command, and gives it a Landlock domain: one that carries out calls is bound
-    /// to what its command is bound to, another only where the domain is what a kill reaches.
+    /// Closes a supervisor to its command. One that performs calls gets the Landlock rules of its command;
+    /// another gets a domain only if a kill needs it.
     pub(super) fn restrict_supervisor(&self) -> io::Result<()> {
         set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
         let domain = match (&self.watched, self.kill_scope) {
@@ -297,8 +293,8 @@ impl Sandbox {
         domain.map_or(Ok(()), |ruleset| spawn::restrict(ruleset.as_fd()))
     }
 
-    /// Makes a supervisor of a fresh copy of this process: what falls to it stays with it, it ends with
-    /// its parent, and it has no rights that its command could gain.
+    /// Makes a freshly forked process a supervisor, which adopts orphans and has no rights that its command
+    /// could gain. In a PID namespace it dies with its parent.
     pub(super) fn prepare_supervisor(&self) -> io::Result<Urgency> {
         if self.kill_scope == KillScope::PidNamespace {
             set_parent_process_death_signal(Some(Signal::KILL))?;
@@ -319,8 +315,7 @@ impl Sandbox {
     }
 }
 
-/// Gives up every capability for ever: a program that is executed later gains none, since the
-/// supervisor's command may not gain rights.
+/// Drops every capability for ever. Programs executed later gain none, since commands may not gain rights.
 fn drop_rights() -> io::Result<()> {
     let _ = clear_ambient_capability_set();
     let none = CapabilitySets {

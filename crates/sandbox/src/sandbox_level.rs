@@ -1,15 +1,15 @@
-//! The sandbox levels of commands, and what keeps this machine from a higher one.
+//! The sandbox levels of commands, and what this machine lacks for a higher one.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A way to contain commands. The order is the order of strength.
+/// A way to contain commands, ordered by strength.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum SandboxLevel {
     /// Commands can do what sinew can do.
     None,
-    /// Rules of the kernel on files, and a filter of system calls.
+    /// Landlock rules on files, and a seccomp filter.
     Landlock,
     /// Namespaces that bubblewrap makes for the whole session, beside both.
     Bubblewrap,
@@ -21,7 +21,7 @@ impl SandboxLevel {
     /// Every sandbox level, the strongest first.
     pub const ALL: [Self; 4] = [Self::Namespaces, Self::Bubblewrap, Self::Landlock, Self::None];
 
-    /// The sandbox levels that need nothing but the kernel, the strongest first.
+    /// The sandbox levels that need only the kernel, the strongest first.
     pub const OWN: [Self; 3] = [Self::Namespaces, Self::Landlock, Self::None];
 
     /// Returns the word of configuration and replies.
@@ -46,14 +46,14 @@ impl fmt::Display for SandboxLevel {
     }
 }
 
-/// What is missing where the number of a command's processes has no limit.
+/// Missing: a limit on the number of a command's processes.
 pub(super) const UNBOUNDED: &str = "bound of processes";
-/// What is missing where processes of a command cannot be found to be killed.
+/// Missing: a way to find a command's processes for a kill.
 pub(super) const UNLISTED: &str = "lists of processes";
-/// What is missing where calls of commands cannot be handed over.
+/// Missing: the interception of system calls.
 pub(super) const WATCHED_NAMES: &str = "watched names";
 
-/// Something that this machine does not give, and what to do about it.
+/// A feature that this machine lacks, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shortfall {
     /// What is missing, in a word or two.

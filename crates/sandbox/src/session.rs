@@ -1,4 +1,4 @@
-//! The helper process of a session, seen from sinew.
+//! Starts the helper process of a session and sends it the spawn requests of sinew.
 #![expect(
     clippy::disallowed_methods,
     reason = "the guard may start processes and keep files of its own"
@@ -27,16 +27,16 @@ use super::terminal::Pty;
 use super::wire::{self, Policy, Ready, SpawnRequest};
 use super::{HELPER, Helper};
 
-/// How long the helper may take to be ready.
+/// How long the helper may take to start.
 const READY: Duration = Duration::from_secs(20);
 /// How often bubblewrap is tried.
 const BUBBLEWRAP_TRIES: usize = 3;
-/// The most that is read of its errors.
+/// The most of its error output that is read, in bytes.
 const MAX_COMPLAINT: u64 = 4_096;
-/// How long it may take to end everything.
+/// How long the helper may take to kill everything.
 const END: Duration = Duration::from_secs(5);
 
-/// The helper process of a session. Dropping it ends every process of the session.
+/// The helper process of a session. Dropping it kills every process of the session.
 #[derive(Debug)]
 pub(super) struct Session {
     line: Option<OwnedFd>,
@@ -44,13 +44,13 @@ pub(super) struct Session {
     pub(super) level: SandboxLevel,
     pub(super) missing: Vec<Shortfall>,
     scratch: Scratch,
-    /// What commands without input read.
+    /// The empty standard input of commands.
     nothing: OwnedFd,
-    /// What the next order needs, made when nobody waited.
+    /// Made for the next request while no call waits.
     ahead: Mutex<Option<Ends>>,
 }
 
-/// The line to a supervisor and the pipe that a command writes to.
+/// The socket to a supervisor and the output pipe of a command.
 #[derive(Debug)]
 struct Ends {
     line: (OwnedFd, OwnedFd),
@@ -66,14 +66,14 @@ impl Ends {
 /// Why no session could be opened.
 #[derive(Debug)]
 pub(super) enum NoSession {
-    /// No sandbox level works that is strong enough; says why for each.
+    /// No sandbox level that is strong enough works; says why for each.
     Weak(Vec<Shortfall>),
     /// The helper process cannot be used.
     Helper(io::Error),
 }
 
 impl Session {
-    /// Starts a helper on the strongest sandbox level of a list that works.
+    /// Starts a helper on the strongest of `levels` that works.
     pub(super) fn open(
         helper: &Helper,
         levels: &[SandboxLevel],
@@ -86,7 +86,7 @@ impl Session {
         for &level in levels {
             let policy = policy(level, scratch.path());
             let mut tried = Self::on_level(helper, level, bubblewrap, &policy);
-            // Sockets that bubblewrap is to hide may go while it looks for them.
+            // Sockets that bubblewrap must hide may vanish while it looks for them.
             for _ in 1..BUBBLEWRAP_TRIES {
                 if level == SandboxLevel::Bubblewrap && matches!(tried, Ok(Err(_))) {
                     tried = Self::on_level(helper, level, bubblewrap, &policy);
@@ -105,7 +105,7 @@ impl Session {
         Err(NoSession::Weak(missing))
     }
 
-    /// Starts a helper on one sandbox level; returns what is missing although it works, or why it does not.
+    /// Starts a helper on one level; returns what is missing although it works, or why it fails.
     fn on_level(
         helper: &Helper,
         level: SandboxLevel,
@@ -130,7 +130,7 @@ impl Session {
             ahead: Mutex::default(),
         };
         match session.ask(policy) {
-            // Why bubblewrap could not do it, it says itself.
+            // bubblewrap itself writes the reason.
             Err(_) if level == SandboxLevel::Bubblewrap => Ok(Err(session.complaint())),
             ready => Ok(ready?.map(|less| (session, less))),
         }
@@ -161,7 +161,7 @@ impl Session {
         Shortfall::new("bubblewrap", text.lines().next().unwrap_or("it ended"))
     }
 
-    /// Orders a command in a terminal, whose other end is returned as the stream of the command.
+    /// Requests a command in a terminal, whose other end is returned as the stream of the command.
     pub(super) fn order_in_terminal(
         &self,
         order: &SpawnRequest,
@@ -175,7 +175,7 @@ impl Session {
         Ok(RequestedCommand { at, line, stdout: ours, stderr: None })
     }
 
-    /// Orders a command. It ends when what is returned is dropped.
+    /// Requests a command. Dropping the result kills it.
     pub(super) fn order(
         &self,
         order: &SpawnRequest,
@@ -193,7 +193,7 @@ impl Session {
         Ok(RequestedCommand { at, line, stdout, stderr: errors.map(|(stderr, _)| stderr) })
     }
 
-    /// Makes what the next order needs, unless it is there.
+    /// Makes what the next request needs, unless it exists.
     pub(super) fn prepare(&self) {
         let mut ahead = self.ahead();
         if ahead.is_none() {
@@ -205,24 +205,23 @@ impl Session {
         lock(&self.ahead)
     }
 
-    /// Returns whether calls of its commands are handed over and judged.
+    /// Returns whether calls of its commands are intercepted and judged.
     pub(super) fn is_watched(&self) -> bool {
         self.level != SandboxLevel::None && self.missing.iter().all(|one| one.what != WATCHED_NAMES)
     }
 
-    /// Returns the place of the session's own files.
+    /// Returns the directory of the session's own files.
     pub(super) fn scratch(&self) -> &Path {
         self.scratch.path()
     }
 
-    /// Ends every process of the session, also where somebody else still follows one.
+    /// Kills every process of the session, even if another call still follows one.
     pub(super) fn end(&self) {
         if let Some(line) = &self.line {
             let _ = shutdown(line, Shutdown::Both);
         }
     }
 
-    /// Returns whether the helper runs.
     pub(super) fn is_alive(&self) -> bool {
         let mut helper = lock(&self.helper);
         matches!(helper.try_wait(), Ok(None))
@@ -235,7 +234,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // The helper ends with its line, and everything below it first.
+        // The helper exits after everything below it when its socket closes.
         self.line = None;
         let helper = self.helper.get_mut().unwrap_or_else(PoisonError::into_inner);
         let until = Instant::now() + END;
@@ -250,13 +249,13 @@ impl Drop for Session {
     }
 }
 
-/// Starts a helper process; returns it with the line to it.
+/// Starts a helper process; returns it with the socket to it.
 fn start(mut command: Command) -> io::Result<(Child, OwnedFd)> {
     let (line, theirs) = wire::line()?;
     let child = command
         .arg0("sinew-helper")
         .arg(HELPER)
-        // Neither keys nor places of sinew are anybody's business below it.
+        // No process below sinew needs its keys and paths.
         .env_clear()
         .current_dir("/")
         .stdin(Stdio::from(theirs))
@@ -270,8 +269,7 @@ fn nothing() -> io::Result<OwnedFd> {
     Ok(File::open("/dev/null")?.into())
 }
 
-/// The directory of a session's own files, removed with it. Its lock tells those that open the next
-/// session that it is in use.
+/// The directory of a session's own files, removed with it. Its lock shows that the session is in use.
 #[derive(Debug)]
 struct Scratch(Option<(PathBuf, File)>);
 
@@ -287,7 +285,7 @@ impl Scratch {
         let mut random = [0; 12];
         getrandom::fill(&mut random).map_err(io::Error::other)?;
         let name: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-        // What commands do is judged by real paths.
+        // Commands are judged by real paths.
         let path = fs::canonicalize(sessions)?.join(name);
         DirBuilder::new().mode(0o700).create(&path)?;
         let lock = create(&path.join("lock"))?;
@@ -319,7 +317,7 @@ fn create(path: &Path) -> io::Result<File> {
     File::create_new(path)
 }
 
-/// Removes the directories of sessions whose processes are gone.
+/// Removes the directories of dead sessions.
 fn remove_dead(sessions: &Path) {
     for entry in fs::read_dir(sessions).into_iter().flatten().filter_map(Result::ok) {
         let Ok(lock) = File::open(entry.path().join("lock")) else { continue };
@@ -329,7 +327,7 @@ fn remove_dead(sessions: &Path) {
     }
 }
 
-/// Removes a directory with all that commands put there, whatever rights they gave it.
+/// Removes a directory and its contents, despite modes that commands set.
 fn remove(path: &Path) {
     if fs::remove_dir_all(path).is_ok() {
         return;
@@ -338,7 +336,7 @@ fn remove(path: &Path) {
     let _ = fs::remove_dir_all(path);
 }
 
-/// Gives this user every right to the directories below one.
+/// Gives this user every permission on the directories below one.
 fn open_up(dir: &Path) {
     let _ = fs::set_permissions(dir, Permissions::from_mode(0o700));
     for entry in fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok) {

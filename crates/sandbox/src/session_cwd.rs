@@ -1,8 +1,6 @@
-//! The working directory of each session, which its commands move as those of a shell do.
-//!
-//! A directory may be removed, by a command of the session or by anyone else. The session then goes back to
-//! the nearest directory above that is still there, and the next reply says so: otherwise no command could
-//! start in it, `cd` neither.
+//! Working directory of each session, which its commands change as in a shell. If it is removed, the session
+//! returns to the nearest ancestor that exists, and the next reply says so. Otherwise no command could start,
+//! not even `cd`.
 #![expect(clippy::disallowed_methods, reason = "the guard may look at the system")]
 
 use std::collections::HashMap;
@@ -20,13 +18,13 @@ pub(crate) struct SessionCwds(Mutex<HashMap<String, SessionCwd>>);
 #[derive(Debug)]
 struct SessionCwd {
     path: PathBuf,
-    /// What no reply has said yet.
+    /// Not yet reported by a reply.
     went_back: Option<WentBack>,
 }
 
 impl SessionCwds {
-    /// Remembers where the last command of a session ended, if that is in a root; returns where the next one
-    /// starts, if that is elsewhere than before.
+    /// Records where the last command of a session ended, if in a root; returns the next start if it has
+    /// changed.
     pub(super) fn ended_in(&self, session: &str, cwd: PathBuf, roots: &[PathBuf]) -> Option<Moved> {
         let mut all = self.lock();
         let before = all.get(session).map(|cwd| &cwd.path).or(roots.first())?;
@@ -47,8 +45,8 @@ impl SessionCwds {
         moved
     }
 
-    /// Returns where the next command of a session starts: where its last one ended, or the nearest directory
-    /// above that can be entered.
+    /// Returns where the next command of a session starts: where the last one ended, or the nearest ancestor
+    /// that can be entered.
     pub(crate) fn of(&self, session: &str, can_enter: impl Fn(&Path) -> bool) -> Option<PathBuf> {
         let mut all = self.lock();
         let cwd = all.get_mut(session)?;
@@ -62,8 +60,8 @@ impl SessionCwds {
         Some(to)
     }
 
-    /// Lets a session go back above a directory that a command could not enter; returns where it starts then.
-    /// Sinew may enter what commands may not: they have fewer rights.
+    /// Moves a session above a directory that a command could not enter; returns where it then starts.
+    /// Commands have fewer rights than sinew, which may be able to enter.
     pub(super) fn leave(&self, session: &str, cwd: &Path, roots: &[PathBuf]) -> Option<PathBuf> {
         let mut all = self.lock();
         let at = all.get_mut(session).filter(|at| at.path == cwd)?;
@@ -74,7 +72,7 @@ impl SessionCwds {
         Some(to.to_owned())
     }
 
-    /// Returns where a session went back to, unless a reply has said so already.
+    /// Returns where a session went back to, unless a reply has reported it.
     pub(super) fn take_went_back(&self, session: &str) -> Option<WentBack> {
         self.lock().get_mut(session)?.went_back.take()
     }

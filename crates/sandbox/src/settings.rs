@@ -1,4 +1,4 @@
-//! How commands are run, as the configuration says.
+//! Settings for commands, as the configuration gives them.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -24,21 +24,21 @@ pub struct CommandSettings {
     pub network: bool,
     /// The environment of every command.
     pub env: Vec<(OsString, OsString)>,
-    /// What of a project's own environment they get.
+    /// Which environments of a project they get.
     pub activate: Vec<Activate>,
     /// The user's shell, as the environment names it.
     pub shell: Option<PathBuf>,
-    /// How many commands of a session may go on at once.
+    /// How many background commands a session may run at once.
     pub max_background: u32,
-    /// The most processes of one command, where that can be held.
+    /// The most processes of one command, where a limit is possible.
     pub max_processes: u64,
     /// What each process may use.
     pub limits: ProcessLimits,
-    /// Told once where commands run without any containment although some was asked for.
+    /// Called once if commands run uncontained although containment was requested.
     pub warn: Option<fn(&str)>,
 }
 
-/// What each process of a command may use; `None` is what sinew itself may.
+/// Limits of each process of a command; `None` keeps the limit of sinew.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ProcessLimits {
     /// Processor time, in seconds.
@@ -47,12 +47,12 @@ pub struct ProcessLimits {
     pub memory_bytes: Option<u64>,
     /// The size of a file that it writes, in bytes.
     pub file_bytes: Option<u64>,
-    /// Descriptors open at once.
+    /// Fds open at once.
     pub open_files: Option<u64>,
 }
 
 impl ProcessLimits {
-    /// Returns the limits as the system has them. There are never core files.
+    /// Returns the limits as `RLIMIT_` numbers with values. Core files are never written.
     pub(super) fn of_system(&self) -> Vec<(u32, u64)> {
         let all = [
             (libc::RLIMIT_CORE, Some(0)),

@@ -1,12 +1,10 @@
-//! The start of processes, in code that the compiler cannot check.
+//! Starts processes by fork, vfork and exec, and binds them to seccomp and Landlock. These system calls are
+//! unsafe code here, because no safe wrapper exists.
 //!
-//! Some things have no safe face. [`fork`] copies a process of one thread, and [`unshare`] gives it
-//! namespaces of its own: both are for the helper process, which has little memory. [`beside`] makes a child
-//! that shares the memory of its parent until it executes its program, as `vfork` does: the parent sleeps
-//! meanwhile, nothing is copied, and nothing is given back when the program begins. [`confine`] binds
-//! such a child to what commands are bound to, and [`execute`] makes it the command. [`Calls`] are the
-//! system calls that a filter hands to another process, and [`restrict`] binds this thread to rules of
-//! Landlock.
+//! [`fork`] and [`unshare`] are for the helper process, which has little memory to copy. [`beside`] makes a
+//! child that shares the memory of its parent until `execve`, as `vfork` does: the parent sleeps and nothing
+//! is copied. [`confine`] and [`execute`] make such a child the command. [`Calls`] are the system calls that
+//! seccomp hands over, and [`restrict`] applies Landlock rules.
 
 #![expect(unsafe_code, reason = "the start of processes has no safe face")]
 
@@ -21,7 +19,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::Pid;
 
-/// A program with everything that its execution takes, in the form of the kernel.
+/// A program with its arguments and environment, as `execve` takes them.
 #[derive(Debug)]
 pub(crate) struct Program {
     path: CString,
@@ -35,7 +33,7 @@ impl Program {
     }
 }
 
-/// Texts with their addresses, ended by none.
+/// Strings with a null-terminated array of their addresses.
 #[derive(Debug)]
 struct Texts {
     addresses: Vec<*const c_char>,
@@ -49,7 +47,7 @@ impl Texts {
     }
 }
 
-/// A limit on what one process may use.
+/// A resource limit of one process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limit {
     /// One of the `RLIMIT_` numbers.
@@ -58,24 +56,24 @@ pub(crate) struct Limit {
     pub(crate) at_most: u64,
 }
 
-/// What a child is bound to before it executes its program.
+/// What confines a child before it executes its program.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Confinement<'a> {
-    /// The rules of Landlock.
+    /// The Landlock rules.
     pub(crate) ruleset: Option<BorrowedFd<'a>>,
-    /// The filter of system calls.
+    /// The seccomp filter.
     pub filter: Option<&'a [sock_filter]>,
-    /// The filter that hands system calls to the parent.
+    /// The seccomp filter that hands system calls to the parent.
     pub(crate) watched: Option<&'a [sock_filter]>,
-    /// Whether programs may gain rights when they are executed.
+    /// Whether executed programs may gain rights, as by setuid.
     pub(crate) may_gain_rights: bool,
 }
 
 /// The highest signal, plus one.
 const N_SIGNALS: c_int = 65;
 
-/// Binds this process, which has one thread and becomes a command, to what commands are bound to, in a
-/// session of its own and with every signal in its default state; returns the system calls that it hands over from now on.
+/// Confines this process, which has one thread and becomes a command, in a session of its own and with
+/// default signal handling. Returns the system calls that it hands over from now on.
 pub(crate) fn confine(confinement: &Confinement<'_>) -> io::Result<Option<Calls>> {
     rustix::process::setsid()?;
     // SAFETY: the calls take numbers, and the address of what lives until their end.
@@ -111,14 +109,14 @@ pub(crate) fn confine(confinement: &Confinement<'_>) -> io::Result<Option<Calls>
     Ok(calls)
 }
 
-/// Makes this process another program, with these limits. Returns why that failed.
+/// Executes a program with these limits. Returns the error if that fails.
 pub(crate) fn execute(program: &Program, limits: &[Limit]) -> io::Error {
     // SAFETY: every call takes numbers, or addresses of what lives on until its end.
     unsafe {
         for limit in limits {
             let mut both = rlimit { rlim_cur: 0, rlim_max: 0 };
             libc::getrlimit(limit.resource, &mut both);
-            // What is limited further already stays so.
+            // A lower limit stays.
             let most = limit.at_most.min(both.rlim_max);
             let both = rlimit { rlim_cur: most, rlim_max: most };
             if libc::setrlimit(limit.resource, &both) < 0 {
@@ -134,8 +132,8 @@ pub(crate) fn execute(program: &Program, limits: &[Limit]) -> io::Error {
     io::Error::last_os_error()
 }
 
-/// Rids this process, which has just begun as a helper, of what it was given: descriptors but the first
-/// three, and signals that are ignored. A pipe that nobody reads still gives it an error.
+/// Closes all inherited fds but the first three and resets all signals but SIGPIPE, in a helper that has just
+/// started. A write to a pipe without a reader still returns an error.
 pub(crate) fn begin_afresh() {
     // SAFETY: the calls take numbers, and this process has opened nothing yet.
     unsafe {
@@ -147,8 +145,7 @@ pub(crate) fn begin_afresh() {
     bear_limits();
 }
 
-/// A file that would grow past the limit of this process gives it an error, as a full disk does, and does not
-/// end it.
+/// Makes writes past the file size limit fail, as on a full disk, instead of killing this process.
 pub fn bear_limits() {
     // SAFETY: the call takes numbers.
     unsafe {
@@ -156,7 +153,7 @@ pub fn bear_limits() {
     }
 }
 
-/// Returns a filter in the form of the kernel. One that is too long is one that the kernel refuses.
+/// Returns a filter in the form of the kernel, which rejects one that is too long.
 fn loadable(filter: &[sock_filter]) -> sock_fprog {
     sock_fprog {
         len: u16::try_from(filter.len()).unwrap_or(u16::MAX),
@@ -164,8 +161,8 @@ fn loadable(filter: &[sock_filter]) -> sock_fprog {
     }
 }
 
-/// Installs a filter that hands system calls over; returns them. A process that waits for the answer can
-/// only be killed meanwhile, so nothing that was done for it is begun again.
+/// Installs a filter that hands system calls over; returns them. Only a fatal signal interrupts a waiting
+/// caller, so no performed call is restarted.
 fn listen(filter: &sock_fprog) -> io::Result<Calls> {
     let flags =
         libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
@@ -186,14 +183,14 @@ fn listen(filter: &sock_fprog) -> io::Result<Calls> {
     Ok(Calls(unsafe { OwnedFd::from_raw_fd(number) }))
 }
 
-/// Tries whether this process, which gives up all rights by it, could hand system calls over.
+/// Tests whether system calls can be handed over. Sets `no_new_privs` on this process for ever.
 pub(crate) fn try_to_listen(filter: &[sock_filter]) -> io::Result<()> {
     rustix::thread::set_no_new_privs(true)?;
-    // The process ends, and the descriptor with it.
+    // The fd closes when the process exits.
     listen(&loadable(filter)).map(drop)
 }
 
-/// Binds this process, which must have one thread, to rules of Landlock.
+/// Applies Landlock rules to this process, which must have one thread.
 pub(crate) fn restrict(ruleset: BorrowedFd<'_>) -> io::Result<()> {
     rustix::thread::set_no_new_privs(true)?;
     // SAFETY: takes numbers, and changes what this thread may do, not its memory or descriptors.
@@ -201,12 +198,11 @@ pub(crate) fn restrict(ruleset: BorrowedFd<'_>) -> io::Result<()> {
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Has the scheduler run this process, which has one thread, soon after it wakes, even if others run: before all
-/// threads of the usual policy where it may, else with the shortest slice that the kernel takes. In a session of
-/// its own it also has a share of its own, where the scheduler groups processes by session
-/// (`kernel.sched_autogroup_enabled`). Threads and children of it run as usual.
+/// Has the scheduler run this process, which has one thread, soon after it wakes: by `SCHED_FIFO` where
+/// allowed, else with the shortest slice. If the scheduler groups by session
+/// (`kernel.sched_autogroup_enabled`), it also gets its own share. Its threads and children run as usual.
 pub(crate) fn run_first() {
-    // Fails where it leads a session already.
+    // Fails if this process leads a session already.
     let _ = rustix::process::setsid();
     if schedule(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, 1) {
         return;
@@ -225,13 +221,12 @@ pub(crate) fn run_first() {
     }
 }
 
-/// Has the scheduler run this process, which has one thread, as any other again.
+/// Restores the usual scheduling of this process, which has one thread.
 pub(crate) fn run_as_usual() {
     schedule(libc::SCHED_OTHER | libc::SCHED_RESET_ON_FORK, 0);
 }
 
-/// Returns whether this process may have threads run before all of the usual policy: it has `CAP_SYS_NICE`, or
-/// `RLIMIT_RTPRIO` allows it.
+/// Returns whether this process may use `SCHED_FIFO`, by `CAP_SYS_NICE` or `RLIMIT_RTPRIO`.
 pub(crate) fn can_run_first() -> bool {
     // SAFETY: takes a number.
     let own = unsafe { libc::sched_getscheduler(0) };
@@ -243,8 +238,8 @@ pub(crate) fn can_run_first() -> bool {
     can
 }
 
-/// Returns a descriptor that is readable once a child has ended, for a process with one thread. Commands have
-/// the signal in its default state ([`confine`]).
+/// Returns a signalfd that is readable once a child has ended, for a process with one thread. Commands have
+/// the signal unblocked ([`confine`]).
 pub(crate) fn child_signals() -> io::Result<OwnedFd> {
     // SAFETY: the set is initialized before it is read, and lives until the end of the calls.
     let fd = unsafe {
@@ -261,24 +256,24 @@ pub(crate) fn child_signals() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Sets the scheduling policy and priority of this thread; returns whether it may have them.
+/// Sets the scheduling policy and priority of this thread; returns whether that is allowed.
 fn schedule(policy: c_int, priority: c_int) -> bool {
     let parameters = libc::sched_param { sched_priority: priority };
     // SAFETY: takes numbers and the address of plain data that lives until the end of the call.
     unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) == 0 }
 }
 
-/// The shortest slice that the kernel takes for a thread, in nanoseconds.
+/// The shortest scheduler slice of a thread, in nanoseconds.
 const SHORTEST_SLICE_NS: u64 = 100_000;
 
-/// Connects a socket to an address in the form of the kernel.
+/// Connects a socket to a raw `sockaddr`.
 pub(crate) fn connect(socket: &OwnedFd, address: &[u8]) -> Result<(), Errno> {
     let (at, length) = sockaddr(address);
     // SAFETY: takes numbers, and the address and length of bytes that live until the end of the call.
     outcome(unsafe { libc::connect(socket.as_raw_fd(), at, length) })
 }
 
-/// Binds a socket to an address in the form of the kernel.
+/// Binds a socket to a raw `sockaddr`.
 pub(crate) fn bind(socket: &OwnedFd, address: &[u8]) -> Result<(), Errno> {
     let (at, length) = sockaddr(address);
     // SAFETY: takes numbers, and the address and length of bytes that live until the end of the call.
@@ -297,7 +292,7 @@ fn outcome(done: c_int) -> Result<(), Errno> {
     }
 }
 
-/// Gives this thread a working directory and a file mode mask of its own.
+/// Gives this thread its own working directory and umask.
 pub(crate) fn keep_apart() -> io::Result<()> {
     // SAFETY: takes a number, and changes what this thread alone has from then on.
     if unsafe { libc::unshare(libc::CLONE_FS) } < 0 {
@@ -306,33 +301,33 @@ pub(crate) fn keep_apart() -> io::Result<()> {
     Ok(())
 }
 
-/// The system calls that the processes of a command hand over instead of making them.
+/// The system calls that a command hands over by seccomp user notification.
 #[derive(Debug)]
 pub(crate) struct Calls(OwnedFd);
 
-/// A system call that waits for its answer.
+/// An intercepted system call that waits for its answer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Call {
     id: u64,
     /// The thread that makes it.
     pub thread: u32,
-    /// The number of the system call.
+    /// The system call number.
     pub number: c_long,
-    /// What it is given.
+    /// Its arguments.
     pub(crate) args: [u64; 6],
 }
 
 /// The answer to a system call.
 #[derive(Debug)]
 pub(crate) enum SyscallAnswer {
-    /// It returns this.
+    /// The value that it returns.
     Value(i64),
-    /// It returns a new descriptor of this, which is closed or not when a program is executed.
+    /// It returns a new fd of this file; the flag sets `FD_CLOEXEC` on it.
     Handle(OwnedFd, bool),
 }
 
 impl Calls {
-    /// Lets whoever makes a call run on the processor that answers it, where the kernel can.
+    /// Lets a caller run on the processor of the handler, where the kernel supports it.
     pub(crate) fn quicken(&self) {
         const SYNC_WAKE_UP: u64 = 1;
         // SAFETY: takes numbers.
@@ -341,7 +336,7 @@ impl Calls {
         }
     }
 
-    /// Takes the next call; `None` where whoever made it is gone.
+    /// Receives the next call; `None` if its caller is gone.
     pub(crate) fn next(&self) -> io::Result<Option<Call>> {
         // SAFETY: zeros are a value of this plain data, and what the kernel asks for.
         let mut call: libc::seccomp_notif = unsafe { std::mem::zeroed() };
@@ -358,12 +353,12 @@ impl Calls {
         }))
     }
 
-    /// Returns whether whoever made a call still waits: what was read of a process is its own then.
+    /// Returns whether the caller still waits. If so, data read by its PID is its own.
     pub(crate) fn waits(&self, call: &Call) -> bool {
         self.control(libc::SECCOMP_IOCTL_NOTIF_ID_VALID, &mut { call.id }).is_ok()
     }
 
-    /// Answers a call. Where nobody waits any more it changes nothing.
+    /// Answers a call. Does nothing if its caller is gone.
     pub(crate) fn answer(&self, call: &Call, answer: Result<SyscallAnswer, Errno>) {
         let mut response = libc::seccomp_notif_resp { id: call.id, val: 0, error: 0, flags: 0 };
         match answer {
@@ -378,8 +373,7 @@ impl Calls {
                     newfd_flags: if closed_on_exec { libc::O_CLOEXEC.cast_unsigned() } else { 0 },
                 };
                 let added = self.control(libc::SECCOMP_IOCTL_NOTIF_ADDFD, &mut given);
-                // Whoever goes on must be the only one who has the file open: a program that was just
-                // written could not be executed otherwise.
+                // A program that another process holds open for writing cannot be executed (`ETXTBSY`).
                 drop(handle);
                 match added {
                     Ok(number) => response.val = i64::from(number),
@@ -390,7 +384,7 @@ impl Calls {
         let _ = self.control(libc::SECCOMP_IOCTL_NOTIF_SEND, &mut response);
     }
 
-    /// Returns another handle of the same calls.
+    /// Returns another fd of the same calls.
     pub(crate) fn try_clone(&self) -> io::Result<Self> {
         self.0.try_clone().map(Self)
     }
@@ -403,7 +397,7 @@ impl Calls {
 }
 
 impl From<OwnedFd> for Calls {
-    /// Takes what another process got when it was bound.
+    /// Takes the fd that another process got when it was confined.
     fn from(handle: OwnedFd) -> Self {
         Self(handle)
     }
@@ -415,25 +409,25 @@ impl AsFd for Calls {
     }
 }
 
-/// Which side of a fork this is.
+/// The side of a fork.
 #[derive(Debug)]
 pub(crate) enum Side {
-    /// The one that goes on, with its copy.
+    /// The parent, with the PID of the child.
     Parent(Pid),
-    /// The copy.
+    /// The child.
     Child,
 }
 
-/// Namespaces that a copy gets of its own.
+/// Namespaces that a forked process gets.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Own {
     /// None.
     Nothing,
-    /// Processes, mounts and the host name: the copy is the first process of its namespace.
+    /// PID, mount and UTS namespaces: the child is PID 1.
     Processes,
 }
 
-/// Copies this process, which must have one thread. The copy gets no more than it has.
+/// Forks this process, which must have one thread. The child gains no rights.
 pub(crate) fn fork(own: Own) -> io::Result<Side> {
     let flags = match own {
         Own::Nothing => libc::SIGCHLD,
@@ -456,14 +450,13 @@ pub(crate) fn fork(own: Own) -> io::Result<Side> {
     }
 }
 
-/// The stack of a child until it executes its program.
+/// The stack of a vfork child until it executes its program, in bytes.
 const STACK_BYTES: usize = 512 * 1024;
 
-/// Does work in a child that shares the memory of this process, which must have one thread, and sleeps until
-/// the child executes a program or ends; returns the child, and what becomes readable when it ends. Both
-/// share their working directory and file mode mask from then on: where the child goes, this process goes
-/// too. What the work has in memory when it executes a program is never freed, unless it belongs to the
-/// caller; descriptors are the child's own, and must not be left to the caller.
+/// Runs `work` in a child that shares the memory of this process, which must have one thread. This process
+/// sleeps until the child executes a program or exits. Returns the PID and a pidfd. Both processes share
+/// their working directory and umask from then on. Memory that `work` owns at `execve` is never freed, and it
+/// must leave no fd to the caller.
 pub(crate) fn beside(work: impl FnOnce()) -> io::Result<(Pid, OwnedFd)> {
     if !has_one_thread()? {
         return Err(io::Error::other("a process of several threads cannot share its memory"));
@@ -509,7 +502,7 @@ fn begin<F: FnOnce()>(
     Pid::from_raw(pid).filter(|_| 0 < pid).ok_or(problem)
 }
 
-/// The child: does its work and ends, if that has not made it another program.
+/// The child: does its work, then exits if that executed no program.
 extern "C" fn enter<F: FnOnce()>(work: *mut c_void) -> c_int {
     // SAFETY: the address is the one of the parent's work, which sleeps.
     let work = unsafe { &mut *work.cast::<Option<F>>() };
@@ -520,10 +513,10 @@ extern "C" fn enter<F: FnOnce()>(work: *mut c_void) -> c_int {
     unsafe { libc::_exit(NOT_STARTED) }
 }
 
-/// The code of a child that did not become another program.
+/// The exit code of a child that executed no program.
 const NOT_STARTED: c_int = 127;
 
-/// All signals blocked in this thread; dropping it lets in those that were let in before.
+/// Blocks all signals of this thread until dropped.
 struct BlockedSignals(sigset_t);
 
 impl BlockedSignals {
@@ -548,12 +541,11 @@ impl Drop for BlockedSignals {
     }
 }
 
-/// Returns whether this process has one thread, and so can be copied.
+/// Returns whether this process has one thread, as a fork requires.
 pub(crate) fn has_one_thread() -> io::Result<bool> {
     Ok(n_threads()? == 1)
 }
 
-/// Returns how many threads this process has.
 fn n_threads() -> io::Result<usize> {
     let flags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
     let tasks = rustix::fs::open(c"/proc/self/task", flags, Mode::empty())?;
@@ -561,9 +553,9 @@ fn n_threads() -> io::Result<usize> {
     Ok(named.filter(|task| !task.file_name().to_bytes().starts_with(b".")).count())
 }
 
-/// Gives this process, which must have one thread, users, mounts and System V objects of its own,
-/// and a network unless it keeps the machine's. It has every right there until it drops them, and
-/// none outside that it did not have.
+/// Gives this process, which must have one thread, new user, mount and IPC namespaces, and a network
+/// namespace unless `keep_network`. It has every capability inside until it drops them, and gains none
+/// outside.
 pub(crate) fn unshare(keep_network: bool) -> io::Result<()> {
     let network = if keep_network { 0 } else { libc::CLONE_NEWNET };
     let flags = libc::CLONE_NEWUSER | libc::CLONE_NEWNS | libc::CLONE_NEWIPC | network;

@@ -1,4 +1,4 @@
-//! The whole output of a command on its way to the store.
+//! Writes the whole output of a command to the store.
 
 use rustix::io::Errno;
 use sinew_tool::MAX_STORED_OUTPUT;
@@ -6,13 +6,12 @@ use sinew_tool::MAX_STORED_OUTPUT;
 use super::capture::Spool;
 use sinew_fs::store::{Spooled, Store};
 
-/// The whole output on its way to the store, once it is more than a reply shows.
+/// Writes an output to the store once it is longer than a reply shows.
 pub(super) struct ToStore {
     store: Option<Store>,
     call_id: String,
     max_bytes: usize,
     max_lines: u64,
-    /// How many lines ended so far.
     pub(super) n_lines: u64,
     head: Vec<u8>,
     file: Spooling,
@@ -56,7 +55,7 @@ impl ToStore {
         self.file = begun.map_or(Spooling::Failed, Spooling::To);
     }
 
-    /// Returns the path of what is stored, relative to the first root.
+    /// Returns the path of the stored output, relative to the first root.
     pub(super) fn path(&self) -> Option<String> {
         match &self.file {
             Spooling::To(file) => Some(file.path()),

@@ -17,21 +17,21 @@ pub struct Streams {
     pub gone: Box<dyn Fn() -> bool + Send>,
 }
 
-/// A file that waits, also where whoever opened it set it not to.
+/// A file whose reads and writes block, even if it was opened as non-blocking.
 #[derive(Debug)]
 pub struct BlockingFile(File);
 
-/// What a pipe to the client holds: the most that Linux gives to anybody.
+/// The pipe size to the client, in bytes: the most that Linux gives unprivileged processes.
 const OUTPUT_BYTES: usize = 1024 * 1024;
-/// What a pipe from the client holds. More is hardly faster, and pipes of one user share a bound.
+/// The pipe size from the client, in bytes. More is hardly faster, and pipes of one user share a limit.
 const INPUT_BYTES: usize = 256 * 1024;
 
 /// Returns the standard streams without buffers in between.
 pub fn standard_streams() -> io::Result<Streams> {
     let input = rustix::stdio::stdin().try_clone_to_owned()?;
     let output = rustix::stdio::stdout().try_clone_to_owned()?;
-    // A large message then needs no turn of the other side in the middle of it. Sockets and files
-    // have no such size, and a system that allows less keeps what it has.
+    // A large message then fits the pipe without a read in between. Sockets and files have no such size, and
+    // a lower system limit leaves it unchanged.
     let _ = fcntl_setpipe_size(&input, INPUT_BYTES);
     let _ = fcntl_setpipe_size(&output, OUTPUT_BYTES);
     let watched = File::from(output.try_clone()?);
@@ -42,7 +42,7 @@ pub fn standard_streams() -> io::Result<Streams> {
     })
 }
 
-/// Returns whether the other end of a pipe or socket was closed.
+/// Returns whether the other end of a pipe or socket is closed.
 fn has_hung_up(fd: BorrowedFd<'_>) -> bool {
     let mut watched = [PollFd::from_borrowed_fd(fd, PollFlags::empty())];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };

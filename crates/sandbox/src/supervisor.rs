@@ -1,8 +1,8 @@
-//! Per-command supervisor: starts the command, kills what it leaves behind and reports its exit.
+//! Supervises one command: starts it, kills what it leaves behind and reports its exit.
 //!
-//! It is PID 1 of its PID namespace, so that no process outlives it there. At other levels it is a child subreaper:
-//! orphans of the command become its children. It exits when the socket to sinew closes. After a command that exited
-//! by itself and left no process it serves the next one.
+//! It is PID 1 of a PID namespace, so that no process outlives it there. Elsewhere it is a child subreaper:
+//! orphans of the command become its children. It exits when the socket to sinew closes. It serves the next
+//! command only after one that exited by itself and left no process.
 
 use std::ffi::{CString, OsString};
 use std::io;
@@ -30,32 +30,32 @@ use super::urgency::Urgency;
 use super::wire::{self, Command, End, Refusal, Report, SpawnRequest};
 use crate::spawn;
 
-/// How long a signal is that is read from a descriptor (signalfd(2)).
+/// The size of a signal read from a signalfd, signalfd(2).
 const SIGNAL_BYTES: usize = 128;
-/// A command that runs longer than this may be one that uses up the processors.
+/// A command that runs longer than this may exhaust the processors.
 const SHORT: Duration = Duration::from_millis(5);
-/// How often orphans are waited for while the command runs, whether a signal tells of one or not.
+/// How often orphans are reaped while the command runs, with or without SIGCHLD.
 const REAP: Duration = Duration::from_millis(500);
-/// How long the report may take to be heard.
+/// How long sinew may take to receive the report.
 const HEARD: Duration = Duration::from_millis(50);
-/// How long a thread that has nothing left to do may take to end.
+/// How long an idle thread may take to exit.
 const THREADS: Duration = Duration::from_millis(5);
-/// How long processes that were killed may take to be gone.
+/// How long killed processes may take to exit.
 const GONE: Duration = Duration::from_secs(2);
-/// How often a kill is repeated until they are.
+/// How often a kill is repeated until they have.
 const AGAIN: Duration = Duration::from_millis(20);
-/// How long a supervisor pauses after it has waited for orphans: else a fork bomb takes its share of a processor.
+/// How long a supervisor pauses after it reaped orphans: else a fork bomb uses up its share of a processor.
 const PAUSE: Duration = Duration::from_millis(10);
-/// The most orphans that are waited for between two pauses, and how many at first: up to 6,400 a second.
+/// The most orphans that are reaped between two pauses, and how many at first: up to 6,400 a second.
 const MAX_ORPHANS: usize = 64;
 const FIRST_ORPHANS: usize = 16;
 /// A supervisor that wakes later than this shares its processor with very many processes.
 const LATE: Duration = Duration::from_millis(5);
-/// The most processes that are waited for before something else is looked at.
+/// The most processes that are reaped before other work is checked.
 const MAX_REAPED: usize = 256;
 
-/// Serves the next order of a session, and those after it where it lasts.
-/// Fails where something may be left that its parent must end.
+/// Serves the next request of a session, and those after it if it `lasts`. Fails if processes may be left
+/// that its parent must kill.
 pub(super) fn supervise(
     session: &OwnedFd,
     notifier: &Notifier,
@@ -79,7 +79,7 @@ pub(super) fn supervise(
     let mask = umask(Mode::empty());
     let standing = Standing::own();
     loop {
-        // The command before shared both.
+        // The last command shared both.
         umask(mask);
         let _ = chdir("/");
         match serve_next(session, notifier, &mut prepared, sandbox) {
@@ -105,7 +105,7 @@ struct Prepared {
     urgency: Urgency,
 }
 
-/// What another process of this user can change about this one, and what it makes inherits.
+/// What another process of this user can change about this one, and its children inherit.
 #[derive(PartialEq)]
 struct Standing {
     niceness: Option<i32>,
@@ -118,17 +118,17 @@ impl Standing {
     }
 }
 
-/// How an order was served.
+/// How a request was served.
 enum Served {
-    /// Its command ended by itself, and nothing is left of it.
+    /// Its command exited by itself and left no process.
     Alone,
-    /// There was none, or it had to be ended.
+    /// There was no command, or it had to be killed.
     Done,
-    /// Something could not be ended.
+    /// A process could not be killed.
     Left,
 }
 
-/// Has the next order of a session served. Fails where that could not be prepared.
+/// Serves the next request of a session. Fails if that could not be prepared.
 fn serve_next(
     session: &OwnedFd,
     notifier: &Notifier,
@@ -138,7 +138,7 @@ fn serve_next(
     let Prepared { killer, oom, children, urgency } = prepared;
     let started =
         exec_child::start_next(session, notifier, (killer, oom), sandbox).or_else(|_| {
-            // What was short may be there again when it is needed.
+            // A resource that was short may be available when the request arrives.
             poll(&mut [PollFd::new(session, PollFlags::IN)], None)?;
             exec_child::start_next(session, notifier, (killer, oom), sandbox)
         })?;
@@ -152,7 +152,7 @@ fn serve_next(
     let terminal = terminal.map(|terminal| (terminal, pid.as_raw_nonzero().get().unsigned_abs()));
     let mut handler =
         calls.map(|(calls, means)| NotifyHandler::begin(calls, Arc::clone(means), terminal));
-    // Where nobody listens any more the first look at the line says so.
+    // If sinew has closed the socket, the first poll shows it.
     let mut watch =
         Watch { line: &line, pid, handle: &handle, children, timeout, grace, killer, urgency };
     let CommandEnd { end, was_told, out_of_time } = watch.until_the_end();
@@ -168,7 +168,7 @@ fn serve_next(
         }
     };
     let _ = wire::send(&line, &report, &[]);
-    // What comes now takes long, and whoever waits for the report may wait for this processor.
+    // The cleanup takes long, and the process that waits for the report may need this processor.
     let mut closed = [PollFd::new(&line, PollFlags::empty())];
     let _ = poll(&mut closed, Timespec::try_from(HEARD).ok().as_ref());
     let has_ended = handler.as_mut().is_none_or(NotifyHandler::has_ended);
@@ -179,7 +179,7 @@ fn serve_next(
     })
 }
 
-/// Answers the next order with why it cannot be served.
+/// Answers the next request with an error.
 fn refuse_next(session: &OwnedFd, notifier: &Notifier, error: &io::Error) {
     let received = wire::receive::<SpawnRequest>(session);
     notifier.taken();
@@ -202,7 +202,6 @@ fn is_alone() -> bool {
     }
 }
 
-/// A command that runs.
 struct Watch<'a> {
     line: &'a OwnedFd,
     pid: Pid,
@@ -216,18 +215,17 @@ struct Watch<'a> {
     urgency: &'a mut Urgency,
 }
 
-/// How a command ended that was watched.
+/// How a watched command ended.
 struct CommandEnd {
     end: End,
-    /// Whether sinew told it to.
+    /// Whether sinew asked it to.
     was_told: bool,
-    /// Whether its time ran out.
     out_of_time: bool,
 }
 
 impl Watch<'_> {
-    /// Waits for the command to end, and ends it when its time is over or it is told to. A command that the
-    /// kernel holds longer than processes may take to be gone counts as killed.
+    /// Waits for the command to end, and kills it when its time is over or sinew says so. A command that the
+    /// kernel still holds after [`GONE`] counts as killed.
     fn until_the_end(&mut self) -> CommandEnd {
         let mut stop_at = self.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut kill_at: Option<Instant> = None;
@@ -250,7 +248,7 @@ impl Watch<'_> {
             let time = until_next.map_or(wait, |time| time.min(wait));
             let awake_at = Instant::now() + time;
             let told = self.sleep(time, listening, !pauses && !must_hold_back);
-            // A supervisor that has used up its share of a processor is late when the time is over.
+            // A supervisor that has used up its share of a processor wakes late.
             let is_late = awake_at + LATE < Instant::now();
             max_reaped =
                 if is_late { max_reaped / 2 } else { max_reaped * 2 }.clamp(1, MAX_ORPHANS);
@@ -290,8 +288,8 @@ impl Watch<'_> {
         }
     }
 
-    /// Sleeps until the command ends, the line has something to say, another child ends if that matters, or the
-    /// time is over; returns whether the line has.
+    /// Sleeps until the command ends, sinew sends a message, a child ends (if `for_children`) or the time is
+    /// over. Returns whether there is a message.
     fn sleep(&mut self, time: Duration, listening: bool, for_children: bool) -> bool {
         let wanted = |is_wanted| if is_wanted { PollFlags::IN } else { PollFlags::empty() };
         let mut watched = [
@@ -312,13 +310,12 @@ impl Watch<'_> {
         listening && !line.revents().is_empty()
     }
 
-    /// Reads the signal of children that ended: that of several is one.
+    /// Reads pending SIGCHLD signals, which the kernel merges into one.
     fn forget_signals(&self) {
         let _ = rustix::io::read(self.children, &mut [0; SIGNAL_BYTES]);
     }
 
-    /// Waits for processes that ended, also orphans that fell to this one, and no more of them than leave
-    /// time for other work.
+    /// Reaps processes that ended, orphans included, but at most so many: other work needs time.
     fn reap(&self, at_most: usize) -> Reaped {
         let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         if let Ok(Some(status)) = waitid(WaitId::Pid(self.pid), ended) {
@@ -343,34 +340,31 @@ impl Watch<'_> {
     }
 }
 
-/// Which processes were waited for.
+/// The result of a reap.
 enum Reaped {
-    /// The command among them, which ended like this.
+    /// It included the command, which ended like this.
     Command(End),
-    /// None had ended.
     None,
-    /// Some, and more may have ended.
+    /// Some had ended, and more may have.
     Some,
 }
 
 /// What a command left behind.
 #[derive(Default)]
 struct Rest {
-    /// How many processes were killed.
     n_killed: u32,
-    /// Whether this process had to kill.
     had_to_kill: bool,
-    /// Whether a process may still run: the kernel holds it, or it could not be reached.
+    /// Whether a process may still run: the kernel holds it, or no kill reached it.
     is_left: bool,
 }
 
-/// Kills what the command left behind, until nothing is left or the time is over.
+/// Kills what the command left behind, until nothing is left or [`GONE`] is over.
 fn end_the_rest(killer: &mut Killer, urgency: &mut Urgency, command: Option<Pid>) -> Rest {
     let until = Instant::now() + GONE;
     let mut rest = Rest::default();
     let mut pause = Duration::from_micros(100);
     let mut kill_at = None;
-    // A command that has ended holds its number for what is left of its process group.
+    // An unreaped command keeps its PID reserved, so its process group can still be killed.
     let mut unwaited = command;
     let mut max_reaped = MAX_REAPED;
     loop {
@@ -402,7 +396,7 @@ fn end_the_rest(killer: &mut Killer, urgency: &mut Urgency, command: Option<Pid>
     }
 }
 
-/// Returns the working directory, which this process shared with the command, also one that was removed.
+/// Returns the working directory, which this process shared with the command, even if it was removed.
 fn where_it_was() -> Option<PathBuf> {
     let path = rustix::process::getcwd(Vec::new()).map(CString::into_bytes).or_else(|_| {
         let link = rustix::fs::readlink("/proc/self/cwd", Vec::new())?.into_bytes();

@@ -1,4 +1,4 @@
-//! Terminals: a pair of ends, of which a command has one, and what it would show on a screen.
+//! Pseudo terminals (pty) of commands, and the emulator that keeps what their screens would show.
 
 use std::io;
 use std::num::NonZeroU16;
@@ -17,12 +17,12 @@ use vt100::{Callbacks, Parser};
 
 use super::input_queue::Piece;
 
-/// Both ends of a terminal.
+/// Both ends of a pty.
 #[derive(Debug)]
 pub(super) struct Pty {
-    /// What is read here was shown, and what is written here is typed.
+    /// sinew's end: reads what was shown and writes what is typed.
     pub(super) ours: OwnedFd,
-    /// The one of the command.
+    /// The command's end.
     pub(super) theirs: OwnedFd,
 }
 
@@ -33,18 +33,18 @@ impl Pty {
         let ours = openpt(flags)?;
         grantpt(&ours)?;
         unlockpt(&ours)?;
-        // Nobody who types may wait for a program that does not read.
+        // A write must not block while the program does not read.
         rustix::io::ioctl_fionbio(&ours, true)?;
         let theirs = ioctl_tiocgptpeer(&ours, flags)?;
         let mut modes = tcgetattr(&theirs)?;
-        // A character that is taken back is taken back whole.
+        // Backspace removes a whole UTF-8 character.
         modes.input_modes |= InputModes::IUTF8;
         tcsetattr(&theirs, OptionalActions::Now, &modes)?;
         set_size(&ours, size)?;
         Ok(Self { ours, theirs })
     }
 
-    /// Returns a hold on both ends for whoever types.
+    /// Returns fds of both ends, for typing.
     pub(super) fn hold(&self) -> io::Result<Tty> {
         Ok(Tty { ours: self.ours.try_clone()?, theirs: self.theirs.try_clone()? })
     }
@@ -55,11 +55,11 @@ fn set_size(ours: &OwnedFd, size: Size) -> io::Result<()> {
     Ok(tcsetwinsize(ours, size)?)
 }
 
-/// The terminal of a command that goes on.
+/// The terminal of a background command.
 #[derive(Debug)]
 pub(super) struct Tty {
     ours: OwnedFd,
-    /// The end of the command, by which it is seen what it has not read.
+    /// The command's end, which shows how much input is unread.
     theirs: OwnedFd,
 }
 
@@ -68,7 +68,7 @@ impl Tty {
         set_size(&self.ours, size)
     }
 
-    /// Answers a program that asks its terminal something; one that does not read gets no answer.
+    /// Answers a terminal query of a program; drops the answer if the program does not read.
     pub(super) fn answer(&self, answers: &[u8]) {
         if !answers.is_empty() {
             let _ = rustix::io::write(&self.ours, answers);
@@ -79,19 +79,19 @@ impl Tty {
         tcgetattr(&self.theirs).map_or(LocalModes::empty(), |modes| modes.local_modes)
     }
 
-    /// Returns whether the system gathers lines before a program reads them.
+    /// Returns whether the kernel edits lines before a program reads them.
     pub(super) fn edits_lines(&self) -> bool {
         self.local_modes().contains(LocalModes::ICANON)
     }
 
-    /// Returns whether nothing is shown of a line that is typed, as where a password is asked for. A program
-    /// that edits its lines itself shows them itself, unless it asks for a secret.
+    /// Returns whether typed text stays hidden, as at a password prompt. A program that edits its lines
+    /// itself also shows them, unless it asks for a secret.
     pub(super) fn hides_input(&self, asks_secret: bool) -> bool {
         let modes = self.local_modes();
         !modes.contains(LocalModes::ECHO) && (modes.contains(LocalModes::ICANON) || asks_secret)
     }
 
-    /// Returns whether something was typed that nobody has read.
+    /// Returns whether the program has not read all input.
     pub(super) fn holds_unread(&self) -> bool {
         rustix::io::ioctl_fionread(&self.theirs).is_ok_and(|n| 0 < n)
     }
@@ -118,7 +118,7 @@ impl Tty {
     }
 }
 
-/// Returns the first of the numbers of a sequence.
+/// Returns the first number of an escape sequence.
 fn first_number(numbers: &[u8]) -> usize {
     let digits = numbers.iter().filter(|byte| 0x20 <= **byte && **byte != 0x7f);
     digits.take_while(|byte| byte.is_ascii_digit()).fold(0_usize, |number, digit| {
@@ -126,7 +126,7 @@ fn first_number(numbers: &[u8]) -> usize {
     })
 }
 
-/// Words in a question for something that only a person types.
+/// Words in a prompt for a secret.
 const SECRETS: &[&str] = &[
     "password",
     "passphrase",
@@ -139,7 +139,7 @@ const SECRETS: &[&str] = &[
     "credential",
 ];
 
-/// Returns whether the last line of a screen asks for a secret.
+/// Returns whether a line asks for a secret.
 fn is_secret_question(line: &str) -> bool {
     let line = line.trim_end().to_lowercase();
     let is_question = line.ends_with([':', '?', '>']);
@@ -152,13 +152,13 @@ fn is_secret_question(line: &str) -> bool {
     is_question && SECRETS.iter().any(|secret| has(secret))
 }
 
-/// What a program in a terminal would show on a screen.
+/// Terminal emulator: the screen that a program would show.
 pub(super) struct Emulator {
     parser: Parser<Answers>,
     size: Size,
     /// The screen at the last look.
     looked: Vec<String>,
-    /// The beginning of a sequence whose end has not come yet.
+    /// The start of an escape sequence that is still incomplete.
     begun: Vec<u8>,
     /// How many bytes were not drawn since the last look.
     n_skipped: u64,
@@ -169,7 +169,6 @@ pub(super) struct Looked {
     pub(super) rows: Vec<String>,
     pub(super) changed: Vec<bool>,
     pub(super) cursor: (u16, u16),
-    /// How many bytes were not drawn since the last look.
     pub(super) n_skipped: u64,
 }
 
@@ -178,30 +177,29 @@ impl Emulator {
         Self { parser: parser(size), size, looked: Vec::new(), begun: Vec::new(), n_skipped: 0 }
     }
 
-    /// Takes what a program wrote; returns what a terminal answers.
+    /// Draws output of a program; returns the answers to its terminal queries.
     pub(super) fn take(&mut self, bytes: &[u8]) -> Vec<u8> {
         let bytes = self.tamed(bytes);
         let parser = &mut self.parser;
-        // What somebody else's bytes break is a screen, and nothing more.
+        // Output that makes the parser panic costs only the screen.
         if catch_unwind(AssertUnwindSafe(|| parser.process(&bytes))).is_err() {
             self.parser = self::parser(self.size);
         }
         std::mem::take(&mut self.parser.callbacks_mut().0)
     }
 
-    /// Leaves out what a program wrote; no terminal answers that.
+    /// Skips output of a program, without any answer.
     pub(super) fn skip(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.begun.clear();
         self.n_skipped += bytes.len() as u64;
         Vec::new()
     }
 
-    /// Returns bytes in which no sequence repeats a character more often than there is room for: a few
-    /// bytes could keep this process busy for long.
+    /// Limits repeat counts in escape sequences to the screen size, since a few bytes could take very long.
     fn tamed(&mut self, bytes: &[u8]) -> Vec<u8> {
         let most = usize::from(self.size.rows) * usize::from(self.size.cols);
         let mut out = std::mem::take(&mut self.begun);
-        // Where the numbers of a sequence begin, if one has begun.
+        // Where the numbers of an open sequence begin.
         let mut numbers = out.strip_prefix(b"\x1b[").map(|_| 2);
         for byte in bytes {
             match (numbers, byte) {
@@ -213,9 +211,9 @@ impl Emulator {
                     }
                     numbers = None;
                 }
-                // No program that means something writes more.
+                // No useful program writes more.
                 (Some(at), 0x30..=0x3f) if MAX_NUMBERS <= out.len() - at => continue,
-                // Signs of control are carried out without ending a sequence.
+                // Control characters take effect without ending a sequence.
                 (Some(_), 0x30..=0x3f | 0..=0x1a | 0x1c..=0x1f | 0x7f) => {}
                 (Some(_), _) => numbers = None,
                 (None, _) => {}
@@ -234,12 +232,10 @@ impl Emulator {
         out
     }
 
-    /// Returns the size.
     pub(super) fn size(&self) -> Size {
         self.size
     }
 
-    /// Gives the screen another size.
     pub(super) fn resize(&mut self, size: Size) {
         let [rows, cols] = [size.rows, size.cols].map(at_least_one);
         self.size = size;
@@ -249,13 +245,13 @@ impl Emulator {
         }
     }
 
-    /// Returns the text of the screen where a program fills it, as editors do.
+    /// Returns the text of the alternate screen, which programs such as editors use.
     pub(super) fn filled(&self) -> Option<String> {
         let screen = self.parser.screen();
         screen.alternate_screen().then(|| screen.contents())
     }
 
-    /// Looks at the screen, and remembers it for the next look.
+    /// Returns the screen, and remembers it for the next look.
     pub(super) fn look(&mut self) -> Looked {
         let screen = self.parser.screen();
         let rows: Vec<String> =
@@ -267,12 +263,12 @@ impl Emulator {
         Looked { rows, changed, cursor, n_skipped: std::mem::take(&mut self.n_skipped) }
     }
 
-    /// Returns whether the program takes several lines that are pasted as one.
+    /// Returns whether the program accepts bracketed paste.
     pub(super) fn takes_paste(&self) -> bool {
         self.parser.screen().bracketed_paste()
     }
 
-    /// Returns whether what stands before the cursor asks for a secret.
+    /// Returns whether the text before the cursor asks for a secret.
     pub(super) fn asks_secret(&self) -> bool {
         let screen = self.parser.screen();
         let (row, col) = screen.cursor_position();
@@ -280,7 +276,7 @@ impl Emulator {
         line.is_some_and(|line| is_secret_question(&line))
     }
 
-    /// Returns the bytes that a terminal sends for what is typed.
+    /// Returns the bytes that a terminal sends for typed input.
     pub(super) fn bytes_of(&self, piece: &Piece) -> Vec<u8> {
         let screen = self.parser.screen();
         let mut bytes = Vec::new();
@@ -309,13 +305,13 @@ fn at_least_one(n: u16) -> NonZeroU16 {
     NonZeroU16::new(n).unwrap_or(NonZeroU16::MIN)
 }
 
-/// What a terminal answers to programs that ask it something.
+/// The answers to terminal queries.
 #[derive(Default)]
 struct Answers(Vec<u8>);
 
-/// The longest numbers of a sequence.
+/// The longest numbers of an escape sequence, in bytes.
 const MAX_NUMBERS: usize = 64;
-/// The most that is answered to one piece of output.
+/// The most bytes of answers to one piece of output.
 const MAX_ANSWERS: usize = 1_024;
 
 impl Callbacks for Answers {
@@ -344,7 +340,7 @@ impl Callbacks for Answers {
     }
 }
 
-/// Adds what a terminal sends for a key, as terminals of the family of xterm do.
+/// Adds the bytes that xterm sends for a key.
 fn push_key(bytes: &mut Vec<u8>, key: Key, application: bool) {
     match key {
         Key::Enter => bytes.push(b'\r'),
@@ -363,7 +359,7 @@ fn push_key(bytes: &mut Vec<u8>, key: Key, application: bool) {
         Key::CursorWith(to, with) => bytes.extend(format!("\u{1b}[1;{with}{to}").into_bytes()),
         Key::Function(n) => bytes.extend(function_key(n).bytes()),
         Key::Control(c) => {
-            // The five upper bits of a letter and of the signs beside them are taken away.
+            // Only the five lower bits of the character remain.
             let byte = u8::try_from(c.to_ascii_uppercase()).unwrap_or(b'@');
             bytes.push(if byte == b'?' { 0x7f } else { byte & 0x1f });
         }

@@ -1,16 +1,15 @@
-//! When a supervisor runs before all threads of the usual policy.
+//! Decides when a supervisor runs before all threads of the usual scheduling policy. A command that uses up
+//! the processors must not keep its supervisor from killing it.
 //!
-//! A command that uses up the processors must not keep its supervisor from killing it. But a supervisor that
-//! runs first also takes the processor from sinew and its client when a command ends and while it prepares the
-//! next one: 30 us of 850 for the command `true`. So it waits for a sign that the command may be such a one: it
-//! runs on, or has left processes behind.
+//! A supervisor that runs first also takes the processor from sinew and its client between commands: 30 us of
+//! 850 for `true`. So it waits for a sign of such a command: one that runs on or leaves processes behind.
 
 use crate::spawn;
 
 /// Whether this supervisor runs first.
 #[derive(Debug)]
 pub(super) enum Urgency {
-    /// For ever: it has no right to change that.
+    /// Always: it has no right to change that.
     Fixed,
     /// As any other process.
     Usual,
@@ -28,7 +27,7 @@ impl Urgency {
         Self::Usual
     }
 
-    /// Runs first from now on, where it may.
+    /// Runs first from now on, if allowed.
     pub(super) fn raise(&mut self) {
         if matches!(self, Self::Usual) {
             spawn::run_first();

@@ -1,8 +1,6 @@
-//! What sinew and its helper process say to each other.
-//!
-//! They speak over sockets that keep messages apart. What may be large, such as the arguments of a
-//! command, lies in a file in memory, and the message holds its descriptor. A side that ends closes
-//! its socket, so neither outlives the other unnoticed.
+//! Messages between sinew, the helper process and its supervisors, over `SOCK_SEQPACKET` sockets. A message
+//! that may be large, such as the arguments of a command, is sent as a memfd. A process that exits closes its
+//! socket, so the other side notices.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -23,41 +21,39 @@ use serde::{Deserialize, Serialize};
 use super::sandbox_level::{SandboxLevel, Shortfall};
 use sinew_policy::command_rules::CommandRules;
 
-/// The most descriptors that one message carries.
+/// The most fds in one message.
 pub(super) const MAX_HANDLES: usize = 5;
-/// The longest message: what is longer lies in a file in memory.
+/// The longest message in bytes; a longer one is sent as a memfd.
 const MAX_MESSAGE: usize = 4_096;
 
-/// What the helper is to become, said once.
+/// The containment of a session: the first message to the helper.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Policy {
-    /// The sandbox level to take.
     pub(super) level: SandboxLevel,
     /// Directories that commands may write, by real path.
     pub(super) writable: Vec<PathBuf>,
     /// Directories and files that commands do not see.
     pub(super) hidden: Vec<PathBuf>,
-    /// What commands may read and not change, although it lies in a writable directory.
+    /// Paths that commands may read but not change, although they are in a writable directory.
     pub(super) fixed: Vec<PathBuf>,
-    /// What commands may not change or open by its name.
+    /// Paths that commands may not change or open by name.
     pub(super) rules: CommandRules,
     /// Directories that commands may change for themselves: the changes last for the session.
     pub(super) caches: Vec<PathBuf>,
-    /// Where those changes, and temporary files, are kept.
+    /// The directory of those changes and of temporary files.
     pub(super) scratch: PathBuf,
-    /// The session's own memory that is shared by name, where commands see the machine's.
+    /// The session's own `/dev/shm`, where commands see the machine's.
     pub(super) shared_memory: Option<PathBuf>,
-    /// Whether commands may reach the network.
     pub(super) network: bool,
     /// Limits of each process, as `RLIMIT_` numbers with values.
     pub(super) limits: Vec<(u32, u64)>,
-    /// The most processes of one command, where that can be held.
+    /// The most processes of one command, where a limit is possible.
     pub(super) max_processes: u64,
-    /// Whether commands are trusted not to multiply: programs of the user's own get no cgroup.
+    /// Whether commands are trusted not to multiply: the user's own programs get no cgroup.
     pub(super) trusted: bool,
 }
 
-/// What the helper answers: what is missing although its sandbox level works, or why it does not.
+/// The answer of the helper: what is missing although its level works, or why the level fails.
 pub(super) type Ready = Result<Vec<Shortfall>, Shortfall>;
 
 /// One command to run.
@@ -65,60 +61,56 @@ pub(super) type Ready = Result<Vec<Shortfall>, Shortfall>;
 pub(super) struct SpawnRequest {
     /// The program, by absolute path.
     pub(super) program: PathBuf,
-    /// Its arguments, the first of which is its name.
+    /// Its arguments, starting with its name.
     pub(super) argv: Vec<OsString>,
-    /// Its environment.
     pub(super) env: Vec<(OsString, OsString)>,
     /// Its working directory, by real path.
     pub(super) cwd: PathBuf,
     /// The device and inode that this directory must have.
     pub(super) cwd_identity: (u64, u64),
-    /// Whether it is to be told where the command was at its end.
+    /// Whether the report must name the working directory at its end.
     pub(super) keeps_cwd: bool,
-    /// Whether its streams are a terminal, which becomes that of its session of processes.
+    /// Whether its streams are a terminal, which becomes its controlling terminal.
     pub(super) has_terminal: bool,
-    /// How long it may run. Its supervisor keeps the time: it needs less of a busy processor than sinew.
+    /// How long it may run. The supervisor keeps the time: it needs less of a busy processor than sinew.
     pub(super) timeout_ms: Option<u64>,
-    /// How long processes have between the request to end and their end.
+    /// The time between SIGTERM and SIGKILL.
     pub(super) grace_ms: u64,
 }
 
-/// What became of a command.
+/// The result of a command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Report {
     /// It could not be started.
     Failed(Refusal, i32),
-    /// It ended.
     Ended {
         end: End,
-        /// Whether its time ran out.
         out_of_time: bool,
-        /// How many other processes still ran and were ended.
+        /// How many other processes still ran and were killed.
         n_left: u32,
-        /// Whether processes may still run that could not be ended.
+        /// Whether processes may still run that could not be killed.
         is_left: bool,
-        /// Where it was at its end.
+        /// The working directory at its end.
         cwd: Option<PathBuf>,
-        /// What it was refused.
         refused: Refusals,
     },
 }
 
-/// What a command was refused: the first of them with how often, and how many others.
+/// The first refusals of a command with their counts, and the number of others.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Refusals {
     pub(super) listed: Vec<(Refused, u32)>,
     pub(super) n_more: u32,
 }
 
-/// Something that a command tried and may not do.
+/// An access that was refused to a command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Refused {
     /// To change a protected name.
     Protected { path: PathBuf, name: String },
-    /// To open what a path glob denies; says which.
+    /// To open a path that a path glob denies; says which.
     Denied { path: PathBuf, why: String },
-    /// To change something outside the roots.
+    /// To change a file outside the roots.
     Outside { path: PathBuf },
     /// To reach a program of the machine by its socket.
     Socket { path: PathBuf },
@@ -128,57 +120,53 @@ pub(super) enum Refused {
     Network { address: String },
 }
 
-/// Why a command could not be started, with the number of the system's error.
+/// Why a command could not be started; sent with an `errno`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Refusal {
     /// Its program cannot be executed.
     Program,
-    /// Its working directory is not there, or is another.
+    /// Its working directory is missing, or is another one.
     Directory,
-    /// Something of the containment failed.
+    /// A part of the containment failed.
     Containment,
 }
 
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum End {
-    /// It returned a code.
     Code(i32),
-    /// A signal ended it.
     Signal(i32),
 }
 
-/// What the process that becomes the next command says to its supervisor.
+/// What an exec child tells its supervisor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Notice {
-    /// It is bound to what commands are bound to. The calls that it hands over come with this.
+    /// It is confined. The fd of its intercepted calls is attached.
     Confined,
-    /// It has its order. The line to sinew comes with this, and its terminal where it has one.
+    /// It has its spawn request. The socket to sinew and any terminal are attached.
     Ordered {
-        /// How long it may run.
         timeout_ms: Option<u64>,
-        /// How long processes have between the request to end and their end.
         grace_ms: u64,
     },
     /// It could not become the command.
     Failed(Refusal, i32),
 }
 
-/// What sinew tells a running command's supervisor.
+/// What sinew tells the supervisor of a running command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Command {
-    /// Ask every process to end, and end them a moment later.
+    /// Send SIGTERM to every process, and SIGKILL after the grace period.
     Stop,
-    /// End every process now.
+    /// Kill every process now.
     Kill,
 }
 
-/// Returns the two ends of a line.
+/// Returns the two ends of a socket.
 pub(super) fn line() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
 }
 
-/// Sends a message and descriptors.
+/// Sends a message and fds.
 pub(super) fn send(
     line: impl AsFd,
     message: &impl Serialize,
@@ -196,14 +184,14 @@ pub(super) fn send(
     if !all.is_empty() && !control.push(SendAncillaryMessage::ScmRights(&all)) {
         return Err(io::Error::other("too many descriptors for one message"));
     }
-    // What says where the message is.
+    // Tells the receiver whether the message is in a memfd.
     let place = [u8::from(memory.is_some())];
     let parts = [IoSlice::new(&place), IoSlice::new(&bytes)];
     rustix::io::retry_on_intr(|| sendmsg(&line, &parts, &mut control, SendFlags::NOSIGNAL))?;
     Ok(())
 }
 
-/// Receives a message and its descriptors; `None` where the other side closed the line.
+/// Receives a message and its fds; `None` if the other side closed the socket.
 pub(super) fn receive<T: DeserializeOwned>(
     line: impl AsFd,
 ) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
@@ -251,7 +239,7 @@ fn decoded<T: DeserializeOwned>(bytes: &[u8]) -> io::Result<T> {
     postcard::from_bytes(bytes).map_err(io::Error::other)
 }
 
-/// Returns a file in memory that holds these bytes.
+/// Returns a memfd that holds these bytes.
 pub(super) fn in_memory(bytes: &[u8]) -> io::Result<OwnedFd> {
     let mut file = File::from(memfd_create(c"order", MemfdFlags::CLOEXEC)?);
     file.write_all(bytes)?;

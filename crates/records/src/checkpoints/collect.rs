@@ -1,9 +1,8 @@
-//! Forgetting what is too old, too much or too many.
+//! Garbage collection: removes checkpoints beyond the limits of age, size and number.
 //!
-//! Checkpoints are forgotten from the oldest on, then the contents that no checkpoint names are
-//! removed. It runs on a thread of its own, rarely, with a connection of its own; of several
-//! processes one does it. The newest checkpoint stays, and so does one whose call is under way. Calls
-//! that keep contents meanwhile wait for one small batch at most.
+//! The oldest checkpoints go first, then the contents that no checkpoint names. A separate thread with its
+//! own connection runs rarely, in one process at a time. The newest checkpoint and those of running calls
+//! stay. Calls that keep contents wait for one small batch at most.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -17,70 +16,67 @@ use super::index::{self, Since};
 use super::{CheckpointError, CheckpointId, CheckpointSettings};
 use crate::database::{self, PATIENT, at_once};
 
-/// After this time a collection is due, whatever was kept.
+/// A collection is due after this time.
 const MAX_PAUSE_MS: u64 = 60 * 60 * 1_000;
-/// After this part of all that may be kept a collection is due, however early.
+/// A collection is due earlier after this part of the byte limit.
 const PART: u64 = 8;
-/// How many checkpoints are forgotten in one transaction.
+/// Checkpoints per transaction.
 const N_FORGOTTEN: usize = 100;
-/// How many contents are collected while others wait.
+/// Contents removed under one exclusive lock.
 const N_COLLECTED: usize = 32;
-/// How long a collection goes on in a process that ends: a call that is a process of its own gets
-/// something done too.
+/// How long a collection goes on after its process begins to end: short processes must finish some work.
 const GRACE: Duration = Duration::from_millis(200);
-/// How often a collection that others did not let end is tried again, and how long it pauses before.
+/// Retries of a collection that other processes blocked, and the pause before each.
 const MAX_PAUSES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(50);
-/// How long a collection waits for those who keep contents.
+/// How long a collection waits for calls that keep contents.
 const WAIT: Duration = Duration::from_millis(200);
 
-/// What a collection removed.
+/// The result of a collection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Collected {
-    /// Checkpoints.
+    /// Removed checkpoints.
     pub n_checkpoints: u64,
-    /// Contents that no checkpoint names any more.
+    /// Removed contents, which no checkpoint named.
     pub n_contents: u64,
-    /// Bytes that they took.
+    /// The bytes of these contents.
     pub n_bytes: u64,
 }
 
-/// Collects what one state directory holds.
+/// The garbage collector of one state directory.
 #[derive(Debug, Clone)]
 pub(super) struct Collector {
     pub(super) database: PathBuf,
     pub(super) contents: Contents,
     pub(super) settings: CheckpointSettings,
-    /// Since when the process ends.
+    /// Set when this process ends.
     pub(super) ends: Arc<OnceLock<Instant>>,
 }
 
 impl Collector {
-    /// Returns whether a collection is due.
     pub(super) fn is_due(&self, since: Since) -> bool {
         let pause = index::now_ms().abs_diff(since.collected_at_ms);
         MAX_PAUSE_MS <= pause || self.is_much(since.n_new_bytes)
     }
 
-    /// Returns whether so many new bytes are a reason to collect.
+    /// Returns whether so many new bytes make a collection due.
     pub(super) fn is_much(&self, n_new: u64) -> bool {
         (self.settings.max_bytes / PART).max(1) <= n_new
     }
 
-    /// Keeps the log of the database short and collects what is due, unless another process does.
-    /// What fails is tried again when it is due the next time.
+    /// Shortens the write-ahead log and collects if due and unclaimed. Errors wait for the next due time.
     pub(super) fn tend(&self) {
         let tend = || -> Result<(), CheckpointError> {
             let connection = self.open()?;
             database::shorten_log(&connection);
             let mut n_pauses = 0;
-            // What becomes due meanwhile starts no other thread.
+            // A collection that becomes due meanwhile starts no other thread.
             while let Some(since) = self.claim(&connection)? {
                 let collected = self.collect_with(&connection);
                 if matches!(collected, Ok((_, true))) {
                     continue;
                 }
-                // What is left is due for the next one.
+                // The rest is due for the next collection.
                 index::give_back(&connection, since)?;
                 if self.ends.get().is_some() || n_pauses == MAX_PAUSES {
                     return collected.map(drop);
@@ -93,7 +89,7 @@ impl Collector {
         let _ = tend();
     }
 
-    /// Begins a collection, if one is due and nobody else begins it.
+    /// Claims a collection if one is due and unclaimed.
     fn claim(&self, connection: &Connection) -> Result<Option<Since>, CheckpointError> {
         at_once(connection, |transaction| {
             let since = index::count(transaction, 0)?;
@@ -102,7 +98,6 @@ impl Collector {
         })
     }
 
-    /// Collects now.
     pub(super) fn collect(&self) -> Result<Collected, CheckpointError> {
         self.collect_with(&self.open()?).map(|(collected, _)| collected)
     }
@@ -111,12 +106,12 @@ impl Collector {
         Ok(database::open(&self.database, &index::TABLES, self.settings.sync, PATIENT)?)
     }
 
-    /// Returns whether there is no time left.
+    /// Returns whether the grace period of an ending process is over.
     fn is_over(&self) -> bool {
         self.ends.get().is_some_and(|since| GRACE <= since.elapsed())
     }
 
-    /// Collects, and returns whether all of it is done.
+    /// Collects; returns whether nothing is left to do.
     fn collect_with(&self, connection: &Connection) -> Result<(Collected, bool), CheckpointError> {
         let mut collected = Collected::default();
         let is_done = self.forget(connection, &mut collected)?;
@@ -124,7 +119,7 @@ impl Collector {
         Ok((collected, is_done))
     }
 
-    /// Forgets checkpoints that are too old, too much or too many. Returns whether all are gone.
+    /// Removes checkpoints beyond the limits; returns whether all are gone.
     fn forget(
         &self,
         connection: &Connection,
@@ -162,8 +157,7 @@ impl Collector {
         Ok(true)
     }
 
-    /// Returns the last of the checkpoints that have to go for the rest to be small enough. A content
-    /// counts where it was named last: it stays as long.
+    /// Returns the last checkpoint to remove for the byte limit. Contents count for their newest checkpoint.
     fn too_much(&self, connection: &Connection) -> Result<Option<CheckpointId>, CheckpointError> {
         let found = self.contents.list()?.into_iter();
         let sizes: HashMap<_, u64> =
@@ -177,8 +171,7 @@ impl Collector {
         }))
     }
 
-    /// Removes the contents that no checkpoint names, and what deaths left behind. Returns whether
-    /// all are gone.
+    /// Removes contents that no checkpoint names, and files of dead processes; returns whether all are gone.
     fn sweep(
         &self,
         connection: &Connection,
@@ -193,11 +186,11 @@ impl Collector {
         });
         while !unnamed.is_empty() {
             let batch = unnamed.split_off(unnamed.len().saturating_sub(N_COLLECTED));
-            // Whoever keeps all the time is not kept waiting; the next collection goes on.
+            // Does not block calls that keep contents; the next collection continues.
             let Some(alone) = self.contents.alone(WAIT)? else { return Ok(false) };
             let mut gone = Vec::with_capacity(batch.len());
             for mut found in batch {
-                // It may have been named since; now nobody can name it.
+                // Checked again: only under this lock can no call name it.
                 let is_named = match found.content {
                     Some(content) => index::is_named(connection, content)?,
                     None => false,

@@ -1,4 +1,4 @@
-//! One content that was kept, as it is read back.
+//! Reads one kept content back.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -16,8 +16,8 @@ use super::path_state::CHUNK;
 use sinew_fs::content_hash::hash_so_far;
 use sinew_fs::roots::{FILE_READ, open_name};
 
-/// A content that was kept, to be read once. Its last byte comes only if all of it is what was kept;
-/// else reading ends with [`CheckpointError::Corrupt`] inside an error of the kind `InvalidData`.
+/// A kept content, to be read once. It withholds the last byte until the hash matches; a mismatch ends
+/// reading with [`CheckpointError::Corrupt`] inside an `InvalidData` error.
 #[derive(Debug)]
 pub struct Content {
     source: Source,
@@ -42,7 +42,7 @@ impl std::fmt::Debug for Source {
 }
 
 impl Content {
-    /// Opens a content in the directory of the store; `None` where it is not there.
+    /// Opens a content in the store's directory; `None` if missing.
     pub(super) fn open(
         dir: &OwnedFd,
         content: ContentHash,
@@ -52,7 +52,7 @@ impl Content {
         let (plain_name, packed_name) = names_of(content)?;
         let open = |name: &CStr| match open_name(dir.as_fd(), name, FILE_READ) {
             Ok(file) => Ok(Some(File::from(file))),
-            // A link is nothing that was kept here.
+            // The store holds no symlinks.
             Err(Errno::NOENT | Errno::LOOP) => Ok(None),
             Err(errno) => Err(errno),
         };
@@ -70,7 +70,7 @@ impl Content {
         Ok(Some(Self { source, hasher, content, n_left: size, path: path.to_owned() }))
     }
 
-    /// Reads all of it into memory.
+    /// Reads the whole content into memory.
     pub fn read_all(mut self) -> Result<Vec<u8>, CheckpointError> {
         let mut bytes = Vec::with_capacity(usize::try_from(self.n_left).unwrap_or(0).min(CHUNK));
         match self.read_to_end(&mut bytes) {
@@ -79,7 +79,7 @@ impl Content {
         }
     }
 
-    /// Writes all of it, piece by piece. What was written before an error is not to be used.
+    /// Writes the whole content in chunks. After an error the written part is invalid.
     pub fn write_to(mut self, to: &mut impl Write) -> Result<(), CheckpointError> {
         match io::copy(&mut self, to) {
             Ok(_) => Ok(()),
@@ -111,7 +111,7 @@ impl Read for Content {
             Source::Packed(decoder) => decoder.read(buffer),
         };
         let n = match read {
-            // What the decoder says of bytes that it cannot understand has no number.
+            // The decoder's errors about invalid bytes have no errno.
             Err(error) if error.raw_os_error().is_none() => match error.kind() {
                 io::ErrorKind::Interrupted => return Err(error),
                 _ => return Err(self.corrupt()),

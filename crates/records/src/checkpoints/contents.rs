@@ -1,14 +1,12 @@
-//! The contents of files as they were, each under the name of its hash.
+//! The content store of checkpoints: one file per content, named by its hash.
 //!
-//! One flat directory holds them, for its owner alone. A large content is a clone of the file where
-//! the file system can share its blocks; else a content is packed, unless that saves nothing. Each is
-//! written under another name first, so that a death leaves no half content under a hash, and a
-//! content that is there is not written again, as long as it is sound.
+//! The files lie in one flat directory, for its owner alone. A large content is a clone (reflink) if the file
+//! system can share its blocks; otherwise contents are compressed if that saves space. Each file is renamed
+//! to its hash when complete, so that a crash leaves no partial content. An intact content is not written
+//! again.
 //!
-//! A content belongs to the entries that name it, and those are written after it. So whoever keeps
-//! contents holds a shared lock on the directory from the first of them until the entries are written,
-//! and the collection removes contents only while nobody holds it: what was just found there cannot
-//! be collected before it is named.
+//! Entries are written after the contents that they name. Until then a call holds a shared lock on the
+//! directory, and a collection needs it exclusively. So no content is collected before it is named.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -33,38 +31,38 @@ use sinew_fs::dir_lock::granted;
 use sinew_fs::roots::DIRECTORY_READ;
 use sinew_fs::temporary::{is_temporary, temporary_name};
 
-/// A content up to this size is read into memory once.
+/// Contents up to this size are read into memory once.
 const SMALL: u64 = CHUNK as u64;
-/// A content up to this size fills one block of a disk at most, and is not packed.
+/// Contents up to this size fit into one disk block and are not compressed.
 const BLOCK: usize = 4 * 1024;
-/// How hard contents are packed: the quickest way, because a change waits for it.
+/// The compression level: the fastest, because a change waits.
 const LEVEL: i32 = 1;
-/// How the name of a packed content ends.
+/// The file extension of a compressed content.
 const PACKED: &str = ".zst";
-/// How the name of a content ends that was collected and is about to be removed.
+/// The file extension of a collected content that is about to be removed.
 const COLLECTED: &[u8] = b".gone";
-/// The longest sleep of whoever waits for the directory.
+/// The longest sleep while waiting for the directory lock.
 const LONGEST_SLEEP: Duration = Duration::from_millis(5);
 
-/// Where contents are kept.
+/// The store of contents.
 #[derive(Debug, Clone)]
 pub(super) struct Contents {
     path: PathBuf,
     sync: LedgerSync,
 }
 
-/// What became of a content.
+/// A kept content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Kept {
     pub(super) content: ContentHash,
-    /// How many bytes it takes that were not taken before.
+    /// The bytes that it added to the store.
     pub(super) n_new: u64,
 }
 
 /// Why a content was not kept.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// The file changed meanwhile.
+    /// The file changed while it was read.
     Changed,
     /// The file cannot be read.
     Unreadable(io::Error),
@@ -73,7 +71,7 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    /// Returns the error about the file at a path.
+    /// Returns the error for the file at a path.
     pub(super) fn about(self, path: &Path) -> CheckpointError {
         match self {
             Self::Changed => CheckpointError::Changed(path.to_owned()),
@@ -82,7 +80,7 @@ impl Failure {
         }
     }
 
-    /// Tells a file that is not as large as it was from one that cannot be read.
+    /// Distinguishes a changed size from a read error.
     fn of_read(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::InvalidData => Self::Changed,
@@ -97,24 +95,24 @@ impl From<Errno> for Failure {
     }
 }
 
-/// The right to add contents: nothing is collected while it lives.
+/// A shared lock to add contents: no collection runs while it lives.
 #[derive(Debug)]
 pub struct Held {
     dir: OwnedFd,
     sync: LedgerSync,
 }
 
-/// The right to collect contents: nobody adds any while it lives.
+/// An exclusive lock to collect contents: no call adds any while it lives.
 #[derive(Debug)]
 pub(super) struct Alone {
     dir: OwnedFd,
 }
 
-/// One file of the directory.
+/// One file in the store.
 #[derive(Debug)]
 pub(super) struct ContentFile {
     pub(super) name: CString,
-    /// Which content it is; `None` is what a death left behind.
+    /// The content; `None` if a crash left the file behind.
     pub(super) content: Option<ContentHash>,
     pub(super) n_bytes: u64,
 }
@@ -124,7 +122,7 @@ impl Contents {
         Self { path, sync }
     }
 
-    /// Waits so long for the right to add contents, and makes the directory where it is missing.
+    /// Takes the shared lock; creates the directory if missing.
     pub(super) fn hold(&self, patience: Duration) -> Result<Held, CheckpointError> {
         let dir = match self.directory() {
             Err(Errno::NOENT) => {
@@ -144,7 +142,7 @@ impl Contents {
         }
     }
 
-    /// Waits so long for the right to collect contents; `None` where others keep adding.
+    /// Takes the exclusive lock; `None` on timeout or without a directory.
     pub(super) fn alone(&self, patience: Duration) -> Result<Option<Alone>, CheckpointError> {
         let dir = match self.directory() {
             Err(Errno::NOENT) => return Ok(None),
@@ -154,7 +152,7 @@ impl Contents {
         Ok(taken.then_some(Alone { dir }))
     }
 
-    /// Lists what is there.
+    /// Lists the files in the store.
     pub(super) fn list(&self) -> Result<Vec<ContentFile>, CheckpointError> {
         let list = || {
             let dir = match self.directory() {
@@ -180,7 +178,7 @@ impl Contents {
         list().map_err(CheckpointError::of_store)
     }
 
-    /// Opens the content of a path as it was in a state.
+    /// Opens the content that a state of a path names.
     pub(super) fn open(&self, path: &Path, state: &PathState) -> Result<Content, CheckpointError> {
         let (content, size) = match state {
             PathState::File { content, size, .. } => (*content, *size),
@@ -204,8 +202,7 @@ impl Contents {
     }
 }
 
-/// Takes a lock on the directory, waiting so long for it; returns whether it is taken. It ends when
-/// the handle is closed.
+/// Locks the directory, waiting up to `patience`; returns whether it succeeded. Closing the handle unlocks.
 fn take(
     dir: &OwnedFd,
     operation: FlockOperation,
@@ -227,19 +224,19 @@ fn take(
     }
 }
 
-/// Returns which content a name stands for.
+/// Returns the content that a file name stands for.
 fn content_of(name: &[u8]) -> Option<ContentHash> {
     ContentHash::from_hex(name.strip_suffix(PACKED.as_bytes()).unwrap_or(name))
 }
 
-/// Returns the names that a content may have.
+/// Returns the plain and the compressed name of a content.
 pub(super) fn names_of(content: ContentHash) -> Result<(CString, CString), Errno> {
     let name = |end: &str| CString::new(format!("{content}{end}")).map_err(|_| Errno::INVAL);
     Ok((name("")?, name(PACKED)?))
 }
 
 impl Held {
-    /// Keeps the content of a file of a known size.
+    /// Keeps the content of a file of known size.
     pub(super) fn keep(&self, file: &File, size: u64) -> Result<Kept, Failure> {
         if size <= SMALL { self.keep_small(file, size) } else { self.keep_large(file, size) }
     }
@@ -285,7 +282,7 @@ impl Held {
         }
     }
 
-    /// Gives a content that is written its name.
+    /// Renames a complete content to its hash.
     fn name(
         &self,
         temporary: Temporary<'_>,
@@ -300,7 +297,7 @@ impl Held {
             fdatasync(&temporary.file)?;
         }
         temporary.rename(&name)?;
-        // What was there under the other name was not sound.
+        // A file under the other name was not intact.
         match unlinkat(&self.dir, &other, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(errno) => return Err(errno.into()),
@@ -311,8 +308,7 @@ impl Held {
         Ok(Kept { content, n_new })
     }
 
-    /// Returns whether a content is there and still what it was. A disk that lost it would else go
-    /// on losing it each time that it is kept.
+    /// Returns whether a content exists and is intact. Without this check a damaged content stays damaged.
     fn is_sound(&self, content: ContentHash, size: u64) -> Result<bool, Errno> {
         match Content::open(&self.dir, content, size, Path::new(""))? {
             Some(mut kept) => Ok(io::copy(&mut kept, &mut io::sink()).is_ok()),
@@ -322,7 +318,7 @@ impl Held {
 }
 
 impl Alone {
-    /// Takes the name of a file away; [`Alone::remove`] then removes it, for which nobody waits.
+    /// Renames a file; [`Alone::remove`] then removes it without the lock.
     pub(super) fn collect(&self, found: &mut ContentFile) -> Result<(), CheckpointError> {
         let mut name = found.name.to_bytes().to_vec();
         if !name.ends_with(COLLECTED) {
@@ -337,7 +333,7 @@ impl Alone {
         Ok(())
     }
 
-    /// Gives the right back and removes what was collected.
+    /// Unlocks and removes the collected files.
     pub(super) fn remove(self, collected: &[ContentFile]) {
         let _ = flock(&self.dir, FlockOperation::NonBlockingUnlock);
         for found in collected {
@@ -347,8 +343,7 @@ impl Alone {
 }
 
 impl ContentFile {
-    /// Returns whether it is something that only a death leaves behind: a content that was being
-    /// written, or one that was being removed. Anything else without a hash is not ours.
+    /// Returns whether a crash left the file behind, while it was written or removed. Other files stay.
     pub(super) fn is_left_over(&self) -> bool {
         let name = self.name.to_bytes();
         let collected = name.strip_suffix(COLLECTED);
@@ -357,7 +352,7 @@ impl ContentFile {
     }
 }
 
-/// A file that is being written, removed unless it got its name.
+/// A file that is being written, removed on drop unless renamed.
 struct Temporary<'a> {
     dir: &'a OwnedFd,
     name: CString,
@@ -392,12 +387,12 @@ impl Drop for Temporary<'_> {
     }
 }
 
-/// Returns whether packing is worth its time.
+/// Returns whether compression saves at least an eighth.
 fn saves(packed: usize, size: usize) -> bool {
     packed <= size - size / 8
 }
 
-/// Returns whether the beginning of a file can be packed.
+/// Returns whether the start of a file compresses well.
 fn packs(file: &File) -> io::Result<bool> {
     use std::os::unix::fs::FileExt;
 
@@ -406,10 +401,10 @@ fn packs(file: &File) -> io::Result<bool> {
     Ok(zstd::bulk::compress(&sample, LEVEL).is_ok_and(|packed| saves(packed.len(), sample.len())))
 }
 
-/// Copies a file of a known size, and returns the hash of what was copied.
+/// Copies a file of known size; returns the hash of the copied bytes.
 fn copy(file: &File, size: u64, to: &File, packed: bool) -> Result<ContentHash, Failure> {
     let mut hasher = blake3::Hasher::new();
-    // What could not be written, so that it is not taken for a file that could not be read.
+    // A write error, kept apart from a read error.
     let mut unwritten = None;
     let mut sink = match packed {
         true => Sink::Packed(zstd::stream::write::Encoder::new(to, LEVEL).map_err(errno_of)?),
@@ -428,7 +423,7 @@ fn copy(file: &File, size: u64, to: &File, packed: bool) -> Result<ContentHash, 
     Ok(hash_so_far(&hasher))
 }
 
-/// Where a content goes to.
+/// The destination of a content.
 enum Sink<'a> {
     Plain(&'a File),
     Packed(zstd::stream::write::Encoder<'static, &'a File>),

@@ -1,10 +1,9 @@
 //! The checkpoint of one call while the call runs.
 //!
-//! What is at a path is kept before its change ([`CheckpointDraft::keep`]), all of it is written in one
-//! transaction ([`CheckpointDraft::record`]), and only then anything changes. What each change left is said
-//! afterwards ([`CheckpointDraft::settle`], [`CheckpointDraft::withdraw`]) and written when the draft is dropped. A call
-//! that dies in between leaves entries that are not settled: what their change was to leave is in the
-//! index already, so a look at the disk tells whether it happened.
+//! [`CheckpointDraft::keep`] keeps the state of a path, and [`CheckpointDraft::record`] writes all states in
+//! one transaction before any change. [`CheckpointDraft::settle`] and [`CheckpointDraft::withdraw`] note the
+//! results, which the drop writes. After a crash the index has unsettled entries with the planned states, and
+//! a look at the disk tells whether the changes happened.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -22,12 +21,12 @@ use super::{
 };
 use sinew_fs::stat::identity_of;
 
-/// What is at a path before a change.
+/// The state of a path before a change.
 #[derive(Debug, Clone, Copy)]
 pub enum Before<'a> {
     /// Nothing.
     Absent,
-    /// A regular file, open for reading, and what it was when it was opened.
+    /// A regular file, open for reading, and its status when it was opened.
     File(&'a File, &'a FileMeta),
     /// A symbolic link to this path.
     Link(&'a Path),
@@ -35,40 +34,39 @@ pub enum Before<'a> {
     Directory(u32),
 }
 
-/// The checkpoint of one call while the call runs.
+/// The checkpoint of a running call.
 #[derive(Debug)]
 pub struct CheckpointDraft {
     shared: Arc<SharedCheckpoints>,
     mark: CallContext,
     id: Option<CheckpointId>,
-    /// Nothing is collected from the first content on until the entries are written.
+    /// Blocks collections from the first content until the entries are written.
     held: Option<Held>,
     entries: BTreeMap<PathBuf, Drafted>,
-    /// Bytes that contents of this call added to the store, and those that are not counted there yet.
+    /// Bytes that this call added to the store, and those not yet counted in the index.
     n_kept: u64,
     n_uncounted: u64,
 }
 
-/// What a draft knows of one path.
 #[derive(Debug)]
 struct Drafted {
     before: PathState,
-    /// What the change is to leave, where that is known.
+    /// The planned state, if known.
     after: Option<PathState>,
-    /// Whether the index has an entry of the path, and whether it has both of these.
+    /// Whether the index has an entry of the path, and whether that holds `before` and `after`.
     known: bool,
     recorded: bool,
     fate: Fate,
-    /// What an earlier change of this call left there.
+    /// The state after an earlier change of this call.
     earlier: Option<PathState>,
 }
 
-/// What became of a change.
+/// The result of a change.
 #[derive(Debug)]
 enum Fate {
-    /// Nobody said so far.
+    /// Not reported yet.
     Open,
-    /// It happened and left this.
+    /// It happened and left this state.
     Happened(PathState),
     /// It did not happen.
     Withdrawn,
@@ -87,12 +85,12 @@ impl CheckpointDraft {
         }
     }
 
-    /// Returns the id of the checkpoint, once it is recorded.
+    /// Returns the ID of the checkpoint once it is recorded.
     pub fn id(&self) -> Option<CheckpointId> {
         self.id
     }
 
-    /// Returns whether it has a change that happened or may have happened.
+    /// Returns whether any change happened or may have happened.
     pub fn holds_changes(&self) -> bool {
         let is_change = |drafted: &Drafted| match drafted.fate {
             Fate::Open => drafted.known,
@@ -102,11 +100,11 @@ impl CheckpointDraft {
         self.entries.values().any(is_change)
     }
 
-    /// Keeps what is at a real path, and returns it. `after` is what the change is to leave, where
-    /// that is known; it lets an undo tell after a death whether the change happened.
+    /// Keeps and returns the state of a real path. `after` is the planned state, which shows after a crash
+    /// whether the change happened.
     ///
-    /// Where this call changed the path already, what was there before the call stays. A directory
-    /// that the change creates on the way is a path of its own, with nothing before it.
+    /// The state before the first change of this call is retained. A parent directory that the change creates
+    /// is a separate path, absent before.
     pub fn keep(
         &mut self,
         path: &Path,
@@ -156,7 +154,7 @@ impl CheckpointDraft {
             None => self.held.insert(self.shared.contents.hold(QUICK)?),
         };
         let kept = held.keep(file, size).and_then(|kept| {
-            // What was read is what was opened only if nobody wrote meanwhile.
+            // The file is intact only if its status is unchanged after the read.
             let now = identity_of(&fstat(file).map_err(|errno| Failure::Unreadable(errno.into()))?);
             if now == meta.identity { Ok(kept) } else { Err(Failure::Changed) }
         });
@@ -169,9 +167,9 @@ impl CheckpointDraft {
         Ok(PathState::hashed(kept.content, size, meta.mode))
     }
 
-    /// Writes what was kept since the last time, in one transaction, and returns the id. Changes may
-    /// happen after it and not before. It waits so long for other processes;
-    /// [`CheckpointError::Busy`] says that nothing happened and that it can be asked again.
+    /// Writes all new states in one transaction and returns the ID; only then may changes happen. Waits up to
+    /// `patience` for other processes; after [`CheckpointError::Busy`] nothing is written and a retry is
+    /// safe.
     pub fn record(&mut self, patience: Duration) -> Result<CheckpointId, CheckpointError> {
         let new = self.entries.iter().filter(|(_, drafted)| !drafted.recorded);
         let new =
@@ -186,15 +184,14 @@ impl CheckpointDraft {
         Ok(id)
     }
 
-    /// Says that the change of a path happened, and what it left.
+    /// Notes that the change of a path happened, and the state that it left.
     pub fn settle(&mut self, path: &Path, after: PathState) {
         if let Some(drafted) = self.entries.get_mut(path) {
             drafted.fate = Fate::Happened(after);
         }
     }
 
-    /// Says that the change of a path did not happen: it is no part of the checkpoint. What an earlier
-    /// change of this call left there stays one.
+    /// Notes that the change of a path did not happen. The result of an earlier change of this call stays.
     pub fn withdraw(&mut self, path: &Path) {
         if let Some(drafted) = self.entries.get_mut(path)
             && matches!(drafted.fate, Fate::Open)
@@ -205,11 +202,10 @@ impl CheckpointDraft {
 }
 
 impl Drop for CheckpointDraft {
-    /// Writes what became of the changes. What cannot be written now is written with the next
-    /// checkpoint.
+    /// Writes the results of the changes, at the latest with the next checkpoint.
     fn drop(&mut self) {
         self.held = None;
-        // What was kept for nothing is collected too.
+        // Contents kept in vain are counted for collection too.
         self.shared.uncounted(std::mem::take(&mut self.n_uncounted));
         let Some(id) = self.id else { return };
         let entries = std::mem::take(&mut self.entries).into_iter();

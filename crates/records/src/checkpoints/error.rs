@@ -1,4 +1,4 @@
-//! Why a checkpoint was not made, or cannot be used.
+//! Errors of making and using checkpoints.
 
 use std::fmt;
 use std::io;
@@ -10,61 +10,61 @@ use sinew_tool::{FileError, Kind, ToolError};
 use super::CheckpointId;
 use crate::database::Failed;
 
-/// How changes run without checkpoints, for hints.
+/// The hint how to change files without checkpoints.
 const OFF: &str = "`tools.fs.checkpoint_before_mutation = false` changes files without checkpoints";
 
 /// Why a checkpoint was not made, or cannot be used.
 #[derive(Debug)]
 pub enum CheckpointError {
-    /// The file changed while it was kept.
+    /// The file changed while its content was kept.
     Changed(PathBuf),
     /// The file could not be read.
     Unreadable(PathBuf, io::Error),
-    /// No file, link or directory is there, so nothing can be kept.
+    /// The path is no regular file, symlink or directory, so it cannot be kept.
     Special(PathBuf),
-    /// The file is larger than one that is kept.
+    /// The file exceeds the limit for one file.
     TooLarge {
         /// The file.
         path: PathBuf,
         /// Its size in bytes.
         size: u64,
-        /// The largest size that is kept.
+        /// The limit in bytes.
         max: u64,
     },
-    /// The files of one call are together more than all checkpoints may be.
+    /// The files of one call exceed the limit of all checkpoints.
     TooMuch {
-        /// The most bytes that checkpoints may be.
+        /// The limit in bytes.
         max: u64,
     },
     /// The path is not UTF-8, so no restore can name it.
     Unnameable(PathBuf),
-    /// The directory holds more names than one checkpoint keeps.
+    /// The directory holds too many names for one checkpoint.
     TooMany {
         /// The directory.
         path: PathBuf,
-        /// The most names.
+        /// The limit.
         max: usize,
     },
-    /// There is no space left where checkpoints are kept.
+    /// The disk of the checkpoints is full.
     Full(String),
-    /// Another process holds the checkpoints. Nothing happened, and it can be asked again.
+    /// Another process holds the checkpoints. Nothing happened; the caller may retry.
     Busy,
     /// The checkpoints cannot be read or written.
     Unusable(String),
     /// There is no checkpoint with this id.
     Unknown(CheckpointId),
-    /// The checkpoint is not there, or its caller counted no turns.
+    /// The checkpoint does not exist, or its call had no turn.
     NoTurn(CheckpointId),
-    /// The kept content of this path is not there any more.
+    /// The kept content of this path is missing.
     Lost(PathBuf),
-    /// The kept content of this path is not what was kept.
+    /// The kept content of this path does not match its hash.
     Corrupt(PathBuf),
-    /// The content of this path was not kept, because it was too large.
+    /// The content of this path was too large to keep.
     NotKept(PathBuf),
 }
 
 impl CheckpointError {
-    /// Returns the error for one of the system about the place where checkpoints are kept.
+    /// Returns the error for an errno of the content store.
     pub(super) fn of_store(errno: Errno) -> Self {
         match errno {
             Errno::NOSPC | Errno::DQUOT | Errno::FBIG => Self::Full(errno.to_string()),
@@ -150,7 +150,7 @@ impl CheckpointError {
         }
     }
 
-    /// Returns the parts where one content is missing.
+    /// Returns kind, text and hint for one missing content.
     fn parts_of_content(&self) -> (Kind, String, Option<String>) {
         let (kind, problem, path) = match self {
             Self::Corrupt(path) => {
@@ -166,7 +166,7 @@ impl CheckpointError {
     }
 }
 
-/// What can be done where one content is missing.
+/// The hint for one missing content.
 const OTHERS: &str = "the other files of the checkpoint can be restored without it";
 
 impl From<Failed> for CheckpointError {

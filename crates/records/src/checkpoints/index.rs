@@ -1,8 +1,7 @@
-//! The index of checkpoints in SQLite: what each call changed, and what was there before.
+//! The checkpoint index in SQLite: the state of each path before and after its change.
 //!
-//! A checkpoint is written in one transaction before its call changes anything, and settled in
-//! another one after. The contents that its entries name are in the store by then. Paths and link
-//! targets are bytes.
+//! One transaction writes a checkpoint before its call changes anything, when the store already has its
+//! contents. A later one settles it. Paths and symlink targets are bytes.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -17,9 +16,8 @@ use crate::database::{Tables, separated};
 use sinew_fs::clock::SystemClock;
 use sinew_fs::process_identity::{Life, ProcessIdentity};
 
-/// The tables. What the checkpoints of a process would repeat stands once in `process`. An entry
-/// whose `after_kind` is missing, or that is not settled, belongs to a change that may not have
-/// happened.
+/// The tables. `process` holds the values that all checkpoints of a process share. An entry without
+/// `after_kind`, or not settled, belongs to a change that may not have happened.
 pub(super) const TABLES: Tables = Tables {
     version: 1,
     previous: None,
@@ -73,18 +71,18 @@ pub(super) const TABLES: Tables = Tables {
 ",
 };
 
-/// How a state is read: what its columns are called, in their order.
+/// The columns of a state, in their order.
 const BEFORE: &str = "before_kind, before_mode, before_size, before_hash, before_target";
 const AFTER: &str = "after_kind, after_mode, after_size, after_hash, after_target";
 
-/// How much was kept since the last collection.
+/// The bytes kept since the last collection, and its time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Since {
     pub(super) n_new_bytes: u64,
     pub(super) collected_at_ms: i64,
 }
 
-/// A change of a path that some session made.
+/// A change of a path by a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Change {
     pub(super) id: CheckpointId,
@@ -92,7 +90,7 @@ pub(super) struct Change {
     pub(super) entry: Entry,
 }
 
-/// Enters this process and returns its number in the database.
+/// Inserts this process and returns its ID.
 pub(super) fn enter(transaction: &Connection, mark: &ProcessIdentity) -> rusqlite::Result<i64> {
     transaction.execute(
         "INSERT INTO process (pid, pid_started, pid_namespace, machine, boot)
@@ -102,7 +100,7 @@ pub(super) fn enter(transaction: &Connection, mark: &ProcessIdentity) -> rusqlit
     Ok(transaction.last_insert_rowid())
 }
 
-/// Writes a checkpoint without its entries and returns its number.
+/// Inserts a checkpoint without entries and returns its number.
 pub(super) fn insert(
     transaction: &Connection,
     process: i64,
@@ -127,7 +125,7 @@ pub(super) fn insert(
     Ok(CheckpointId(transaction.last_insert_rowid()))
 }
 
-/// Writes what a call is going to change at a path, in place of what was written of it before.
+/// Inserts or replaces the entry of a path.
 pub(super) fn insert_entry(
     transaction: &Connection,
     id: CheckpointId,
@@ -158,7 +156,7 @@ pub(super) fn insert_entry(
         .map(|_| ())
 }
 
-/// Writes that a change happened, and what it left.
+/// Settles an entry with the state that its change left.
 pub(super) fn settle(
     transaction: &Connection,
     id: CheckpointId,
@@ -183,7 +181,7 @@ pub(super) fn settle(
         .map(|_| ())
 }
 
-/// Takes back an entry whose change did not happen.
+/// Removes an entry whose change did not happen.
 pub(super) fn withdraw(
     transaction: &Connection,
     id: CheckpointId,
@@ -201,8 +199,7 @@ pub(super) fn withdraw(
         .map(|_| ())
 }
 
-/// Counts bytes that were added to the store, and returns how many there are since the last
-/// collection.
+/// Adds bytes to the count of new ones; returns the count since the last collection.
 pub(super) fn count(transaction: &Connection, n_new: u64) -> rusqlite::Result<Since> {
     if n_new != 0 {
         transaction
@@ -216,7 +213,7 @@ pub(super) fn count(transaction: &Connection, n_new: u64) -> rusqlite::Result<Si
         })
 }
 
-/// Begins a collection, if nobody began one since these values were read.
+/// Claims a collection, unless another process did since these values were read.
 pub(super) fn claim(transaction: &Connection, since: Since) -> rusqlite::Result<bool> {
     let n = transaction.execute(
         "UPDATE store SET new_bytes = 0, collected_at_ms = ?1
@@ -226,7 +223,7 @@ pub(super) fn claim(transaction: &Connection, since: Since) -> rusqlite::Result<
     Ok(n == 1)
 }
 
-/// Says that a collection which began when these values were read has to be gone on with.
+/// Restores these values, so that an unfinished collection is due again.
 pub(super) fn give_back(connection: &Connection, since: Since) -> rusqlite::Result<()> {
     connection
         .execute(
@@ -236,7 +233,6 @@ pub(super) fn give_back(connection: &Connection, since: Since) -> rusqlite::Resu
         .map(|_| ())
 }
 
-/// Returns the session of a checkpoint.
 pub(super) fn session_of(
     connection: &Connection,
     id: CheckpointId,
@@ -247,8 +243,7 @@ pub(super) fn session_of(
         .optional()
 }
 
-/// Returns the first checkpoint of the turn that one belongs to: of its session and agent, with no
-/// other turn in between.
+/// Returns the first checkpoint of the same session, agent and turn without another turn in between.
 pub(super) fn first_of_turn(
     connection: &Connection,
     id: CheckpointId,
@@ -304,13 +299,12 @@ pub(super) fn list(connection: &Connection, query: &Query<'_>) -> rusqlite::Resu
         .collect()
 }
 
-/// Returns the entries of a checkpoint by path.
 pub(super) fn entries(connection: &Connection, id: CheckpointId) -> rusqlite::Result<Vec<Entry>> {
     let sql = format!("SELECT path, settled, {BEFORE}, {AFTER} FROM entry WHERE checkpoint = ?1");
     connection.prepare_cached(&sql)?.query_map([id.0], |row| entry_at(row, 0))?.collect()
 }
 
-/// Hands out every change that was made by a checkpoint or later, the oldest first.
+/// Passes on every change of this or a later checkpoint, the oldest first.
 pub(super) fn changes_since(
     connection: &Connection,
     id: CheckpointId,
@@ -333,19 +327,17 @@ pub(super) fn changes_since(
     Ok(())
 }
 
-/// Returns how many checkpoints there are.
 pub(super) fn total(connection: &Connection) -> rusqlite::Result<u64> {
     connection.query_row("SELECT count(*) FROM checkpoint", [], |row| row.get(0).map(unsigned))
 }
 
-/// Returns the newest checkpoint.
 pub(super) fn newest(connection: &Connection) -> rusqlite::Result<Option<CheckpointId>> {
     connection.query_row("SELECT max(number) FROM checkpoint", [], |row| {
         row.get::<_, Option<i64>>(0).map(|number| number.map(CheckpointId))
     })
 }
 
-/// Returns the checkpoints of calls that are still under way.
+/// Returns the checkpoints of calls that still run.
 pub(super) fn under_way(connection: &Connection) -> rusqlite::Result<Vec<CheckpointId>> {
     let own = ProcessIdentity::own();
     let mut statement = connection.prepare(
@@ -364,7 +356,7 @@ pub(super) fn under_way(connection: &Connection) -> rusqlite::Result<Vec<Checkpo
     Ok(alive)
 }
 
-/// Returns the checkpoints up to one, the oldest first, with when they were made.
+/// Returns the checkpoints up to one with their times, the oldest first.
 pub(super) fn up_to(
     connection: &Connection,
     last: CheckpointId,
@@ -384,7 +376,7 @@ pub(super) fn remove(transaction: &Connection, id: CheckpointId) -> rusqlite::Re
         .map(|_| ())
 }
 
-/// Removes the processes that ended and that no checkpoint names any more.
+/// Removes ended processes without checkpoints.
 pub(super) fn remove_processes(transaction: &Connection) -> rusqlite::Result<()> {
     let own = ProcessIdentity::own();
     let mut statement = transaction.prepare(
@@ -400,7 +392,7 @@ pub(super) fn remove_processes(transaction: &Connection) -> rusqlite::Result<()>
     Ok(())
 }
 
-/// Returns each content that is named, with the newest checkpoint that names it.
+/// Returns each named content with the newest checkpoint that names it.
 pub(super) fn named(connection: &Connection) -> rusqlite::Result<Vec<(ContentHash, CheckpointId)>> {
     connection
         .prepare(
@@ -413,19 +405,17 @@ pub(super) fn named(connection: &Connection) -> rusqlite::Result<Vec<(ContentHas
         .collect()
 }
 
-/// Returns whether any checkpoint names a content.
 pub(super) fn is_named(connection: &Connection, content: ContentHash) -> rusqlite::Result<bool> {
     connection
         .prepare_cached("SELECT EXISTS (SELECT 1 FROM entry WHERE before_hash = ?1)")?
         .query_row([content.as_bytes()], |row| row.get(0))
 }
 
-/// Returns the time as the index keeps it.
+/// Returns the time in milliseconds since 1970.
 pub(super) fn now_ms() -> i64 {
     signed(SystemClock.wall_ms())
 }
 
-/// A state as columns.
 struct Columns<'a> {
     kind: Option<&'static str>,
     mode: Option<u32>,
@@ -461,7 +451,7 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// Reads the mark of a process whose columns begin there.
+/// Reads a process identity from the column `at` on.
 fn mark_at(row: &Row<'_>, at: usize) -> rusqlite::Result<ProcessIdentity> {
     Ok(ProcessIdentity {
         pid: row.get(at)?,
@@ -472,7 +462,7 @@ fn mark_at(row: &Row<'_>, at: usize) -> rusqlite::Result<ProcessIdentity> {
     })
 }
 
-/// Reads an entry whose columns begin there: its path, whether it is settled, and its states.
+/// Reads an entry from the column `at` on: path, settled, and both states.
 fn entry_at(row: &Row<'_>, at: usize) -> rusqlite::Result<Entry> {
     Ok(Entry {
         path: path_of(row.get(at)?),
@@ -482,7 +472,7 @@ fn entry_at(row: &Row<'_>, at: usize) -> rusqlite::Result<Entry> {
     })
 }
 
-/// Reads a state whose columns begin there.
+/// Reads a state from the column `at` on.
 fn state_at(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<PathState>> {
     let Some(kind) = row.get::<_, Option<String>>(at)? else { return Ok(None) };
     let mode = || row.get::<_, u32>(at + 1);
@@ -500,7 +490,7 @@ fn state_at(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<PathState>> {
     }))
 }
 
-/// Returns the error of a row that no sinew writes.
+/// Returns the error for a row that sinew never writes.
 fn strange(column: usize, problem: &'static str) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(column, Type::Text, problem.into())
 }
@@ -509,7 +499,7 @@ fn path_of(bytes: Vec<u8>) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes))
 }
 
-/// Returns the paths that [`separated`] put together.
+/// Splits the bytes that [`separated`] joined.
 fn parted(bytes: &[u8]) -> Vec<PathBuf> {
     let paths = bytes.split(|byte| *byte == 0).filter(|path| !path.is_empty());
     paths.map(|path| path_of(path.to_vec())).collect()

@@ -1,8 +1,7 @@
-//! What is at a path, as far as a checkpoint tells one state from another.
+//! The state of a path, as checkpoints compare it.
 //!
-//! Set-id bits are no part of it: a change drops them, and giving them back is not for an undo. Owner,
-//! extended attributes and times are not either: a change keeps the first two of a file that is
-//! there, and nothing keeps the last.
+//! Setuid and setgid bits are left out: a change drops them, and an undo must not restore them. Owner and
+//! extended attributes are left out because a change keeps those of an existing file; times are never kept.
 
 use std::fs::File;
 use std::io;
@@ -12,55 +11,55 @@ use std::path::PathBuf;
 use sinew_fs::content_hash::{content_hash, hash_so_far};
 use sinew_tool::{ContentHash, FileMeta};
 
-/// How much of a file is read at once.
+/// The read size in bytes.
 pub(super) const CHUNK: usize = 128 * 1024;
-/// The bits of a mode that are kept.
+/// The mode bits that are kept.
 const MODE: u32 = 0o1777;
 
-/// What is at a path.
+/// The state of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PathState {
     /// Nothing.
     Absent,
     /// A regular file.
     File {
-        /// Its content.
+        /// The hash of its content.
         content: ContentHash,
-        /// Bytes of its content.
+        /// The size in bytes.
         size: u64,
         /// Permission bits and the sticky bit.
         mode: u32,
     },
-    /// A regular file whose content was not kept, because it is too large.
+    /// A regular file, too large for its content to be kept.
     Unkept {
-        /// Bytes of its content.
+        /// The size in bytes.
         size: u64,
         /// Permission bits and the sticky bit.
         mode: u32,
     },
-    /// A symbolic link to this path, as it is written there.
+    /// A symlink with this target, unresolved.
     Link(PathBuf),
     /// A directory.
     Directory {
         /// Permission bits and the sticky bit.
         mode: u32,
     },
-    /// A FIFO, socket or device, which no change of ours makes or removes.
+    /// A FIFO, socket or device; sinew neither creates nor removes one.
     Special,
 }
 
 impl PathState {
-    /// Returns the state of a regular file with this content and mode.
+    /// Returns the state of a regular file from its content.
     pub fn file(content: &[u8], mode: u32) -> Self {
         Self::hashed(content_hash(content), content.len() as u64, mode)
     }
 
-    /// Returns the state of a regular file whose content has this hash and size.
+    /// Returns the state of a regular file from hash and size.
     pub fn hashed(content: ContentHash, size: u64, mode: u32) -> Self {
         Self::File { content, size, mode: mode & MODE }
     }
 
-    /// Returns the state of a regular file whose content is not kept.
+    /// Returns the state of a regular file without its content.
     pub fn unkept(size: u64, mode: u32) -> Self {
         Self::Unkept { size, mode: mode & MODE }
     }
@@ -70,15 +69,14 @@ impl PathState {
         Self::Directory { mode: mode & MODE }
     }
 
-    /// Returns the state of an open regular file, reading it from its start whatever has been read
-    /// of it. One that grows or shrinks meanwhile is an error of the kind `InvalidData`.
+    /// Returns the state of an open regular file, read from its start. A size that changes meanwhile is an
+    /// `InvalidData` error.
     pub fn of_file(file: &File, meta: &FileMeta) -> io::Result<Self> {
         let content = hash_of(file, meta.size())?;
         Ok(Self::hashed(content, meta.size(), meta.mode))
     }
 
-    /// Returns whether two states are the same for an undo. Nothing of a directory counts but that
-    /// it is one.
+    /// Returns whether an undo may treat two states as equal; directories always are.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Directory { .. }, Self::Directory { .. }) => true,
@@ -86,7 +84,7 @@ impl PathState {
         }
     }
 
-    /// Returns whether two states have the same content, whatever their modes are.
+    /// Returns whether two states have equal contents, regardless of mode.
     pub(super) fn is_same_content(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::File { content, .. }, Self::File { content: other, .. }) => content == other,
@@ -94,7 +92,7 @@ impl PathState {
         }
     }
 
-    /// Returns whether two states are of one kind.
+    /// Returns whether two states have the same kind.
     pub(super) fn is_same_kind(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::File { .. } | Self::Unkept { .. }, Self::File { .. } | Self::Unkept { .. }) => {
@@ -105,7 +103,7 @@ impl PathState {
     }
 }
 
-/// Returns the hash of a file of a known size.
+/// Returns the hash of a file of known size.
 pub(super) fn hash_of(file: &File, size: u64) -> io::Result<ContentHash> {
     let mut hasher = blake3::Hasher::new();
     read_from_start(file, size, |chunk| {
@@ -115,8 +113,7 @@ pub(super) fn hash_of(file: &File, size: u64) -> io::Result<ContentHash> {
     Ok(hash_so_far(&hasher))
 }
 
-/// Hands out a file of a known size from its start, in chunks. The position of the handle stays as
-/// it is: it belongs to whoever gave it.
+/// Reads a file of known size in chunks from its start; the file position does not move.
 pub(super) fn read_from_start(
     file: &File,
     size: u64,

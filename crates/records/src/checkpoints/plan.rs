@@ -1,15 +1,11 @@
-//! The plan of a restore: what has to be done at each path so that it is again as it was before a
-//! checkpoint, and what stands against it.
+//! The plan of a restore: the steps back to the states before a checkpoint, and their conflicts.
 //!
-//! A [`History`] is read from the index and names the paths. The caller looks at each of them, on
-//! handles and under the rules of a call, and the plan is worked out from both without looking at
-//! anything itself. Nothing here changes a file: a restore runs later as ordinary changes, with a
-//! checkpoint of its own, and so can be undone like any other.
+//! A [`History`] from the index names the paths. The caller looks at each path on handles, under the rules of
+//! a call, and the plan combines both. Ordinary changes carry it out, with a checkpoint that can be undone.
 //!
-//! A path stands against a restore where somebody else changed it: where it is not as the last change
-//! of the session left it, or where a change of the session found it otherwise than the one before had
-//! left it. Such a step is refused unless it is forced, and where it would remove or replace what no
-//! change of the session can have put there, it is refused in any case.
+//! A path conflicts if it is not as the session's last change left it, or changed between two of its changes.
+//! Force overrides such a conflict. Nothing overrides [`Conflict::Foreign`]: the restore would remove or
+//! replace a file that the session cannot have made.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -17,94 +13,91 @@ use std::path::{Path, PathBuf};
 use super::index::Change;
 use super::{CheckpointId, Entry, PathState};
 
-/// How much a restore undoes.
+/// The extent of a restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Scope {
     /// The checkpoint and all later ones of its session.
     #[default]
     Since,
-    /// The paths of the checkpoint alone, with what later calls of its session did to them.
+    /// Only the paths of the checkpoint, with later changes of its session.
     Only,
 }
 
-/// What happened to the paths of a restore since its checkpoint.
+/// The changes of a restore's paths since its checkpoint.
 #[derive(Debug, Clone)]
 pub struct History {
     id: CheckpointId,
     session: String,
-    /// The changes of each path by any session, the oldest first. The first of the session is there
-    /// for each path.
+    /// The changes of each path by all sessions, the oldest first. The session's first one is included.
     paths: BTreeMap<PathBuf, Vec<Change>>,
 }
 
-/// What has to be done so that everything is as it was before a checkpoint.
+/// The steps that restore the states before a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     /// The checkpoint.
     pub id: CheckpointId,
     /// The session whose changes are undone.
     pub session: String,
-    /// The checkpoints that are undone, the oldest first.
+    /// The undone checkpoints, the oldest first.
     pub undone: Vec<CheckpointId>,
-    /// What is done, in the order in which it can be done: what is in the way goes first.
+    /// The steps in order: entries in the way go first.
     pub steps: Vec<PlannedStep>,
 }
 
 /// One step of a restore, at one path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlannedStep {
-    /// The real path, as it was when the change was made.
+    /// The real path at the time of the change.
     pub path: PathBuf,
-    /// What is done.
+    /// The action.
     pub act: Act,
-    /// What is there after it, or after the last step at this path.
+    /// The state after the last step at this path.
     pub wanted: PathState,
-    /// What the last change of the session left there, or was to leave; `None` where nobody said.
+    /// The state that the session's last change left or planned; `None` if unknown.
     pub expected: Option<PathState>,
-    /// What the plan found there. If something else is there before the first step at this path, no
-    /// step at it is done.
+    /// The state that the plan found. The steps at this path are skipped if it has changed since.
     pub now: PathState,
-    /// What stands against it.
+    /// The conflict, if any.
     pub conflict: Option<Conflict>,
 }
 
-/// What a step does.
+/// The action of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Act {
-    /// Removes a file or a link.
+    /// Removes a file or a symlink.
     Remove,
-    /// Removes a directory if nothing is in it, and else leaves it.
+    /// Removes a directory if it is empty, else leaves it.
     RemoveDirectory,
     /// Makes a directory.
     MakeDirectory,
     /// Writes the kept content, with its mode.
     Write,
-    /// Sets the mode of a file whose content is right.
+    /// Sets the mode of a file whose content matches.
     SetMode,
     /// Makes a symbolic link.
     MakeLink,
-    /// Nothing: it is as it was.
+    /// Nothing: the path is as before.
     Nothing,
 }
 
-/// Why a step is not done, or only where it is forced.
+/// Why a step is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Conflict {
-    /// Somebody else changed the path after a change of the session.
+    /// Another author changed the path after a change of the session.
     Changed {
-        /// The last change of the session before that.
+        /// The session's last change before that.
         after: CheckpointId,
-        /// Who it was.
+        /// The author of the change.
         by: Changer,
     },
-    /// Something is there that no change of the session can have put there, and that a restore would
-    /// take away. It is never forced.
+    /// The restore would remove an entry that no change of the session can have made. Never forced.
     Foreign,
-    /// The content was not kept, because it was too large. Nothing can force it.
+    /// The content was too large to keep. Never forced.
     NotKept,
 }
 
-/// Who changed a path.
+/// The author of a foreign change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Changer {
     /// A call of another session, by its checkpoint.
@@ -114,7 +107,7 @@ pub enum Changer {
         /// Its checkpoint.
         id: CheckpointId,
     },
-    /// A person, another program, or a command.
+    /// The user, another program, or a command.
     Unknown,
 }
 
@@ -129,7 +122,7 @@ impl Conflict {
 }
 
 impl Plan {
-    /// Returns the steps that stand against the restore, where it is forced or not.
+    /// Returns the steps that the restore refuses, with or without force.
     pub fn refused(&self, forced: bool) -> impl Iterator<Item = &PlannedStep> {
         self.steps.iter().filter(move |step| match &step.conflict {
             Some(conflict) => !(forced && conflict.can_be_forced()),
@@ -137,19 +130,19 @@ impl Plan {
         })
     }
 
-    /// Returns the steps that do something.
+    /// Returns the steps that change a file.
     pub fn changes(&self) -> impl Iterator<Item = &PlannedStep> {
         self.steps.iter().filter(|step| step.act != Act::Nothing)
     }
 }
 
 impl History {
-    /// Returns the history of a checkpoint of a session, without the changes.
+    /// Returns the history of a checkpoint without changes.
     pub(super) fn new(id: CheckpointId, session: String) -> Self {
         Self { id, session, paths: BTreeMap::new() }
     }
 
-    /// Adds the next change, if it is part of what a restore undoes or of what happened after that.
+    /// Adds the next change, if the restore undoes it or it came later.
     pub(super) fn add(&mut self, change: Change, scope: Scope) {
         let own = change.session == self.session;
         let begins = own && (scope == Scope::Since || change.id == self.id);
@@ -158,22 +151,22 @@ impl History {
             None if begins => {
                 self.paths.insert(change.entry.path.clone(), vec![change]);
             }
-            // What others did before the session came is no part of it.
+            // Changes of other sessions before the first own one do not count.
             None => {}
         }
     }
 
-    /// Returns the paths that have to be looked at.
+    /// Returns the paths that the caller has to look at.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.paths.keys().map(PathBuf::as_path)
     }
 
-    /// Leaves out the paths that are not wanted, for a restore of single ones.
+    /// Retains only the wanted paths, for a partial restore.
     pub fn retain(&mut self, mut wanted: impl FnMut(&Path) -> bool) {
         self.paths.retain(|path, _| wanted(path));
     }
 
-    /// Works out the plan. `look` tells what is at a path now.
+    /// Returns the plan. `look` returns the current state of a path.
     pub fn plan<E>(&self, mut look: impl FnMut(&Path) -> Result<PathState, E>) -> Result<Plan, E> {
         let mut steps = Vec::with_capacity(self.paths.len());
         let mut undone = BTreeSet::new();
@@ -190,7 +183,7 @@ impl History {
 }
 
 impl PlannedStep {
-    /// What is in the way goes first, the deepest first; what is needed comes next, the deepest last.
+    /// Sorts removals first, the deepest first; then creations, the deepest last.
     fn rank(&self) -> (Act, isize, &Path) {
         let depth = isize::try_from(self.path.components().count()).unwrap_or(isize::MAX);
         let depth = match self.act {
@@ -201,9 +194,8 @@ impl PlannedStep {
     }
 }
 
-/// The changes of one path.
 struct Chain<'a> {
-    /// Those of the session, of which there is one at least.
+    /// Changes of the session, at least one.
     own: Vec<&'a Change>,
     others: Vec<&'a Change>,
 }
@@ -214,7 +206,7 @@ impl<'a> Chain<'a> {
         Self { own, others }
     }
 
-    /// Returns what has to be done at the path.
+    /// Returns the steps for the path.
     fn steps(&self, path: &Path, now: &PathState) -> Vec<PlannedStep> {
         let Some(wanted) = self.own.first().map(|first| &first.entry.before) else {
             return Vec::new();
@@ -249,7 +241,7 @@ impl<'a> Chain<'a> {
             (PathState::Absent, _) => None,
             (PathState::Directory { .. }, _) => Some(Act::RemoveDirectory),
             (_, None | Some(Act::MakeDirectory)) => Some(Act::Remove),
-            // A file or link takes the place of another in one step.
+            // A file or symlink replaces another in one step.
             _ => None,
         };
         if !self.may_take_away(now, wanted, clear) {
@@ -258,9 +250,10 @@ impl<'a> Chain<'a> {
         clear.into_iter().chain(put).map(|act| step(act, conflict.clone())).collect()
     }
 
-    /// Returns whether a restore may take away what is there. What it removes is what a change left
-    /// there, of this session or another, or may have left. What it replaces is of the kind that a
-    /// change of the session left, or of the kind that comes back.
+    /// Returns whether a restore may remove or replace the current state:
+    ///
+    /// - It removes only a state that a change of any session left or may have left.
+    /// - It replaces only the kind that the session left, or the kind that comes back.
     fn may_take_away(&self, now: &PathState, wanted: &PathState, clear: Option<Act>) -> bool {
         let left = |change: &&Change, is: fn(&PathState, &PathState) -> bool| {
             left_by(&change.entry).any(|left| is(left, now))
@@ -280,7 +273,7 @@ impl<'a> Chain<'a> {
         }
     }
 
-    /// Returns who changed the path after a change of the session, if anybody did.
+    /// Returns the change by another author after a change of the session, if any.
     fn change_by_others(&self, now: &PathState) -> Option<Conflict> {
         let next = self.own.iter().skip(1).map(|next| (&next.entry.before, Some(next.id)));
         for (change, (found, until)) in self.own.iter().zip(next.chain([(now, None)])) {
@@ -300,7 +293,7 @@ impl<'a> Chain<'a> {
     }
 }
 
-/// Returns what a change may have left: of one that is not settled, what was there before too.
+/// Returns the states that a change may have left; an unsettled one may have left `before`.
 fn left_by(entry: &Entry) -> impl Iterator<Item = &PathState> {
     let before = (!entry.settled).then_some(&entry.before);
     entry.after.iter().chain(before)

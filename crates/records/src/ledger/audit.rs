@@ -1,7 +1,6 @@
-//! Reading the ledger: records by what they say, and whether the chain is whole.
+//! Reads and verifies the ledger: filters records and walks the hash chain.
 //!
-//! The database is opened to be read alone, so this works beside processes that write and on a read-only
-//! file system, and changes nothing of what it looks at.
+//! The database is opened read-only, so this works beside writers and on a read-only file system.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,25 +20,25 @@ use super::verify::{Finding, Verified, Walk};
 use crate::database::{self, Failed};
 use sinew_fs::state::StateDir;
 
-/// How long reading waits for others.
+/// How long a reader waits for other processes.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Why the ledger cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AuditError {
-    /// Nothing was ever recorded.
+    /// No record was ever written.
     #[error("nothing is recorded yet")]
     Empty,
-    /// Something was recorded, and the database is not there any more.
+    /// Records were written, and the database is missing.
     #[error("{0}")]
     Gone(String),
-    /// It is no database, or pages of it are broken.
+    /// The file is not a database, or has broken pages.
     #[error(
         "the database of the ledger is damaged: {0}; the next call that is recorded keeps it aside and begins a \
          new one"
     )]
     Damaged(String),
-    /// It is there, and cannot be read.
+    /// The database exists but cannot be read.
     #[error("the ledger cannot be read: {0}")]
     Unreadable(String),
 }
@@ -59,32 +58,32 @@ impl From<rusqlite::Error> for AuditError {
     }
 }
 
-/// Which records are read. What is missing is not asked for.
+/// A filter for records; empty fields match all.
 #[derive(Debug, Clone, Default)]
 pub struct Wanted {
     /// The session.
     pub session: Option<String>,
-    /// The wire name of the tool, or its beginning with `*`.
+    /// The wire name of the tool, or a prefix with `*`.
     pub tool: Option<String>,
-    /// The path, or what is beneath it.
+    /// The path, or a directory above it.
     pub path: Option<String>,
-    /// `ok` or kinds of errors, one of which the call ended with.
+    /// `ok` or error kinds; the outcome is one of them.
     pub outcomes: Vec<String>,
     /// The call.
     pub call_id: Option<String>,
-    /// From this point in time on, in milliseconds since 1970.
+    /// The earliest time in milliseconds since 1970.
     pub since_ms: Option<i64>,
-    /// From this record on.
+    /// The lowest record number.
     pub since_seq: Option<i64>,
-    /// Not the intents of calls whose end is recorded too.
+    /// Leaves out intents whose outcome is recorded too.
     pub without_ended_intents: bool,
-    /// The newest first.
+    /// Whether the newest record comes first.
     pub newest_first: bool,
-    /// The most.
+    /// The most records.
     pub limit: Option<u64>,
 }
 
-/// A ledger that is read.
+/// A ledger opened for reading.
 #[derive(Debug)]
 pub struct Audit {
     state: PathBuf,
@@ -92,7 +91,7 @@ pub struct Audit {
 }
 
 impl Audit {
-    /// Opens the database of a state directory to read it.
+    /// Opens the database of a state directory read-only.
     pub fn open(state: &StateDir) -> Result<Self, AuditError> {
         Self::at(state.path())
     }
@@ -130,7 +129,7 @@ impl Audit {
         &self.reading.connection
     }
 
-    /// Hands out the records that are wanted, until that fails.
+    /// Passes the matching records to a callback until it fails.
     pub fn records<E: From<AuditError>>(
         &self,
         wanted: &Wanted,
@@ -150,7 +149,7 @@ impl Audit {
             }
         }
         if !wanted.outcomes.is_empty() {
-            // As one text, since a condition has one value.
+            // One text, because a condition takes one value.
             let all = wanted.outcomes.iter().map(|outcome| format!(" {outcome} "));
             add("instr(?, ' ' || outcome || ' ')", Value::Text(all.collect()));
         }
@@ -180,7 +179,7 @@ impl Audit {
             }
         }
         if wanted.without_ended_intents {
-            // The end of a call stands a few records after its intent, so the look for it is short.
+            // An outcome follows its intent closely, so this search is short.
             conditions.push(String::from(
                 "(phase <> 'intent' OR NOT EXISTS (SELECT 1 FROM record AS ended
                     WHERE record.seq < ended.seq AND ended.intent = record.seq))",
@@ -204,12 +203,12 @@ impl Audit {
         Ok(())
     }
 
-    /// Returns the record before one, as far as it is there.
+    /// Returns the previous record of one, if known.
     pub fn before(&self, seq: i64) -> Result<Option<Link>, AuditError> {
         if seq <= 1 {
             return Ok(Some(Link::START));
         }
-        // What stood before the first record that retention left is known, and sealed.
+        // The anchor is the record before the first one that retention kept.
         if let Some(key) = Key::read(&self.state)? {
             let (anchor, is_ours) = key::anchor(self.connection(), &key)?;
             if is_ours && anchor.seq == seq - 1 {
@@ -235,8 +234,7 @@ impl Audit {
         Ok(record::tail(self.connection(), Link::START)?)
     }
 
-    /// Reads every page and walks the chain. A head that was kept elsewhere is compared too. How many
-    /// records were looked at is told now and then.
+    /// Reads every page and walks the chain; compares it with a head kept elsewhere, and reports progress.
     pub fn verify(
         &self,
         kept: Option<Link>,
@@ -273,7 +271,7 @@ impl Audit {
                 "`ledger.key` is missing, so nothing can be verified",
             ));
         };
-        // Read before the records: who writes meanwhile notes a head only after its records.
+        // Read before the records: a writer notes the head after its records.
         let noted = head::noted(&self.state, &key);
         let snapshot = self.connection().unchecked_transaction()?;
         if opening::key_id(self.connection())? != Some(*key.id()) {
@@ -303,7 +301,7 @@ impl Audit {
         Ok(walk.end())
     }
 
-    /// Compares the chain with the head beside the database.
+    /// Compares the chain with the head file.
     fn compare(&self, walk: &mut Walk<'_>, anchor: Link, noted: Noted) -> Result<(), AuditError> {
         let last = walk.last();
         match noted {
@@ -335,7 +333,7 @@ impl Audit {
         Ok(())
     }
 
-    /// Compares the chain with a head that somebody kept.
+    /// Compares the chain with a head kept elsewhere.
     fn compare_kept(
         &self,
         walk: &mut Walk<'_>,
@@ -368,7 +366,7 @@ impl Audit {
                 "pruned",
                 format!("record {} went by retention, so it cannot be compared", kept.seq),
             ),
-            // That it is missing is said already.
+            // The missing record is already reported.
             None => {}
         }
         Ok(())
@@ -383,7 +381,7 @@ fn cut(last: Link, known: Link, whose: &str) -> String {
     )
 }
 
-/// Returns what is said of a chain whose records could not be walked over.
+/// Returns the result for a chain whose records cannot be read.
 fn unwalked(last: Link, what: &'static str, text: impl Into<String>) -> Verified {
     let key = Key::nobodys();
     let mut walk = Walk::after(&key, Some(last));
@@ -391,7 +389,7 @@ fn unwalked(last: Link, what: &'static str, text: impl Into<String>) -> Verified
     walk.end()
 }
 
-/// Returns which file of a state directory says that there was a database, if one does.
+/// Returns the file that proves an earlier database, if any.
 fn traces(state: &Path) -> Option<String> {
     let beside = [(head::NAME, "head"), (key::NAME, "key")];
     let known = beside.iter().find(|(name, _)| opening::file_of(&state.join(name)).is_some());
@@ -402,7 +400,7 @@ fn traces(state: &Path) -> Option<String> {
     Some(format!("{aside} was kept aside before it"))
 }
 
-/// Returns the key of a state directory, to verify what was exported.
+/// Returns the key of a state directory, to verify an export.
 pub fn key_of(state: &StateDir) -> Result<Key, AuditError> {
     let missing = || AuditError::Unreadable(String::from("`ledger.key` is missing"));
     Key::read(state.path())?.ok_or_else(missing)

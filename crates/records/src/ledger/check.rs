@@ -1,7 +1,7 @@
-//! Finds damage in the database that no statement of a call would meet.
+//! Finds damage in the database that the statements of calls would not meet.
 //!
-//! [`quick`] reads the root pages and the last records each time the database is opened, a bounded number of pages.
-//! [`structure`] reads every page.
+//! [`quick`] reads root pages and the last records at each opening, a bounded number of pages. [`structure`]
+//! reads every page.
 
 use rusqlite::{Connection, OptionalExtension};
 
@@ -12,11 +12,10 @@ use super::scan;
 use super::verify::{Finding, Walk};
 use crate::database;
 
-/// How many of the last records are compared with their hashes when the database is opened.
+/// How many of the last records are compared with their hashes at opening.
 const N_TAIL: i64 = 8;
 
-/// Reads the root page of each table and index, and compares the last records with their hashes.
-/// Returns what is wrong, if anything is.
+/// Reads the root pages of tables and indexes, and compares the last records with their hashes.
 pub(super) fn quick(connection: &Connection, key: &Key) -> rusqlite::Result<Option<Finding>> {
     for object in OBJECTS {
         let sql = match object.split_once(' ') {
@@ -35,7 +34,7 @@ pub(super) fn quick(connection: &Connection, key: &Key) -> rusqlite::Result<Opti
         true => Some(anchor),
         false => record::hash_of(connection, first)?.map(|hash| Link { seq: first, hash }),
     };
-    // Records that are missing between two others are left to the whole check.
+    // Missing records are left to the whole check.
     let Some(before) = before else { return Ok(None) };
     let mut walk = Walk::after(key, Some(before));
     let range = (before.seq.saturating_add(1), last.seq);
@@ -43,14 +42,14 @@ pub(super) fn quick(connection: &Connection, key: &Key) -> rusqlite::Result<Opti
     Ok(walk.first_misfit().cloned())
 }
 
-/// Reads every page of the database in one snapshot, and returns what is wrong with their structure.
+/// Reads every page in one snapshot; returns any structural damage.
 pub(super) fn structure(connection: &Connection) -> rusqlite::Result<Option<String>> {
     if let Some(problem) = database::broken_pages(connection)? {
         return Ok(Some(problem));
     }
-    // The last page of a long value may be overwritten with zeros, which is sound for SQLite. The chain covers
-    // records. Of the other tables, the last values of a row cannot be zeros alone: a list of temporary files
-    // never holds two such bytes in a row, a tool's name none, and each process is entered.
+    // SQLite accepts the last page of a long value overwritten with zeros. The chain covers records. In other
+    // tables the last values of a row are never all zeros. Lists of temporary files have no two NUL bytes in
+    // a row, tool names have none, and each process ID exists.
     for (table, condition) in [
         ("unsettled", "instr(temporaries, x'0000')"),
         ("known", "instr(tool, char(0)) OR process NOT IN (SELECT process FROM process)"),

@@ -1,8 +1,7 @@
-//! The head of the chain in a file beside the database: its last record, sealed with the key.
+//! The head file beside the database: the last record of the chain, with a MAC.
 //!
-//! A chain whose last records are cut off is still a chain; the head says that there were more. It is
-//! written after each commit, in place and only forward, so it is never ahead of the database but by the
-//! doing of somebody else, or by a loss of power that the database did not survive whole.
+//! A chain with a truncated end is still valid; the head reveals the loss. It is written after each commit,
+//! in place and only forward. It is ahead of the database only after tampering or a damaging power loss.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -16,27 +15,27 @@ use sinew_tool::Event;
 use super::key::Key;
 use super::record::{self, Link};
 
-/// The name of its file.
+/// The file name.
 pub(super) const NAME: &str = "ledger.head";
-/// A number of 20 digits, a hash and a seal in hexadecimal, with blanks between them and a line end.
+/// A number of 20 digits, a hash and a MAC in hexadecimal, with blanks between and a line end.
 const LENGTH: usize = 20 + 1 + 64 + 1 + 64 + 1;
 const USE: &str = "head";
-/// How long who reads or writes the file waits for others.
+/// How long a reader or writer waits for the lock.
 const MAX_WAIT: Duration = Duration::from_millis(10);
 const PAUSE: Duration = Duration::from_micros(100);
 
-/// What a head file says.
+/// The content of a head file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Noted {
-    /// The chain had come to this record.
+    /// The chain had reached this record.
     At(Link),
-    /// There is none, or it is empty.
+    /// The file is missing or empty.
     Nothing,
-    /// It is not one that was written with this key.
+    /// The file was not written with this key.
     Damaged,
 }
 
-/// The file, open.
+/// The open head file.
 #[derive(Debug)]
 pub(super) struct HeadFile {
     path: PathBuf,
@@ -48,7 +47,7 @@ impl HeadFile {
         Self { path: state.join(NAME), file: None }
     }
 
-    /// Returns what the file says.
+    /// Returns the content of the file.
     pub(super) fn noted(&mut self, key: &Key) -> Noted {
         match self.open(OFlags::RDWR) {
             Some(file) => read_whole(file, key),
@@ -56,8 +55,8 @@ impl HeadFile {
         }
     }
 
-    /// Notes a record as the last one, unless a later one is noted; with `even_back` also then. Where
-    /// somebody else keeps the file for long, it is left to the next record.
+    /// Notes the last record, unless a later one is noted and `even_back` is false. If the lock stays taken,
+    /// the next record notes it.
     pub(super) fn note(
         &mut self,
         key: &Key,
@@ -84,7 +83,7 @@ impl HeadFile {
         written
     }
 
-    /// Returns the open file. One that lost its name is opened anew.
+    /// Returns the open file; reopens it after an unlink.
     fn open(&mut self, flags: OFlags) -> Option<&OwnedFd> {
         let has_name = |file: &OwnedFd| fstat(file).is_ok_and(|stat| stat.st_nlink != 0);
         if !self.file.as_ref().is_some_and(has_name) {
@@ -95,7 +94,7 @@ impl HeadFile {
     }
 }
 
-/// Returns what the head file of a state directory says, without changing anything.
+/// Returns the content of a state directory's head file without a change.
 pub(super) fn noted(state: &Path, key: &Key) -> Noted {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     match openat(CWD, state.join(NAME), flags, Mode::empty()) {
@@ -104,7 +103,7 @@ pub(super) fn noted(state: &Path, key: &Key) -> Noted {
     }
 }
 
-/// Returns what is wrong where the head does not fit the chain, whose end this is.
+/// Returns an event if the head does not match the end of the chain.
 pub(super) fn wrong(
     connection: &Connection,
     noted: Noted,
@@ -138,13 +137,12 @@ pub(super) fn wrong(
             );
             event("cut", text)
         }
-        // Who noted it was slow, or died, and the records went by retention.
+        // The head was late or its process died, and retention removed the record.
         Some(_) | None => Ok(None),
     }
 }
 
-/// Reads the file once more, while nobody writes it, before it counts as damaged: what is read beside a
-/// writer may be half of what was there.
+/// Reads the file; retries damage under the lock, because a read beside a writer may be torn.
 fn read_whole(file: &OwnedFd, key: &Key) -> Noted {
     match read(file, key) {
         Noted::Damaged => {
@@ -155,7 +153,7 @@ fn read_whole(file: &OwnedFd, key: &Key) -> Noted {
     }
 }
 
-/// The lock on a file, given back when it is dropped.
+/// The file lock; dropping it unlocks.
 struct Lock<'a>(&'a OwnedFd);
 
 impl Drop for Lock<'_> {
@@ -164,7 +162,7 @@ impl Drop for Lock<'_> {
     }
 }
 
-/// Waits for the lock, for a moment: whoever has it writes one line.
+/// Locks the file, waiting a moment: a holder writes one line.
 fn locked(file: &OwnedFd, operation: FlockOperation) -> rustix::io::Result<Lock<'_>> {
     let end = Instant::now() + MAX_WAIT;
     loop {
@@ -192,7 +190,7 @@ fn link_of(bytes: &[u8], key: &Key) -> Option<Link> {
     let mut words = text.split([' ', '\n']);
     let link = Link { seq: words.next()?.parse().ok()?, hash: from_hex(words.next()?)? };
     let seal = from_hex(words.next()?)?;
-    // Compared in constant time, as seals should be.
+    // Compared in constant time, as MACs must be.
     (blake3::Hash::from(seal) == blake3::Hash::from(key.seal(USE, &link))).then_some(link)
 }
 
@@ -235,7 +233,7 @@ mod tests {
         }
     }
 
-    /// What was read beside a writer was half of the old head and half of the new one.
+    /// A read beside a writer was half old and half new.
     #[test]
     fn a_head_is_read_whole_while_it_is_written() {
         let dir = tempfile::tempdir().expect("a directory");
@@ -246,7 +244,7 @@ mod tests {
             scope.spawn(|| {
                 let mut file = HeadFile::new(dir.path());
                 for seq in 1..5_000 {
-                    // Where others look all the time it may be left to the next record.
+                    // Under constant reads the note may be left to the next record.
                     let _ = file.note(&key, link(seq), false);
                 }
                 is_over.store(true, Ordering::Relaxed);

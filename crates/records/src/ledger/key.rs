@@ -1,8 +1,7 @@
-//! The key of the chain: 32 random bytes in the state directory, made once.
+//! The key of the hash chain: 32 random bytes in the state directory, created once.
 //!
-//! Whoever has no key cannot make a hash that fits, and so cannot change a record and hide it. The key
-//! lies beside the database, for the same user: it keeps from forging whoever gets at the database alone,
-//! such as a restored copy or a program that was handed the file, and not that user or root.
+//! A matching hash cannot be forged without the key. It protects the database in other hands, such as a
+//! restored copy. It does not protect against the same user or root, because it lies beside the database.
 
 use std::path::Path;
 
@@ -13,11 +12,11 @@ use rustix::io::Errno;
 use super::record::Link;
 use crate::database::Failed;
 
-/// The name of its file.
+/// The file name.
 pub(super) const NAME: &str = "ledger.key";
 const LENGTH: usize = 32;
 
-/// The key of a ledger. Each use has a key of its own that is made of it.
+/// The key of a ledger; a subkey is derived for each use.
 #[derive(Clone)]
 pub struct Key {
     records: [u8; 32],
@@ -40,12 +39,12 @@ impl Key {
         }
     }
 
-    /// Returns a key that fits nothing.
+    /// Returns a key that matches no record.
     pub(super) fn nobodys() -> Self {
         Self::of(&[0; LENGTH])
     }
 
-    /// Reads the key of a state directory, if there is one.
+    /// Reads the key of a state directory, if it exists.
     pub(super) fn read(state: &Path) -> Result<Option<Self>, Failed> {
         let path = state.join(NAME);
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -73,14 +72,14 @@ impl Key {
         }
     }
 
-    /// Makes a key, for its owner alone, and never in the place of one that is there.
+    /// Creates a key for its owner alone; never overwrites one.
     pub(super) fn create(state: &Path) -> Result<Self, Failed> {
         let failed =
             |errno: Errno| Failed::new(format!("no key of the ledger can be made: {errno}"));
         let mut bytes = [0; LENGTH];
         getrandom::fill(&mut bytes)
             .map_err(|error| Failed::new(format!("there are no random numbers: {error}")))?;
-        // Others must not find half a key, so it gets its name when it is whole.
+        // Renamed when complete, so that no process reads a partial key.
         let draft = state.join(format!("{NAME}.{}", std::process::id()));
         let _ = unlinkat(CWD, &draft, AtFlags::empty());
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
@@ -101,12 +100,12 @@ impl Key {
         &self.records
     }
 
-    /// Returns what tells this key from others, without telling the key.
+    /// Returns an ID of the key that does not reveal it.
     pub(super) fn id(&self) -> &[u8; 32] {
         &self.id
     }
 
-    /// Returns what proves that a link was noted by whoever has the key, for a use.
+    /// Returns the MAC of a link for a use.
     pub(super) fn seal(&self, used: &str, link: &Link) -> [u8; 32] {
         let mut hasher = blake3::Hasher::new_keyed(&self.links);
         hasher.update(used.as_bytes()).update(&link.seq.to_le_bytes()).update(&link.hash);
@@ -114,10 +113,10 @@ impl Key {
     }
 }
 
-/// The use of a seal: the last record that retention removed.
+/// The use of the MAC on the anchor, the last record that retention removed.
 pub(super) const ANCHOR: &str = "anchor";
 
-/// Returns the last record that retention removed, and whether a holder of the key noted it.
+/// Returns the anchor, and whether its MAC matches the key.
 pub(super) fn anchor(connection: &Connection, key: &Key) -> rusqlite::Result<(Link, bool)> {
     connection.prepare_cached("SELECT anchor_seq, anchor_hash, anchor_seal FROM chain")?.query_row(
         [],

@@ -1,7 +1,7 @@
-//! What callers know of files, as rows of a table: one for each file and caller.
+//! Stores callers' knowledge of files: one row per file and caller.
 //!
-//! Rows are written with the records of calls, never while a read waits, and read on a connection of
-//! their own, so that nobody waits for a writer either. What cannot be read counts as not known.
+//! Rows are written with the records of calls and read on a separate connection, so that neither waits for
+//! the other. An unreadable row counts as unknown.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -19,16 +19,16 @@ use super::{Row, SharedLedger, lock};
 use crate::redact::Redactor;
 use sinew_fs::clock::SystemClock;
 
-/// How long a row is kept that nothing was added to.
+/// How long an unchanged row is kept.
 const MAX_AGE_MS: u64 = 30 * 24 * 60 * 60 * 1_000;
-/// One process of so many looks for older ones.
+/// One process in so many removes old rows.
 const PRUNED_EVERY: i64 = 64;
-/// How long ago the intent of a change may have been that explains a content nobody recorded yet.
+/// The maximum age of an intent that may explain an unrecorded content.
 const MAX_INTENT_MS: u64 = 5_000;
-/// How long a look waits for whoever has the database for itself.
+/// How long a query waits for an exclusive holder of the database.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// How a caller came to know a file.
+/// How a caller knows a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KnownFrom {
     Read,
@@ -44,18 +44,17 @@ impl KnownFrom {
     }
 }
 
-/// What one caller knows of one file.
+/// A caller's knowledge of one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Known {
-    /// The hash of the whole content, where it is known.
+    /// The hash of the whole content, if known.
     pub content: Option<ContentHash>,
-    /// The state in which the file was read.
+    /// The file's state when it was read.
     pub state: Option<Identity>,
 }
 
 impl Known {
-    /// Returns whether this is the file as it is now. The content decides; where it is not known, the
-    /// state does.
+    /// Returns whether the file is unchanged: by content if known, else by state.
     pub(crate) fn holds(&self, state: Option<&Identity>, content: Option<ContentHash>) -> bool {
         match (self.content, content) {
             (Some(known), Some(now)) => known == now,
@@ -63,7 +62,7 @@ impl Known {
         }
     }
 
-    /// Returns what is known after another look. A part of what was already known whole adds nothing.
+    /// Returns the knowledge after another read. A partial read adds nothing to a known whole.
     pub(crate) fn and(self, sight: &ReadObservation) -> Self {
         let content = match sight.content {
             None if self.state == Some(sight.state) => self.content,
@@ -73,7 +72,7 @@ impl Known {
     }
 }
 
-/// One row.
+/// A row to write: what a call taught its caller about a file.
 #[derive(Debug)]
 pub(crate) struct KnownRow {
     path: PathBuf,
@@ -98,14 +97,13 @@ impl KnownRow {
         }
     }
 
-    /// Returns whether a secret stands in the row: then it is not written, and not known to others.
+    /// Returns whether the row holds a secret; then it is not written.
     pub(super) fn holds_secret(&self, redactor: &Redactor) -> bool {
         let path = self.path.to_string_lossy();
         [&*path, &self.session, &self.agent, &self.tool].iter().any(|text| redactor.finds(text))
     }
 
-    /// Writes the row in the place of an older one. Whoever wrote a content stays its writer when it
-    /// reads it.
+    /// Inserts or replaces the row. A writer that reads its content remains the writer.
     pub(super) fn insert(&self, transaction: &Connection, process: i64) -> rusqlite::Result<()> {
         transaction
             .prepare_cached(
@@ -134,7 +132,7 @@ impl KnownRow {
     }
 }
 
-/// Removes rows that are too old, in one process of many; returns how many there were.
+/// Removes old rows, in some processes only; returns their number.
 pub(super) fn prune(connection: &Connection, process: i64) -> rusqlite::Result<usize> {
     if process % PRUNED_EVERY != 0 {
         return Ok(0);
@@ -143,10 +141,10 @@ pub(super) fn prune(connection: &Connection, process: i64) -> rusqlite::Result<u
     connection.execute("DELETE FROM known WHERE at_ms < ?1", [oldest as i64])
 }
 
-/// What the database of a ledger says of files.
+/// The stored knowledge of files, for queries.
 pub(crate) struct Records {
     shared: Arc<SharedLedger>,
-    /// The connection, and the opening of the database that it was made after.
+    /// The connection, and the opening number of the database it belongs to.
     reader: Mutex<Option<(u64, Connection)>>,
 }
 
@@ -161,16 +159,16 @@ impl Records {
         Self { shared, reader: Mutex::new(None) }
     }
 
-    /// Adds a row to what waits to be written. The record of the call that follows wakes the writer.
+    /// Queues a row; the record of the call wakes the writer later.
     pub(crate) fn note(&self, row: KnownRow) {
         let mut queue = lock(&self.shared.queue);
-        // What cannot be written for long must not keep records out.
+        // Rows must not displace records while the database cannot be written.
         if queue.rows.len() < super::MAX_KEPT / 2 {
             queue.rows.push(Row::Known(Box::new(row)));
         }
     }
 
-    /// Returns what a caller knows of a file.
+    /// Returns a caller's knowledge of a file.
     pub(crate) fn known(&self, caller: &Caller, path: &Path) -> Option<Known> {
         self.ask(|connection| {
             connection
@@ -191,8 +189,7 @@ impl Records {
         })
     }
 
-    /// Returns who wrote a content, or else who is changing the file: what was written last is
-    /// recorded a moment later, and its intent before.
+    /// Returns the writer of a content, else the session that changes the file now: its intent comes first.
     pub(crate) fn writer(
         &self,
         caller: &Caller,
@@ -253,14 +250,14 @@ impl Records {
         })
     }
 
-    /// Asks the database. What goes wrong leaves the question open, and the next one opens it again.
+    /// Queries the database. On an error returns `None`, and the next query reopens it.
     fn ask<T>(
         &self,
         question: impl FnOnce(&Connection) -> rusqlite::Result<Option<T>>,
     ) -> Option<T> {
         let now = self.shared.n_openings.load(Ordering::Relaxed);
         let mut reader = lock(&self.reader);
-        // Another database may have taken the place of the one that was open.
+        // Another database may have replaced this one.
         reader.take_if(|(opening, _)| *opening != now);
         if reader.is_none() {
             *reader = open(&self.shared.state).map(|connection| (now, connection));
@@ -287,7 +284,7 @@ fn open(state: &Path) -> Option<Connection> {
     Some(connection)
 }
 
-/// Returns a state as bytes, the least of a number first.
+/// Returns a state as little-endian bytes.
 fn bytes_of(state: &Identity) -> Vec<u8> {
     let Identity { device, inode, size, modified, changed } = state;
     let times = [modified, changed]
@@ -297,7 +294,7 @@ fn bytes_of(state: &Identity) -> Vec<u8> {
     numbers.flat_map(u64::to_le_bytes).collect()
 }
 
-/// Returns the state that [`bytes_of`] wrote.
+/// Reads the bytes of [`bytes_of`].
 fn identity_of(bytes: &[u8]) -> Option<Identity> {
     let numbers: Vec<u64> = bytes.as_chunks().0.iter().map(|n| u64::from_le_bytes(*n)).collect();
     let [device, inode, size, m_seconds, m_nanos, c_seconds, c_nanos] = *numbers.as_slice() else {

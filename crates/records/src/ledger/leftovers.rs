@@ -1,8 +1,7 @@
-//! Removing the temporary files of changes whose process died.
+//! Removes temporary files of dead processes.
 //!
-//! Their paths stand in the ledger, not in a call, so they are resolved from `/`, component by
-//! component. An intent is settled once each of its files is dealt with: removed, not there, or not
-//! ours. Whatever failed stays open for the next process.
+//! Their paths come from the ledger, not from a call, so they are resolved from `/`, component by component.
+//! An intent is settled once each file is removed, missing or foreign. Errors remain for the next process.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -21,28 +20,28 @@ use sinew_fs::roots::Roots;
 use sinew_fs::stat::error_of;
 use sinew_fs::temporary::is_temporary;
 
-/// A directory that is missing may be on a disk that comes back; after this time it counts as gone.
+/// A missing directory may be on a disk that returns; after this time it counts as gone.
 const GONE_MS: i64 = 30 * 24 * 60 * 60 * 1_000;
-/// The most intents that one opening of the database looks at, the newest first.
+/// The most intents per opening of the database, the newest first.
 const MAX_INTENTS: i64 = 1_000;
 
-/// What became of a temporary file.
+/// The result for a temporary file.
 #[derive(Debug, PartialEq, Eq)]
 enum Leftover {
     /// It was removed.
     Removed,
-    /// Its directory does not hold it.
+    /// It is not in its directory.
     Missing,
-    /// Its directory is not there.
+    /// Its directory is missing.
     NoDirectory,
-    /// The path is not one of a temporary file of ours, and was left alone.
+    /// The path is not one of sinew's temporary files; it was left alone.
     Foreign,
 }
 
-/// Removes what dead processes left behind, and marks their intents as settled.
+/// Removes temporary files of dead processes and settles their intents.
 ///
-/// What a journal still speaks of stays: it may be the only copy of a file. Whether it does is asked
-/// after the deaths are known, since a process may have written its journal and died in between.
+/// A file that a journal names stays: it may be the only copy. Journals are read after the liveness check,
+/// because a process may write one just before its death.
 pub(super) fn remove(connection: &Connection, state: &Path) -> rusqlite::Result<()> {
     let mut open = connection.prepare(
         "SELECT seq, pid, pid_started, temporaries, pid_namespace, at_ms, machine, boot
@@ -69,7 +68,7 @@ pub(super) fn remove(connection: &Connection, state: &Path) -> rusqlite::Result<
     if dead.is_empty() {
         return Ok(());
     }
-    // Where that cannot be told, nothing goes this time.
+    // Without the journals no file is removed.
     let Ok(needed) = journal_files::named_temporaries(state) else { return Ok(()) };
     for (seq, _, temporaries, at_ms) in dead {
         let stays = |path: &&[u8]| {
@@ -92,8 +91,7 @@ pub(super) fn remove(connection: &Connection, state: &Path) -> rusqlite::Result<
     Ok(())
 }
 
-/// Removes one temporary file: only a regular file or a symbolic link, only under a name that we give,
-/// and only where the path given is its real path.
+/// Removes one regular file or symlink, if it has a temporary name and the path is its real path.
 fn remove_file(path: &Path) -> Result<Leftover, FileError> {
     let ours = path.is_absolute()
         && path.file_name().is_some_and(|name| is_temporary(name.as_bytes()))
@@ -168,7 +166,7 @@ mod tests {
         let file = top.join("real").join(name);
         assert_eq!(remove_file(&file).expect("it is removed"), Leftover::Removed);
         assert_eq!(remove_file(&file).expect("it is gone"), Leftover::Missing);
-        // Of a link, nothing but the link.
+        // Removes only the symlink, not its target.
         let link = top.join("real").join(link);
         assert_eq!(remove_file(&link).expect("it is removed"), Leftover::Removed);
         assert_eq!(fs::read_to_string(top.join("real/a.txt")).expect("it is there"), "kept");

@@ -1,7 +1,7 @@
-//! Opening the database of the ledger: making a new one, and keeping aside one that is damaged.
+//! Opens the ledger's database; creates a new one, and keeps a damaged one aside.
 //!
-//! Openers hold a lock together, and whoever makes a database or keeps one aside holds it alone: of several
-//! processes that find the same damage one begins the new database, and the others find it.
+//! Openers share a lock, and a process takes it exclusively to create a database or keep one aside. So only
+//! one of several processes that find damage begins the new database.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -21,49 +21,49 @@ use crate::database::{self, Failed, at_once};
 use crate::redact::Redactor;
 use sinew_fs::clock::{SystemClock, timestamp};
 
-/// The name of the lock, and of the database.
+/// The file names of lock and database.
 pub(super) const LOCK: &str = "ledger.lock";
 pub(super) const NAME: &str = "sinew.db";
-/// The most databases that are kept aside. A disk that breaks each new one must not be filled with them.
+/// The most databases kept aside: a disk that breaks each new one must not fill up.
 const MAX_ASIDE: usize = 16;
-/// No release will ever write a version like this.
+/// No release will write such a version.
 const MAX_VERSION: i64 = 10_000;
 
-/// A file, by device and number.
+/// A file by device and inode.
 pub(super) type FileId = (u64, u64);
 
-/// A database that is open, with what its chain needs.
+/// An open database, with the state of its chain.
 pub(super) struct OpenLedger {
     pub(super) connection: Connection,
     pub(super) key: Key,
     pub(super) head: HeadFile,
-    /// The file that it is.
+    /// The database file.
     pub(super) file: FileId,
-    /// This process in it, with the client that it was entered with.
+    /// This process in the database, with the client that it was entered with.
     pub(super) process: Option<(OfProcess, Option<String>)>,
 }
 
-/// What is needed to open a ledger.
+/// The parameters for opening a ledger.
 pub(super) struct Opener<'a> {
     pub(super) state: &'a Path,
     pub(super) sync: LedgerSync,
     pub(super) who: &'a Who,
     pub(super) redactor: &'a Redactor,
-    /// A file that was found to be damaged while it was used, and how.
+    /// A file found damaged during use, and its damage.
     pub(super) damaged: Option<&'a (FileId, String)>,
 }
 
-/// What lies at the place of the database.
+/// The state of the database file.
 enum FoundDatabase {
     Ready(Connection, Key),
-    /// Nothing that was ever written.
+    /// Nothing was ever written.
     Empty(Connection),
-    /// It cannot be gone on with: why, in a word and in words.
+    /// Unusable: a word for the file name, and the reason.
     Lost(&'static str, String),
 }
 
 impl Opener<'_> {
-    /// Opens the database. What had to be done first that a person should know is told.
+    /// Opens the database; `told` gets a notice for the user, if any.
     pub(super) fn open(
         &self,
         patience: Duration,
@@ -81,7 +81,7 @@ impl Opener<'_> {
                     *told = misfit.as_ref().map(changed);
                     return Ok(open);
                 }
-                // No other check reads the broken page, so every start would meet it again.
+                // No other check reads the broken page: without this each start would fail on it.
                 Err(failed) if failed.corrupt => damaged = Some((open.file, failed.problem)),
                 Err(failed) => return Err(failed),
             }
@@ -150,7 +150,7 @@ impl Opener<'_> {
         let id = match key_id(&connection) {
             Ok(Some(id)) => id,
             Ok(None) => return damaged("it does not say which key its chain has"),
-            // The tables are not those of its version.
+            // The tables do not match the version.
             Err(rusqlite::Error::SqliteFailure(_, Some(why))) if why.starts_with("no such") => {
                 return damaged("tables are missing in it");
             }
@@ -175,7 +175,7 @@ impl Opener<'_> {
         }
     }
 
-    /// Returns the key for a new chain, and whether it was made for it.
+    /// Returns the key for a new chain, and whether it is new.
     fn key_of_new(&self) -> Result<(Key, bool), Failed> {
         match Key::read(self.state)? {
             Some(key) => Ok((key, false)),
@@ -189,8 +189,7 @@ impl Opener<'_> {
         Ok(OpenLedger { connection, key, head: HeadFile::new(self.state), file, process: None })
     }
 
-    /// Makes the tables and the first record, which says whether records were there before. Returns what it
-    /// says of them.
+    /// Creates the tables and the first record, which reports lost records. Returns this report.
     fn begin(
         &self,
         open: &mut OpenLedger,
@@ -203,7 +202,7 @@ impl Opener<'_> {
                 Some(format!("{aside}; {} records were in it at least", link.seq))
             }
             (Some(aside), _) => Some(aside),
-            // Whoever dies between the two leaves a head of nothing.
+            // After a crash between the two steps, the head notes no record.
             (None, Noted::At(link)) if link.seq == 0 => None,
             (None, Noted::At(link)) => Some(format!(
                 "the database before this one had {} records at least and was taken away",
@@ -220,7 +219,7 @@ impl Opener<'_> {
         };
         let mut tail = Link::START;
         let connection = &open.connection;
-        // A chain is never without a head, also where this process dies between the two.
+        // The head comes before the chain, so that a crash leaves no chain without a head.
         if noted == Noted::Nothing {
             let _ = open.head.note(&open.key, tail, false);
         }
@@ -239,8 +238,8 @@ impl Opener<'_> {
         Ok(gone)
     }
 
-    /// Gives the database and the files beside it other names; returns that of the database. The log goes
-    /// first: beside a new database it would be taken for its own.
+    /// Renames the database and its files; returns the new name. Renames the write-ahead log first: a new
+    /// database would adopt it.
     fn keep_aside(&self, word: &str) -> Result<String, Failed> {
         let n_aside = kept_aside(self.state).len();
         if MAX_ASIDE <= n_aside {
@@ -270,13 +269,12 @@ impl Opener<'_> {
     }
 }
 
-/// Says what is wrong where the tables are not those that [`row::SCHEMA`] makes, or something is added that
-/// would act beside them.
+/// Returns an error if the tables do not match [`row::SCHEMA`], or a trigger was added.
 fn other_tables(connection: &Connection) -> rusqlite::Result<Option<&'static str>> {
     let sql = "SELECT type || ' ' || name FROM sqlite_schema WHERE sql IS NOT NULL";
     let mut found = connection.prepare(sql)?;
     let found: Vec<String> = found.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
-    // Whatever else a person made for questions of their own changes nothing.
+    // Other objects, such as views of the user, are harmless.
     let is_there = |object: &&str| found.iter().any(|found| found == object);
     if !row::OBJECTS.iter().all(is_there) || found.iter().any(|found| found.starts_with("trigger "))
     {
@@ -287,13 +285,13 @@ fn other_tables(connection: &Connection) -> rusqlite::Result<Option<&'static str
     Ok(connection.prepare(&columns).is_err().then_some("columns are missing in it"))
 }
 
-/// Says that a record of the chain is not what its hash covers. The database is used on: every page of it can
-/// be read, and what was changed stays where it can be looked at.
+/// Returns the notice about a record that does not match its hash. The database stays in use: all its pages
+/// are readable, and the change can be examined.
 pub(super) fn changed(misfit: &Finding) -> String {
     format!("{}; the database is used on; see `sinew audit verify`", misfit.text)
 }
 
-/// Returns what a process looks for in the directory of a damaged database: those that are kept aside.
+/// Returns the names of databases kept aside.
 #[expect(clippy::disallowed_methods, reason = "the guard may look at the system")]
 pub(super) fn kept_aside(state: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(state).into_iter().flatten().flatten();
@@ -309,12 +307,11 @@ pub(super) fn kept_aside(state: &Path) -> Vec<String> {
     names
 }
 
-/// Returns the draft of an event.
 pub(super) fn event<'a>(redactor: &Redactor, event: &'a Event) -> RecordDraft<'a> {
     row::told(event, SystemClock.wall_ms(), &Cleaner(redactor))
 }
 
-/// Writes which key the chain has, and that it begins at its beginning.
+/// Writes the ID of the chain's key and an empty anchor.
 pub(super) fn begin_chain(connection: &Connection, key: &Key) -> rusqlite::Result<()> {
     let seal = key.seal(ANCHOR, &Link::START);
     connection
@@ -330,13 +327,13 @@ pub(super) fn key_id(connection: &Connection) -> rusqlite::Result<Option<[u8; 32
     connection.query_row("SELECT key_id FROM chain", [], |row| row.get(0)).optional()
 }
 
-/// Returns the file that has a name, by device and number.
+/// Returns device and inode of the file at a path.
 pub(super) fn file_of(path: &Path) -> Option<FileId> {
     let stat = rustix::fs::lstat(path).ok()?;
     Some((stat.st_dev, stat.st_ino))
 }
 
-/// Waits for the lock on the place of the database. It ends when what is returned is dropped.
+/// Locks the place of the database, waiting up to `patience`. Dropping the result unlocks.
 pub(super) fn locked(
     state: &Path,
     operation: FlockOperation,

@@ -1,8 +1,8 @@
-//! Opens the database to read it, also on a file system that is mounted read-only.
+//! Opens the database to read it, even on a file system mounted read-only.
 //!
-//! SQLite wants to create a `-shm` file beside a database in WAL mode. Where it cannot, and the log is
-//! missing or empty, the database is opened as immutable. A log with content would be ignored by that,
-//! so database and log are then copied to a temporary directory and read there.
+//! SQLite creates a `-shm` file beside a database in WAL mode. Where it cannot, a database with a missing or
+//! empty log is opened as immutable. With other logs this would ignore content, so database and log are read
+//! from a temporary copy.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use super::opening::{self, LOCK, NAME};
 use crate::database::{self, Failed};
 
-/// A database that is open for reading, with the copy that it is of, if any.
+/// A database opened for reading, with its temporary copy, if any.
 #[derive(Debug)]
 pub(super) struct Reading {
     pub(super) connection: Connection,
@@ -29,7 +29,7 @@ pub(super) struct Reading {
 
 /// Opens the database of a state directory for reading.
 pub(super) fn open(state: &Path, patience: Duration) -> Result<Reading, Failed> {
-    // No process renames the database between opening its parts.
+    // The lock prevents renames between opening the files.
     let _lock = locked(state, patience)?;
     let path = state.join(NAME);
     let connection = match connect(&path, patience) {
@@ -39,7 +39,7 @@ pub(super) fn open(state: &Path, patience: Duration) -> Result<Reading, Failed> 
     Ok(Reading { connection, _copy: None })
 }
 
-/// Takes the lock of openers. Without the right to write there, an existing lock file is used.
+/// Takes the lock of openers. Without write permission it uses an existing lock file.
 fn locked(state: &Path, patience: Duration) -> Result<Option<OwnedFd>, Failed> {
     let denied = match opening::locked(state, FlockOperation::NonBlockingLockShared, patience) {
         Err(failed) if failed.busy => return Err(failed),
@@ -48,7 +48,7 @@ fn locked(state: &Path, patience: Duration) -> Result<Option<OwnedFd>, Failed> {
     };
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     match openat(CWD, state.join(LOCK), flags, Mode::empty()) {
-        // A file system without locks has no other process that renames.
+        // Without locks on this file system no other process renames.
         Ok(file) => Ok(flock(&file, FlockOperation::NonBlockingLockShared).ok().map(|()| file)),
         Err(Errno::NOENT) => Ok(None),
         Err(_) => Err(denied),
@@ -62,12 +62,12 @@ fn connect(path: &Path, patience: Duration) -> rusqlite::Result<Connection> {
         | OpenFlags::SQLITE_OPEN_URI;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(patience)?;
-    // The files beside the database are opened by the first statement that reads.
+    // The first read opens the other files of the database.
     database::version(&connection)?;
     Ok(connection)
 }
 
-/// Returns whether reading failed because SQLite could not create or write a file beside the database.
+/// Returns whether SQLite failed to create or write a file beside the database.
 fn needs_to_write(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly))
 }
@@ -95,7 +95,7 @@ fn without_writing(state: &Path, patience: Duration) -> Result<Reading, Failed> 
     Ok(Reading { connection, _copy: Some(copy) })
 }
 
-/// Returns the URI that opens a database as immutable: SQLite takes no locks and creates no files.
+/// Returns the URI of an immutable database: no locks, no new files.
 fn immutable(path: &Path) -> String {
     let mut uri = String::from("file:");
     for byte in path.as_os_str().as_bytes() {
@@ -109,7 +109,7 @@ fn immutable(path: &Path) -> String {
     uri
 }
 
-/// A temporary directory with a copy, removed when it is dropped.
+/// A temporary directory with a copy, removed on drop.
 #[derive(Debug)]
 struct Copied(PathBuf);
 

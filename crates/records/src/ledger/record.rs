@@ -1,10 +1,8 @@
-//! A record as the chain sees it: named values, and the hash that covers them and the record before.
+//! A record of the chain: named values, and the keyed hash (MAC) over them and the previous record.
 //!
-//! The hash is BLAKE3 with a key of the ledger, over the hash of the record before and everything that
-//! the record says: each value with its name, its type and its length, the process that made the record
-//! and each further change included. A value that is missing is left out, so a later release can add a
-//! column without touching what is there. A record is never updated; what is kept about it and changes
-//! stands in tables of its own, outside the hash.
+//! The hash is BLAKE3 with a key of the ledger. It covers the previous hash and all of the record: each value
+//! with name, type and length, its process and its further changes. Missing values are left out, so a later
+//! release can add columns. A record is never updated; mutable facts are in other tables, outside the hash.
 
 use std::borrow::Cow;
 
@@ -13,8 +11,8 @@ use rusqlite::{Connection, OptionalExtension, ToSql};
 
 use super::key::Key;
 
-/// The columns of a record that its hash covers, in this order. The hash covers their names too, so `rung`,
-/// the old word for the sandbox level, stays in databases; what people and programs read says `sandbox_level`.
+/// The hashed columns, in this order. Their names are hashed too, so `rung`, the old word for the sandbox
+/// level, stays in databases; output says `sandbox_level`.
 pub(super) const COLUMNS: [&str; 29] = [
     "phase",
     "at_ms",
@@ -47,21 +45,21 @@ pub(super) const COLUMNS: [&str; 29] = [
     "text",
 ];
 
-/// What stands once for all records of a process.
+/// The columns that all records of a process share.
 pub(super) const OF_PROCESS: [&str; 8] =
     ["surface", "client", "os_user", "pid", "pid_started", "pid_namespace", "machine", "boot"];
 
-/// A change beside the first of a call.
+/// The columns of a further change of a call.
 pub(super) const OF_CHANGE: [&str; 4] = ["file_path", "bytes", "before_hash", "after_hash"];
 
 /// A value of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Field<'a> {
-    /// A number.
+    /// An integer.
     Integer(i64),
     /// A text.
     Text(Cow<'a, str>),
-    /// A hash.
+    /// A hash or other bytes.
     Bytes(Cow<'a, [u8]>),
 }
 
@@ -70,7 +68,7 @@ impl Field<'static> {
         match value {
             ValueRef::Null => None,
             ValueRef::Integer(number) => Some(Self::Integer(number)),
-            // Nothing of ours is stored so: it stays visible, and does not match its hash.
+            // Sinew stores no reals: the value stays visible and does not match its hash.
             ValueRef::Real(number) => Some(Self::from(number.to_string())),
             ValueRef::Text(text) => Some(Self::from(String::from_utf8_lossy(text).into_owned())),
             ValueRef::Blob(bytes) => Some(Self::Bytes(Cow::Owned(bytes.to_vec()))),
@@ -136,10 +134,10 @@ impl<'a> From<Cow<'a, str>> for Field<'a> {
     }
 }
 
-/// Values by name, in the order of their columns; what is missing is left out.
+/// Values by name in column order, without missing ones.
 pub type Fields<'a> = Vec<(&'static str, Field<'a>)>;
 
-/// The number of a record and its hash: the end of a chain, or a place in it.
+/// A record's number and hash: a position in the chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Link {
     /// The number.
@@ -149,23 +147,23 @@ pub struct Link {
 }
 
 impl Link {
-    /// What stands before the first record.
+    /// The position before the first record.
     pub const START: Self = Self { seq: 0, hash: [0; 32] };
 }
 
 /// One record of the chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// Its place.
+    /// Its position.
     pub link: Link,
-    /// What it says, with the process that made it.
+    /// Its values, with those of its process.
     pub fields: Fields<'static>,
-    /// The changes of its call beside the first.
+    /// The further changes of its call.
     pub changes: Vec<Fields<'static>>,
 }
 
 impl Record {
-    /// Returns a text of the record.
+    /// Returns a text value.
     pub fn text(&self, name: &str) -> Option<&str> {
         match self.field(name)? {
             Field::Text(text) => Some(text),
@@ -173,7 +171,7 @@ impl Record {
         }
     }
 
-    /// Returns a number of the record.
+    /// Returns an integer value.
     pub fn number(&self, name: &str) -> Option<i64> {
         match self.field(name)? {
             Field::Integer(number) => Some(*number),
@@ -185,12 +183,12 @@ impl Record {
         self.fields.iter().find(|(known, _)| *known == name).map(|(_, field)| field)
     }
 
-    /// Returns the hash that the record has at a place, after a record with a hash.
+    /// Returns the hash that the record would have at this position.
     pub(super) fn hash_at(&self, key: &Key, seq: i64, previous: &[u8; 32]) -> [u8; 32] {
         hash(key, seq, previous, self.fields.iter(), &self.changes)
     }
 
-    /// Puts values of any order into that of the columns; `None` where one has an unknown name.
+    /// Sorts values into column order; `None` if a name is unknown.
     pub fn from_parts(
         link: Link,
         named: Vec<(String, Field<'static>)>,
@@ -219,18 +217,18 @@ fn ordered(
     named.is_empty().then_some(fields)
 }
 
-/// What a record will say, but for its process.
+/// A record before it is written, without its process.
 #[derive(Debug, Clone)]
 pub(super) struct RecordDraft<'a> {
     fields: Fields<'a>,
     changes: Vec<Fields<'a>>,
 }
 
-/// So many values has a record of most calls.
+/// The number of values in most records.
 const FEW: usize = 18;
 
 impl<'a> RecordDraft<'a> {
-    /// Begins a record of a phase. What follows is added in the order of the columns.
+    /// Starts a record of a phase; values follow in column order.
     pub(super) fn new(phase: &'static str, at_ms: u64) -> Self {
         let mut fields = Vec::with_capacity(FEW);
         fields.extend([("phase", Field::from(phase)), ("at_ms", Field::from(at_ms))]);
@@ -249,14 +247,14 @@ impl<'a> RecordDraft<'a> {
         }
     }
 
-    /// Names the intent that this record closes.
+    /// Sets the intent that this record closes.
     pub(super) fn closes(&mut self, intent: i64) {
         let before = |name: &str| matches!(name, "phase" | "at_ms");
         let at = self.fields.iter().take_while(|(name, _)| before(name)).count();
         self.fields.insert(at, ("intent", Field::Integer(intent)));
     }
 
-    /// Returns the draft with the intent that it closes, which is known when it is written.
+    /// Returns a copy that closes this intent, once it is known.
     pub(super) fn closing(&self, intent: i64) -> Self {
         let mut draft = self.clone();
         draft.closes(intent);
@@ -267,7 +265,6 @@ impl<'a> RecordDraft<'a> {
         self.changes.push(change);
     }
 
-    /// Returns a draft that borrows nothing.
     pub(super) fn into_owned(self) -> RecordDraft<'static> {
         let owned = |fields: Fields<'a>| {
             fields.into_iter().map(|(name, field)| (name, field.into_owned())).collect()
@@ -279,14 +276,14 @@ impl<'a> RecordDraft<'a> {
     }
 }
 
-/// The process that records are of: its number in the database, and what they say of it.
+/// A process with its number in the database and its values.
 #[derive(Debug, Clone)]
 pub(super) struct OfProcess {
     pub(super) number: i64,
     pub(super) fields: Fields<'static>,
 }
 
-/// Writes a record at the end of the chain, which moves on to it.
+/// Appends a record to the chain and advances `tail`.
 pub(super) fn append(
     transaction: &Connection,
     key: &Key,
@@ -294,7 +291,7 @@ pub(super) fn append(
     process: &OfProcess,
     draft: &RecordDraft<'_>,
 ) -> rusqlite::Result<()> {
-    // A number that somebody put at the very end is taken, and nothing is written after it.
+    // After the highest number the insert fails as a duplicate.
     let seq = tail.seq.saturating_add(1);
     let all = draft.fields.iter().chain(&process.fields);
     let hash = hash(key, seq, &tail.hash, all, &draft.changes);
@@ -339,7 +336,7 @@ fn hash<'a>(
     fields: impl Iterator<Item = &'a (&'static str, Field<'a>)> + Clone,
     changes: &[Fields<'a>],
 ) -> [u8; 32] {
-    // Hashed at once: many small pieces take longer than to put them together.
+    // Hashed in one piece, which is faster than many small ones.
     let mut said = Vec::with_capacity(1_024);
     said.extend_from_slice(previous);
     said.extend_from_slice(&seq.to_le_bytes());
@@ -349,8 +346,7 @@ fn hash<'a>(
     blake3::keyed_hash(key.of_records(), &said).into()
 }
 
-/// Adds values: how many there are, then each with the length of its name, its name, its type, and its
-/// number or its length and bytes. So no two lists look the same.
+/// Adds the number of values, then each with its lengths, name and type: no two lists give the same bytes.
 fn say<'a>(
     said: &mut Vec<u8>,
     fields: impl Iterator<Item = &'a (&'static str, Field<'a>)> + Clone,
@@ -358,7 +354,7 @@ fn say<'a>(
     said.extend_from_slice(&(fields.clone().count() as u64).to_le_bytes());
     for (name, field) in fields {
         let (tag, number, bytes) = field.parts();
-        // Names are columns, so one byte holds how long they are.
+        // Names are columns, so one byte holds their length.
         said.push(name.len() as u8);
         said.extend_from_slice(name.as_bytes());
         said.push(tag);
@@ -367,7 +363,7 @@ fn say<'a>(
     }
 }
 
-/// Returns the end of the chain: the last record, or what stands before the first.
+/// Returns the end of the chain: the last record, or the anchor.
 pub(super) fn tail(connection: &Connection, anchor: Link) -> rusqlite::Result<Link> {
     let last = connection
         .prepare_cached("SELECT seq, hash FROM record ORDER BY seq DESC LIMIT 1")?
@@ -376,7 +372,6 @@ pub(super) fn tail(connection: &Connection, anchor: Link) -> rusqlite::Result<Li
     Ok(last.unwrap_or(anchor))
 }
 
-/// Returns the hash of a record.
 pub(super) fn hash_of(connection: &Connection, seq: i64) -> rusqlite::Result<Option<[u8; 32]>> {
     connection
         .prepare_cached("SELECT hash FROM record WHERE seq = ?1")?
@@ -384,7 +379,7 @@ pub(super) fn hash_of(connection: &Connection, seq: i64) -> rusqlite::Result<Opt
         .optional()
 }
 
-/// Returns the columns of a record in a query, those of its process after them.
+/// Returns the columns for a query, those of the process last.
 pub(super) fn selected() -> String {
     let own = COLUMNS.iter().map(|name| format!("record.{name}"));
     let of_process = OF_PROCESS.iter().map(|name| format!("process.{name}"));
@@ -392,10 +387,10 @@ pub(super) fn selected() -> String {
     format!("record.seq, record.hash, {}", all.join(", "))
 }
 
-/// Reads a record of a row of [`selected`] columns, without its further changes.
+/// Reads a record from a row of [`selected`] columns, without further changes.
 pub(super) fn of_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Record> {
     let seq = row.get(0)?;
-    // A hash of another length is none, and matches nothing.
+    // A hash of another length is invalid: zeros match nothing.
     let hash = row.get(1).unwrap_or([0; 32]);
     let mut fields = Fields::new();
     for (at, name) in COLUMNS.iter().chain(&OF_PROCESS).enumerate() {
@@ -404,7 +399,7 @@ pub(super) fn of_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Record> {
     Ok(Record { link: Link { seq, hash }, fields, changes: Vec::new() })
 }
 
-/// Reads a further change, with the number of its record, from the columns `seq` and [`OF_CHANGE`].
+/// Reads a further change and its record number from the columns `seq` and [`OF_CHANGE`].
 pub(super) fn change_of_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<(i64, Fields<'static>)> {
     let mut fields = Fields::new();
     for (at, name) in OF_CHANGE.iter().enumerate() {

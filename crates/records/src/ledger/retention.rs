@@ -1,10 +1,8 @@
-//! Retention: the oldest records go, and what is left can be verified.
+//! Retention: removes the oldest records, and the rest stays verifiable.
 //!
-//! Only a whole beginning of the chain goes, up to the first intent that may have left something behind.
-//! The number and the hash of the last record that went stay as the anchor, sealed with the key, and an
-//! event says how many went. What goes is walked over first: where a record does not fit, nothing goes, since
-//! the seal would hide it. What goes a little at a time would fill the chain with such events, so it goes
-//! in portions.
+//! Only a prefix before the first unsettled intent is removed. Its last record's number and hash stay as the
+//! anchor with a MAC, and an event records the number of removed records. The prefix is verified first: a
+//! mismatch blocks the removal, since the anchor would hide it. Portions keep such events few.
 
 use std::time::Duration;
 
@@ -21,15 +19,15 @@ use crate::database::{Failed, at_once};
 use crate::redact::Redactor;
 use sinew_fs::clock::SystemClock;
 
-/// A portion: this part of the most records, or of the longest age.
+/// The portion, as a fraction of the most records or the longest age.
 const PORTION: u64 = 50;
-/// The most records that go in one transaction: others wait for it.
+/// The most records per transaction, because other processes wait for it.
 const MAX_AT_ONCE: i64 = 5_000;
 
-/// How long records stay. What is missing is not bounded.
+/// How long records stay; `None` is unbounded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
-    /// The age that a record becomes.
+    /// The maximum age of a record.
     pub max_age: Option<Duration>,
     /// The most records.
     pub max_records: Option<u64>,
@@ -43,7 +41,7 @@ impl Default for Retention {
 }
 
 impl Retention {
-    /// Removes what is too old or too many. Where that cannot be, returns why, for a person.
+    /// Removes old or surplus records. If the chain forbids that, returns the reason for the user.
     pub(super) fn apply(
         &self,
         open: &mut OpenLedger,
@@ -65,7 +63,7 @@ impl Retention {
         Ok(None)
     }
 
-    /// Returns the last record that should go, if enough should.
+    /// Returns the last record to remove, if a portion is due.
     fn until(&self, connection: &Connection) -> rusqlite::Result<Option<i64>> {
         let ends = |order: &str| {
             let sql = format!("SELECT seq, at_ms FROM record ORDER BY seq {order} LIMIT 1");
@@ -94,18 +92,18 @@ impl Retention {
         }
         let sql = "SELECT min(seq) FROM unsettled";
         let open: Option<i64> = connection.query_row(sql, [], |row| row.get(0))?;
-        // The last record stays: it is where the chain goes on.
+        // The last record stays: the chain continues there.
         let most = open.unwrap_or(last).min(last) - 1;
         let until = until.min(most).min(first - 1 + MAX_AT_ONCE);
         Ok((first <= until).then_some(until))
     }
 }
 
-/// What came of removing.
+/// The result of a removal.
 enum Removed {
-    /// So many records went.
+    /// The number of removed records.
     Some(u64),
-    /// None did: why.
+    /// The reason why none was removed.
     Refused(String),
 }
 

@@ -1,4 +1,4 @@
-//! What waits to be written, and the tables that it is written to.
+//! The rows that wait to be written, and the tables for them.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -13,19 +13,19 @@ use crate::redact::Redactor;
 use sinew_fs::clock::SystemClock;
 use sinew_fs::process_identity::ProcessIdentity;
 
-/// The version of the tables, which the database carries.
+/// The version of the tables.
 pub(super) const VERSION: i64 = 4;
 
-/// The tables, made at once with their [`VERSION`]. A call that changes nothing has one record, its
-/// outcome; a change has its intent first, which the outcome names. An `event` is no call. The outcome of a
-/// call that changed several files holds the first of them, and `further_change` the others. What every
-/// record of a process would repeat stands once in `process`; the view `entry` shows both together.
+/// The tables and their [`VERSION`], created in one transaction.
 ///
-/// None of these is updated. Which intents may have left something behind stands in `unsettled`, and in
-/// `chain` with which key the chain was made and where it begins. Rows are not tied to one another by the
-/// database: the chain tells where one is missing, and taking a process away would search every record. A check
-/// with `IN` would make a table of its list for each record that is inserted. What callers know of files has one
-/// row for each file and caller, whose `agent` is empty where there is one alone.
+/// - A call without a change has one record, its outcome; a change has an intent first, named by the outcome.
+/// - The outcome holds the first changed file; `further_change` holds the others.
+/// - `process` holds the values that its records share; the view `entry` joins both.
+/// - `unsettled` holds intents that may have left files behind, `chain` the key ID and the anchor.
+/// - `known` has one row per file and caller, with an empty `agent` if the session has only one.
+///
+/// Records are never updated. There are no foreign keys: the chain reveals missing rows, and a delete in
+/// `process` would scan all records. A `CHECK` with `IN` would build its list for each inserted record.
 pub(super) const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS process (
         process       INTEGER PRIMARY KEY,
@@ -107,7 +107,7 @@ pub(super) const SCHEMA: &str = "
     PRAGMA user_version = 4;
 ";
 
-/// What the schema makes, by kind and name.
+/// The objects that the schema creates, by kind and name.
 pub(super) const OBJECTS: &[&str] = &[
     "index further",
     "table chain",
@@ -119,15 +119,15 @@ pub(super) const OBJECTS: &[&str] = &[
     "view entry",
 ];
 
-/// The longest names and texts that a record keeps, in bytes.
+/// The limits of names and texts in a record, in bytes.
 const MAX_NAME: usize = 256;
 const MAX_PATH: usize = 4_096;
 const MAX_COMMAND: usize = 4_096;
 const MAX_TEXT: usize = 2_048;
-/// So much of a longer text is looked through for secrets at all.
+/// Only this much of a longer text is searched for secrets.
 const MAX_LOOKED: usize = 64 * 1_024;
 
-/// What every record of a process names.
+/// The values that all records of a process share.
 #[derive(Debug)]
 pub(super) struct Who {
     pub(super) surface: &'static str,
@@ -136,7 +136,7 @@ pub(super) struct Who {
 }
 
 impl Who {
-    /// Enters this process, with the client it serves.
+    /// Inserts this process, with its client.
     pub(super) fn enter(
         &self,
         transaction: &Connection,
@@ -162,22 +162,21 @@ impl Who {
     }
 }
 
-/// One thing that waits to be written.
+/// A row that waits to be written.
 pub(super) enum Row {
     Intent(Intent),
     Outcome {
         intent: Option<Ticket>,
         closing: Box<Closing>,
     },
-    /// What a caller knows of a file.
+    /// A caller's knowledge of a file.
     Known(Box<KnownRow>),
-    /// An intent came to nothing, because the call was taken back while it was written.
+    /// An intent without effect: its call was withdrawn while it was written.
     Withdrawn(Ticket, u64),
-    /// Something that is no call.
+    /// An event that is not a call.
     Event(Event, u64),
 }
 
-/// The intent of a change.
 #[derive(Clone)]
 pub(super) struct Intent {
     pub(super) ticket: Ticket,
@@ -187,7 +186,7 @@ pub(super) struct Intent {
     temporaries: Vec<PathBuf>,
 }
 
-/// What a row becomes in the database.
+/// The database operation for a row.
 pub(super) enum WriteStep<'a> {
     /// A record, and the intent that it opens or closes.
     Record {
@@ -226,7 +225,7 @@ impl Row {
         Self::Withdrawn(ticket, SystemClock.wall_ms())
     }
 
-    /// Returns what the row becomes, without secrets. Nothing where a secret is what it is about.
+    /// Returns the operation without secrets; `None` if its subject is one.
     pub(super) fn step(&self, clean: &Cleaner<'_>) -> Option<WriteStep<'_>> {
         let record = |draft, closes| WriteStep::Record { draft, opens: None, closes };
         Some(match self {
@@ -252,7 +251,6 @@ impl Intent {
     }
 }
 
-/// Returns the draft of an event.
 pub(super) fn told<'a>(event: &'a Event, at_ms: u64, clean: &Cleaner<'_>) -> RecordDraft<'a> {
     RecordDraft::new("event", at_ms)
         .with_any("session", event.session.as_deref().map(|session| clean.name(session)))
@@ -260,7 +258,7 @@ pub(super) fn told<'a>(event: &'a Event, at_ms: u64, clean: &Cleaner<'_>) -> Rec
         .with("text", clean.text(&event.text, MAX_TEXT))
 }
 
-/// Adds what an intent and an outcome say alike: the call, and how it was judged.
+/// Adds the values that intent and outcome share: call and ruling.
 fn known<'a>(
     draft: RecordDraft<'a>,
     closing: &'a Closing,
@@ -320,7 +318,7 @@ fn micros(ms: f64) -> i64 {
     (ms * 1e3).round() as i64
 }
 
-/// Takes secrets out of what is written, and the end of what is too long.
+/// Removes secrets and truncates long texts.
 pub(super) struct Cleaner<'a>(pub(super) &'a Redactor);
 
 impl Cleaner<'_> {
@@ -346,8 +344,7 @@ impl Cleaner<'_> {
         Cow::Owned(format!("{kept} [cut: {n_bytes} bytes]"))
     }
 
-    /// Returns the paths of temporary files, but for those that hold a secret: what they would leave behind
-    /// is a small thing beside it.
+    /// Returns the paths of temporary files without those that hold a secret: leftovers matter less.
     fn temporaries(&self, paths: &[PathBuf]) -> Vec<u8> {
         let is_clean = |path: &&PathBuf| !self.0.finds(&path.to_string_lossy());
         separated(&paths.iter().filter(is_clean).cloned().collect::<Vec<_>>())

@@ -1,14 +1,14 @@
-//! Reading the records of a database one after the other, with all that their hashes cover.
+//! Reads records in order, with all values that their hashes cover.
 
 use rusqlite::Connection;
 
 use super::record::{self, Fields};
 use super::verify::{Finding, Walk};
 
-/// After so many records the progress is told.
+/// The number of records between two progress reports.
 const TOLD_EVERY: u64 = 10_000;
 
-/// Walks over the records of a database up to one, with their further changes.
+/// Passes the records up to one, with further changes, to the walk.
 pub(super) fn all(
     connection: &Connection,
     until: i64,
@@ -18,7 +18,7 @@ pub(super) fn all(
     between(connection, (i64::MIN, until), walk, progress)
 }
 
-/// Walks over the records from one to another.
+/// Passes the records of a range to the walk.
 pub(super) fn between(
     connection: &Connection,
     (first, last): (i64, i64),

@@ -1,8 +1,7 @@
-//! Whether a chain is whole: the walk over its records, and what is said of the first that does not fit.
+//! Verifies a hash chain: walks over its records and reports the first mismatches.
 //!
-//! The walk needs the key and nothing of the database, so records that were exported are verified by it
-//! too. A record that does not match its hash is not the end of it: the next one is compared with the hash
-//! that stands there, and so one change is one finding.
+//! The walk needs only the key, so it verifies exported records too. After a mismatch it continues from the
+//! stored hash, so that one change is one finding.
 
 use std::collections::BTreeMap;
 
@@ -10,20 +9,20 @@ use super::key::Key;
 use super::record::{Link, Record};
 use sinew_fs::process_identity::{Life, ProcessIdentity};
 
-/// The most findings that are told; the others are counted.
+/// The most reported findings; further ones are only counted.
 const MAX_FINDINGS: usize = 100;
-/// So many records that do not fit are compared with one another's places.
+/// How many mismatching records are tried at one another's positions.
 const MAX_COMPARED: usize = 16;
 
-/// Something that is wrong with a chain.
+/// A fault of a chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// The record, or the first one of several.
+    /// The record, or the first of several.
     pub seq: i64,
-    /// What is wrong, in a word: `changed`, `missing`, `reordered`, `cut`, `head`, `anchor`, `gone`, `key`,
-    /// `unreadable`, `damaged` or `other`.
+    /// The kind: `changed`, `missing`, `reordered`, `cut`, `head`, `anchor`, `gone`, `key`, `unreadable`,
+    /// `damaged` or `other`.
     pub what: &'static str,
-    /// The same in words.
+    /// The fault in words.
     pub text: String,
 }
 
@@ -33,58 +32,58 @@ impl Finding {
     }
 }
 
-/// A call whose intent is recorded and whose outcome is not.
+/// A call with an intent and without an outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unfinished {
-    /// The record of the intent.
+    /// The record number of the intent.
     pub seq: i64,
     /// The call.
     pub call_id: String,
     /// Its tool.
     pub tool: String,
-    /// Whether its process is dead, where that can be told.
+    /// Whether its process is dead, if known.
     pub is_dead: Option<bool>,
 }
 
-/// What came of the walk.
+/// The result of a verification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verified {
-    /// What is wrong, in the order of the chain; the chain is whole where this is empty.
+    /// The faults in chain order; an intact chain has none.
     pub findings: Vec<Finding>,
-    /// How many further things are wrong.
+    /// The number of further faults.
     pub n_more: u64,
-    /// How many records were looked at.
+    /// The number of examined records.
     pub n_records: u64,
-    /// The first record, and the last with its hash.
+    /// The number of the first record.
     pub first: Option<i64>,
-    /// The end of the chain.
+    /// The last record.
     pub last: Link,
-    /// How many records are beyond the head, as after the death of a process between the two.
+    /// The records after the noted head, as after a crash before the head was written.
     pub n_beyond_head: u64,
-    /// The calls that never ended, or have not yet.
+    /// The calls without an outcome.
     pub unfinished: Vec<Unfinished>,
-    /// What the chain itself tells: that it began anew, that records went by retention or were lost.
+    /// Events of the chain itself: a new start, retention, or lost records.
     pub notes: Vec<Finding>,
 }
 
 impl Verified {
-    /// Returns whether nothing is wrong.
+    /// Returns whether no fault was found.
     pub fn is_whole(&self) -> bool {
         self.findings.is_empty()
     }
 }
 
-/// A record that does not fit, with the hash that stands before it.
+/// A mismatching record, with the previous hash.
 struct Bad {
     finding: usize,
     previous: [u8; 32],
     record: Record,
 }
 
-/// The walk over the records, in the order in which they stand.
+/// The walk over the records in stored order.
 pub struct Walk<'a> {
     key: &'a Key,
-    /// The record before, where it is known.
+    /// The previous record, if known.
     previous: Option<Link>,
     bad: Vec<Bad>,
     unfinished: BTreeMap<i64, (String, String, Option<ProcessIdentity>)>,
@@ -92,7 +91,7 @@ pub struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// Begins after a record. Where none is named the first record cannot be compared, which is a finding.
+    /// Starts after a record. Without one, the first record cannot be verified, which is a finding.
     pub fn after(key: &'a Key, previous: Option<Link>) -> Self {
         Self {
             key,
@@ -112,7 +111,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Adds what is wrong beside the records.
+    /// Adds a finding.
     pub(super) fn find(&mut self, finding: Finding) {
         if self.verified.findings.len() < MAX_FINDINGS {
             self.verified.findings.push(finding);
@@ -127,17 +126,17 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Returns the last record that was looked at.
+    /// Returns the last record of the walk.
     pub(super) fn last(&self) -> Link {
         self.verified.last
     }
 
-    /// Says how many records are beyond the head.
+    /// Sets the number of records after the head.
     pub(super) fn beyond(&mut self, n_records: i64) {
         self.verified.n_beyond_head = u64::try_from(n_records).unwrap_or(0);
     }
 
-    /// Says that a record names another one before it than stands there.
+    /// Reports a record that names another predecessor.
     pub fn names_other(&mut self, seq: i64, before: Link) {
         if self.previous.is_some_and(|previous| previous != before) {
             let text = format!("record {seq} names another record before it than stands there");
@@ -145,19 +144,18 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Returns the first thing that is wrong with a record itself. What the chain tells of its past, such as
-    /// that its head was missing once, is none.
+    /// Returns the first mismatch of a record. Events about the past, such as a missing head, do not count.
     pub(super) fn first_misfit(&self) -> Option<&Finding> {
         let is_past = |finding: &&Finding| !matches!(finding.what, "cut" | "head" | "gone");
         self.verified.findings.iter().find(is_past)
     }
 
-    /// Returns whether something is wrong so far.
+    /// Returns the first finding so far.
     pub(super) fn has_found(&self) -> Option<&Finding> {
         self.verified.findings.first()
     }
 
-    /// Looks at the next record.
+    /// Verifies the next record.
     pub fn record(&mut self, record: Record) {
         let Link { seq, hash } = record.link;
         self.verified.n_records += 1;
@@ -173,7 +171,7 @@ impl<'a> Walk<'a> {
                     n => format!("{n} records are missing, from {first} to {until}"),
                 };
                 self.find(Finding::new(first, "missing", text));
-                // What stood before it is not known, so it cannot be compared.
+                // Without its predecessor the hash cannot be verified.
                 self.heed(&record);
             }
             Some(Link { seq: last, .. }) => {
@@ -206,7 +204,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Takes note of what a record says that is as it was written.
+    /// Notes intents and events of a record.
     fn heed(&mut self, record: &Record) {
         let seq = record.link.seq;
         let text = |name| record.text(name).unwrap_or_default().to_owned();
@@ -224,7 +222,7 @@ impl<'a> Walk<'a> {
                     "begin" => self.remark(seq, "begin", text("text")),
                     "pruned" => self.remark(seq, "pruned", text("text")),
                     "lost" => self.remark(seq, "lost", text("text")),
-                    // Whatever else is recorded says nothing about the chain.
+                    // Other events do not concern the chain.
                     _ => {}
                 }
             }
@@ -235,7 +233,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Returns what came of it.
+    /// Returns the result of the walk.
     pub fn end(mut self) -> Verified {
         self.place();
         let own = ProcessIdentity::own();
@@ -247,9 +245,9 @@ impl<'a> Walk<'a> {
         self.verified
     }
 
-    /// Says of records that do not fit where they would: they were put in another order.
+    /// Detects reordered records: tries each mismatch at the other positions.
     fn place(&mut self) {
-        // What may have stood before a record: what stands there now, or a record that was put elsewhere.
+        // Candidates for the previous hash: stored predecessors and other mismatching records.
         let previous: Vec<[u8; 32]> =
             self.bad.iter().flat_map(|bad| [bad.previous, bad.record.link.hash]).collect();
         let places: Vec<i64> = self.bad.iter().map(|bad| bad.record.link.seq).collect();
@@ -275,7 +273,7 @@ impl<'a> Walk<'a> {
 }
 
 impl Record {
-    /// Returns whether the process that made the record is dead, where that can be told.
+    /// Returns whether the record's process is dead, if known.
     pub fn is_of_dead_process(&self) -> Option<bool> {
         is_dead(mark(self).as_ref(), &ProcessIdentity::own())
     }

@@ -1,4 +1,4 @@
-//! An intent that waits for the helper thread to write it.
+//! An intent that waits for the helper thread, as promise and future.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -9,14 +9,14 @@ use sinew_tool::sync::lock;
 
 use crate::database::Failed;
 
-/// What becomes of an intent, seen from both sides.
+/// The state that both sides share.
 #[derive(Debug)]
 enum State {
-    /// It is not written yet; who waits is woken.
+    /// Not written yet; the waker wakes the change.
     Due(Option<Waker>),
-    /// It is written, or cannot be.
+    /// Written, or failed.
     Settled(Result<(), Failed>),
-    /// Nobody waits any more.
+    /// The change no longer waits.
     Withdrawn,
 }
 
@@ -24,27 +24,26 @@ enum State {
 #[derive(Debug)]
 pub(super) struct Promise(Arc<Mutex<State>>);
 
-/// The side of the change: a future that ends once the intent is written. Dropping it withdraws
-/// the intent.
+/// The side of the change: a future for the written intent. Dropping it withdraws the intent.
 #[derive(Debug)]
 pub(super) struct Waiting {
     state: Arc<Mutex<State>>,
     ticket: Ticket,
 }
 
-/// Returns the two sides of an intent.
+/// Returns both sides of an intent.
 pub(super) fn promise(ticket: Ticket) -> (Promise, Waiting) {
     let state = Arc::new(Mutex::new(State::Due(None)));
     (Promise(Arc::clone(&state)), Waiting { state, ticket })
 }
 
 impl Promise {
-    /// Returns whether nobody waits any more.
+    /// Returns whether the change no longer waits.
     pub(super) fn is_withdrawn(&self) -> bool {
         matches!(*lock(&self.0), State::Withdrawn)
     }
 
-    /// Tells what became of the intent; returns whether somebody still waits for it.
+    /// Completes the future; returns whether the change still waits.
     pub(super) fn settle(&self, result: Result<(), Failed>) -> bool {
         let mut state = lock(&self.0);
         match std::mem::replace(&mut *state, State::Settled(result)) {

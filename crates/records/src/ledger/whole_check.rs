@@ -1,8 +1,7 @@
-//! Reads every page of the database and compares every record with its hash: for a server that idles, `doctor` and
-//! `audit verify`.
+//! Reads every page and verifies every record's hash: for idle servers, `doctor` and `audit verify`.
 //!
-//! SQLite reads only the pages that a statement needs, so a broken page can stay unnoticed for months. Free pages
-//! are left out: SQLite overwrites them before it reads them, so they hold nothing.
+//! SQLite reads only the pages that a statement needs, so damage can stay unnoticed for months. Free pages
+//! are skipped: SQLite overwrites them before it reads them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,46 +20,45 @@ use super::verify::{Finding, Walk};
 use super::{Audit, AuditError, Database, SharedLedger, SqliteLedger, TENDED_EVERY, reading};
 use crate::database::{self, Failed, PATIENT};
 
-/// The most problems that are told of one database.
+/// The most problems reported for one database.
 const MAX_TOLD: usize = 3;
-/// How many steps of SQLite's machine pass between two looks at whether the check should stop.
+/// The SQLite virtual machine steps between two polls of the stop condition.
 const STEPS: i32 = 1_000;
 
-/// How long the next check waits, as a multiple of how long the last one took: so a check that calls interrupt again
-/// and again takes a small part of one core.
+/// The pause after a check, relative to its duration: interrupted checks take a small part of one core.
 const REST_FACTOR: u32 = 200;
 
-/// How far [`whole`] has come in a database, so that the next check goes on there.
+/// The progress of [`whole`] in a database, where the next check continues.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Progress {
-    /// Whether every page was read.
+    /// Whether all pages were read.
     has_structure: bool,
-    /// The last record up to which every record matches its hash.
+    /// The last record up to which all hashes match.
     matching: Option<Link>,
 }
 
-/// What [`whole`] found.
+/// The result of [`whole`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Checked {
     Sound,
-    /// Pages are broken: writing to this database could lose more.
+    /// Pages are broken, and a write could lose more.
     Damaged(String),
-    /// Every page can be read, and a record is not what its hash covers.
+    /// All pages are readable, and a record does not match its hash.
     Changed(Finding),
-    /// It was told to stop.
+    /// The stop condition interrupted it.
     Stopped,
 }
 
 impl SqliteLedger {
-    /// Looks for everything that is wrong with the ledger, for `doctor`: what `audit verify` finds, and whether
-    /// a record can be written. A damaged database is kept aside. Returns a line for each problem.
+    /// Finds all faults of the ledger for `doctor`, including those of `audit verify` and failed writes.
+    /// Keeps a damaged database aside. Returns a line per fault.
     pub fn examine(&self) -> Vec<String> {
         let file = opening::file_of(&self.shared.state.join(NAME));
         let verified = Audit::at(&self.shared.state).and_then(|audit| audit.verify(None, |_| {}));
         let findings = match verified {
-            // The next call that is recorded begins a new one, which says so too.
+            // The next recorded call begins a new one, and reports this too.
             Err(AuditError::Gone(why)) => return vec![why],
-            // What is wrong with it is said when it is opened to be written.
+            // The probe below reports it.
             Err(AuditError::Damaged(_) | AuditError::Unreadable(_) | AuditError::Empty) => {
                 Vec::new()
             }
@@ -85,15 +83,14 @@ impl SqliteLedger {
 }
 
 impl SharedLedger {
-    /// Reads the whole database on a connection of its own, and does what is to be done about what it finds.
-    /// Returns how long the next check waits.
+    /// Reads the whole database on a separate connection and handles the result; returns the next pause.
     pub(super) fn check(self: &Arc<Self>) -> Duration {
         let began = Instant::now();
         let is_over = self.checked_through();
         rest(is_over, began.elapsed())
     }
 
-    /// Returns false where the check stopped because there is something to write.
+    /// Returns false if a waiting record interrupted the check.
     fn checked_through(self: &Arc<Self>) -> bool {
         let Some(file) = opening::file_of(&self.state.join(NAME)) else { return true };
         let before = lock(&self.checked).take().filter(|(of, _)| *of == file);
@@ -120,7 +117,7 @@ impl SharedLedger {
                 self.keep_aside(file, failed.problem);
                 true
             }
-            // A database that is locked, or of another release, is met when the next record is written.
+            // The next write meets a locked or foreign database.
             Err(_) => true,
         }
     }
@@ -139,7 +136,7 @@ impl SharedLedger {
         Ok(whole(&mut reading.connection, key.as_ref(), progress, stops)?)
     }
 
-    /// Has the next opener keep a damaged database aside.
+    /// Makes the next opener keep a damaged database aside.
     fn close_damaged(&self, file: FileId, why: String) {
         *lock(&self.damaged) = Some((file, why));
         *lock(&self.database) = Database::Closed;
@@ -154,14 +151,12 @@ impl SharedLedger {
     }
 }
 
-/// Returns how long the next check waits.
 fn rest(is_over: bool, took: Duration) -> Duration {
     let rest = took.saturating_mul(REST_FACTOR);
     if is_over { TENDED_EVERY.max(rest) } else { rest }
 }
 
-/// Reads every page, and compares every record with its hash. `stops` is asked now and then; where it stopped, the
-/// progress says where the next call goes on.
+/// Reads every page and verifies every record. After an interruption by `stops`, `progress` has the position.
 fn whole(
     connection: &mut Connection,
     key: Option<&Key>,
@@ -189,7 +184,7 @@ fn whole(
     }
 }
 
-/// Compares every record with its hash, from the one on up to which they matched before.
+/// Verifies every record after the last verified one.
 fn contents(
     connection: &Connection,
     key: &Key,
@@ -197,7 +192,7 @@ fn contents(
 ) -> rusqlite::Result<Checked> {
     let snapshot = connection.unchecked_transaction()?;
     let (anchor, _) = key::anchor(connection, key)?;
-    // Retention may have removed that record, or another process put one there.
+    // Retention or another process may have replaced that record.
     let before = match progress.matching.filter(|matching| anchor.seq < matching.seq) {
         Some(matching) if record::hash_of(connection, matching.seq)? == Some(matching.hash) => {
             Some(matching)
@@ -225,7 +220,7 @@ mod tests {
 
     const N_RECORDS: usize = 2_000;
 
-    /// Runs a check that stops at the n-th look, and returns how often it looked.
+    /// Runs a check that stops at the n-th poll; returns the number of polls.
     fn check(state: &std::path::Path, progress: &mut Progress, stops_at: u64) -> (Checked, u64) {
         let mut reading = reading::open(state, PATIENT).expect("it is read");
         let key = Key::read(state).expect("the key is read");
@@ -236,7 +231,7 @@ mod tests {
         (checked.expect("it is checked"), looks.load(Ordering::Relaxed))
     }
 
-    /// On a large ledger each check began anew and was interrupted again, so that none came to the end.
+    /// Earlier, each interrupted check of a large ledger started over, so none ended.
     #[test]
     fn interrupted_check_resumes() {
         let dir = tempfile::tempdir().expect("a directory");
@@ -249,7 +244,7 @@ mod tests {
         let (checked, n_looks) = check(&state, &mut Progress::default(), u64::MAX);
         assert_eq!(checked, Checked::Sound);
         assert!(10 < n_looks, "{n_looks}");
-        // The control: without the progress it never comes to the end.
+        // Without the progress it never ends.
         for _ in 0..3 {
             let (checked, _) = check(&state, &mut Progress::default(), n_looks);
             assert_eq!(checked, Checked::Stopped);
@@ -260,8 +255,7 @@ mod tests {
         let stopped = progress;
         let (checked, n_more) = check(&state, &mut progress, n_looks);
         assert!(checked == Checked::Sound && n_more < n_looks / 2, "{checked:?} {n_more}");
-        // A record before the place of the interruption is left to the check after this one; where another record is
-        // at that place, the check begins anew.
+        // The next check finds a change before the interruption. Another record at that position restarts it.
         let change = |seq: i64| {
             let connection = Connection::open(state.join(NAME)).expect("the database");
             let sql = "UPDATE record SET command = 'x' || seq WHERE seq = ?1";

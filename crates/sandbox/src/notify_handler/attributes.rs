@@ -1,7 +1,5 @@
-//! Owner, mode, times and extended attributes: set on a held file, and only where a command may do that.
-//!
-//! Landlock does not judge these calls, so where a command sees the files of the machine as they are, it could
-//! otherwise change those of every file of its user.
+//! Sets owner, mode, times and extended attributes on an fd, where a command may do so. Landlock does not
+//! restrict these calls: a command that sees files of the machine could change those of any file of its user.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -26,7 +24,7 @@ const MAX_XATTR_VALUE: u64 = 65_536;
 /// `UTIME_NOW` for both times.
 const NOW: [i64; 4] = [0, UTIME_NOW, 0, UTIME_NOW];
 
-/// How a call gives times, with the address of them.
+/// How a call passes times, with their address.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Times {
     /// Two `struct timespec`.
@@ -40,7 +38,7 @@ pub(super) enum Times {
 }
 
 impl Times {
-    /// Reads them; a call without an address means now.
+    /// Reads the times; without an address they are now.
     fn read(self, caller: &Caller<'_>) -> Result<Timestamps, Errno> {
         let numbers = match self {
             Self::Nanoseconds(0) | Self::Microseconds(0) | Self::Seconds(0) => NOW,
@@ -66,7 +64,7 @@ impl Times {
 }
 
 impl CallHandler {
-    /// Sets the mode of a file: one that may be executed now may be run by others.
+    /// Sets the mode of a file, which others may then be able to execute.
     pub(super) fn set_mode(
         &self,
         target: &OwnedFd,
@@ -88,7 +86,6 @@ impl CallHandler {
         self.set_mode(&self.target(caller, at, flags)?, mode_of(mode))
     }
 
-    /// Sets owner and group.
     pub(super) fn set_owner(
         &self,
         target: &OwnedFd,
@@ -100,7 +97,7 @@ impl CallHandler {
         self.set(target, || chownat(target, c"", user, group, AtFlags::EMPTY_PATH))
     }
 
-    /// Sets owner and group of what a path leads to.
+    /// Sets owner and group of the target of a path.
     pub(super) fn set_owner_at(
         &self,
         caller: &Caller<'_>,
@@ -111,7 +108,7 @@ impl CallHandler {
         self.set_owner(&self.target(caller, at, flags)?, owner)
     }
 
-    /// Sets the times of what a path leads to, or of a descriptor where there is no path.
+    /// Sets the times of the target of a path, or of an fd if there is no path.
     pub(super) fn set_times(
         &self,
         caller: &Caller<'_>,
@@ -127,7 +124,6 @@ impl CallHandler {
         self.set(&target, || utimensat(&target, c"", &times, AtFlags::EMPTY_PATH))
     }
 
-    /// Sets an extended attribute.
     pub(super) fn set_xattr(
         &self,
         caller: &Caller<'_>,
@@ -147,7 +143,6 @@ impl CallHandler {
         self.set(target, || setxattr(path::by_number(target), name, &value, flags))
     }
 
-    /// Removes an extended attribute.
     pub(super) fn remove_xattr(
         &self,
         caller: &Caller<'_>,
@@ -158,7 +153,7 @@ impl CallHandler {
         self.set(target, || removexattr(path::by_number(target), name))
     }
 
-    /// Holds what a path leads to, as a call that sets attributes follows it.
+    /// Opens the target of a path, as a call that sets attributes follows it.
     pub(super) fn target(
         &self,
         caller: &Caller<'_>,
@@ -177,7 +172,7 @@ impl CallHandler {
         Ok(target)
     }
 
-    /// Sets attributes of a held file where a command may.
+    /// Sets attributes of an open file where a command may.
     fn set(
         &self,
         target: &OwnedFd,
@@ -191,7 +186,7 @@ impl CallHandler {
     fn may_set_attributes(&self, target: &OwnedFd) -> Result<PathBuf, Errno> {
         let real = real_path(target.as_fd())?;
         self.may_change(&real)?;
-        // A pipe, a socket or a file without a name is no file of the machine.
+        // A pipe, a socket or an unlinked file is no file of the machine.
         let is_unnamed =
             || !real.is_absolute() || fstat(target).is_ok_and(|stat| stat.st_nlink == 0);
         if !self.means.judge.may_set_attributes(&real) && !is_unnamed() {
@@ -203,7 +198,6 @@ impl CallHandler {
 }
 
 impl Caller<'_> {
-    /// Reads the name of an extended attribute.
     fn xattr_name(&self, at: u64) -> Result<PathBuf, Errno> {
         let name = self.text_or_empty(at)?;
         match name.as_os_str().len() {

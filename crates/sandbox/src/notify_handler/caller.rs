@@ -1,4 +1,4 @@
-//! The process that makes a call: what it means by addresses and numbers.
+//! Reads memory, fds and attributes of the thread that makes an intercepted call.
 #![expect(clippy::disallowed_methods, reason = "the guard may look at the system")]
 
 use std::ffi::OsString;
@@ -16,9 +16,9 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open}
 use super::StandIn;
 use crate::spawn::Call;
 
-/// The longest path that the kernel takes, with its end.
+/// The longest path of the kernel, with its terminator.
 const MAX_PATH: usize = 4_096;
-/// What is read of a text at once: no more than to the end of the page, which may be the last.
+/// The page size: a text is read only to the end of a page, which may be the last.
 const PAGE: u64 = 4_096;
 
 /// The thread that makes a call.
@@ -32,7 +32,7 @@ impl<'a> Caller<'a> {
         Self { call: *call, stand_in }
     }
 
-    /// Returns a path of its own part of `/proc`.
+    /// Returns a path in its own part of `/proc`.
     fn own(&self, name: &str) -> String {
         format!("/proc/{}/{name}", self.call.thread)
     }
@@ -43,7 +43,6 @@ impl<'a> Caller<'a> {
         if text.as_os_str().is_empty() { Err(Errno::NOENT) } else { Ok(text) }
     }
 
-    /// Reads a path that may be empty.
     pub(super) fn text_or_empty(&self, address: u64) -> Result<PathBuf, Errno> {
         let memory = self.memory()?;
         let mut text = Vec::new();
@@ -70,7 +69,7 @@ impl<'a> Caller<'a> {
         File::open(self.own("mem")).map_err(|_| Errno::ACCESS)
     }
 
-    /// Returns the directory that a path starts at.
+    /// Returns the directory where a path starts.
     pub(super) fn start(&self, dir: u64, path: &Path) -> Result<OwnedFd, Errno> {
         if path.is_absolute() {
             return held(Path::new("/"));
@@ -78,7 +77,7 @@ impl<'a> Caller<'a> {
         self.handle(dir)
     }
 
-    /// Returns what a number stands for: one of its descriptors, or its working directory.
+    /// Returns an fd of the thread by number, or its working directory.
     pub(super) fn handle(&self, number: u64) -> Result<OwnedFd, Errno> {
         #[expect(clippy::cast_possible_truncation, reason = "the kernel takes no more of it")]
         let number = number as u32;
@@ -92,18 +91,16 @@ impl<'a> Caller<'a> {
         })
     }
 
-    /// Returns what it never lets others do with what it makes.
     pub(super) fn umask(&self) -> Result<Mode, Errno> {
         let mask = self.status("Umask:")?;
         u32::from_str_radix(&mask, 8).map(Mode::from_bits_retain).map_err(|_| Errno::SRCH)
     }
 
-    /// Returns its process.
+    /// Returns the PID of its process.
     pub(super) fn process(&self) -> Result<u32, Errno> {
         self.status("Tgid:")?.parse().map_err(|_| Errno::SRCH)
     }
 
-    /// Returns its thread.
     pub(super) fn thread(&self) -> u32 {
         self.call.thread
     }
@@ -114,46 +111,45 @@ impl<'a> Caller<'a> {
         value.map(|value| value.trim().to_owned()).ok_or(Errno::SRCH)
     }
 
-    /// Returns its session of processes, and the number of the device that the terminal of that is.
+    /// Returns its session ID and the device number of its controlling terminal.
     pub(super) fn terminal(&self) -> Result<(u32, u64), Errno> {
         let stat = fs::read_to_string(self.own("stat")).map_err(|_| Errno::SRCH)?;
         let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields);
         let number = fields.split(' ').nth(4).and_then(|number| number.parse::<i32>().ok());
         let session = fields.split(' ').nth(3).and_then(|number| number.parse().ok());
         let number = u64::from(number.unwrap_or(0).cast_unsigned());
-        // The devices of pseudo terminals have these numbers; a command has no other.
+        // The major numbers of pseudo terminals; a command has no others.
         match (rustix::fs::major(number), rustix::fs::minor(number)) {
             (136..=143, _) => Ok((session.ok_or(Errno::SRCH)?, number)),
             _ => Err(Errno::NXIO),
         }
     }
 
-    /// Returns one of its sockets, from the descriptors of the very thread: those of its process may be others.
+    /// Returns a socket from the fd table of this very thread: that of its process may differ.
     pub(super) fn socket(&self, number: u64) -> Result<OwnedFd, Errno> {
         let number = i32::try_from(number).map_err(|_| Errno::BADF)?;
         let process = match pidfd_open(pid(self.call.thread)?, PidfdFlags::from_bits_retain(THREAD))
         {
-            // Kernels before 6.9 open processes alone.
+            // Kernels before 6.9 open only processes.
             Err(Errno::INVAL) => pidfd_open(pid(self.process()?)?, PidfdFlags::empty())?,
             opened => opened?,
         };
         pidfd_getfd(process, number, PidfdGetfdFlags::empty())
     }
 
-    /// Reads the address that a socket is to be bound or connected to, in the form of the kernel.
+    /// Reads a raw `sockaddr`.
     pub(super) fn address(&self, at: u64, length: u64) -> Result<Vec<u8>, Errno> {
         let n = usize::try_from(length).ok().filter(|n| *n <= MAX_ADDRESS).ok_or(Errno::INVAL)?;
         self.bytes(at, n)
     }
 
-    /// Reads bytes of its memory.
     pub(super) fn bytes(&self, at: u64, n: usize) -> Result<Vec<u8>, Errno> {
         let mut bytes = vec![0; n];
         self.memory()?.read_exact_at(&mut bytes, at).map_err(|_| Errno::FAULT)?;
         Ok(bytes)
     }
 
-    /// Reads numbers of 64 bits of its memory, as it orders their bytes.
+    /// Reads 64-bit numbers of its memory, in native byte order.
     pub(super) fn numbers<const N: usize>(&self, at: u64) -> Result<[i64; N], Errno> {
         let bytes = self.bytes(at, N * size_of::<i64>())?;
         let (words, _) = bytes.as_chunks();
@@ -172,10 +168,10 @@ fn pid(number: u32) -> Result<Pid, Errno> {
     i32::try_from(number).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)
 }
 
-/// The longest address that the kernel takes.
+/// The longest `sockaddr` of the kernel.
 const MAX_ADDRESS: usize = 128;
 
-/// Whom a socket is to be connected to.
+/// The address that a socket is to be connected to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Peer {
     /// A port of a machine.
@@ -186,7 +182,7 @@ pub(super) enum Peer {
 }
 
 impl Peer {
-    /// Reads an address in the form of the kernel.
+    /// Parses a raw `sockaddr`.
     pub(super) fn of(bytes: &[u8]) -> Self {
         let [f0, f1, rest @ ..] = bytes else { return Self::Other };
         match (i32::from(u16::from_ne_bytes([*f0, *f1])), rest) {
@@ -201,7 +197,7 @@ impl Peer {
                     Self::Machine(SocketAddr::from((Ipv6Addr::from(ip), port)))
                 })
             }
-            // A name without a path, which Landlock and the network namespace judge.
+            // An abstract name, which Landlock and the network namespace judge.
             (libc::AF_UNIX, [0, ..]) => Self::Other,
             (libc::AF_UNIX, path) if !path.is_empty() => {
                 let path = path.split(|byte| *byte == 0).next().unwrap_or_default();
@@ -211,7 +207,7 @@ impl Peer {
         }
     }
 
-    /// Returns the address of another machine, if it is one.
+    /// Returns the address if it is of another machine.
     pub(super) fn machine(&self) -> Option<SocketAddr> {
         match self {
             Self::Machine(address) => Some(*address)

@@ -1,4 +1,4 @@
-//! What each call does, on handles of directories.
+//! Performs intercepted calls on directory fds.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -20,9 +20,9 @@ use super::path::{self, Place, kind_of, look, real_path};
 use super::{CallHandler, MAX_LINKS, here, mode_of};
 use crate::spawn::SyscallAnswer;
 
-/// The most names that are looked at in a directory that moves.
+/// The most names that are checked in a directory that moves.
 const MAX_LOOKED_AT: usize = 4_096;
-/// The most calls that may wait for somebody else.
+/// The most calls that may block at once.
 const MAX_WAITING: usize = 64;
 
 impl CallHandler {
@@ -65,7 +65,7 @@ impl CallHandler {
             self.check_waits(caller)?;
             let answer = self.open_at(caller, &place, found, (flags, mode, unnamed));
             match answer {
-                // Somebody put a link there meanwhile, or took away what was there.
+                // Another process made a symlink there meanwhile, or removed the file.
                 Err(Errno::LOOP) if follows => {}
                 other => return other,
             }
@@ -73,7 +73,7 @@ impl CallHandler {
         Err(Errno::LOOP)
     }
 
-    /// Opens a name that is no link, or is not to be followed.
+    /// Opens a name that is no symlink, or is not to be followed.
     fn open_at(
         &self,
         caller: &Caller<'_>,
@@ -125,7 +125,7 @@ impl CallHandler {
             }
             _ => match place.open_now(safe, mode) {
                 Ok(handle) => Ok(Some(SyscallAnswer::Handle(handle, closed_on_exec))),
-                // Somebody holds a lease, and has time to give it back.
+                // Another process holds a lease, and has time to release it.
                 Err(Errno::AGAIN) if !flags.contains(OFlags::NONBLOCK) => {
                     let place = place.try_clone()?;
                     self.later(caller, move |_| {
@@ -156,7 +156,7 @@ impl CallHandler {
         if changes { self.refused_by_the_system(real, errno) } else { errno }
     }
 
-    /// Does on a thread of its own what may wait for somebody else.
+    /// Performs a call that may block, on a thread of its own.
     pub(super) fn later(
         &self,
         caller: &Caller<'_>,
@@ -185,7 +185,7 @@ impl CallHandler {
     ) -> Result<Option<SyscallAnswer>, Errno> {
         let place = self.place(caller, at)?;
         let real = place.real()?;
-        // What is there already cannot be made: programs rely on being told so.
+        // Programs rely on `EEXIST` for an existing name.
         if look(place.dir.as_fd(), &place.name).is_ok() {
             return Err(Errno::EXIST);
         }
@@ -212,7 +212,7 @@ impl CallHandler {
         done(made.map_err(|errno| self.refused_by_the_system(&real, errno)))
     }
 
-    /// Judges the name of what is no directory.
+    /// Judges the name of a file that is no directory.
     pub(super) fn may_be_named(&self, real: &Path, is_link: bool) -> Result<(), Errno> {
         self.means.judge.name(real, is_link).map_err(|forbidden| self.refuse(real, forbidden))
     }
@@ -290,9 +290,8 @@ impl CallHandler {
                 self.may_be_named(goes_to, kind == FileType::Symlink)?;
             }
         }
-        // A directory that moves takes along what was never judged where it goes. Whoever is told that the
-        // places lie on two file systems copies instead, one name after the other. No other command of
-        // the session changes a name meanwhile.
+        // A moved directory takes along names that were never judged at their new place. `EXDEV` makes the
+        // caller copy instead, name by name. No other command of the session changes a name meanwhile.
         let judge = &self.means.judge;
         let ways = [(is_dir, &old, &old_real, &new_real), (takes_dir, &new, &new_real, &old_real)];
         let must_be_copied =
@@ -311,7 +310,7 @@ impl CallHandler {
         }))
     }
 
-    /// Returns whether a directory holds no protected name, as far as a short look shows.
+    /// Returns whether a directory holds no protected name, as far as a short search shows.
     fn holds_nothing_protected(&self, place: &Place, real: &Path) -> bool {
         let mut next = match look(place.dir.as_fd(), &place.name) {
             Ok(dir) => vec![(dir, real.to_owned())],
@@ -319,7 +318,7 @@ impl CallHandler {
         };
         let mut n_left = MAX_LOOKED_AT;
         while let Some((dir, real)) = next.pop() {
-            // What only holds a place cannot be read.
+            // An `O_PATH` fd cannot be read.
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let readable = openat(&dir, ".", flags, Mode::empty());
             let Ok(entries) = readable.and_then(Dir::new) else { return false };
@@ -363,7 +362,7 @@ impl CallHandler {
     }
 }
 
-/// What is made at a new name.
+/// What a call makes at a new name.
 pub(super) enum Make {
     Directory(Mode),
     Node(Mode, u64),
@@ -374,10 +373,10 @@ pub(super) fn done(result: Result<(), Errno>) -> Result<Option<SyscallAnswer>, E
     result.map(|()| Some(SyscallAnswer::Value(0)))
 }
 
-/// What lets whoever executes a file have the rights of its owner.
+/// The setuid and setgid bits.
 const SETS_RIGHTS: Mode = Mode::SUID.union(Mode::SGID);
 
-/// Returns whether a device stands for the terminal of whoever opens it.
+/// Returns whether a device is `/dev/tty`, the terminal of the process that opens it.
 fn is_own_terminal(handle: &OwnedFd) -> bool {
     fstat(handle).is_ok_and(|stat| {
         (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev)) == (5, 0)

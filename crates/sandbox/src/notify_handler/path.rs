@@ -1,4 +1,4 @@
-//! Paths as the process that names them means them.
+//! Resolves paths as the process that passes them means them.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use super::MAX_LINKS;
 use super::caller::Caller;
 
-/// The number of the top directory of `/proc`.
+/// The inode number of the top directory of `/proc`.
 const TOP_OF_PROC: u64 = 1;
 
 /// A name in a directory.
@@ -26,11 +26,11 @@ pub(super) struct Place {
     pub(super) name: OsString,
 }
 
-/// Where a link leads.
+/// The target of a symlink.
 pub(super) enum Link {
-    /// To a path, from the directory that holds the link.
+    /// A path, relative to the directory that holds the symlink.
     To(PathBuf),
-    /// To something that has no path, or another than it seems, as links of `/proc` do.
+    /// A target without a path, or with another than it seems, as symlinks in `/proc` have.
     Itself(OwnedFd),
 }
 
@@ -54,14 +54,13 @@ impl Place {
         Ok(Self { dir, name })
     }
 
-    /// Returns the place of something that is held. Its name may go to another at any time, so it is
-    /// opened by its number.
+    /// Returns the place of an open file. Its name may change at any time, so it is opened by fd number.
     pub(super) fn at(target: OwnedFd) -> Result<Self, Errno> {
         refuse_own(&target, OsStr::new(""))?;
         Ok(Self { dir: target, name: OsString::new() })
     }
 
-    /// Opens what the name stands for, which is no link.
+    /// Opens the name, which is no symlink.
     pub(super) fn open(&self, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
         if self.name.is_empty() {
             let there = OFlags::NOFOLLOW | OFlags::CREATE | OFlags::EXCL;
@@ -70,7 +69,7 @@ impl Place {
         openat(&self.dir, &*self.name, flags | OFlags::NOFOLLOW, mode)
     }
 
-    /// Opens without waiting for anybody.
+    /// Opens without blocking.
     pub(super) fn open_now(&self, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
         let handle = self.open(flags | OFlags::NONBLOCK, mode)?;
         if !flags.contains(OFlags::NONBLOCK) {
@@ -79,8 +78,8 @@ impl Place {
         Ok(handle)
     }
 
-    /// Opens a pipe with a name as soon as it has another end, unless the caller stops waiting before:
-    /// whoever opens it for somebody who is gone would be the other end of somebody else.
+    /// Opens a FIFO as soon as it has another end, unless the caller stops waiting before. An open for a
+    /// caller that is gone would become the other end of an unrelated process.
     pub(super) fn open_pipe(
         &self,
         flags: OFlags,
@@ -100,32 +99,31 @@ impl Place {
         Err(Errno::SRCH)
     }
 
-    /// Returns another handle of the same place.
     pub(super) fn try_clone(&self) -> Result<Self, Errno> {
         let dir = self.dir.try_clone().map_err(|_| Errno::NFILE)?;
         Ok(Self { dir, name: self.name.clone() })
     }
 
-    /// Returns whether the path says that this is a directory, so that a link is followed.
+    /// Returns whether the path requires a directory, so that a symlink is followed.
     pub(super) fn must_be_dir(&self) -> bool {
         self.name.as_bytes().ends_with(b"/")
     }
 
-    /// Returns where the name really is.
+    /// Returns the real path of the name.
     pub(super) fn real(&self) -> Result<PathBuf, Errno> {
         let dir = real_path(self.dir.as_fd())?;
         let name = trimmed(&self.name);
         Ok(if name.is_empty() || name == "." { dir } else { dir.join(name) })
     }
 
-    /// Returns where the link at this place leads.
+    /// Returns the target of the symlink at this place.
     pub(super) fn follow(&self, caller: &Caller<'_>, link: &OwnedFd) -> Result<Link, Errno> {
         if !is_proc(self.dir.as_fd())? {
             return target(link).map(Link::To);
         }
         let name = trimmed(&self.name);
         if fstat(&self.dir)?.st_ino != TOP_OF_PROC {
-            // A link of a process: the kernel alone knows what it is.
+            // A symlink of a process: only the kernel knows its target.
             let held = openat(&self.dir, name, HELD, Mode::empty())?;
             return Ok(Link::Itself(held));
         }
@@ -167,13 +165,13 @@ fn trimmed(name: &OsStr) -> &OsStr {
     OsStr::from_bytes(name.as_bytes().strip_suffix(b"/").unwrap_or(name.as_bytes()))
 }
 
-/// Opens the directory that a path leads to.
+/// Opens the directory at the end of a path.
 fn directory(caller: &Caller<'_>, start: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, Errno> {
     let flags = HELD | OFlags::DIRECTORY;
     loop {
         match openat2(start, path, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS) {
             Ok(dir) if !is_proc(dir.as_fd())? => return Ok(dir),
-            // In `/proc` it matters who looks.
+            // In `/proc` the result depends on the process that looks.
             Ok(_) | Err(Errno::LOOP | Errno::NOSYS) => break,
             Err(Errno::AGAIN) => {}
             Err(errno) => return Err(errno),
@@ -223,7 +221,7 @@ fn step_by_step(caller: &Caller<'_>, start: BorrowedFd<'_>, path: &Path) -> Resu
     Ok(dir)
 }
 
-/// Holds what a path leads to.
+/// Opens the target of a path with `O_PATH`.
 pub(super) fn handle_of(
     caller: &Caller<'_>,
     start: BorrowedFd<'_>,
@@ -247,7 +245,7 @@ pub(super) fn handle_of(
     Err(Errno::LOOP)
 }
 
-/// Holds what a name stands for, which may be a link.
+/// Opens a name, which may be a symlink, with `O_PATH`.
 pub(super) fn look(dir: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Errno> {
     if name.is_empty() {
         return openat(CWD, by_number(&dir), HELD, Mode::empty());
@@ -259,13 +257,13 @@ pub(super) fn kind_of(handle: &OwnedFd) -> Result<FileType, Errno> {
     Ok(FileType::from_raw_mode(fstat(handle)?.st_mode))
 }
 
-/// Returns where something that is held really is.
+/// Returns the real path of an fd.
 pub(super) fn real_path(handle: BorrowedFd<'_>) -> Result<PathBuf, Errno> {
     let path = readlinkat(CWD, by_number(&handle), Vec::new())?;
     Ok(PathBuf::from(OsString::from_vec(path.into_bytes())))
 }
 
-/// Returns the path that stands for something that is held.
+/// Returns the path in `/proc` that reopens an fd.
 pub(super) fn by_number(handle: &impl AsFd) -> String {
     format!("/proc/self/fd/{}", handle.as_fd().as_raw_fd())
 }
@@ -279,7 +277,7 @@ fn is_proc(handle: BorrowedFd<'_>) -> Result<bool, Errno> {
     Ok(fstatfs(handle)?.f_type == PROC_SUPER_MAGIC)
 }
 
-/// Refuses the supervisor's own part of `/proc`: it may look there and its command may not.
+/// Refuses the supervisor's own part of `/proc`, which is closed to its command.
 fn refuse_own(dir: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
     if !is_proc(dir.as_fd())? {
         return Ok(());

@@ -1,9 +1,8 @@
-//! Unix sockets: which a command may bind and connect to.
+//! Binds and connects Unix sockets for commands. A program outside the sandbox, such as a database or an
+//! editor, may listen at a path in a root and do what a command asks.
 //!
-//! A program outside the sandbox may listen at a path in a root, and would carry out what a command asks of
-//! it: a database, an editor, a language server. So only sockets that a process of the session bound can be
-//! reached. The handler binds them itself and remembers their identity. Commands change no name meanwhile,
-//! because every such call waits for the same lock.
+//! So commands reach only sockets that a process of the session bound. The handler binds them itself and
+//! records their identity. Calls that change a name wait for the same lock, so no name changes meanwhile.
 
 use std::fs::File;
 use std::io;
@@ -23,17 +22,17 @@ use super::{CallHandler, here};
 use crate::spawn::{self, SyscallAnswer};
 use crate::wire::Refused;
 
-/// The most sockets of a session that are remembered; a new one takes the place of the oldest.
+/// The most sockets of a session that are recorded; a new one replaces the oldest.
 const MAX_BOUND: u64 = 4_096;
-/// How many bytes the identity of a socket takes.
+/// The size of the identity of a socket.
 const IDENTITY_BYTES: usize = 40;
 
-/// The identities of the sockets that processes of a session bound to a path. All supervisors share the
-/// memory; a supervisor adds one under the lock of the session.
+/// The identities of the sockets that a session bound to paths. All supervisors share the memfd, and add to
+/// it under the lock of the session.
 #[derive(Debug)]
 pub(crate) struct BoundSockets(File);
 
-/// A file that is told from every other one, also from one that gets its inode later.
+/// The identity of a file, which differs from that of a later file with the same inode number.
 type Identity = [u8; IDENTITY_BYTES];
 
 impl BoundSockets {
@@ -63,10 +62,10 @@ impl BoundSockets {
     }
 }
 
-/// Returns the identity of what is held: its file system, inode and time of birth.
+/// Returns the identity of an open file: its file system, inode number, birth time and type.
 fn identity(handle: &OwnedFd) -> Result<Identity, Errno> {
     let stat = statx(handle, c"", AtFlags::EMPTY_PATH, StatxFlags::INO | StatxFlags::BTIME)?;
-    // A file system that keeps no time of birth says zero.
+    // The birth time is zero where the file system keeps none.
     let numbers = [
         (u64::from(stat.stx_dev_major) << 32) | u64::from(stat.stx_dev_minor),
         stat.stx_ino,
@@ -82,8 +81,8 @@ fn identity(handle: &OwnedFd) -> Result<Identity, Errno> {
 }
 
 impl CallHandler {
-    /// Binds a socket in the place of its process: a Unix socket at a name that commands may make. The process
-    /// never goes on with the call by itself, since it could put another socket at the number meanwhile.
+    /// Binds a socket for its process: a Unix socket at a name that commands may make. The process never
+    /// continues the call itself, since it could replace the fd meanwhile.
     pub(super) fn bind(
         &self,
         caller: &Caller<'_>,
@@ -103,8 +102,8 @@ impl CallHandler {
         Ok(Some(SyscallAnswer::Value(0)))
     }
 
-    /// Binds a socket to a path. The kernel gets the path as the process wrote it, from the directory where
-    /// that process is, so that `getsockname` returns that path.
+    /// Binds a socket to a path. The kernel gets the path as the process wrote it, from the directory of the
+    /// process, so that `getsockname` returns that path.
     fn bind_at(&self, caller: &Caller<'_>, socket: &OwnedFd, path: &Path) -> Result<(), Errno> {
         let place = Place::find(caller, caller.start(here(), path)?.as_fd(), path)?;
         let real = place.real()?;
@@ -116,7 +115,7 @@ impl CallHandler {
         self.check_waits(caller)?;
         let is_of_process = path.starts_with("/proc");
         let (start, name) = if is_of_process {
-            // What the process means by it is not what this one would.
+            // In this process the path would mean another file.
             (None, Path::new(&place.name))
         } else {
             (Some(caller.handle(here())?), path)
@@ -130,8 +129,8 @@ impl CallHandler {
         self.means.sockets.add(&identity(&made)?).map_err(|_| Errno::NOMEM)
     }
 
-    /// Connects a socket in the place of its process, unless it leads to another machine where the network is
-    /// closed, or to a Unix socket that no process of the session bound.
+    /// Connects a socket for its process. Refuses other machines if the network is closed, and Unix sockets
+    /// that no process of the session bound.
     pub(super) fn connect(
         &self,
         caller: &Caller<'_>,
@@ -168,8 +167,7 @@ impl CallHandler {
         })
     }
 
-    /// Judges a connection to a socket that has a path. A program is told what it would be told of a socket
-    /// at which no program listens.
+    /// Judges a connection to a socket path. The refusal is the error of a socket without a listener.
     fn may_connect(&self, target: &OwnedFd) -> Result<(), Errno> {
         if self.means.sockets.contains(&identity(target)?).map_err(|_| Errno::IO)? {
             return Ok(());
@@ -180,8 +178,7 @@ impl CallHandler {
         Err(Errno::CONNREFUSED)
     }
 
-    /// Refuses to make a Unix datagram socket: it could send to the socket of any program, in one call
-    /// whose address the handler could not judge.
+    /// Refuses a Unix datagram socket, which could send to the socket of any program without a check.
     pub(super) fn refuse_datagrams(&self) -> Errno {
         self.refused.add(Refused::Datagrams);
         Errno::ACCESS

@@ -1,17 +1,16 @@
-//! The files that the words of a program's command name, as far as that can be told without running it.
+//! Finds the files that the words of a command name, as far as possible without running it. A word is read
+//! both as an argument and as a shell script, since one check too many costs nothing.
 //!
-//! A word may be the argument of a plain program or a script for a shell; it is read as both, since to
-//! look at a file too much costs nothing. This finds what somebody names without a thought for who can
-//! write it. It is no defence against whoever writes the configuration.
+//! This finds files that a user names without regard to who can write them. It is no defence against the
+//! author of the configuration.
 
 use std::path::PathBuf;
 
-/// What separates words of a script, quotes left out.
+/// What separates the words of a script, besides quotes.
 const BETWEEN: &str = ";&|()<>=";
 const QUOTES: &[char] = &['\'', '"', '`'];
 
-/// Returns the paths that an argument may name, or the word whose beginning cannot be told. `value` knows
-/// the variables.
+/// Returns the paths that an argument may name, or a word with an unknown start. `value` looks up variables.
 pub(super) fn named(
     argument: &str,
     value: &dyn Fn(&str) -> Option<String>,
@@ -42,7 +41,7 @@ pub(super) fn named(
     Ok(paths.into_iter().map(PathBuf::from).collect())
 }
 
-/// Returns a word as a shell makes it; nothing where nobody knows how its path begins.
+/// Expands a word as a shell does; `None` if the start of its path is unknown.
 fn expanded(word: &str, value: &dyn Fn(&str) -> Option<String>) -> Option<String> {
     let mut rest = word;
     let mut made = String::new();
@@ -59,7 +58,7 @@ fn expanded(word: &str, value: &dyn Fn(&str) -> Option<String>) -> Option<String
         rest = after;
         match value(name) {
             Some(value) => made.push_str(&value),
-            // A sign of its own, or a word of the command line, which is looked at by itself.
+            // A literal `$`, or a positional parameter, whose word is checked by itself.
             None if name.chars().all(|c| c.is_ascii_digit()) => made.push('$'),
             None if made.is_empty() && rest.starts_with('/') => return None,
             None => {}
@@ -69,8 +68,8 @@ fn expanded(word: &str, value: &dyn Fn(&str) -> Option<String>) -> Option<String
     Some(made)
 }
 
-/// Splits what follows a `$` into the name of a variable and the rest. A form that is more than a name has
-/// one that no variable has.
+/// Splits what follows a `$` into a variable name and the rest. An expansion like `${d:-x}` has no valid
+/// name.
 fn variable(text: &str) -> (&str, &str) {
     if let Some((name, rest)) = text.strip_prefix('{').and_then(|text| text.split_once('}')) {
         return (name, rest);

@@ -1,8 +1,6 @@
-//! The system calls that commands have no need of and attackers have.
-//!
-//! A call that is closed here fails: with `ENOSYS` where programs know how to go on without it, with
-//! `EPERM` where the arguments decide. Programs for another architecture of the same kernel are
-//! ended, since they would number their calls otherwise.
+//! Builds the seccomp filters of commands, which close system calls that programs do without and attackers
+//! use. A closed call fails: with `ENOSYS` if programs can go on without it, with `EPERM` if its arguments
+//! decide. Programs for another architecture are killed, because they number system calls differently.
 
 use std::collections::BTreeMap;
 
@@ -14,16 +12,14 @@ use seccompiler::{
 
 use crate::sandbox_level::Shortfall;
 
-/// Calls that set attributes of files and are newer than the handler knows: `setxattrat`, `removexattrat`,
-/// `open_tree_attr`, `file_setattr`. Programs go on with older ones. Their numbers are the same on every
-/// architecture.
+/// Calls that set file attributes and are newer than the handler: `setxattrat`, `removexattrat`,
+/// `open_tree_attr`, `file_setattr`. Programs fall back to older ones. Every architecture has these numbers.
 const NEW_ATTRIBUTES: &[c_long] = &[463, 466, 467, 469];
 
-/// Types of `ioctl` requests (bits 8 to 15) that set attributes of a file, or make and remove subvolumes in a
-/// directory, through a descriptor that is open for reading: Landlock does not judge them. Of each type only
-/// these requests are open.
+/// Types of `ioctl` requests (bits 8 to 15) that change file attributes or subvolumes through an fd open for
+/// reading, which Landlock does not restrict. Of each type only these requests are open.
 const FILE_REQUESTS: &[(u64, &[u64])] = &[
-    // Of all file systems, and ext4: flags, version, extents, and what verity and encryption say of a file.
+    // All file systems and ext4: flags, version, extents, verity and encryption.
     (
         0x6600,
         &[
@@ -39,32 +35,32 @@ const FILE_REQUESTS: &[(u64, &[u64])] = &[
     ),
     // `FS_IOC_GETVERSION`.
     (0x7600, &[0x8008_7601, 0x8004_7601]),
-    // Of btrfs: `FICLONE`, `FICLONERANGE`, `FIDEDUPERANGE`, which write to a descriptor open for writing.
+    // btrfs: `FICLONE`, `FICLONERANGE`, `FIDEDUPERANGE`, which write to an fd open for writing.
     (0x9400, &[0x4004_9409, 0x4020_940d, 0xc018_9436]),
 ];
 
 /// Requests of other types that set attributes: `FS_IOC_FSSETXATTR`, `FAT_IOCTL_SET_ATTRIBUTES`.
 const SETS_FLAGS: &[u64] = &[0x401c_5820, 0x4004_7211];
 
-/// Which sockets commands may make, where they may not reach the network.
+/// The sockets that commands may make when they may not reach the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sockets {
-    /// Those of the Internet and of this machine: the namespace keeps them inside.
+    /// Internet and Unix sockets: the network namespace contains them.
     Open,
-    /// None but pairs: nothing else keeps them inside.
+    /// Only socket pairs: nothing contains other sockets.
     Closed,
 }
 
-/// Calls that programs go on without.
+/// Calls that programs do without; they fail with `ENOSYS`.
 const UNKNOWN: &[c_long] = &[
-    // Another way to make calls, past every filter.
+    // `io_uring` makes calls past every filter.
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
-    // Their flags lie in memory, where no filter sees them; programs fall back to `clone` and `openat`.
+    // Their flags are in memory, which no filter reads; programs fall back to `clone` and `openat`.
     libc::SYS_clone3,
     libc::SYS_openat2,
-    // Other processes' memory and descriptors.
+    // Memory and fds of other processes.
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
     libc::SYS_process_vm_writev,
@@ -89,7 +85,7 @@ const UNKNOWN: &[c_long] = &[
     libc::SYS_name_to_handle_at,
     libc::SYS_open_by_handle_at,
     libc::SYS_fanotify_init,
-    // Parts of the kernel with a history of holes, or with power over the machine.
+    // Parts of the kernel with many vulnerabilities, or with power over the machine.
     libc::SYS_bpf,
     libc::SYS_userfaultfd,
     libc::SYS_perf_event_open,
@@ -113,7 +109,7 @@ const UNKNOWN: &[c_long] = &[
     libc::SYS_setdomainname,
 ];
 
-/// Calls that set the mode of a file, with the place of the mode among the arguments.
+/// Calls that set the mode of a file, with the index of the mode argument.
 const SETS_MODE: &[(c_long, u8)] = &[
     (libc::SYS_fchmod, 1),
     (libc::SYS_fchmodat, 2),
@@ -136,11 +132,10 @@ const NAMESPACES: &[i32] = &[
 /// What the filter of commands closes beside what it always does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Closed {
-    /// Whether commands may reach the network.
     pub(super) network: bool,
     pub(super) sockets: Sockets,
-    /// Whether no mount keeps commands from files outside the roots: their attributes could be set there
-    /// by calls that the handler does not judge.
+    /// Whether commands see files outside the roots, whose attributes they could set by calls that the
+    /// handler does not judge.
     pub(super) in_view_of_machine: bool,
 }
 
@@ -159,8 +154,8 @@ pub(super) fn closed(closed: Closed) -> Result<Vec<sock_filter>, Shortfall> {
     Ok(joined(programs))
 }
 
-/// Makes one filter of several that answer for different calls: what one lets through goes on to the
-/// next. The kernel takes as long for a short filter as for a long one when it takes it.
+/// Joins filters for different calls: a call that one allows continues in the next. The kernel installs a
+/// long filter as fast as a short one.
 fn joined(programs: Vec<Vec<sock_filter>>) -> Vec<sock_filter> {
     let lets_through = |step: &sock_filter| {
         let through = end(libc::SECCOMP_RET_ALLOW);
@@ -177,18 +172,18 @@ fn joined(programs: Vec<Vec<sock_filter>>) -> Vec<sock_filter> {
     all
 }
 
-/// What a filter that hands calls over looks for.
+/// Which calls a filter hands to the supervisor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct WatchedCalls {
-    /// Whether files are judged that are only read.
+    /// Whether files opened for reading are judged.
     pub(super) reads: bool,
-    /// Whether sockets of this machine are judged, and connections told.
+    /// Whether Unix sockets are judged, and connections reported.
     pub(super) connections: bool,
     /// Whether owners, times and extended attributes are judged.
     pub(super) attributes: bool,
 }
 
-/// Calls that change something by its name.
+/// Calls that change a file by its name.
 const CHANGES: &[c_long] = &[
     libc::SYS_mkdirat,
     libc::SYS_mknodat,
@@ -244,22 +239,21 @@ const ATTRIBUTES: &[c_long] = &[
     libc::SYS_futimesat,
 ];
 
-/// Calls that open a file, with the place of their flags among the arguments.
+/// Calls that open a file, with the index of the flags argument.
 const OPENS: &[(c_long, u32)] = &[
     (libc::SYS_openat, 2),
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_open, 1),
 ];
 
-/// Flags with which a file is changed.
+/// Flags that open a file for change.
 const CHANGING: i32 = libc::O_WRONLY
     | libc::O_RDWR
     | libc::O_CREAT
     | libc::O_TRUNC
     | (libc::O_TMPFILE & !libc::O_DIRECTORY);
 
-/// Returns the filter that hands calls over. Calls of another architecture are ended by the other
-/// filters.
+/// Returns the filter that hands calls over. Other filters kill calls of another architecture.
 pub(super) fn watching(watched: WatchedCalls) -> Vec<sock_filter> {
     let mut steps = vec![load(NUMBER)];
     let sockets: &[c_long] =
@@ -277,7 +271,7 @@ pub(super) fn watching(watched: WatchedCalls) -> Vec<sock_filter> {
     for &(call, flags) in OPENS {
         steps.push(unless(libc::BPF_JEQ, number(call), 6));
         steps.push(load(argument(flags)));
-        // What is held and not opened can be neither read nor changed.
+        // An `O_PATH` fd can neither read nor change a file.
         steps.push(unless(libc::BPF_JSET, libc::O_PATH.cast_unsigned(), 1));
         steps.push(end(libc::SECCOMP_RET_ALLOW));
         let bits = if watched.reads { 0 } else { CHANGING.cast_unsigned() };
@@ -290,8 +284,8 @@ pub(super) fn watching(watched: WatchedCalls) -> Vec<sock_filter> {
     steps
 }
 
-/// Returns the steps that hand over a call which makes a Unix datagram socket. Such a socket can send to any
-/// path by `sendmsg`, whose address lies in memory, where no filter sees it.
+/// Returns the steps that hand over calls which make a Unix datagram socket. It can send to any path by
+/// `sendmsg`, whose address is in memory, which no filter reads.
 fn datagrams(call: c_long) -> [sock_filter; 7] {
     // `SOCK_DGRAM` and `SOCK_RAW`, which makes the same; no other type of a Unix socket has this bit.
     const DATAGRAMS: u32 = 2;
@@ -306,7 +300,7 @@ fn datagrams(call: c_long) -> [sock_filter; 7] {
     ]
 }
 
-/// Returns the filter of the second numbering that some kernels have for the same architecture.
+/// Returns the filter that rejects the x32 numbering of system calls, which some kernels have.
 #[cfg(target_arch = "x86_64")]
 fn no_second_numbering() -> Option<Vec<sock_filter>> {
     const SECOND: u32 = 0x4000_0000;
@@ -324,10 +318,10 @@ fn no_second_numbering() -> Option<Vec<sock_filter>> {
     None
 }
 
-/// Where `seccomp_data` has the number of the call.
+/// The offset of the call number in `seccomp_data`.
 const NUMBER: u32 = 0;
 
-/// Returns where `seccomp_data` has the lower half of an argument.
+/// Returns the offset of the lower half of an argument in `seccomp_data`.
 fn argument(n: u32) -> u32 {
     16 + 8 * n + if cfg!(target_endian = "big") { 4 } else { 0 }
 }
@@ -345,7 +339,6 @@ fn unless(test: u32, value: u32, n_skipped: u8) -> sock_filter {
     step(libc::BPF_JMP | test | libc::BPF_K, n_skipped, value)
 }
 
-/// Skips steps.
 fn go_on(n_skipped: usize) -> sock_filter {
     step(libc::BPF_JMP | libc::BPF_JA, 0, u32::try_from(n_skipped).unwrap_or(u32::MAX))
 }
@@ -358,7 +351,7 @@ fn step(code: u32, jf: u8, k: u32) -> sock_filter {
     sock_filter { code: u16::try_from(code).unwrap_or(0), jt: 0, jf, k }
 }
 
-/// Returns the calls that are refused by their arguments.
+/// Returns the calls that are rejected by their arguments.
 fn refused(closed: Closed) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendError> {
     use SeccompCmpArgLen::Dword;
     let Closed { network, sockets, in_view_of_machine } = closed;
@@ -372,7 +365,7 @@ fn refused(closed: Closed) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompile
         })
         .collect::<Result<_, _>>()?;
     rules.insert(libc::SYS_clone, clone);
-    // Rights that outlive the sandbox: whoever executes such a file gets those of its owner.
+    // A setuid or setgid file outlives the sandbox: each user who executes it gets rights of its owner.
     for (call, mode) in SETS_MODE {
         let bits = [libc::S_ISUID, libc::S_ISGID].into_iter().map(|bit| {
             let bit = u64::from(bit);
@@ -385,7 +378,7 @@ fn refused(closed: Closed) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompile
         });
         rules.insert(*call, bits.collect::<Result<_, _>>()?);
     }
-    // Without sockets a pair of them could still send to any that has a path.
+    // A datagram pair could still send to any socket path.
     if !network && sockets == Sockets::Closed {
         let kind = |kind: i32| {
             let kind = u64::from(kind.cast_unsigned());
@@ -400,19 +393,19 @@ fn refused(closed: Closed) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompile
         let datagrams = vec![kind(libc::SOCK_DGRAM)?, kind(libc::SOCK_RAW)?];
         rules.insert(libc::SYS_socketpair, datagrams);
     }
-    // The limits of another process, which may be the one that watches this one.
+    // Limits of other processes, such as the supervisor.
     let of_others = SeccompRule::new(vec![
         SeccompCondition::new(0, Dword, SeccompCmpOp::Ne, 0)?,
         SeccompCondition::new(2, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0)?,
     ])?;
     rules.insert(libc::SYS_prlimit64, vec![of_others]);
-    // The turn on the processor of every process of a user or a group.
+    // Priorities of all processes of a user or group.
     let wide = [libc::PRIO_PGRP, libc::PRIO_USER].into_iter().map(|which| {
         let which = SeccompCondition::new(0, Dword, SeccompCmpOp::Eq, u64::from(which))?;
         SeccompRule::new(vec![which])
     });
     rules.insert(libc::SYS_setpriority, wide.collect::<Result<_, _>>()?);
-    // Typing into the terminal of somebody else.
+    // Typing into the terminal of another process.
     let requests = [libc::TIOCSTI, libc::TIOCLINUX].into_iter();
     let flags = if in_view_of_machine { SETS_FLAGS } else { &[] };
     let mut ioctl = requests
@@ -444,7 +437,7 @@ fn refused(closed: Closed) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompile
     Ok(rules)
 }
 
-/// Returns a program that answers these calls with an error and lets all others through.
+/// Returns a filter that fails these calls with an error and allows all others.
 fn program(rules: BTreeMap<i64, Vec<SeccompRule>>, errno: i32) -> Result<Vec<sock_filter>, String> {
     let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(|error| error.to_string())?;
     let answer = SeccompAction::Errno(errno.cast_unsigned());

@@ -1,9 +1,6 @@
-//! What commands see of the file system.
-//!
-//! Everything can be read and nothing changed, but for the roots. On top lie a `/dev` with harmless
-//! devices, a `/tmp` of the session's own, overlays that keep what tools write to their caches to the
-//! session, and empty places instead of what is hidden. The system's own mounts stay where they are
-//! beneath: what lies under a mount cannot be uncovered without rights that no command has.
+//! Mounts what commands see of the file system: read-only, except for the roots. On top it mounts a `/dev`
+//! with harmless devices, a session `/tmp`, overlays for tool caches, and empty files and directories over
+//! hidden ones. The mounts of the system stay below: uncovering them needs rights that no command has.
 #![expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
 
 use std::ffi::OsString;
@@ -25,14 +22,14 @@ use crate::wire::Policy;
 /// Devices that commands may use.
 const DEVICES: &[&str] = &["null", "zero", "full", "random", "urandom", "tty"];
 
-/// Places of running services: their sockets would lead out.
+/// Directories of running services, whose sockets lead out of the sandbox.
 pub(crate) const SERVICES: &[&str] = &["/run", "/var/run"];
 
-/// Parts of those places that programs need, and that hold no socket.
+/// Parts of those directories that programs need, and that hold no socket.
 pub(crate) const KEPT_OF_SERVICES: &[&str] =
     &["/run/current-system", "/run/opengl-driver", "/run/systemd/resolve"];
 
-/// Returns the sockets that have a path now: behind each of them waits a program of the machine.
+/// Returns the Unix sockets that have a path now: a program of the machine listens at each.
 pub(crate) fn sockets() -> Vec<PathBuf> {
     let table = fs::read("/proc/self/net/unix").unwrap_or_default();
     let path = |line: &[u8]| {
@@ -44,11 +41,10 @@ pub(crate) fn sockets() -> Vec<PathBuf> {
     table.split(|byte| *byte == b'\n').skip(1).filter_map(path).filter(is_socket).collect()
 }
 
-/// Lays out the mounts of a session.
 pub(super) fn lay_out(policy: &Policy, sockets: &[PathBuf]) -> io::Result<()> {
     let alone = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", alone)?;
-    // Everything that is needed later is held before anything covers it.
+    // Opens all that is needed later, before a mount covers it.
     let writable = held(&policy.writable)?;
     let kept = held_where_there(KEPT_OF_SERVICES.iter().map(Path::new));
     let temporary = hold(&policy.scratch.join("tmp"))?;
@@ -84,7 +80,7 @@ pub(super) fn lay_out(policy: &Policy, sockets: &[PathBuf]) -> io::Result<()> {
     Ok(())
 }
 
-/// A place that is held, by path.
+/// A path with its `O_PATH` fd.
 type Held = (PathBuf, OwnedFd);
 
 fn held(paths: &[PathBuf]) -> io::Result<Vec<Held>> {
@@ -101,12 +97,12 @@ pub(super) fn hold(path: &Path) -> io::Result<OwnedFd> {
         .map_err(|errno| io::Error::other(format!("{}: {errno}", path.display())))
 }
 
-/// Returns the name by which a held place can be mounted elsewhere.
+/// Returns the path in `/proc` by which an fd can be mounted elsewhere.
 fn name_of(handle: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", handle.as_raw_fd())
 }
 
-/// Shows a held place, with all that is mounted in it, at a path that may have been covered.
+/// Mounts an fd, with all that is mounted in it, at a path that may have been covered.
 fn place(path: &Path, handle: &OwnedFd) -> io::Result<()> {
     if !is_dir(path) {
         fs::create_dir_all(path)?;
@@ -125,12 +121,12 @@ fn make_writable(path: &Path) -> io::Result<()> {
     Ok(mount_remount(path, with_bind((flags - MountFlags::RDONLY) | MountFlags::NOSUID), "")?)
 }
 
-/// Makes every mount read-only, and programs with more rights than their user none.
+/// Makes every mount read-only, and disables setuid there.
 fn read_only() -> io::Result<()> {
     for (path, flags) in mounted()? {
         let flags = with_bind(flags | MountFlags::RDONLY | MountFlags::NOSUID);
         match mount_remount(&path, flags, "") {
-            // Covered by another mount, or of a file system that nobody can write.
+            // Covered by another mount, or of a read-only file system.
             Ok(())
             | Err(
                 rustix::io::Errno::INVAL | rustix::io::Errno::NOENT | rustix::io::Errno::ACCESS,
@@ -147,13 +143,13 @@ fn with_bind(flags: MountFlags) -> MountFlags {
     flags | MountFlags::BIND
 }
 
-/// Returns every mount with the flags that must not be lost when it is changed.
+/// Returns every mount with the flags that a remount must keep.
 fn mounted() -> io::Result<Vec<(PathBuf, MountFlags)>> {
     let table = fs::read("/proc/self/mountinfo")?;
     Ok(table.split(|byte| *byte == b'\n').filter_map(line).collect())
 }
 
-/// Reads a line of the table of mounts: the fifth field is the path, the sixth its options.
+/// Parses a line of `mountinfo`: the fifth field is the path, the sixth its options.
 fn line(line: &[u8]) -> Option<(PathBuf, MountFlags)> {
     let mut fields = line.split(|byte| *byte == b' ');
     let path = unescaped(fields.nth(4)?);
@@ -175,7 +171,7 @@ fn flag(option: &str) -> Option<MountFlags> {
     })
 }
 
-/// Returns a path of the table without its octal escapes.
+/// Decodes the octal escapes of a path in `mountinfo`.
 fn unescaped(field: &[u8]) -> PathBuf {
     let mut path = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -189,15 +185,14 @@ fn unescaped(field: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(path))
 }
 
-/// Returns the flags of the mount that shows a path.
+/// Returns the flags of the mount at a path.
 fn flags_of(path: &Path) -> Option<MountFlags> {
     mounted().ok()?.into_iter().rev().find(|(at, _)| at == path).map(|(_, flags)| flags)
 }
 
-/// Lets commands change the caches of tools for themselves. Where the file system allows no overlay
-/// they stay read-only.
+/// Mounts overlays on tool caches, for changes of the session. Without an overlay a cache stays read-only.
 fn overlay_caches(policy: &Policy, scratch: &OwnedFd) -> io::Result<()> {
-    // An overlay keeps changes only where the mount that they lie on can be written.
+    // The upper directory of an overlay must be on a writable mount.
     bind(scratch, &policy.scratch)?;
     for (n, cache) in policy.caches.iter().enumerate() {
         let above = policy.scratch.join(format!("cache-{n}"));
@@ -213,7 +208,7 @@ fn overlay_caches(policy: &Policy, scratch: &OwnedFd) -> io::Result<()> {
     Ok(unmount(&policy.scratch, UnmountFlags::DETACH)?)
 }
 
-/// Returns the options of an overlay. A comma or a colon in a path would mean something there.
+/// Returns the options of an overlay. In a path, a comma, colon or backslash would have a meaning there.
 fn overlay_options(lower: &Path, changes: &Path, work: &Path) -> Option<Vec<u8>> {
     let mut data = Vec::new();
     for (name, path) in [("lowerdir", lower), ("upperdir", changes), ("workdir", work)] {
@@ -227,12 +222,12 @@ fn overlay_options(lower: &Path, changes: &Path, work: &Path) -> Option<Vec<u8>>
     Some(data)
 }
 
-/// Puts a `/dev` with harmless devices in the place of the machine's.
+/// Replaces `/dev` by one with harmless devices.
 fn devices() -> io::Result<()> {
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
-    // It is made ready beside, because the machine's own devices are shown in it.
+    // It is built elsewhere, because it shows devices of the old `/dev`.
     let beside = Path::new("/tmp");
-    // In a directory that everybody may write, the kernel lets nobody open another's device anew.
+    // In a world-writable directory the kernel rejects the reopening of another user's device.
     mount("tmpfs", beside, "tmpfs", flags, Some(c"mode=0755"))?;
     for device in DEVICES {
         let there = Path::new("/dev").join(device);
@@ -254,22 +249,22 @@ fn devices() -> io::Result<()> {
         fs::create_dir(beside.join(name))?;
     }
     let terminals = c"newinstance,ptmxmode=0666,mode=0620";
-    // Without terminals of its own a session has none.
+    // Without this mount a session has no terminals.
     let _ = mount("devpts", beside.join("pts"), "devpts", flags, Some(terminals));
     mount("tmpfs", beside.join("shm"), "tmpfs", flags | MountFlags::NODEV, None)?;
     fs::set_permissions(beside.join("shm"), fs::Permissions::from_mode(0o1777))?;
     mount_move(beside, "/dev")?;
-    // What has no device yet gets none.
+    // No device can be added later.
     Ok(mount_remount("/dev", with_bind(flags | MountFlags::RDONLY), "")?)
 }
 
-/// Covers a file or directory with an empty one that nobody can open. What is not there cannot be
-/// made there either, outside the roots.
+/// Covers a file or directory with an empty one that cannot be opened. Outside the roots a missing path
+/// cannot be created either.
 fn hide(path: &Path, empty_dir: &OwnedFd, empty_file: &OwnedFd) -> io::Result<()> {
     let Ok(real) = fs::canonicalize(path) else { return Ok(()) };
     let empty = if is_dir(&real) { empty_dir } else { empty_file };
     match mount_bind(name_of(empty), &real) {
-        // A socket that was there a moment ago.
+        // A socket that has just vanished.
         Err(rustix::io::Errno::NOENT) => return Ok(()),
         other => other?,
     }
@@ -277,7 +272,7 @@ fn hide(path: &Path, empty_dir: &OwnedFd, empty_file: &OwnedFd) -> io::Result<()
     Ok(mount_remount(&real, with_bind(flags), "")?)
 }
 
-/// Makes a file or directory that can be written read-only.
+/// Makes a writable file or directory read-only.
 fn fix(path: &Path) -> io::Result<()> {
     if fs::symlink_metadata(path).is_err() {
         return Ok(());
@@ -292,7 +287,7 @@ fn is_dir(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|meta| meta.is_dir())
 }
 
-/// Returns whether a directory is there, and not a link to another.
+/// Returns whether a path is a directory, and no symlink.
 fn is_real_dir(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir())
 }

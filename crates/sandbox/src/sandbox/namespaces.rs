@@ -1,7 +1,5 @@
-//! Users, mounts, a network, processes and System V objects of a session's own.
-//!
-//! The commands of a session share all but processes and mounts, so that one command reaches a
-//! server that another started over the loopback device, and nothing else.
+//! Makes the user, mount, network, PID and IPC namespaces of a session. Its commands share all but PIDs and
+//! mounts, so that one command reaches a server of another over loopback, and nothing else.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -21,15 +19,15 @@ use crate::spawn::{self, Own, Side};
 use crate::wire::Policy;
 use sinew_fs::kernel;
 
-/// Takes the namespaces and lays out the mounts.
+/// Enters the namespaces and mounts their file system view.
 pub(super) fn enter(policy: &Policy) -> Result<(), Shortfall> {
     let missing =
         |step: &str, error: io::Error| Shortfall::new("namespaces", format!("{step}: {error}"));
-    // The list is of the network that is about to be left.
+    // The list shows the network namespace that this process is about to leave.
     let sockets = mounts::sockets();
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
     spawn::unshare(policy.network).map_err(|error| missing("unshare", error))?;
-    // Whoever maps a group must first give up the right to set others.
+    // The kernel accepts a group map only after `setgroups` is denied.
     for (file, text) in [
         ("/proc/self/setgroups", String::from("deny")),
         ("/proc/self/uid_map", format!("{user} {user} 1")),
@@ -41,13 +39,13 @@ pub(super) fn enter(policy: &Policy) -> Result<(), Shortfall> {
         loopback_up().map_err(|error| missing("loopback device", error))?;
     }
     mounts::lay_out(policy, &sockets).map_err(|error| missing("mounts", error))?;
-    // One more lock on the same door; where it cannot be turned the filter still holds.
+    // A second barrier: if this fails, the seccomp filter still holds.
     let _ = write("/proc/sys/user/max_user_namespaces", "0");
     Ok(())
 }
 
-/// Returns whether commands can have a PID namespace each: it needs the right to make one, and a `/proc` of
-/// its own, which containers that mask parts of theirs do not allow.
+/// Returns whether each command can have a PID namespace with its own `/proc`. Containers that mask parts of
+/// `/proc` do not allow it.
 pub(super) fn has_own_processes() -> Result<(), Shortfall> {
     let missing = |error: String| Shortfall::new("own /proc", error);
     match spawn::fork(Own::Processes).map_err(|error| missing(error.to_string()))? {
@@ -63,7 +61,7 @@ pub(super) fn has_own_processes() -> Result<(), Shortfall> {
     }
 }
 
-/// Returns whether a process can hand its calls to its parent, and the parent can read what they mean.
+/// Returns whether a process can hand calls to its parent, and the parent can read its memory.
 pub(super) fn can_watch(filter: &[sock_filter]) -> Result<(), Shortfall> {
     let missing = |error: io::Error| Shortfall::new(WATCHED_NAMES, error);
     let (wait, go_on) = pipe_with(PipeFlags::CLOEXEC).map_err(|errno| missing(errno.into()))?;
@@ -93,8 +91,7 @@ pub(super) fn can_watch(filter: &[sock_filter]) -> Result<(), Shortfall> {
     }
 }
 
-/// Returns whether the kernel keeps the signals of a process that is bound to these rules of Landlock in its
-/// domain, as kernels since 6.12 do.
+/// Returns whether the kernel scopes signals to a Landlock domain, as kernels since 6.12 do.
 pub(super) fn scopes_signals(ruleset: BorrowedFd<'_>) -> bool {
     match spawn::fork(Own::Nothing) {
         Ok(Side::Child) => {
@@ -111,19 +108,19 @@ fn exit_code(pid: Pid) -> Option<i32> {
     ended.ok().flatten().and_then(|(_, status)| status.exit_status())
 }
 
-/// Mounts the `/proc` of this process' namespace, unseen by the mount namespace that it was copied from.
+/// Mounts the `/proc` of this PID namespace, unseen by the mount namespace of the parent.
 pub(super) fn mount_proc() -> io::Result<()> {
     mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     Ok(mount("proc", "/proc", "proc", flags, None)?)
 }
 
-/// Returns whether the kernel has a bound of processes for each namespace: 6.14 and later have.
+/// Returns whether each PID namespace has a process limit, as in kernels since 6.14.
 pub(super) fn has_bound() -> bool {
     kernel::is_since((6, 14))
 }
 
-/// Bounds the number of processes in this namespace, where the kernel has a bound for each.
+/// Limits the processes in this PID namespace, where the kernel has a limit for each.
 pub(super) fn bound_processes(n: u64) {
     let _ = write("/proc/sys/kernel/pid_max", &n.to_string());
 }
@@ -133,8 +130,8 @@ fn write(path: &str, text: &str) -> io::Result<()> {
     std::fs::write(path, text)
 }
 
-/// Switches the loopback device of this namespace on, by a message to the kernel: the parts are
-/// those of `nlmsghdr` and `ifinfomsg` in `linux/netlink.h` and `linux/rtnetlink.h`.
+/// Enables the loopback device of this namespace by a netlink message: `nlmsghdr` in `linux/netlink.h` and
+/// `ifinfomsg` in `linux/rtnetlink.h`.
 fn loopback_up() -> io::Result<()> {
     const RTM_NEWLINK: u16 = 16;
     const NLM_F_REQUEST: u16 = 1;
@@ -153,7 +150,7 @@ fn loopback_up() -> io::Result<()> {
     message.extend(IFF_UP.to_ne_bytes());
     let socket = socket(AddressFamily::NETLINK, SocketType::RAW, None)?;
     sendto(&socket, &message, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
-    // The answer is a header, then the negative number of an error, or 0.
+    // The answer is a header, then a negative `errno` or 0.
     let mut answer = [0_u8; 256];
     let (_, n) = recv(&socket, &mut answer, RecvFlags::empty())?;
     let code = answer.get(16..20).filter(|_| 20 <= n).and_then(|code| code.try_into().ok());

@@ -1,9 +1,9 @@
-//! The rules of the kernel on files: what commands may read and write, by Landlock.
+//! Landlock rules: which files commands may read and write.
 //!
-//! Landlock allows and never denies: what is not named is closed. To close one directory under an
-//! open one, everything beside it on the way there is opened instead, as it is when the session
-//! begins. The directories on the way can then be passed and not listed, and nothing new can be made in
-//! them. A repository could not be worked in like that, so protected names in it stay open here.
+//! Landlock only allows: a path without a rule stays closed. To close a directory in an open one, all entries
+//! beside it on the way are opened, as they exist when the session begins. The directories on the way can be
+//! traversed, but neither listed nor extended. That would break work in a repository, so protected names in
+//! it stay open here.
 #![expect(clippy::disallowed_methods, reason = "the guard may look at the system")]
 
 use std::fs;
@@ -18,11 +18,10 @@ use landlock::{
 use crate::sandbox_level::Shortfall;
 use crate::wire::Policy;
 
-/// The newest set of rules that is asked for; an older kernel gives what it has.
+/// The newest Landlock ABI that is requested; an older kernel applies what it has.
 const ABI_WANTED: ABI = ABI::V6;
 
-/// Returns the rules beneath namespaces, which already hide what is hidden: a second wall that
-/// stands where a trick with mounts works.
+/// Returns the rules inside namespaces, a second barrier against tricks with mounts.
 pub(super) fn within_namespaces(policy: &Policy) -> Result<OwnedFd, Shortfall> {
     let mut ruleset = empty()?;
     allow(&mut ruleset, Path::new("/"), read())?;
@@ -35,23 +34,23 @@ pub(super) fn within_namespaces(policy: &Policy) -> Result<OwnedFd, Shortfall> {
     handle(ruleset)
 }
 
-/// The rules that are the wall by themselves.
+/// The rules as the only containment.
 pub(super) struct SystemRules(RulesetCreated);
 
 impl SystemRules {
-    /// Returns these rules as what a process is bound to.
+    /// Returns an fd of these rules.
     pub(super) fn handle(&self) -> Result<OwnedFd, Shortfall> {
         handle(self.0.try_clone().map_err(missing)?)
     }
 
-    /// Opens the `/proc` that this process has mounted. It hides the one that the rules were made with, and
-    /// Landlock looks at no file system that is hidden.
+    /// Allows reads of the `/proc` that this process has mounted. It covers the one that the rules were made
+    /// with, and Landlock skips covered file systems.
     pub(super) fn open_proc(&self) -> Result<(), Shortfall> {
         allow(&mut self.0.try_clone().map_err(missing)?, Path::new("/proc"), read())
     }
 }
 
-/// Returns the rules that are the wall by themselves.
+/// Returns the rules as the only containment.
 pub(super) fn beneath_the_system(policy: &Policy) -> Result<SystemRules, Shortfall> {
     let mut ruleset = empty()?;
     let hidden: Vec<PathBuf> =
@@ -64,16 +63,16 @@ pub(super) fn beneath_the_system(policy: &Policy) -> Result<SystemRules, Shortfa
     for own in ["tmp", "shm"] {
         allow(&mut ruleset, &policy.scratch.join(own), writes)?;
     }
-    // The terminals of `/dev/pts` are other people's, and so is what lies in `/dev/shm`.
+    // Other users have terminals in `/dev/pts` and files in `/dev/shm`.
     for device in ["null", "zero", "full", "random", "urandom", "tty"] {
         allow(&mut ruleset, &Path::new("/dev").join(device), writes)?;
     }
     Ok(SystemRules(ruleset))
 }
 
-/// Returns rules for a process whose parent is bound to those above, and which inherits them: they
-/// close nothing more, and set it apart, so that it can neither trace nor signal its parent. The
-/// kernel takes no rules without any file right, so one is handled and allowed everywhere.
+/// Returns rules for a process whose parent has the rules above. They close nothing more, but keep it from
+/// tracing or signalling its parent. Landlock requires a file right, so one is handled and allowed
+/// everywhere.
 pub(super) fn apart() -> Result<OwnedFd, Shortfall> {
     let mut ruleset = closed_to(AccessFs::MakeChar.into())?;
     allow(&mut ruleset, Path::new("/"), AccessFs::MakeChar.into())?;
@@ -88,7 +87,7 @@ fn empty() -> Result<RulesetCreated, Shortfall> {
     closed_to(AccessFs::from_all(ABI_WANTED))
 }
 
-/// Returns rules that allow none of these rights.
+/// Returns a ruleset that allows none of these rights.
 fn closed_to(handled: BitFlags<AccessFs>) -> Result<RulesetCreated, Shortfall> {
     Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
@@ -103,7 +102,7 @@ fn closed_to(handled: BitFlags<AccessFs>) -> Result<RulesetCreated, Shortfall> {
         .map_err(missing)
 }
 
-/// Opens everything beneath a directory but what is closed.
+/// Allows everything below a directory except closed paths.
 fn open_beside(
     ruleset: &mut RulesetCreated,
     dir: &Path,
@@ -118,7 +117,7 @@ fn open_beside(
     }
     let entries = fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok);
     for entry in entries {
-        // A link leads to what has a rule of its own.
+        // The target of a symlink has a rule of its own.
         if entry.file_type().is_ok_and(|kind| !kind.is_symlink()) {
             open_beside(ruleset, &entry.path(), closed, access)?;
         }
@@ -126,7 +125,7 @@ fn open_beside(
     Ok(())
 }
 
-/// Opens one file or everything beneath one directory. What is not there stays closed.
+/// Allows one file, or everything below one directory. A missing path stays closed.
 fn allow(
     ruleset: &mut RulesetCreated,
     path: &Path,
@@ -134,7 +133,7 @@ fn allow(
 ) -> Result<(), Shortfall> {
     let Ok(handle) = PathFd::new(path) else { return Ok(()) };
     let is_dir = fs::metadata(path).is_ok_and(|meta| meta.is_dir());
-    // The kernel takes no rights of directories for files.
+    // The kernel rejects directory rights for files.
     let access = if is_dir { access } else { access & AccessFs::from_file(ABI_WANTED) };
     ruleset.add_rule(PathBeneath::new(handle, access)).map(drop).map_err(missing)
 }
