@@ -1,12 +1,11 @@
-//! Fingerprint of what an approval covers, rechecked before the run: program, working directory, scripts, environment
-//! and sandbox.
+//! Fingerprint of what an approval covers: program, working directory, scripts, environment, sandbox.
+//! It is rechecked before the run, because these can change while the question is open (TOCTOU).
 //!
-//! Arguments cannot change while a question is open, and files are compared when they are changed. What remains is what
-//! a command would execute: its program, the directory it starts in, the files in the roots that its words name, the
-//! files that the program loads by its name, the environment that is activated, and the sandbox. A difference refuses
-//! the call.
+//! Arguments cannot change meanwhile, and each file change compares its own file. The fingerprint covers the
+//! program, its start directory and the files in the roots that its words name. It also covers files that it
+//! loads by default, the activated environment and the sandbox. A difference rejects the call.
 //!
-//! Another process can still change a file between the recheck and the start; then only the sandbox bounds the effect.
+//! Another process can still change a file between recheck and start; only the sandbox bounds that effect.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -20,18 +19,18 @@ use crate::guard::Guard;
 use sinew_fs::resolve::{self, Spot};
 use sinew_fs::roots::{FILE_READ, open_name};
 
-/// What is said of how a command is contained.
+/// Name of the sandbox in the fingerprint.
 pub(crate) const CONTAINMENT: &str = "how commands are contained";
-/// The most names that are looked at. What may name more cannot be asked about.
+/// The most files that a command may name; a command that may name more is rejected.
 const MAX_NAMED: usize = 131_072;
-/// The longest word that is looked at as a name, in bytes.
+/// The longest word that is tried as a file name, in bytes.
 const MAX_WORD: usize = 4_096;
-/// The most directories that are named and looked through for what programs read by themselves.
+/// The most directories in which words and default files are looked up.
 const MAX_DIRS: usize = 64;
-/// So much of a file is hashed; a larger one is known by its state.
+/// Files up to this size are hashed, in bytes; larger ones are compared by size and ctime.
 const MAX_HASHED: u64 = 16 * 1024 * 1024;
 
-/// Files that programs read by themselves, by the name of the program.
+/// Files that programs load by default, by program name.
 const READ_BY: &[(&str, &[&str])] = &[
     ("make", &["GNUmakefile", "makefile", "Makefile"]),
     ("gmake", &["GNUmakefile", "makefile", "Makefile"]),
@@ -56,12 +55,12 @@ const READ_BY: &[(&str, &[&str])] = &[
     ("go", &["go.mod"]),
 ];
 
-/// What an answer was given for.
+/// State of what a command would execute when the approval was asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ApprovalFingerprint(BTreeMap<String, String>);
 
 impl ApprovalFingerprint {
-    /// Looks at what a call would run. Refuses a command that may name more than can be looked at.
+    /// Takes the fingerprint of a call. Rejects a command that may name more than `MAX_NAMED` files.
     pub(crate) fn of(contained: &Contained) -> Result<Self, ToolError> {
         let mut parts = BTreeMap::new();
         if let Some(command) = &contained.targets().command {
@@ -79,7 +78,7 @@ impl ApprovalFingerprint {
                 )
                 .hint("split it into several commands, or put its words into a file that it reads")
             })?;
-            // What is not there and comes up later is found all the same.
+            // A file that is created later adds a part, which `check` detects.
             for path in named {
                 if let Some(state) = state(guard, &path) {
                     parts.insert(format!("the file {}", path.display()), state);
@@ -101,17 +100,17 @@ impl ApprovalFingerprint {
         Ok(Self(parts))
     }
 
-    /// Returns everything that was looked at, and how it was.
+    /// Returns each part and its state.
     pub fn parts(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(what, state)| (what.as_str(), state.as_str()))
     }
 
-    /// Returns in words how a command would be contained.
+    /// Returns the sandbox of the command in words.
     pub fn containment(&self) -> Option<&str> {
         self.0.get(CONTAINMENT).map(String::as_str)
     }
 
-    /// Refuses a call of which something is not as it was.
+    /// Rejects the call if a part was changed, added or removed.
     pub(crate) fn check(&self, now: &Self) -> Result<(), ToolError> {
         let changed = self.0.iter().find(|(what, then)| now.0.get(*what) != Some(*then));
         let added = || now.0.keys().find(|what| !self.0.contains_key(*what));
@@ -126,7 +125,7 @@ impl ApprovalFingerprint {
     }
 }
 
-/// Returns what tells one state of a program or a directory from another.
+/// Returns the state of a program or a directory, or the kind of error.
 #[expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
 pub(crate) fn state_at(path: &Path) -> String {
     match File::open(path).and_then(|file| Ok((file.metadata()?, file))) {
@@ -135,7 +134,7 @@ pub(crate) fn state_at(path: &Path) -> String {
     }
 }
 
-/// Returns the state of a file: its content where it is not too large.
+/// Returns device, inode and mode; of a file also its hash or, if it is too large, its size and ctime.
 fn state_of(meta: &std::fs::Metadata, file: File) -> String {
     use std::os::unix::fs::MetadataExt;
 
@@ -165,7 +164,7 @@ fn state(guard: &Guard, path: &Path) -> Option<String> {
     open().or_else(|| state_of_link(path))
 }
 
-/// Returns the state of what is there and is no file beneath the roots, such as a link that leads out of them.
+/// Returns the state of any other path, such as a symlink that leads out of the roots.
 #[expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
 fn state_of_link(path: &Path) -> Option<String> {
     use std::os::unix::fs::MetadataExt;
@@ -178,21 +177,20 @@ fn state_of_link(path: &Path) -> Option<String> {
     })
 }
 
-/// What a command may name, and where its words may start.
+/// Collects files that a command may name, and the directories where its words may start.
 struct NamedFiles<'a> {
     guard: &'a Guard,
     dirs: Vec<PathBuf>,
     paths: BTreeSet<PathBuf>,
 }
 
-/// Returns the files beneath the roots that a command may name: by a word, by a part of one such as the text of
-/// `sh -c`, behind an option or a redirection, and those that its programs read by themselves, in the directory
-/// where it starts and in those that it goes to or names. Nothing where there are too many.
+/// Returns the files beneath the roots that a command may name; `None` if there are more than `MAX_NAMED`.
+/// They come from its words, parts of them (`sh -c` texts, option values, redirections) and `READ_BY`.
 fn named(guard: &Guard, command: &CommandTarget) -> Option<BTreeSet<PathBuf>> {
     let lines: Vec<Vec<String>> = match &command.command.line {
         CommandLine::Shell(_, text) => {
             let segments = command.analysis.segments.iter();
-            // The text itself holds what is no word of a command: redirections, assignments, nested texts.
+            // The whole text also holds redirections, assignments and nested texts, which are no words.
             segments.map(|segment| segment.words.clone()).chain([vec![text.clone()]]).collect()
         }
         CommandLine::Argv(argv) => vec![argv.clone()],
@@ -206,7 +204,7 @@ fn named(guard: &Guard, command: &CommandTarget) -> Option<BTreeSet<PathBuf>> {
     for word in &words {
         named.add(word);
     }
-    // Another directory may be named behind an option: `make -C sub`.
+    // An option may name another directory: `make -C sub`.
     let more = named.paths.iter().filter(|path| is_directory(guard, path)).cloned();
     let more: Vec<PathBuf> = more.filter(|path| !named.dirs.contains(path)).collect();
     named.dirs.extend(more.into_iter().take(MAX_DIRS));
@@ -230,8 +228,8 @@ impl NamedFiles<'_> {
     }
 }
 
-/// Returns what of a word may be a name: itself, its parts between blanks and signs of the shell, what stands
-/// behind `=` or a short option, and what stands behind a name of the current directory.
+/// Returns parts of a word that may be a file name: the word, its parts between blanks and shell operators,
+/// values after `=` or a short option, and the rest after `$PWD/`, `${PWD}/` or `~+/`.
 fn spellings(word: &str) -> Vec<String> {
     let is_sign = |c: char| c.is_whitespace() || "'\"`;|&<>(){},".contains(c);
     let mut all = vec![word.to_owned()];
@@ -251,8 +249,7 @@ fn spellings(word: &str) -> Vec<String> {
     all
 }
 
-/// Returns where words may start: where the command starts, where each `cd` leads from there, and where they
-/// lead one after the other.
+/// Returns where words may start: `cwd`, the target of each `cd` from there, and of all `cd` in sequence.
 fn directories(cwd: &Path, lines: &[Vec<String>]) -> Vec<PathBuf> {
     let mut dirs = vec![cwd.to_owned()];
     let mut at = cwd.to_owned();

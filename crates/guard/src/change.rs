@@ -1,10 +1,9 @@
-//! What every change of a file has in common, alone or with others.
+//! Steps that every file change shares, alone or in a set, so that all are checked and recorded alike.
 //!
-//! A change is worked out on the handle of a directory and one name in it: the old thing is looked
-//! at and opened ([`old`]), a temporary file beside it gets the new content and what is kept of the
-//! old one ([`temporary`]), directories that are missing are made ([`parents`]), and changes of one
-//! name in this process keep apart ([`locks`]). The name is then taken by
-//! [`replace`](crate::replace) or, together with others, by [`commit`](crate::commit).
+//! A change works on an open directory and one name in it. [`original`] opens the old file, [`temporary`]
+//! stages the new content and the kept attributes beside it, and [`parents`] creates missing directories.
+//! [`locks`] serializes changes of one name in this process. [`replace`](crate::replace) or, for a set,
+//! [`commit`](crate::commit) then takes the name.
 
 pub(crate) mod kept;
 pub(crate) mod locks;
@@ -28,7 +27,7 @@ use sinew_fs::roots::{DIRECTORY_READ, Dir, open_name};
 use sinew_fs::stat::{error_of, identity_of};
 use sinew_records::knowledge::CallKnowledge;
 
-/// How often a change starts anew when others change the same file.
+/// Attempts of a change when other processes change the same file.
 pub(crate) const MAX_ATTEMPTS: u32 = 3;
 
 /// One change of one name.
@@ -39,38 +38,38 @@ pub(crate) struct NameChange<'a> {
     pub(crate) name: &'a CStr,
     /// The name of the temporary file.
     pub(crate) temporary: &'a CStr,
-    /// What the caller knows of the old file.
+    /// Old content that the caller expects.
     pub(crate) expect: Expect<'a>,
-    /// What an approval was given for; `None` inside means that nothing was there.
+    /// State that an approval depends on; inner `None` means that no file was there.
     pub(crate) bound: Option<Option<Identity>>,
     /// Whether the file may be missing.
     pub(crate) may_create: bool,
-    /// What it shares with other changes.
+    /// Settings and state shared with other changes.
     pub(crate) terms: &'a Terms<'a>,
 }
 
-/// What changes share.
+/// Settings and state that the changes of a call share.
 pub(crate) struct Terms<'a> {
     /// Settings of the file tools.
     pub(crate) settings: &'a FileSettings,
-    /// Keeps changes of one file apart.
+    /// Serializes changes of one file in this process.
     pub(crate) locks: &'a Locks,
-    /// Keeps changes of one file by several processes apart.
+    /// Serializes changes of one file across processes.
     pub(crate) dir_locking: DirLocking,
-    /// What the caller knows of the old file by earlier calls.
+    /// Knowledge of the caller about the old file, from earlier calls.
     pub(crate) knowledge: &'a CallKnowledge,
     /// The checkpoint of the call.
     pub(crate) kept: &'a kept::CallCheckpoint,
     /// Where old files stay open for a moment.
     pub(crate) deferred_close: &'a DeferredClose,
-    /// When the caller could read the old file first.
+    /// Earliest time at which the caller could read the old file.
     pub(crate) since: Stamp,
 }
 
-/// Why an attempt did not succeed.
+/// Why an attempt failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// Somebody else changed the file between two looks.
+    /// Another process changed the file during the attempt.
     Raced,
     /// Anything else.
     Error(FileError),
@@ -89,12 +88,12 @@ impl From<Errno> for Failure {
 }
 
 impl NameChange<'_> {
-    /// Returns whether the change is the same whatever was there before.
+    /// Returns whether the change accepts any old content.
     pub(crate) fn expects_nothing(&self) -> bool {
         self.bound.is_none() && matches!(self.expect, Expect::Any)
     }
 
-    /// Opens what is there, and compares it with what the caller and the approval know of it.
+    /// Opens the old file, and compares it with what the caller and the approval expect.
     pub(crate) fn open_old(&self, dir: &Dir) -> Result<Option<Original>, Failure> {
         let Some(seen) = original::look(dir, self.name, self.place.itself)? else {
             if !self.may_create {
@@ -119,13 +118,10 @@ impl NameChange<'_> {
         }
     }
 
-    /// Takes down what the change takes away: the hash of its content. What the caller knows otherwise
-    /// is not taken away.
+    /// Returns the hash of the old content; fails if the caller knows other content.
     ///
-    /// Every change passes here while the old thing is open and still has its name, which is
-    /// `job.place.real`; `None` means that nothing is there. The change goes ahead only if the thing
-    /// is still in this state when its name is taken, so whatever is read of it here is what was
-    /// there.
+    /// Every change calls this while the old file is open and still has its name, `place.real`; `None` means
+    /// that there is no old file. The change proceeds only if this state still holds when the name is taken.
     pub(crate) fn take_down(
         &self,
         old: Option<&Original>,
@@ -139,16 +135,16 @@ impl NameChange<'_> {
     }
 }
 
-/// Syncs a directory whose handle may be good for opening only.
+/// Syncs a directory. It is opened again, since its handle may be `O_PATH`.
 pub(crate) fn sync_directory(dir: &Dir) -> Result<(), Errno> {
     match fsync(open_name(dir.as_fd(), c".", DIRECTORY_READ)?) {
-        // Some file systems have nothing to sync there.
+        // Some file systems cannot sync a directory.
         Err(Errno::INVAL | Errno::NOTSUP) => Ok(()),
         other => other,
     }
 }
 
-/// Returns how many bytes pieces are together.
+/// Returns the total length of the pieces, in bytes.
 pub(crate) fn length(pieces: &[&[u8]]) -> u64 {
     pieces.iter().map(|piece| piece.len() as u64).sum()
 }

@@ -1,9 +1,8 @@
-//! Authorization type-state: [`Contained`] → [`Judged`] → [`Clearance`] → [`World`].
+//! Authorization type-state: [`Contained`] → [`Judged`] → [`Clearance`] → [`World`]. Each state is made only
+//! from the one before it, so a clearance cannot be forged, used twice or used for other paths.
 //!
-//! [`Contained`] holds the paths and open handles of a call and gives no access. Judging it gives [`Judged`], which
-//! lends at most a read-only [`World`], for previews. A ruling or an answer that allows the call gives a
-//! [`Clearance`], and [`Guard::clear`] turns that into a World of exactly these targets. Each state is made only from
-//! the one before it, so a clearance cannot be written by hand, used twice or used for other paths.
+//! [`Contained`] holds open handles and gives no access. [`Judged`] lends at most a read-only [`World`], for
+//! previews. An allowing ruling or answer gives a [`Clearance`], and [`Guard::clear`] a World of its targets.
 //!
 //! ```compile_fail,E0451
 //! fn forged(contained: sinew_guard::Contained) -> sinew_guard::Clearance {
@@ -65,7 +64,7 @@ use sinew_shell::command_pattern;
 
 use sinew_shell::arity;
 
-/// A call whose paths are resolved to open handles that nobody can use yet.
+/// A call whose paths are resolved to open handles, without access to them yet.
 #[derive(Debug)]
 pub struct Contained {
     guard: Arc<Guard>,
@@ -74,21 +73,21 @@ pub struct Contained {
     cwd: Arc<Path>,
     targets: Arc<Targets>,
     places: Arc<[Place]>,
-    /// Who makes the call, where it is known.
+    /// The caller, if known.
     caller: Option<Arc<Caller>>,
-    /// Where whole outputs are stored, if they are.
+    /// Where full outputs are stored, if at all.
     store: Option<Store>,
-    /// What the call restores, where it does.
+    /// The restore that the call performs, if any.
     restoring: Option<Arc<Restoring>>,
-    /// What rules keep out of its searches.
+    /// Paths that rules hide from its searches.
     beneath: Option<Arc<Beneath>>,
-    /// What rules say of what a directory takes along.
+    /// Rules on descendants of directories that it moves.
     taken: Option<Arc<Taken>>,
-    /// What rules by path keep from the call.
+    /// Paths that rules deny to the call.
     kept_out: Option<Arc<Beneath>>,
 }
 
-/// A contained call with what the rules say of it.
+/// A contained call with its ruling.
 #[derive(Debug)]
 pub struct Judged {
     contained: Contained,
@@ -98,22 +97,21 @@ pub struct Judged {
     agent: Option<String>,
 }
 
-/// The right to run one call, made only from its own ruling or from an answer to it.
+/// The right to run one call, made only from its ruling or from an answer to it.
 #[derive(Debug)]
 pub struct Clearance {
     contained: Contained,
-    /// What the call can do.
     effects: Effects,
-    /// Whether the answer was given for the files as they were, so that they must still be so.
+    /// Whether an approval binds the files to their state at containment.
     bound: bool,
 }
 
 /// A call that may run.
 #[derive(Debug)]
 pub struct Cleared {
-    /// The only way out, narrowed to the targets of the call.
+    /// The only access to the system, narrowed to the targets of the call.
     pub world: World,
-    /// The temporary files that the call may leave behind if the process dies in it.
+    /// Temporary files that may be left if the process dies during the call.
     pub temporaries: Vec<PathBuf>,
 }
 
@@ -150,8 +148,7 @@ impl Contained {
         self
     }
 
-    /// Adds who makes the call, and where whole outputs are stored. Without a caller no command runs, nothing
-    /// is known of files, and nothing is kept before a change.
+    /// Sets caller and output store. Without a caller: no commands, no file knowledge, no checkpoints.
     #[must_use]
     pub fn by(mut self, caller: Caller, store: Option<Store>) -> Self {
         self.caller = Some(Arc::new(caller));
@@ -159,7 +156,7 @@ impl Contained {
         self
     }
 
-    /// Adds what the call restores. It holds only for what the plan found.
+    /// Sets the restore that the call performs, bound to the state that the plan found.
     pub(crate) fn restoring(mut self, restoring: Restoring) -> Self {
         self.restoring = Some(Arc::new(restoring));
         self
@@ -169,7 +166,7 @@ impl Contained {
         &self.guard
     }
 
-    /// Returns the session that makes the call, where it is known.
+    /// Returns the session of the caller, if known.
     pub(crate) fn session(&self) -> Option<&str> {
         self.caller.as_ref().map(|caller| caller.session.as_str())
     }
@@ -178,8 +175,7 @@ impl Contained {
         &self.places
     }
 
-    /// Adds the command that the call names, to start in the first of its paths. What rules keep any of
-    /// `lookers` from, calls that read, no plain command reads either.
+    /// Sets the command, to start in the first path. Plain commands must not read what `lookers` may not.
     pub fn with_command(
         mut self,
         command: Command,
@@ -198,19 +194,18 @@ impl Contained {
         &self.roots
     }
 
-    /// Returns what the call really names.
+    /// Returns the resolved targets.
     pub fn targets(&self) -> &Arc<Targets> {
         &self.targets
     }
 
-    /// Returns the real directory that relative paths start at.
+    /// Returns the real path of the working directory.
     pub fn cwd(&self) -> &Arc<Path> {
         &self.cwd
     }
 
-    /// Judges the call by the rules. A call that claims a path to change counts as one that changes
-    /// files, and one that names a command as one that runs it and reaches the network where commands do,
-    /// whatever the case says.
+    /// Judges the call by the rules. It adds effects to those of the case: `CHANGE` for a path to change,
+    /// `EXECUTE` for a command, and `NETWORK` if commands reach the network.
     pub fn judge(mut self, case: &Case<'_>, rules: &Rules) -> Judged {
         let changes = self.targets.files.iter().any(|target| target.claim.access.changes());
         let mut effects = if changes { case.effects | Effects::CHANGE } else { case.effects };
@@ -237,8 +232,8 @@ impl Contained {
         Judged { contained: self, effects, ruling, operation, agent: case.agent.map(str::to_owned) }
     }
 
-    /// Returns the real paths of what directories take along that move, here and there, where rules judge
-    /// paths. What cannot be looked through is left to ask.
+    /// Returns the old and new real paths of descendants of moved directories, if rules judge paths; `None`
+    /// also if a directory cannot be read, and then such rules ask.
     fn takes_along(&self, case: &Case<'_>, rules: &Rules) -> Option<Vec<PathBuf>> {
         let moves = |file: &FileTarget| rule::moves_directory(file);
         if !self.targets.files.iter().any(moves) || !rule::judges_paths(&rules.rules, case) {
@@ -260,7 +255,7 @@ impl Contained {
     }
 
     fn world(&self, armed: Vec<Option<Armed>>, processes: Arc<dyn Processes>) -> World {
-        // A restore takes back what is there on purpose, and undoes nothing that it did not find.
+        // A restore overwrites files on purpose, and is bound to the state that the plan found.
         let settings = match &self.restoring {
             None => Arc::clone(&self.guard.files),
             Some(_) => Arc::new(FileSettings {
@@ -277,11 +272,10 @@ impl Contained {
         ));
         let kept = match &self.restoring {
             None => self.guard.kept(),
-            // What a restore changes can be undone whatever is kept of other changes.
+            // A restore can always be undone, whatever the settings record of other changes.
             Some(_) => self.guard.shared.checkpoints.clone(),
         };
-        // A restore counts among the changes of the session that it undoes, so that a later one goes
-        // past it.
+        // A restore counts as a change of the session that it undoes, so that a later one passes over it.
         let caller = match (&self.caller, &self.restoring) {
             (Some(caller), Some(restoring)) => Some(Arc::new(Caller {
                 session: restoring.session().to_owned(),
@@ -322,26 +316,25 @@ impl Judged {
         &self.contained
     }
 
-    /// Returns what the call can do to the outside.
+    /// Returns the effects of the call.
     pub fn effects(&self) -> Effects {
         self.effects
     }
 
-    /// Returns what the rules say.
+    /// Returns the ruling.
     pub fn ruling(&self) -> &Ruling {
         &self.ruling
     }
 
-    /// Returns a World on the targets that can look and change nothing, for previews. A call that is
-    /// denied may not even look.
+    /// Returns a read-only World of the targets, for previews; `None` if the call is denied.
     pub fn looking(&self) -> Option<World> {
         let armed = || self.contained.places.iter().map(|_| None).collect();
         let looks = self.ruling.verdict != Verdict::Deny;
         looks.then(|| self.contained.world(armed(), Arc::new(NoProcesses)))
     }
 
-    /// Returns whether all that the call can do is change files that a checkpoint keeps first, none of
-    /// them under a protected name, and keeps long enough that the caller cannot push it out.
+    /// Returns whether a checkpoint can undo all that the call does: it changes only files, under no
+    /// protected name, and its caller cannot push the checkpoint out.
     pub fn can_be_undone(&self) -> bool {
         let Contained { guard, targets, caller, restoring, .. } = &self.contained;
         let kept = match restoring {
@@ -351,7 +344,7 @@ impl Judged {
         let Some(checkpoints) = kept.filter(|_| caller.is_some()) else { return false };
         let mut changed =
             targets.files.iter().filter(|file| file.claim.access.changes()).peekable();
-        // A tool that names no path changes something else, or nobody knows what.
+        // A tool that names no path changes something unknown.
         let names_some = changed.peek().is_some() || restoring.is_some();
         let only_changes = (Effects::OBSERVE | Effects::CHANGE).contains(self.effects);
         only_changes
@@ -359,8 +352,7 @@ impl Judged {
             && checkpoints.has_room()
             && targets.command.is_none()
             && changed.all(|file| {
-                // Changes of these kinds pass the checkpoint, and of no others. What a directory takes
-                // along is only known when it moves, and may be too much.
+                // Only these changes are recorded. The descendants of a moved directory may be too many.
                 let is_kept = match file.claim.access {
                     Access::Write { .. } | Access::Edit { .. } | Access::Make | Access::Remove => {
                         true
@@ -372,27 +364,24 @@ impl Judged {
             })
     }
 
-    /// Returns whether the call asks for a protected name, or by a rule that a configuration holds. A person
-    /// answers that question: neither the confirmation of a client, which sinew cannot see, nor that the call
-    /// can be undone is an answer.
+    /// Returns whether a person must answer: the call asks for a protected name or by a configured rule.
+    /// Neither a client's confirmation, which sinew cannot see, nor an undo replaces that answer.
     pub fn wants_person(&self) -> bool {
         let Ruling { verdict, rule, origin, .. } = &self.ruling;
         *verdict == Verdict::Ask && (*rule == PROTECTED || origin.is_some())
     }
 
-    /// Clears the call where the ruling allows it.
+    /// Clears the call if the ruling allows it.
     pub fn by_ruling(self) -> Option<Clearance> {
         self.cleared(Verdict::Allow, false)
     }
 
-    /// Clears the call where the ruling asks, and the answer was given for every call without
-    /// looking at this one. It holds for the files as they are when the call runs.
+    /// Clears a call that asks by a standing answer for all calls; the files count as they are at run time.
     pub fn by_standing_answer(self) -> Option<Clearance> {
         self.cleared(Verdict::Ask, false)
     }
 
-    /// Returns whether the command of the call may load files that its words do not name, so that an answer does
-    /// not hold for them.
+    /// Returns whether the command may load files that its words do not name, which no answer covers.
     pub fn loads_unnamed(&self) -> bool {
         let Contained { guard, targets, .. } = &self.contained;
         let Some(command) = &targets.command else { return false };
@@ -407,13 +396,12 @@ impl Judged {
         sinew_shell::loads_unnamed(&command.line, &analysis.commands, is_written)
     }
 
-    /// Looks at what the call would run, for a question about it.
+    /// Takes the fingerprint of what the call would run, for a question.
     pub fn seal(&self) -> Result<ApprovalFingerprint, ToolError> {
         ApprovalFingerprint::of(&self.contained)
     }
 
-    /// Clears the call where the ruling asks, once the answer is yes. It holds only for the files as
-    /// they were when the call was contained, and for what the call would run as it was then.
+    /// Clears a call that asks, if the answer is yes. It binds the files at containment, and `seal`.
     pub fn by_answer(
         self,
         answer: &Answer,
@@ -428,9 +416,8 @@ impl Judged {
         }
     }
 
-    /// Returns rules for what an answer for the whole session would cover, where something can be offered and
-    /// nothing but a built-in rule asks: a pattern for each command that is not plain, each file that is
-    /// changed, each host.
+    /// Returns rules for an answer that covers the session: a pattern for each command that is not plain,
+    /// each changed file, each host. `None` if nothing can be offered or more than a built-in rule asks.
     pub fn always(&self) -> Option<Vec<Rule>> {
         if !self.can_be_granted() {
             return None;
@@ -449,7 +436,7 @@ impl Judged {
             objects.push(Object::Paths(Paths::of(&file.path)?));
         }
         objects.extend(targets.hosts.iter().map(|host| Object::Hosts(vec![host.clone()])));
-        // Whoever answers one agent has not answered the others; a name with `*` would be a pattern.
+        // An answer covers one agent only; a name with `*` would be a pattern.
         let agents: Vec<String> = self.agent.iter().cloned().collect();
         if agents.iter().any(|agent| agent.contains('*')) {
             return None;
@@ -475,7 +462,7 @@ impl Judged {
         covered.then_some(rules)
     }
 
-    /// Allows the call where nothing but a built-in rule asks, and rules that were granted cover it.
+    /// Allows the call if only a built-in rule asks and granted rules cover it.
     #[must_use]
     pub fn granted(mut self, granted: &[Rule]) -> Self {
         if let Some(why) = self.covered_by(granted) {
@@ -485,7 +472,7 @@ impl Judged {
         self
     }
 
-    /// Allows the call because this very call was granted.
+    /// Allows the call because this exact call was granted.
     #[must_use]
     pub fn granted_as_it_is(mut self) -> Self {
         if self.can_be_granted() {
@@ -495,7 +482,7 @@ impl Judged {
         self
     }
 
-    /// Returns why rules that were granted cover the call, if they do.
+    /// Returns why granted rules cover the call, if they do.
     pub fn covered_by(&self, granted: &[Rule]) -> Option<String> {
         if granted.is_empty() || !self.can_be_granted() {
             return None;
@@ -512,8 +499,7 @@ impl Judged {
         Some(format!("`{first}` was granted for this session"))
     }
 
-    /// Returns whether the call asks, and nothing asks but a built-in rule that an answer can settle for
-    /// more than this call.
+    /// Returns whether only a built-in rule asks, one that an answer can settle for more than this call.
     pub fn can_be_granted(&self) -> bool {
         let asks = self.ruling.verdict == Verdict::Ask && self.ruling.origin.is_none();
         let never = [PROTECTED, "require_approval", "shell.terminal", command_pattern::UNCONTAINED];
@@ -528,7 +514,7 @@ impl Judged {
 }
 
 impl Guard {
-    /// Returns the World that a cleared call runs with.
+    /// Returns the World of a cleared call.
     pub fn clear(clearance: Clearance) -> Result<Cleared, ToolError> {
         let Clearance { contained, effects, bound } = clearance;
         let mut armed = Vec::with_capacity(contained.places.len());
@@ -536,7 +522,7 @@ impl Guard {
         let is_restored = contained.restoring.is_some();
         for (at, target) in contained.targets.files.iter().enumerate() {
             let earlier = contained.targets.files.iter().take(at);
-            // The second step of a restore at one path finds nothing there any more.
+            // The second step of a restore at one path finds nothing there.
             let is_second = is_restored && earlier.rev().any(|earlier| earlier.path == target.path);
             let arm = arm(target, bound, is_second)?;
             if let (Some(arm), Some(parent)) = (&arm, target.path.parent()) {
@@ -552,7 +538,7 @@ impl Guard {
     }
 }
 
-/// Returns what a target needs to be changed, where it may be.
+/// Returns what a change of a target needs; `None` if its claim does not change it.
 fn arm(target: &FileTarget, bound: bool, is_second: bool) -> Result<Option<Armed>, ToolError> {
     if !target.claim.access.changes() {
         return Ok(None);

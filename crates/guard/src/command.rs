@@ -1,5 +1,4 @@
-//! What a call to run a command would execute: the program, its arguments, its working directory, and what the text
-//! is found to be.
+//! Resolves a command call to program, arguments and working directory, so that what was analysed runs.
 
 use std::path::{Path, PathBuf};
 
@@ -13,10 +12,10 @@ use sinew_fs::resolve::Place;
 use sinew_policy::rule::Beneath;
 use sinew_sandbox::no_helper;
 
-/// The longest text that the system takes as one argument of a program, with its end.
+/// The longest argument that exec takes (`MAX_ARG_STRLEN`), in bytes with its NUL.
 const MAX_ARGUMENT: usize = 128 * 1024;
 
-/// Finds out what a command would execute. What rules keep out is nothing that a plain command may read.
+/// Resolves a command. A plain command must not read `kept_out`.
 pub(crate) fn contain(
     guard: &Guard,
     command: Command,
@@ -65,12 +64,12 @@ pub(crate) fn contain(
     if command.has_terminal {
         let why = "it runs in a terminal, and whatever is typed there later runs unasked";
         analysis.plain = Err(Unclear::new("shell.terminal", why));
-        // No rule and no answer for the same command elsewhere covers that.
+        // No rule and no answer for the same command without a terminal covers it.
         (analysis.rest, analysis.repeats) = (None, None);
     }
-    // What was looked at is what runs.
+    // What was analysed is what runs.
     let (program, argv) = match &analysis.plain {
-        // Shells differ in what they make of an argument of `printf`; these two are known.
+        // Shells differ in the arguments of `printf`; these two are known.
         Ok(Plain::Script(script)) => {
             let bash = commands.find("bash").map(|path| (path, "bash"));
             let (program, name) = bash.unwrap_or_else(|| (PathBuf::from("/bin/sh"), "sh"));
@@ -90,7 +89,7 @@ pub(crate) fn contain(
     Ok(CommandTarget { command, program, argv, cwd, analysis })
 }
 
-/// Returns the arguments with which direnv executes a program in its own place.
+/// Returns the arguments with which `direnv exec` replaces itself by a program.
 fn through_direnv(cwd: &Path, program: &Path, argv: Vec<String>) -> Vec<String> {
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let own = [String::from("direnv"), String::from("exec"), text(cwd), text(program)];
@@ -102,7 +101,7 @@ fn about(argument: &str, error: ToolError) -> ToolError {
     ToolError { message: message.into(), ..error }
 }
 
-/// Refuses a text that cannot be an argument of a program.
+/// Rejects a text that exec cannot pass as an argument.
 fn check_text(command: &Command, text: &str) -> Result<(), ToolError> {
     if text.contains('\0') {
         return Err(ToolError::argument(
@@ -127,8 +126,7 @@ fn check_text(command: &Command, text: &str) -> Result<(), ToolError> {
     Ok(())
 }
 
-/// Returns a text so that the shell stays until its end: one that executes its last program in its own
-/// place would end where that program went.
+/// Keeps the shell from replacing itself by its last program: it would end in that program's directory.
 fn prepared(text: &str) -> String {
     format!("trap : 0; {text}")
 }

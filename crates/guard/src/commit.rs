@@ -1,14 +1,13 @@
-//! Changing several files together: all of the changes happen, or none does.
+//! Atomic change of several files: all changes happen, or none.
 //!
-//! Everything that can fail early is done first, as for one file: old things are looked at, and each
-//! new one lies complete under a temporary name beside its place. Then the journal is written, the
-//! locks of all directories are taken in one order, everything is looked at again, and only then names
-//! are exchanged, one after the other. What goes wrong in between is taken back by exchanging again.
-//! The old things go once all new ones are in place, and the journal after them. Whatever a journal
-//! needs outlasts it: it is turned away before what was prepared for it goes.
+//! Everything that can fail early comes first: originals are checked, and each new file is staged complete
+//! under a temporary name. Then the [`journal`] (a write-ahead log) is written, all directory locks are taken
+//! in one order, and everything is checked again. Only then names are exchanged, one by one; a failure
+//! exchanges them back. Originals are removed once all new files are in place, and the journal last. The
+//! journal is renamed before any file that it needs is removed.
 //!
-//! Readers may see some of the changes before the others; no reader sees a file that is half written.
-//! No handle is held for a file, since a call may change more of them than a process may open.
+//! Readers may see some changes before others, but no half-written file. Large sets keep no handle per file,
+//! since a call may change more files than a process may open.
 
 mod journal;
 mod recover;
@@ -42,12 +41,12 @@ use step::{ALONE, Stand, Step, Trace, WAYS, Way};
 pub use journal::JournalSettings;
 pub(crate) use recover::recover;
 
-/// One of the changes.
+/// One change of the set.
 pub(crate) struct Part<'a> {
     pub(crate) slot: Slot,
     pub(crate) job: &'a NameChange<'a>,
     pub(crate) becomes: &'a Becomes<'a>,
-    /// The file that a new one takes after, where that is not the old one.
+    /// The file whose attributes a new one copies, if it is not the old one.
     pub(crate) like: Option<&'a Place>,
 }
 
@@ -56,11 +55,11 @@ pub(crate) struct CommittedChanges {
     /// In the order of the parts.
     pub(crate) written: Vec<Written>,
     pub(crate) changes: Vec<Change>,
-    /// What went wrong when they could not be taken back any more.
+    /// A failure after the point of no return.
     pub(crate) late: Option<CommitError>,
 }
 
-/// Of so many changes the old files stay open to the end.
+/// Sets of up to this many changes keep their originals open to the end.
 const FEW: usize = 8;
 
 /// A directory among the changes.
@@ -70,20 +69,20 @@ pub(crate) struct DirectoryPart<'a> {
     pub(crate) deed: OfDirectory,
 }
 
-/// What becomes of a directory.
+/// A change of a directory.
 #[derive(Clone, Copy)]
 pub(crate) enum OfDirectory {
-    /// It is made before the other changes, and gets these permission bits after them.
+    /// Created before the other changes; gets these permission bits after them.
     Made(Option<u32>),
-    /// It is removed after the other changes.
+    /// Removed after the other changes.
     Removed,
 }
 
-/// Why an attempt did not succeed, and at which target.
+/// Why an attempt failed, and at which target.
 struct Stopped {
     slot: Slot,
     why: Failure,
-    /// Whether some of the changes are made and could not be taken back.
+    /// Whether some changes were made and could not be rolled back.
     is_half: bool,
 }
 
@@ -93,8 +92,8 @@ impl Part<'_> {
     }
 }
 
-/// Makes all changes, or none. Directories are made before the other changes and go again where
-/// those fail; they are removed after them, where nothing is in them.
+/// Makes all changes or none. Directories are created first, and removed last if they are empty; a failure
+/// removes the created ones.
 pub(crate) fn commit(
     parts: &[Part<'_>],
     directories: &[DirectoryPart<'_>],
@@ -132,7 +131,7 @@ pub(crate) fn commit(
     }
 }
 
-/// Makes the directories that are to be made, and keeps those that are to be removed.
+/// Creates the directories to create, and records those to remove.
 fn make_directories(
     directories: &[DirectoryPart<'_>],
     parents: &mut Parents,
@@ -156,7 +155,7 @@ fn make_directories(
     }
 }
 
-/// Removes a directory if nothing is in it. What is no directory is left too.
+/// Removes a directory if it is empty; leaves anything else.
 fn remove_directory(place: &Place, terms: &Terms<'_>) -> Result<(), FileError> {
     let Some(name) = &place.name else { return Ok(()) };
     match unlinkat(&*place.parent()?, name, AtFlags::REMOVEDIR) {
@@ -207,7 +206,7 @@ fn attempts(
             Ok(done) => return Ok(done),
             Err(stopped) => stopped,
         };
-        // What may have happened stays in the checkpoint.
+        // Changes that may have happened stay in the checkpoint.
         if !is_half {
             parts.iter().for_each(|part| terms.kept.withdraw(&part.job.place.real));
         }
@@ -215,7 +214,7 @@ fn attempts(
             Failure::Error(error) => return Err(CommitError { slot, error }),
             Failure::Raced => {
                 let raced = parts.iter().find(|part| part.slot == slot);
-                // Where nothing was expected of the old file, the new one simply comes later.
+                // A change that accepts any old content is retried after the other one.
                 if !raced.is_some_and(|part| part.job.expects_nothing()) {
                     return Err(CommitError { slot, error: FileError::Changed });
                 }
@@ -226,17 +225,17 @@ fn attempts(
     Err(CommitError { slot, error: FileError::Busy })
 }
 
-/// The device and the inode of a directory.
+/// Device and inode of a directory.
 type Key = (u64, u64);
 
-/// The directories in which names change, in the order in which their locks are taken.
+/// The directories in which names change, in lock order.
 #[derive(Default)]
 struct Directories(BTreeMap<Key, Directory>);
 
 struct Directory {
     handle: Dir,
     turn: DirLock,
-    /// The first target in it, which errors are about.
+    /// The first target in it, which errors name.
     slot: Slot,
     /// The bytes of its real path.
     path: Vec<u8>,
@@ -261,7 +260,6 @@ impl Directories {
         self.0.get(&key).ok_or(FileError::Missing)
     }
 
-    /// Does something with each directory.
     fn each(
         &self,
         mut deed: impl FnMut(&Directory) -> Result<(), FileError>,
@@ -285,21 +283,21 @@ impl Directories {
     }
 }
 
-/// A change whose new thing lies complete under its temporary name.
+/// A change whose new file is staged under its temporary name.
 struct Prepared<'a> {
     part: &'a Part<'a>,
     dir: &'a Dir,
     step: Step,
-    /// What was there when the change was worked out.
+    /// Status of the original at preparation.
     old: Option<Stat>,
-    /// It itself, where few are changed.
+    /// The open original, in small sets.
     open: Option<Original>,
-    /// The new thing, until somebody else takes care of it.
+    /// Removes the staged file until another owner does.
     temporary: Option<TemporaryName>,
     written: Written,
     before: Option<ContentHash>,
     after: Option<ContentHash>,
-    /// What is there once the change is made.
+    /// State after the change.
     left: PathState,
 }
 
@@ -310,7 +308,7 @@ fn attempt(
     journals: Option<&JournalSettings>,
     terms: &Terms<'_>,
 ) -> Result<CommittedChanges, Stopped> {
-    // Nothing is prepared in vain, and nobody waits for the preparation.
+    // Fails early if a directory is locked, but holds no lock during preparation.
     let free = dirs.each(|dir| dir.turn.take_at_once());
     dirs.give_back();
     free?;
@@ -329,7 +327,7 @@ fn attempt(
     if let Some(part) = parts.first() {
         terms.kept.record().map_err(|error| part.stopped(error))?;
     }
-    // One change is made by one rename, and what that leaves behind its intent names.
+    // A single change is one rename: its intent record names what a crash leaves.
     let journal = match (journals, prepared.as_slice()) {
         (Some(settings), [first, _, ..]) => {
             let steps = prepared.iter().map(|one| one.step.clone()).collect();
@@ -346,7 +344,7 @@ fn attempt(
         dirs.give_back();
         return Err(stopped);
     }
-    // From here on a temporary name may stand for an old thing.
+    // From here on a temporary name may hold an original.
     prepared.iter().filter_map(|one| one.temporary.as_ref()).for_each(TemporaryName::keep);
     let ways = if prepared.len() == 1 { ALONE } else { WAYS };
     for (n_made, one) in prepared.iter().enumerate() {
@@ -357,13 +355,13 @@ fn attempt(
             return Err(Stopped { slot: stopped.slot, why, is_half });
         }
     }
-    // Syncing and removing is nobody else's time.
+    // Syncing and removing need no lock.
     dirs.give_back();
     Ok(finish(prepared, dirs, journal, terms))
 }
 
-/// Removes what was prepared for changes that are not made, and their journal. That is turned first:
-/// whoever followed it without what it needs would make a part of the changes.
+/// Removes staged files of changes that are not made, and their journal. That is turned back first:
+/// without the staged files, recovery would make a part of the changes.
 fn give_up(prepared: Vec<Prepared<'_>>, journal: Option<Journal>, stopped: Stopped) -> Stopped {
     let Some(mut journal) = journal else { return stopped };
     if let Err(error) = journal.turn_back()
@@ -373,12 +371,12 @@ fn give_up(prepared: Vec<Prepared<'_>>, journal: Option<Journal>, stopped: Stopp
         return Stopped { slot: stopped.slot, why: unturned(&error), is_half: true };
     }
     drop(prepared);
-    // What is left of it says that nothing is to be done.
+    // A remaining journal says that nothing is to be done.
     let _ = journal.remove();
     stopped
 }
 
-/// Returns the failure of changes that are not made, while their journal says that they are to be.
+/// Returns the failure of changes that are not made, while their journal still points forward.
 fn unturned(error: &std::io::Error) -> Failure {
     let problem = format!(
         "a change failed, and its journal can neither be turned nor removed ({error}): the next start \
@@ -387,8 +385,7 @@ fn unturned(error: &std::io::Error) -> Failure {
     FileError::Io(std::io::Error::other(problem)).into()
 }
 
-/// Takes back what was made, where the first `n_made` changes were; returns why the set did not happen,
-/// and whether some of it did or may.
+/// Rolls back the first `n_made` changes; returns the failure, and whether some changes remain or may.
 fn take_back(
     steps: &[(&Step, &Dir)],
     n_made: usize,
@@ -402,7 +399,7 @@ fn take_back(
         let name = step.name.to_string_lossy();
         match step.back(dir) {
             Ok(Stand::Done) => back.push((step, dir)),
-            // What was not made is nothing to take back.
+            // A change that was not made needs no rollback.
             Ok(_) if n_made <= at => back.push((step, dir)),
             Ok(Stand::Changed) if step.old.is_none() => failed.push(format!(
                 "`{name}` was created, then changed by others, and stays"
@@ -440,7 +437,7 @@ fn take_back(
     (FileError::Io(std::io::Error::other(problem)).into(), true)
 }
 
-/// Removes the old things and says what happened.
+/// Removes the originals and reports the changes.
 fn finish(
     prepared: Vec<Prepared<'_>>,
     dirs: &Directories,
@@ -451,7 +448,7 @@ fn finish(
         Sync::Full => dirs.each(|dir| sync_directory(&dir.handle).map_err(error_of)),
         Sync::Off | Sync::Data => Ok(()),
     };
-    // What cannot be removed now is removed at the next start, as long as the journal names it.
+    // The next start removes what cannot be removed now, as long as the journal names it.
     let turned = journal.as_mut().map_or(Ok(()), Journal::turn_done);
     let clean = || prepared.iter().try_for_each(|one| one.step.clean(one.dir));
     if turned.is_ok() && clean().is_ok() {
@@ -476,8 +473,7 @@ fn finish(
     done
 }
 
-/// Looks at the old thing and lays the new one beside it. `moved` are the files that new ones take
-/// after.
+/// Checks the original and stages the new file. `moved` are files whose attributes new ones copy.
 fn prepare<'a>(
     part: &'a Part<'a>,
     dir: &'a Dir,
@@ -487,8 +483,7 @@ fn prepare<'a>(
 ) -> Result<Prepared<'a>, Failure> {
     let job = part.job;
     let old = job.open_old(dir)?;
-    // A name that goes leaves the others as they are, unless another new file takes its place: that
-    // would be one of several names no longer.
+    // Removing one hard link keeps the others, unless the set moves the file: a copy breaks the link.
     let parts_links = !matches!(part.becomes, Becomes::Nothing) || moved.contains(&*job.place.real);
     if let Some(old) = old.as_ref().filter(|_| parts_links) {
         stage::check_links(old, job.terms)?;
@@ -524,7 +519,7 @@ fn prepare<'a>(
 }
 
 impl Prepared<'_> {
-    /// Compares what is there with what the change was worked out on.
+    /// Compares the original with its status at preparation.
     fn look_again(&self) -> Result<(), Stopped> {
         let job = self.part.job;
         let now = original::look(self.dir, job.name, job.place.itself);

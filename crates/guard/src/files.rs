@@ -1,4 +1,4 @@
-//! The files among the targets of one call, on their open handles.
+//! File operations of one call on the open handles of its targets.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -30,13 +30,12 @@ use sinew_fs::stat::{error_of, info_of, meta_of, now};
 use sinew_policy::rule::{Beneath, Judge, Taken};
 use sinew_records::knowledge::CallKnowledge;
 
-/// What a target needs to be changed.
+/// State that a change of one target needs.
 #[derive(Debug)]
 pub(crate) struct Armed {
     /// The name of the temporary file.
     pub(crate) temporary: CString,
-    /// What must be there for the change to go ahead, where an approval depends on it: `None`
-    /// inside means nothing. Locked for the length of a change.
+    /// State that an approval binds the change to; inner `None` means no file. Locked during a change.
     bound: Mutex<Option<Option<Identity>>>,
 }
 
@@ -50,29 +49,29 @@ impl Armed {
     }
 }
 
-/// So much of a file is hashed to find out who wrote it.
+/// The most bytes that are hashed to find the writer of a file.
 const MAX_TOLD: u64 = 64 * 1024 * 1024;
 
 /// The files of a call.
 #[derive(Debug)]
 pub(crate) struct GuardedFiles {
     guard: Arc<Guard>,
-    /// The roots of the call, which may be fewer than those of the guard.
+    /// The roots of the call, possibly fewer than those of the guard.
     roots: Arc<Roots>,
     targets: Arc<Targets>,
     places: Arc<[Place]>,
-    /// What each target needs to be changed; `None` where it may not be.
+    /// State that the change of each target needs; `None` if it may not change.
     armed: Vec<Option<Armed>>,
     changes: Mutex<Vec<Change>>,
-    /// What the caller knows of them.
+    /// Knowledge of the caller about the files.
     knowledge: Arc<CallKnowledge>,
     /// The checkpoint of the call.
     kept: kept::CallCheckpoint,
-    /// When the call could read its first file.
+    /// Earliest time at which the call could read a file.
     since: Stamp,
-    /// What rules keep out of its searches.
+    /// Paths that rules hide from its searches.
     beneath: Option<Arc<Beneath>>,
-    /// What rules say of what a directory takes along.
+    /// Rules on descendants of directories that it moves.
     taken: Option<Arc<Taken>>,
 }
 
@@ -103,12 +102,12 @@ impl GuardedFiles {
         }
     }
 
-    /// Keeps something out of searches.
+    /// Hides paths from searches.
     pub(crate) fn without(self, beneath: Option<Arc<Beneath>>) -> Self {
         Self { beneath, ..self }
     }
 
-    /// Holds rules to what a directory takes along that moves.
+    /// Applies rules to descendants of directories that move.
     pub(crate) fn taking(self, taken: Option<Arc<Taken>>) -> Self {
         Self { taken, ..self }
     }
@@ -117,7 +116,7 @@ impl GuardedFiles {
         self.targets.files.get(slot.0).zip(self.places.get(slot.0)).ok_or(FileError::Missing)
     }
 
-    /// Returns a target for walking and listing, which need the right to search.
+    /// Returns a target if its claim allows walking and listing.
     fn searched(&self, slot: Slot) -> Result<(&FileTarget, &Place), FileError> {
         let (target, place) = self.at(slot)?;
         match target.claim.access {
@@ -126,7 +125,7 @@ impl GuardedFiles {
         }
     }
 
-    /// Returns what a target needs to become something, where its claim covers that.
+    /// Returns what a target needs to become something, if its claim covers that.
     fn armed(&self, slot: Slot, becomes: &Becomes<'_>) -> Result<(&Place, &Armed), FileError> {
         let (target, place) = self.at(slot)?;
         let Some(armed) = self.armed.get(slot.0).and_then(Option::as_ref) else {
@@ -144,7 +143,7 @@ impl GuardedFiles {
         Ok((place, armed))
     }
 
-    /// Returns why a change was refused, with who made the other one where that is known.
+    /// Adds the writer of the conflicting change to a refusal, if known.
     fn told(&self, slot: Slot, error: FileError) -> FileError {
         let (FileError::Changed, Ok((target, _))) = (&error, self.at(slot)) else { return error };
         let hash = || {
@@ -157,7 +156,7 @@ impl GuardedFiles {
         }
     }
 
-    /// Returns what a target needs to be changed as its claim says.
+    /// Returns what a target needs for the change that its claim names.
     fn asked(
         &self,
         slot: Slot,
@@ -183,7 +182,7 @@ impl GuardedFiles {
         }
     }
 
-    /// Returns what judges the names beneath a directory that the call looks at.
+    /// Returns the judge of names beneath a directory.
     fn judge(&self) -> Judge<'_> {
         Judge { beneath: self.beneath.as_deref(), ..self.guard.names() }
     }
@@ -228,8 +227,7 @@ impl Files for GuardedFiles {
 
     fn open(&self, slot: Slot) -> Result<Opened, FileError> {
         let (target, place) = self.at(slot)?;
-        // Opening can have effects where the thing is no file; what was a file a moment ago can at
-        // worst have become a FIFO, which does not block.
+        // Opening a device can have effects; a former file can at worst be a FIFO now, which does not block.
         let was_file =
             matches!(&target.state, FileState::Found(meta) if meta.kind == FileKind::File);
         if !was_file {
@@ -287,7 +285,7 @@ impl Files for GuardedFiles {
         let about = |slot| move |error| CommitError { slot, error };
         let mut order: Vec<&FileOp<'_>> = deeds.iter().collect();
         order.sort_by_key(|deed| deed.slot.0);
-        // Two calls of one World lock what approvals depend on in the same order.
+        // Two calls of one World lock the approval states in the same order, against deadlock.
         let mut held = Vec::with_capacity(deeds.len());
         for pair in order.windows(2) {
             if let [one, other] = pair
@@ -319,7 +317,7 @@ impl Files for GuardedFiles {
             .filter(|(_, _, becomes, ..)| of_directory(becomes).is_none())
             .map(|(slot, job, becomes, like, ..)| Part { slot: *slot, job, becomes, like: *like })
             .collect();
-        // In the order of the deeds: what is above comes first where they are made.
+        // In the order of the deeds, in which parents come before children.
         let place_of = |slot: Slot| deeds.iter().position(|deed| deed.slot == slot);
         let mut directories: Vec<DirectoryPart<'_>> = held
             .iter()

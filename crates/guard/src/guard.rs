@@ -1,8 +1,7 @@
-//! The owner of all authority over files: roots, rules and settings of one runtime.
+//! [`Guard`] owns all authority over files: the roots, rules and settings of one runtime.
 //!
-//! A call is contained first: each path it names is resolved to an open handle and judged by the
-//! path rules. What comes out can be looked at and judged, but gives no access. Only a clearance
-//! turns it into a World, and the World holds nothing but those handles.
+//! It contains a call first: each path is resolved to an open handle and judged by the path rules. The result
+//! can be inspected and judged but gives no access; only a clearance makes it a World of just those handles.
 
 use std::collections::HashMap;
 use std::num::NonZero;
@@ -36,34 +35,33 @@ use sinew_records::knowledge::KnowledgeBase;
 use sinew_sandbox::{CommandSettings, Commands, SandboxLevel, Shortfall, real_or_same};
 use sinew_shell::{Scene, Seen};
 
-/// What a guard is opened with.
+/// Settings to open a guard.
 #[derive(Debug, Clone)]
 pub struct GuardSettings {
     /// The directories that tools may reach; the first is the working directory.
     pub roots: Vec<PathBuf>,
-    /// How paths are resolved beneath them.
+    /// How paths are resolved.
     pub resolver: Resolver,
     /// Settings of the file tools: path globs, sync, hard links.
     pub files: Arc<FileSettings>,
     /// Real absolute directories that no call may touch, such as the state directory.
     pub denied: Vec<PathBuf>,
-    /// The person's own ignore file for every repository, where there is one.
+    /// The user's global ignore file, if any.
     pub global_ignore: GlobalIgnore,
-    /// How changes by several processes are kept apart.
+    /// How changes by several processes are serialized.
     pub dir_locking: DirLocking,
-    /// How commands are run; without it none is.
+    /// How commands are run; `None` runs none.
     pub commands: Option<CommandSettings>,
-    /// What callers know of files.
+    /// Knowledge of callers about files.
     pub knowledge: Arc<KnowledgeBase>,
-    /// Where the journals of changes that happen together are kept. Without it a death of the
-    /// process in the middle leaves some of them made.
+    /// Where journals of change sets are kept. Without it, a crash can leave a set partly made.
     pub journals: Option<JournalSettings>,
-    /// The checkpoints that changes are kept in, where the settings of the file tools ask for it.
+    /// The checkpoints of changes, if the settings of the file tools ask for them.
     pub checkpoints: Option<Arc<Checkpoints>>,
 }
 
 impl GuardSettings {
-    /// Returns settings with these roots and nothing else set.
+    /// Returns default settings with these roots.
     pub fn new(roots: Vec<PathBuf>) -> Self {
         Self {
             roots,
@@ -91,7 +89,7 @@ pub enum GuardError {
     Rule(RuleError),
 }
 
-/// The paths that one vocabulary's settings and the roots allow, with what all vocabularies share.
+/// Path rules and settings of one vocabulary, with the state that all vocabularies share.
 #[derive(Debug)]
 pub struct Guard {
     pub(crate) shared: Arc<Shared>,
@@ -101,7 +99,7 @@ pub struct Guard {
     pub(crate) globs: Arc<PathGlobs>,
 }
 
-/// What the guards of all vocabularies over the same roots share.
+/// State that the guards of all vocabularies over the same roots share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) roots: Arc<Roots>,
@@ -114,14 +112,13 @@ pub(crate) struct Shared {
     pub(crate) checkpoints: Option<Arc<Checkpoints>>,
     pub(crate) deferred_close: Arc<DeferredClose>,
     denied: Vec<PathBuf>,
-    /// What lies in the roots and is seen neither by commands nor by the file tools.
+    /// Paths in the roots that are hidden from commands and file tools.
     hidden: Vec<PathBuf>,
     n_threads: OnceLock<usize>,
 }
 
 impl Guard {
-    /// Opens the roots and compiles the rules. Changes that a dead process left half done are finished
-    /// or taken back first.
+    /// Opens the roots, recovers changes that a crash interrupted, and compiles the rules.
     pub fn open(settings: GuardSettings) -> Result<Arc<Self>, GuardError> {
         let roots =
             Roots::open_with(&settings.roots, settings.resolver).map_err(GuardError::Root)?;
@@ -149,7 +146,7 @@ impl Guard {
         Self::over(Arc::new(shared), settings.files)
     }
 
-    /// Returns a guard over the same open roots with other settings, as another vocabulary has.
+    /// Returns a guard over the same open roots with the settings of another vocabulary.
     pub fn with_files(&self, files: Arc<FileSettings>) -> Result<Arc<Self>, GuardError> {
         Self::over(Arc::clone(&self.shared), files)
     }
@@ -161,7 +158,7 @@ impl Guard {
         Ok(Arc::new(Self { shared, files, rules, globs: Arc::new(globs) }))
     }
 
-    /// Gives rules the meaning that they have beneath these roots.
+    /// Anchors the relative globs of rules at these roots.
     pub fn anchored(&self, mut rules: Rules) -> Result<Rules, GuardError> {
         for rule in &mut rules.rules {
             Arc::make_mut(rule).anchor(&self.shared.roots).map_err(GuardError::Rule)?;
@@ -169,12 +166,12 @@ impl Guard {
         Ok(rules)
     }
 
-    /// Returns what a command is found to be that would start in a directory, by its real path.
+    /// Returns the analysis of a command that would start in a directory, by its real path.
     pub fn analysed(&self, line: &CommandLine, cwd: &Path) -> Analysis {
         self.analysed_without(line, cwd, None)
     }
 
-    /// Returns what a command is found to be where rules keep something out of what plain commands read.
+    /// Like [`Guard::analysed`], but plain commands must not read `kept_out`.
     pub(crate) fn analysed_without(
         &self,
         line: &CommandLine,
@@ -204,7 +201,7 @@ impl Guard {
         }
     }
 
-    /// Returns what else a command of a session depends on that would start in a directory.
+    /// Returns environment and sandbox of a session's command that would start in a directory.
     pub(crate) fn surroundings(&self, cwd: &Path, session: Option<&str>) -> Vec<(String, String)> {
         let Some(commands) = &self.shared.commands else { return Vec::new() };
         let venv = commands.venv(cwd).map(|venv| venv.display().to_string());
@@ -222,12 +219,12 @@ impl Guard {
         all
     }
 
-    /// Returns the program that a bare name means for a command that starts in a directory.
+    /// Returns the program that a bare name resolves to for a command that starts in a directory.
     pub(crate) fn program(&self, name: &str, cwd: &Path) -> Option<PathBuf> {
         self.shared.commands.as_ref()?.means(name, cwd)
     }
 
-    /// Returns in words how a command of a session would be contained; nothing where none is run.
+    /// Returns the sandbox of a session's commands in words; `None` if there is none.
     pub fn containment(&self, session: &str) -> Option<String> {
         let probed = self.shared.commands.as_ref()?.probe(session, &self.globs);
         let (level, missing) = probed.ok()?;
@@ -235,26 +232,23 @@ impl Guard {
         Some(contained_words(level, &missing))
     }
 
-    /// Returns where the next command of a session starts, if one ended elsewhere than at the first
-    /// root. A directory that was removed gives way to the nearest one above it.
+    /// Returns the session's directory or its nearest existing ancestor; `None` for the first root.
     pub fn cwd_of(&self, session: &str) -> Option<PathBuf> {
         let can_enter = |dir: &Path| working_directory(&self.shared.roots, Some(dir)).is_ok();
         self.shared.commands.as_ref()?.cwd_of(session, can_enter)
     }
 
-    /// Returns the commands of a session that ended in the background since somebody was told, who is
-    /// told by this.
+    /// Takes the background commands of a session that ended since the last report.
     pub fn endings(&self, session: &str) -> Vec<Background> {
         self.shared.commands.as_ref().map(|commands| commands.endings(session)).unwrap_or_default()
     }
 
-    /// Ends every command that goes on.
+    /// Ends every running command.
     pub fn close_commands(&self) {
         self.shared.commands.iter().for_each(|commands| commands.close());
     }
 
-    /// Returns how the commands of a session are contained, opening the session where it is not; `None`
-    /// where no commands are run.
+    /// Returns the sandbox of a session's commands, opening the session if needed; `None` without commands.
     pub fn probe_commands(
         &self,
         session: &str,
@@ -267,12 +261,12 @@ impl Guard {
         self.shared.roots.paths()
     }
 
-    /// Closes the old files of changes, which nobody has to wait for.
+    /// Closes originals whose closing was deferred.
     pub fn close_deferred(&self) {
         self.shared.deferred_close.close();
     }
 
-    /// Returns whether a call with these roots may name a real path, to look at it.
+    /// Returns whether a call with these roots may name a real path, to inspect it.
     pub(crate) fn may_name(&self, roots: &Roots, real: &Path) -> bool {
         let named = self.shared.roots.named(real);
         roots.holding(real).is_some()
@@ -280,22 +274,22 @@ impl Guard {
             && self.rules.check(real).is_ok()
     }
 
-    /// Returns what judges names by the path rules alone.
+    /// Returns a judge of names by the path rules alone.
     pub(crate) fn names(&self) -> Judge<'_> {
         Judge { roots: &self.shared.roots, rules: &self.rules, beneath: None }
     }
 
-    /// Returns the checkpoints that changes are kept in, where they are.
+    /// Returns the checkpoints, if changes are recorded.
     pub(crate) fn kept(&self) -> Option<Arc<Checkpoints>> {
         self.shared.checkpoints.clone().filter(|_| self.files.checkpoint_before_mutation)
     }
 
-    /// Returns how many threads this process may keep busy.
+    /// Returns how many threads this process may use.
     pub(crate) fn n_threads(&self) -> usize {
         *self.shared.n_threads.get_or_init(|| available_parallelism().map_or(1, NonZero::get))
     }
 
-    /// Returns where the first root keeps whole outputs.
+    /// Returns the store of full outputs in the first root.
     pub fn store(&self) -> Store {
         Store::new(Arc::clone(&self.shared.roots))
     }
@@ -305,11 +299,10 @@ impl Guard {
         &self.files
     }
 
-    /// Contains the paths that a call names. Relative ones start at `cwd`, else at the first root.
-    /// `narrowed` names directories beneath the roots that this call must stay in.
+    /// Contains the paths of a call. Relative ones start at `cwd`, else at the first root. `narrowed` limits
+    /// the call to directories beneath the roots.
     ///
-    /// A path that leads nowhere is no error: its target says so. A path that leads out of the
-    /// roots, that a rule denies or that cannot be resolved is one.
+    /// A missing path is a target. A path that leaves the roots, is denied or cannot be resolved is an error.
     pub fn contain(
         self: &Arc<Self>,
         claims: &[Claim],
@@ -319,9 +312,8 @@ impl Guard {
         self.contain_with(claims, cwd, narrowed, InTheWay::Refused)
     }
 
-    /// Contains paths of a call that [`Guard::contain`] refuses because something in their way is no
-    /// directory, as nothing that can ever be there: for what rules say of them, which must not tell by
-    /// the error what is there.
+    /// Contains paths that [`Guard::contain`] rejects because a non-directory is in their way, as missing for
+    /// ever. Rules then judge them, and no error reveals what is there.
     pub fn contain_behind(
         self: &Arc<Self>,
         claims: &[Claim],
@@ -331,7 +323,7 @@ impl Guard {
         self.contain_with(claims, cwd, narrowed, InTheWay::Passed)
     }
 
-    /// Contains paths of which some lie where something is now that the call clears away first.
+    /// Contains paths behind files that the call removes first.
     pub(crate) fn contain_past(
         self: &Arc<Self>,
         claims: &[Claim],
@@ -374,7 +366,7 @@ impl Guard {
         Ok(Contained::new(Arc::clone(self), roots, cwd, targets, places))
     }
 
-    /// Judges what directories take along that are to be moved, each to the place after it.
+    /// Judges the descendants of directories that move, each to the place after it.
     fn judge_moves(
         &self,
         targets: &mut Targets,
@@ -408,7 +400,7 @@ impl Guard {
         let mut place = match &claim.path {
             Some(written) => {
                 resolve::check_spelling(Path::new(written))?;
-                // Joining keeps what the end of the path means: `a/` is a directory.
+                // Joining keeps a trailing slash: `a/` is a directory.
                 let path = resolve::joined(cwd, Path::new(written));
                 match (resolve::resolve(roots, &path, links), in_the_way) {
                     (Err(FileError::NotDirectory), InTheWay::Cleared(cleared)) => {
@@ -423,7 +415,7 @@ impl Guard {
             None => resolve::resolve(roots, cwd, links)?,
         };
         let root = roots.holding(&place.real).ok_or(FileError::Missing)?.real.clone();
-        // The roots of the session decide what a name means, not what one call was narrowed to.
+        // Names count from the roots of the session, not from the narrowed ones.
         let named = self.shared.roots.named(&place.real);
         self.check_rules(&place, named, claim.access)?;
         let protected = match claim.access.changes() {
@@ -442,7 +434,7 @@ impl Guard {
         Ok((FileTarget { slot, claim: claim.clone(), path, root, state, protected }, place))
     }
 
-    /// Applies the path rules to a resolved path, and to each directory that would be created.
+    /// Applies the path rules to a resolved path, and to each parent that would be created.
     fn check_rules(&self, place: &Place, named: &Path, access: Access) -> Result<(), FileError> {
         rules::check_own(named, access)?;
         if self.rules.is_empty() {
@@ -481,18 +473,18 @@ impl Guard {
     }
 }
 
-/// What becomes of a path that leads through something that is no directory.
+/// How a path through a non-directory is handled.
 #[derive(Debug, Clone, Copy)]
 enum InTheWay<'a> {
-    /// It is an error.
+    /// It is rejected.
     Refused,
-    /// Nothing can be there.
+    /// It counts as missing for ever.
     Passed,
-    /// These are cleared away before the path is used.
+    /// These are removed before the path is used.
     Cleared(&'a [PathBuf]),
 }
 
-/// Returns in words how a command is contained.
+/// Returns a sandbox level and its shortfalls in words.
 fn contained_words(level: SandboxLevel, missing: &[String]) -> String {
     match missing {
         [] => level.to_string(),
@@ -500,11 +492,11 @@ fn contained_words(level: SandboxLevel, missing: &[String]) -> String {
     }
 }
 
-/// Returns what commands do not see of the roots.
+/// Returns the paths in the roots that commands do not see.
 fn hidden(commands: Option<&CommandSettings>, roots: &Roots) -> Vec<PathBuf> {
     let all = commands.map(|commands| commands.hidden.as_slice()).unwrap_or_default();
     let in_root = |path: &PathBuf| roots.paths().any(|root| path.starts_with(root));
-    // Most lie in the same few directories, and in no root.
+    // Most are in the same few directories, outside the roots.
     let mut dirs: HashMap<&Path, PathBuf> = HashMap::new();
     let there = all.iter().filter_map(|path| {
         let (dir, name) = (path.parent()?, path.file_name()?);
@@ -540,7 +532,7 @@ fn working_directory(roots: &Roots, cwd: Option<&Path>) -> Result<Arc<Path>, Too
     }
 }
 
-/// Returns the error of a claim in the words for the model, with the name of its argument.
+/// Returns the error of a claim for the model, with the name of its argument.
 fn about(claim: &Claim, cwd: &Path, error: FileError) -> ToolError {
     let shown = match &claim.path {
         Some(written) => written.clone(),

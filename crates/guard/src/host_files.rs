@@ -1,4 +1,4 @@
-//! The files of the machine, as the analysis of a command may look at them.
+//! Files of the host, as the analysis of a command may read them.
 
 #![expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
 
@@ -11,7 +11,7 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use sinew_shell::file_system::{Entries, FileSystem};
 use sinew_tool::FileKind;
 
-/// The files of the machine.
+/// The files of the host.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HostFiles;
 
@@ -34,7 +34,7 @@ impl FileSystem for HostFiles {
     }
 
     fn read(&self, path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
-        // A FIFO must not hold the look.
+        // `O_NONBLOCK`: opening a FIFO must not block.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file: OwnedFd = openat(CWD, path, flags, Mode::empty())?;
         let file = fs::File::from(file);

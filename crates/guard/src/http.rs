@@ -1,7 +1,7 @@
-//! HTTP to an address that the person named.
+//! HTTP client for addresses that the user named.
 //!
-//! Redirects are not followed, no proxy stands between, nothing is kept from one request for the next but the
-//! connection. Certificates are judged by the roots of the machine. The client is made at the first request.
+//! It follows no redirects, uses no proxy and keeps only the connection between requests. Certificates are
+//! checked against the roots of the host. The client is created at the first request.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -10,17 +10,17 @@ use std::time::Duration;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER};
 use reqwest::{Client, Method, Url};
 
-/// How long a connection may take to be made.
+/// Timeout of a connection attempt.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often a connection on which nothing comes is asked whether the other end is there.
+/// Interval of TCP keep-alive probes.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
-/// Where requests go: `https`, or `http` on this machine.
+/// Address of requests: `https`, or `http` to loopback.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpAddress(Url);
 
 impl HttpAddress {
-    /// Reads an address. An error says what is wrong with it.
+    /// Parses an address. The error says what is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
         let url = Url::parse(text).map_err(|error| error.to_string())?;
         match url.scheme() {
@@ -37,58 +37,58 @@ impl HttpAddress {
         Ok(Self(url))
     }
 
-    /// Returns whether what is sent there is encrypted, and the other end proves its name.
+    /// Returns whether TLS encrypts requests and authenticates the server.
     pub fn is_encrypted(&self) -> bool {
         self.0.scheme() == "https"
     }
 
-    /// Returns the address that a reply names, unless it is of another server.
+    /// Resolves a location, unless it is on another server.
     fn beside(&self, location: &str) -> Option<Self> {
         let url = self.0.join(location).ok()?;
         (url.origin() == self.0.origin()).then_some(Self(url))
     }
 
-    /// Returns the server without the rest, which may be a secret.
+    /// Returns the server without the path, which may be a secret.
     pub fn server(&self) -> String {
         self.0.origin().ascii_serialization()
     }
 }
 
 fn is_loopback(url: &Url) -> bool {
-    // An address of version 6 stands in brackets.
+    // IPv6 addresses are in brackets.
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-/// What came back.
+/// An HTTP response.
 #[derive(Debug, Clone)]
 pub struct HttpReply {
-    /// The status.
+    /// The status code.
     pub status: u16,
     /// The body.
     pub body: Vec<u8>,
-    /// Where the reply says that more is to be had, on the same server.
+    /// Where the response says that more is, on the same server.
     pub location: Option<HttpAddress>,
-    /// How long it asks to wait before the next request.
+    /// `Retry-After` in seconds: how long to wait before the next request.
     pub retry_after: Option<Duration>,
     headers: HeaderMap,
 }
 
 impl HttpReply {
-    /// Returns the value of a header that is a text.
+    /// Returns the value of a header, if it is text.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
 }
 
-/// Why nothing came back.
+/// Why there is no response.
 #[derive(Debug)]
 pub enum HttpError {
-    /// The other end could not be reached, or went away: another time it may answer.
+    /// The server is unreachable or disconnected; a retry may succeed.
     Unreachable(String),
-    /// It answered more than is read.
+    /// The response is longer than the limit.
     TooLong(usize),
-    /// Nothing can be sent at all.
+    /// No request can be sent at all.
     Unusable(String),
 }
 
@@ -110,8 +110,8 @@ pub struct HttpClient {
 }
 
 impl HttpClient {
-    /// Sends a body, or asks for one where there is none. It takes as long as the other end takes: whoever
-    /// drops the future takes the request back. A reply of more bytes than `max_bytes` is refused.
+    /// Sends a POST with the body, or a GET without one. Only connecting has a timeout; dropping the future
+    /// cancels the request. A response of more than `max_bytes` is rejected.
     pub async fn send(
         &self,
         address: &HttpAddress,
@@ -156,7 +156,7 @@ impl HttpClient {
 }
 
 fn client(encrypted: bool) -> Result<Client, String> {
-    // Where the program has chosen another one already, that one is used.
+    // A provider that the program installed earlier stays.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = Client::builder()
         .user_agent(concat!("sinew/", env!("CARGO_PKG_VERSION")))
@@ -169,7 +169,7 @@ fn client(encrypted: bool) -> Result<Client, String> {
         .referer(false);
     let builder = match encrypted {
         true => builder.https_only(true),
-        // A machine without certificates can speak with itself.
+        // Loopback needs no certificates, and the host may have none.
         false => builder.tls_certs_only([]),
     };
     builder.build().map_err(|error| words(&error))
@@ -180,7 +180,7 @@ fn unreachable(error: reqwest::Error) -> HttpError {
     HttpError::Unreachable(words(&error.without_url()))
 }
 
-/// Returns what an error says, with its causes.
+/// Returns an error in words, with its causes.
 fn words(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -1,8 +1,8 @@
-//! The only way to authority: what may change files, run commands or reach the network.
+//! The only access to changing files, running commands and the network, so that each passes a ruling.
 //!
-//! A call is contained ([`Guard::contain`]), judged ([`Contained::judge`]) and cleared ([`Guard::clear`]), in this
-//! order; only the last gives out a World that can change something. The types that change files are private here.
-//! No other crate may depend on the crates below, so the compiler keeps everything else away from the system.
+//! A call is contained ([`Guard::contain`]), judged ([`Contained::judge`]) and cleared ([`Guard::clear`]).
+//! Only clearing returns a World that can change something; types that change files are private here. No
+//! other crate may depend on the crates below, so the compiler keeps other code away from the system.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! One directory by name: everything is counted, and only what is kept is looked at.
+//! Lists one directory by name: counts every entry, and stats only those that are kept.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -16,10 +16,10 @@ use sinew_fs::temporary::is_temporary;
 use sinew_policy::rule::Judge;
 use sinew_policy::rules;
 
-/// Bytes of entries asked for at once. The C library tidies up all of its heap where 64 KiB are given back.
+/// Buffer of directory entries, in bytes. glibc consolidates its heap when 64 KiB are freed.
 const BUFFER: usize = 32 * 1024;
 
-/// One name that is kept, ordered by the name.
+/// A name that is kept, ordered by name.
 struct ListedName {
     name: CString,
     kind: FileKind,
@@ -95,7 +95,7 @@ pub(crate) fn list(
     Ok(listing)
 }
 
-/// Returns whether the path rules let an entry be seen.
+/// Returns whether the path rules show an entry.
 fn may_see(judge: Judge<'_>, path: &Path, kind: FileType) -> bool {
     let directory = kind == FileType::Directory;
     let access = if directory { Access::Search } else { Access::Read };
@@ -103,7 +103,7 @@ fn may_see(judge: Judge<'_>, path: &Path, kind: FileType) -> bool {
     judge.may_see(path, directory) && rules::check_own(named, access).is_ok()
 }
 
-/// Returns the row of a name, looked at now.
+/// Returns the row of a name, with its current status.
 fn row(dir: &OwnedFd, kept: ListedName) -> Listed {
     let meta = statat(dir, &kept.name, AtFlags::SYMLINK_NOFOLLOW).ok().map(|stat| meta_of(&stat));
     let kind = match &meta {

@@ -1,9 +1,8 @@
-//! Making directories, and giving what is there another name.
+//! Creates directories and renames files and directories, never over an existing name.
 //!
-//! A thing is moved by one rename from one open directory to another, and never over something. What a
-//! directory takes along is judged when the call is contained and again just before the rename
-//! (`along`). What may not be touched at either place ends the call; a protected name makes the ruling
-//! ask. For an undo a move is two changes: something goes at the old name and comes at the new one.
+//! A move is one rename between open directories. Descendants of a directory are judged when the call is
+//! contained and again just before the rename. A denied path at either place fails the call; a protected name
+//! makes the ruling ask. For an undo, a move is a removal at the old name and a creation at the new one.
 
 pub(crate) mod descendants;
 
@@ -28,16 +27,15 @@ use sinew_fs::stat::{error_of, identity_of, kind_of, meta_of};
 use sinew_policy::rule::{Judge, Taken};
 use sinew_records::checkpoints::PathState;
 
-/// What a checkpoint says of one thing that moves.
+/// Checkpoint entry of one moved file or directory.
 pub(crate) struct Moved {
     from: PathBuf,
     to: PathBuf,
-    /// What is at the new name once it moved.
+    /// State at the new name after the move.
     after: PathState,
 }
 
-/// Makes the directory at a place, and those above it that are missing. Returns whether it was not
-/// there before.
+/// Creates the directory at a place, with missing parents. Returns whether it was missing.
 pub(crate) fn make_directory(
     place: &Place,
     sync: Sync,
@@ -76,7 +74,7 @@ pub(crate) fn make_directory(
     }
 }
 
-/// Refuses a name that stands for something else than a directory.
+/// Rejects a name that is not a directory.
 fn is_directory(dir: &Dir, name: &CStr) -> Result<(), FileError> {
     let stat = statat(&**dir, name, AtFlags::SYMLINK_NOFOLLOW).map_err(error_of)?;
     match kind_of(FileType::from_raw_mode(stat.st_mode)) {
@@ -85,8 +83,8 @@ fn is_directory(dir: &Dir, name: &CStr) -> Result<(), FileError> {
     }
 }
 
-/// Gives what a job names the name of a place. `protected` is the protected name that the ruling knew
-/// of, `taken` what rules say of what a directory takes along. Returns the changes: of the old name, and of the new one.
+/// Renames to a place; returns the changes of the old name and the new one. `protected` is the protected
+/// name that the ruling knew of, `taken` the rules on descendants.
 pub(crate) fn rename(
     names: Judge<'_>,
     job: &NameChange<'_>,
@@ -142,7 +140,7 @@ pub(crate) fn rename(
     Ok([change(&job.place.real, hash, None, 0), change(&to.real, None, hash, bytes)])
 }
 
-/// Makes the move once it is the turn of both directories, where the old thing is as it was.
+/// Renames under the locks of both directories, if the original is unchanged.
 fn in_turn(
     job: &NameChange<'_>,
     to: &Place,
@@ -163,7 +161,7 @@ fn in_turn(
     moved.or_else(|errno| without_flags(errno, seen.0, (from, job.name), (&to.dir, name)))
 }
 
-/// Moves a file on a file system that cannot rename without replacing; a link does not replace either.
+/// Moves a file on file systems without `RENAME_NOREPLACE`; a hard link does not replace either.
 fn without_flags(
     errno: Errno,
     kind: FileKind,
@@ -184,7 +182,7 @@ fn without_flags(
     }
 }
 
-/// Returns what a name stands for, and in which state.
+/// Returns kind and identity of a name.
 fn look(dir: &Dir, name: &CStr) -> Result<(FileKind, Identity), FileError> {
     let stat = statat(&**dir, name, AtFlags::SYMLINK_NOFOLLOW).map_err(error_of)?;
     Ok((kind_of(FileType::from_raw_mode(stat.st_mode)), identity_of(&stat)))
@@ -195,7 +193,7 @@ fn is_other(one: &Dir, other: &Dir) -> Result<bool, FileError> {
     Ok(identity(one).map_err(error_of)? != identity(other).map_err(error_of)?)
 }
 
-/// Takes down what leaves its name, and keeps it; returns its hash.
+/// Hashes and records what leaves its name; returns the hash.
 fn take_down(
     job: &NameChange<'_>,
     dir: &Dir,
@@ -204,7 +202,7 @@ fn take_down(
     let seen = statat(&**dir, job.name, AtFlags::SYMLINK_NOFOLLOW).map_err(error_of)?;
     let (kept, here) = (job.terms.kept, &job.place.real);
     let old = match open_to_keep(dir, job.name, seen) {
-        // Whoever may not read a file may move it all the same.
+        // Moving a file needs no right to read it.
         Err(FileError::Permission) if !kept.is_on() => {
             let (from, to) = (here.clone(), to.to_owned());
             return Ok((None, Moved { from, to, after: PathState::Special }));
@@ -220,7 +218,7 @@ fn take_down(
     Ok((hash, moved))
 }
 
-/// Opens a file or link that moves.
+/// Opens a file or symlink that moves.
 fn open_to_keep(dir: &Dir, name: &CStr, seen: Stat) -> Result<Original, FileError> {
     Original::open_to_read(dir, name, seen).map_err(|failure| match failure {
         Failure::Error(error) => error,
@@ -228,7 +226,7 @@ fn open_to_keep(dir: &Dir, name: &CStr, seen: Stat) -> Result<Original, FileErro
     })
 }
 
-/// Keeps a file or link that goes from one path to another.
+/// Records a file or symlink that moves between paths.
 fn kept_at(
     kept: &kept::CallCheckpoint,
     from: &Path,

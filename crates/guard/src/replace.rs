@@ -1,10 +1,9 @@
-//! Changing one file so that everybody sees the old content or the new, never a mixture.
+//! Replaces one file atomically, so that readers see the old content or the new, never a mixture.
 //!
-//! The new content goes into a temporary file beside the old one, gets its owner, mode, extended
-//! attributes and access lists, and takes its name by one rename, all on the handle of the
-//! directory. Just before the rename the old file is looked at again, and from this look to the rename
-//! other processes wait for their turn. What cannot be kept is refused, and the old file is untouched;
-//! set-id bits and capabilities are dropped, as the kernel does when a file is written.
+//! A temporary file beside the original gets the new content and its owner, mode, extended attributes and
+//! ACLs. One rename then takes the name, all on the directory handle. The original is checked again just
+//! before, under the directory lock. An attribute that cannot be kept fails the change and leaves the
+//! original. Setuid and setgid bits and capabilities are dropped, as the kernel does on write.
 
 use std::os::fd::AsFd;
 
@@ -26,11 +25,11 @@ use sinew_records::checkpoints::PathState;
 pub(crate) struct AppliedChange {
     pub(crate) written: Written,
     pub(crate) change: Change,
-    /// What went wrong when it could not be taken back any more.
+    /// A failure after the point of no return.
     pub(crate) late: Option<FileError>,
 }
 
-/// Replaces or creates a file with the pieces in order.
+/// Replaces or creates a file from pieces.
 pub(crate) fn replace(job: &NameChange<'_>, pieces: &[&[u8]]) -> Result<AppliedChange, FileError> {
     let mut parents = Parents::default();
     let kept = job.terms.kept;
@@ -57,7 +56,7 @@ fn attempts(job: &NameChange<'_>, pieces: &[&[u8]], dir: &Dir) -> Result<Applied
         match attempt(job, pieces, dir) {
             Ok(done) => return Ok(done),
             Err(Failure::Error(error)) => return Err(error),
-            // Where nothing was expected of the old file, the new one simply comes later.
+            // A change that accepts any old content is retried after the other one.
             Err(Failure::Raced) if job.expects_nothing() => {}
             Err(Failure::Raced) => return Err(FileError::Changed),
         }
@@ -77,7 +76,7 @@ fn attempt(job: &NameChange<'_>, pieces: &[&[u8]], dir: &Dir) -> Result<AppliedC
     .inspect(|_| job.close_later(old))
 }
 
-/// Creates a file that was not there.
+/// Creates a file at a free name.
 fn create(job: &NameChange<'_>, pieces: &[&[u8]], dir: &Dir) -> Result<AppliedChange, Failure> {
     let before = job.take_down(None)?;
     let temporary = Temporary::create(dir, job.temporary, 0o666)?;
@@ -94,7 +93,7 @@ fn create(job: &NameChange<'_>, pieces: &[&[u8]], dir: &Dir) -> Result<AppliedCh
     Ok(finish(job, pieces, dir, before, Some(after), true))
 }
 
-/// Replaces a file that is there.
+/// Replaces an existing file.
 fn overwrite(
     job: &NameChange<'_>,
     pieces: &[&[u8]],
@@ -110,7 +109,7 @@ fn overwrite(
         }
     }
     let turn = DirLock::of(&**dir, job.terms.dir_locking)?;
-    // Nothing is prepared in vain, and nobody waits for the preparation.
+    // Fails early if the directory is locked, but holds no lock during preparation.
     turn.take_at_once()?;
     turn.give_back();
     let before = job.take_down(Some(old))?;
@@ -125,15 +124,14 @@ fn overwrite(
         _ => return Err(Failure::Raced),
     }
     renameat(&**dir, job.temporary, &**dir, job.name)?;
-    // Syncing the directory is nobody else's time.
+    // Syncing the directory needs no lock.
     drop(turn);
     temporary.name.keep();
     job.terms.kept.settle(&job.place.real, left);
     Ok(finish(job, pieces, dir, before, Some(after), false))
 }
 
-/// Writes into the file that all names share. Not atomic: readers can see a mixture. Its turn lasts
-/// until everything is written.
+/// Writes into a file with several hard links, under its lock. Not atomic: readers can see a mixture.
 fn write_in_place(
     job: &NameChange<'_>,
     pieces: &[&[u8]],
@@ -175,7 +173,7 @@ fn write_in_place(
             Ok(finish(job, pieces, dir, before, Some(after), false))
         }
         Err(errno) => {
-            // Some of the new content may be there.
+            // A part of the new content may be written.
             let mut done = finish(job, pieces, dir, before, None, false);
             done.late = Some(error_of(errno));
             Ok(done)
@@ -184,7 +182,7 @@ fn write_in_place(
 }
 
 impl NameChange<'_> {
-    /// Keeps what is there before a file takes its name, and returns what will be there.
+    /// Records the original before a file takes its name; returns the state after it.
     fn keep(
         &self,
         old: Option<&Original>,
@@ -204,7 +202,7 @@ impl NameChange<'_> {
     }
 }
 
-/// Returns what happened, once the file has its name.
+/// Returns the change, once the file has its name.
 fn finish(
     job: &NameChange<'_>,
     pieces: &[&[u8]],

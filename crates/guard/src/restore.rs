@@ -1,9 +1,8 @@
-//! From a checkpoint to claims: a restore is contained like any change.
+//! Turns a checkpoint into claims, so that a restore passes the same checks as any other change.
 //!
-//! The index names the paths. Each is looked at on handles, beneath the roots and under the path
-//! rules, and the plan is worked out from what is there. The steps become claims, which are contained
-//! once more with the right to change, and hold only for what the plan found: whatever changes in
-//! between is refused. So a restore meets every wall that a change meets, and nothing else.
+//! The index names the paths. Each is inspected on handles, beneath the roots and under the path rules; the
+//! plan follows from that. Its steps become claims, contained again with the right to change and bound to the
+//! state that the plan found: a change in between is rejected.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::CString;
@@ -32,15 +31,15 @@ use sinew_records::checkpoints::{
     Listed, PathState, Plan, PlannedStep, Query, Scope,
 };
 
-/// How often a plan is worked out anew when others change what it looked at.
+/// Attempts of a plan when others change the paths that it inspects.
 const MAX_ATTEMPTS: u32 = 3;
-/// The most checkpoints that one list looks through.
+/// The most checkpoints that one list reads.
 const MAX_LOOKED: usize = 10_000;
 
 /// Kept states by path.
 type States = HashMap<PathBuf, Vec<PathState>>;
 
-/// What a call restores.
+/// The restore of a call.
 #[derive(Debug)]
 pub(crate) struct Restoring {
     plan: RestorePlan,
@@ -48,7 +47,7 @@ pub(crate) struct Restoring {
     states: States,
     /// The operations that each act stands for.
     operations: &'static [(RestoreAct, &'static [&'static str])],
-    /// Nothing is collected until the call ends.
+    /// Prevents garbage collection until the call ends.
     _held: Held,
 }
 
@@ -58,8 +57,7 @@ impl Restoring {
         &self.plan.session
     }
 
-    /// Returns what rules say that deny or ask about the operations that the steps stand for, each at its
-    /// path: what may not be written may not come back either.
+    /// Returns what rules deny or ask of the steps' operations: a denied write is not restored either.
     pub(crate) fn held(
         &self,
         rules: &[Arc<Rule>],
@@ -86,16 +84,16 @@ impl Restoring {
     }
 }
 
-/// What was found at a path.
+/// The state found at a path.
 struct Look {
     state: PathState,
     identity: Option<Identity>,
-    /// What a directory holds.
+    /// The names in a directory.
     names: Vec<CString>,
 }
 
 impl Guard {
-    /// Contains what a call restores: the paths of a checkpoint, as claims of the call.
+    /// Contains a restore: the paths of a checkpoint become claims of the call.
     pub fn contain_restore(
         self: &Arc<Self>,
         restore: &Restore,
@@ -170,8 +168,7 @@ impl Guard {
             .hint("repeat the call once nobody else changes them"))
     }
 
-    /// Returns the checkpoint that a restore begins with, and the history of the paths that it is about,
-    /// all of which the call may name.
+    /// Returns the first checkpoint of a restore and the history of its paths, which the call may name.
     fn history(
         self: &Arc<Self>,
         checkpoints: &Checkpoints,
@@ -183,7 +180,7 @@ impl Guard {
         let of_call = self.contain(&[], cwd, narrowed)?;
         let may_name = |path: &Path| self.may_name(of_call.roots(), path);
         let mut history = checkpoints.history(id, scope)?;
-        // Ids are counted through: one of elsewhere tells nothing.
+        // Ids are sequential: one from elsewhere must reveal nothing.
         if !history.paths().any(may_name) {
             return Err(CheckpointError::Unknown(id).into());
         }
@@ -209,7 +206,7 @@ impl Guard {
         Ok((id, history))
     }
 
-    /// Looks at each path, and returns the call that may look at them again.
+    /// Inspects each path; returns the call that may inspect them again.
     fn look<'a>(
         self: &Arc<Self>,
         restore: &Restore,
@@ -233,7 +230,7 @@ impl Guard {
                     looks.extend(look.map(|look| (path.to_owned(), look)));
                     claims.push(claim);
                 }
-                // Something else took the place of the directory above.
+                // A non-directory took the place of the parent.
                 Err(error) if error.kind == Kind::NotRegularFile => {
                     let look = Look::of_nothing();
                     looks.insert(path.to_owned(), look);
@@ -251,7 +248,7 @@ impl Look {
     }
 }
 
-/// Refuses to put something in the place of a directory that the restore does not empty.
+/// Rejects a replacement of a directory that the restore does not empty.
 fn check_emptied(plan: &Plan, looks: &BTreeMap<PathBuf, Look>) -> Result<(), ToolError> {
     let removes = |step: &&PlannedStep| matches!(step.act, Act::Remove | Act::RemoveDirectory);
     let removed: HashSet<&Path> =
@@ -281,7 +278,7 @@ fn looking(restore: &Restore, path: String) -> Claim {
     Claim { argument: restore.argument, path: Some(path), access: Access::Inspect }
 }
 
-/// Returns a real path as a claim has it.
+/// Returns a real path as the text of a claim.
 fn written(path: &Path) -> Result<String, ToolError> {
     match path.to_str() {
         Some(path) => Ok(path.to_owned()),
@@ -302,7 +299,7 @@ fn led_elsewhere(path: &Path) -> ToolError {
     .hint("put the directory back, or restore the other paths one by one with `path`")
 }
 
-/// Returns what a step needs.
+/// Returns the access that a step needs.
 fn access(act: RestoreAct) -> Option<Access> {
     match act {
         RestoreAct::Remove | RestoreAct::RemoveDirectory => Some(Access::Remove),
@@ -313,7 +310,7 @@ fn access(act: RestoreAct) -> Option<Access> {
     }
 }
 
-/// Returns what is at a place, as it was when it was contained.
+/// Returns what was at a place when it was contained.
 fn look_at(place: &Place) -> Result<Look, FileError> {
     let Spot::Found(meta) = &place.spot else {
         return Ok(Look::of_nothing());
@@ -346,7 +343,7 @@ fn look_at(place: &Place) -> Result<Look, FileError> {
     Ok(Look { state, identity: Some(meta.identity), names })
 }
 
-/// Returns a plan in the words of the contract, and the kept states that it names.
+/// Returns a plan as contract types, with the kept states that it names.
 fn told<'a>(
     plan: &Plan,
     listed: &Listed,
@@ -385,7 +382,7 @@ fn act_of(act: Act) -> RestoreAct {
         Act::Remove => RestoreAct::Remove,
         Act::RemoveDirectory => RestoreAct::RemoveDirectory,
         Act::MakeDirectory => RestoreAct::MakeDirectory,
-        // A file of another mode is written anew: all changes go the same way.
+        // A mode change rewrites the file, so that all changes take one code path.
         Act::Write | Act::SetMode => RestoreAct::Write,
         Act::MakeLink => RestoreAct::MakeLink,
         Act::Nothing => RestoreAct::Nothing,
@@ -434,7 +431,7 @@ pub(crate) struct OfWorld {
     guard: Arc<Guard>,
     roots: Arc<Roots>,
     restoring: Option<Arc<Restoring>>,
-    /// What rules keep from the call.
+    /// Paths that rules deny to the call.
     kept_out: Option<Arc<Beneath>>,
 }
 
@@ -481,7 +478,7 @@ impl sinew_tool::Checkpoints for OfWorld {
                         .filter(|entry| is_wanted(&entry.path))
                         .map(change_of)
                         .collect(),
-                    // It was collected meanwhile.
+                    // It was garbage-collected meanwhile.
                     Err(_) => Vec::new(),
                 };
                 if changes.is_empty() || query.limit <= found.len() {

@@ -1,11 +1,9 @@
-//! Everything beneath a directory, on several threads, in no particular order.
+//! Parallel walk of a directory tree, in no particular order.
 //!
-//! Directories are opened by the kernel's own containment beneath the handle of the start when
-//! their turn comes, so that one descriptor a thread is enough; their entries are used only as
-//! single names on that handle. Links are never followed, so that neither a loop nor a directory
-//! swapped for a link leads anywhere. Work is taken last in, first out, from a queue of each thread;
-//! a thread without work takes the oldest of another, and a thread with a large directory gives away
-//! half of what is left of it. Further threads start only once there is enough to do.
+//! `openat2` opens each directory beneath the start when its turn comes, so one fd per thread is enough.
+//! Entries are used only as single names on that handle. Symlinks are never followed, so neither a loop nor a
+//! swapped directory leads out. Threads steal work: each takes its newest job, an idle one the oldest of
+//! another, and a large directory is split. Further threads start only once there is enough work.
 
 mod queue;
 
@@ -38,21 +36,21 @@ use sinew_fs::temporary::is_temporary;
 use sinew_policy::rule::Judge;
 use sinew_policy::rules;
 
-/// Bytes of entries asked for at once.
+/// Buffer of directory entries, in bytes.
 const BUFFER: usize = 32 * 1024;
-/// The longest path that the kernel opens beneath the start.
+/// The longest path that the kernel opens beneath the start, in bytes.
 const MAX_PATH: usize = 4_095;
-/// The most threads of a walk: more gain nothing and take descriptors.
+/// The most threads of a walk: more gain nothing and use fds.
 const MAX_THREADS: usize = 12;
-/// Directories that one thread looks at before others start.
+/// Directories that one thread opens before others start.
 const DIRECTORIES_ALONE: usize = 8;
-/// Entries that one thread looks at before others start.
+/// Entries that one thread visits before others start.
 const ENTRIES_ALONE: usize = 64;
-/// Bytes of entries that are worth giving away where a look at each is quick.
+/// Bytes of entries that are worth sharing while visits are fast.
 const SHARED_BYTES: usize = 1_024;
-/// From how long on a look at an entry is slow, so that few of them are worth giving away.
+/// From this duration on a visit is slow, and even a few entries are worth sharing.
 const SLOW: Duration = Duration::from_micros(100);
-/// Directories that are not entered unless that is asked for.
+/// Directories that are entered only if the options ask for it.
 const STATE: [&[u8]; 3] = [b".git", b".sinew", b".molf"];
 
 /// A walk that all its threads share.
@@ -72,7 +70,7 @@ struct Walk<'w> {
     skipped: Mutex<Skipped>,
 }
 
-/// Something to do.
+/// A job of a thread.
 enum WalkJob {
     /// A directory to open.
     Directory(Where),
@@ -87,7 +85,7 @@ struct Where {
     path: Arc<[u8]>,
     /// How many levels beneath the start.
     depth: usize,
-    /// The ignore rules for what it holds: without its own, until it is open.
+    /// The ignore rules for its entries; its own are added once it is open.
     level: Arc<Level>,
     /// Whether it lies in sinew's own directory.
     own: bool,
@@ -132,7 +130,7 @@ pub(crate) fn walk(
     std::thread::scope(|scope| {
         let grow = || {
             for at in 1..walk.n_threads {
-                // With fewer threads than hoped for the walk takes longer, and that is all.
+                // The walk is only slower if a thread cannot start.
                 let walk = &walk;
                 let run = move || Worker::new(walk, at, None).run();
                 let _ = Builder::new().name(String::from("walk")).spawn_scoped(scope, run);
@@ -148,17 +146,17 @@ pub(crate) fn walk(
 /// One thread of a walk.
 struct Worker<'w> {
     walk: &'w Walk<'w>,
-    /// Its place among the threads.
+    /// Its index among the threads.
     at: usize,
-    /// Starts the other threads, as long as nobody has.
+    /// Starts the other threads, once.
     grow: Option<&'w dyn Fn()>,
     visitor: Box<dyn Visitor + 'w>,
     skipped: Skipped,
     n_directories: usize,
     n_entries: usize,
-    /// When somebody was last looked for who has nothing to do.
+    /// When it last checked for idle threads.
     looked_at: Option<Instant>,
-    /// The absolute path of the entry that is looked at.
+    /// The absolute path of the current entry.
     path: Vec<u8>,
     buffer: Vec<MaybeUninit<u8>>,
 }
@@ -179,7 +177,7 @@ impl<'w> Worker<'w> {
         }
     }
 
-    /// Works until nothing is left to do.
+    /// Works until no job is left.
     fn run(mut self) {
         let walk = self.walk;
         let _end = EndOnPanic(&walk.queues);
@@ -197,7 +195,7 @@ impl<'w> Worker<'w> {
         lock(&walk.skipped).add(&self.skipped);
     }
 
-    /// Opens a directory and looks at its entries.
+    /// Opens a directory and visits its entries.
     fn directory(&mut self, mut place: Where, entries: &mut Vec<u8>) -> Flow {
         self.n_directories += 1;
         if DIRECTORIES_ALONE <= self.n_directories {
@@ -231,7 +229,7 @@ impl<'w> Worker<'w> {
         }
         if self.walk.kernel {
             match open_beneath(start.as_fd(), path, DIRECTORY_READ) {
-                // The kernel, or whoever filters its calls, does not know the call.
+                // The kernel lacks the call, or seccomp filters it.
                 Err(Errno::NOSYS | Errno::PERM) => {}
                 other => return other.map(Arc::new),
             }
@@ -246,7 +244,7 @@ impl<'w> Worker<'w> {
         Ok(dir)
     }
 
-    /// Looks at entries of an open directory.
+    /// Visits entries of an open directory.
     fn entries(&mut self, place: &Where, dir: &Arc<OwnedFd>, entries: &[u8]) -> Flow {
         self.path.truncate(self.walk.base.len());
         if !place.path.is_empty() {
@@ -274,7 +272,7 @@ impl<'w> Worker<'w> {
         Flow::Continue
     }
 
-    /// Gives away half of the entries that are left, where somebody has nothing to do.
+    /// Shares half of the remaining entries if a thread is idle.
     fn share<'e>(&mut self, place: &Where, dir: &Arc<OwnedFd>, left: &'e [u8]) -> &'e [u8] {
         let now = Instant::now();
         let slow = self.looked_at.replace(now).is_some_and(|before| SLOW <= now - before);
@@ -303,7 +301,7 @@ impl<'w> Worker<'w> {
         }
     }
 
-    /// Looks at one entry, whose absolute path stands ready.
+    /// Visits one entry, whose absolute path is in `path`.
     fn entry(
         &mut self,
         place: &Where,
@@ -343,8 +341,7 @@ impl<'w> Worker<'w> {
         self.visitor.visit(&seen)
     }
 
-    /// Leaves the directory that is looked at for later, where the walk goes that deep and the
-    /// visitor wants it.
+    /// Queues the current directory, if the depth and the visitor allow it.
     fn enter_later(&mut self, place: &Where, own: bool) {
         let depth = place.depth + 1;
         if self.walk.options.max_depth.is_some_and(|max| max < depth) {
@@ -359,7 +356,7 @@ impl<'w> Worker<'w> {
         self.walk.queues.push(self.at, job);
     }
 
-    /// Returns whether the path rules let the entry that is looked at be seen.
+    /// Returns whether the path rules show the current entry.
     fn may_see(&self, directory: bool, own: bool) -> bool {
         let path = Path::new(OsStr::from_bytes(&self.path));
         if !self.walk.judge.may_see(path, directory) {
@@ -381,8 +378,7 @@ impl Drop for EndOnPanic<'_> {
     }
 }
 
-/// Reads all entries of a directory: for each a byte for its kind, its name and a NUL. Returns what
-/// was noted on the way, and whether it came to the end.
+/// Reads all entries as kind byte, name and NUL. Returns the marks found, and whether it reached the end.
 fn read_entries(
     dir: &OwnedFd,
     buffer: &mut [MaybeUninit<u8>],
@@ -415,7 +411,7 @@ fn read_entries(
     (marks, true)
 }
 
-/// The types of entries by the byte that stands for them.
+/// Entry types by kind byte.
 const KINDS: [FileType; 8] = [
     FileType::Unknown,
     FileType::RegularFile,
@@ -427,7 +423,7 @@ const KINDS: [FileType; 8] = [
     FileType::BlockDevice,
 ];
 
-/// Takes the next entry off what [`read_entries`] made.
+/// Splits the next entry off the output of [`read_entries`].
 fn next_entry(entries: &[u8]) -> Option<(Option<FileKind>, &CStr, &[u8])> {
     let (kind, rest) = entries.split_first()?;
     let end = memchr::memchr(0, rest)?;
@@ -439,7 +435,7 @@ fn next_entry(entries: &[u8]) -> Option<(Option<FileKind>, &CStr, &[u8])> {
     Some((kind, CStr::from_bytes_with_nul(name).ok()?, rest))
 }
 
-/// Asks for the kind of an entry where the directory does not say.
+/// Returns the kind by `statat` if the directory does not give it.
 fn kind_by_look(dir: &OwnedFd, name: &CStr) -> Option<FileKind> {
     let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     Some(kind_of(FileType::from_raw_mode(stat.st_mode)))

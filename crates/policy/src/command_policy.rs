@@ -1,20 +1,20 @@
-//! Which programs commands may run at all, and texts that none may hold, in vocabularies that say so.
+//! Allowlist of programs and denylist of texts for commands, in vocabularies that configure them.
 //!
-//! It looks at every command of a line, [programs that run another one looked
-//! through](CommandList): what is only known when it runs is not among those that may.
+//! It checks every command of a line, [also those that other programs run](CommandList). A word that is only
+//! known at run time is never on the allowlist.
 
 use sinew_tool::{CommandLine, CommandList, Piece, Ruling, Verdict};
 
 /// The name of the rule in its rulings.
 const RULE: &str = "tools.commandPolicy";
 
-/// Where programs of the system lie.
+/// Directories of system programs.
 const SYSTEM: &[&str] = &["/bin/", "/usr/bin/"];
 
-/// What commands may be.
+/// Allowlist and denylists of commands.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CommandPolicy {
-    /// Texts that no command may hold, whatever its case and blanks.
+    /// Texts that no command may hold, compared without case and runs of blanks.
     pub dangerous: Vec<String>,
     /// The programs that may run; `None` means all.
     pub allowed: Option<Vec<String>>,
@@ -23,7 +23,7 @@ pub struct CommandPolicy {
 }
 
 impl CommandPolicy {
-    /// Returns why a line may not run, if it may not.
+    /// Returns the denial of a line, if it may not run.
     pub fn held(&self, line: &CommandLine, commands: &CommandList) -> Option<Ruling> {
         let whole = match line {
             CommandLine::Shell(_, text) => text.clone(),
@@ -69,13 +69,13 @@ fn denied(why: String) -> Option<Ruling> {
     Some(Ruling { verdict: Verdict::Deny, rule: RULE, why: why.into(), origin: None })
 }
 
-/// Returns the name of a program of the system; what lies elsewhere keeps its path.
+/// Strips a system directory from a program; a program elsewhere keeps its path.
 fn bare(name: &str) -> &str {
     let bare = SYSTEM.iter().find_map(|place| name.strip_prefix(place));
     bare.filter(|bare| !bare.contains('/')).unwrap_or(name)
 }
 
-/// Returns a text in lower case in which each run of blanks is one.
+/// Returns a text in lower case, with each run of blanks as one space.
 fn normal(text: &str) -> String {
     let mut normal = String::with_capacity(text.len());
     for c in text.chars().flat_map(char::to_lowercase) {

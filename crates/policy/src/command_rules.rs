@@ -1,5 +1,4 @@
-//! What commands may not change beneath the roots, and what they may not open: the rules of the file
-//! tools, in the form in which the supervisor of a command applies them.
+//! Path rules for commands, so that a command's supervisor enforces the rules of the file tools.
 
 use std::path::{Path, PathBuf};
 
@@ -14,30 +13,30 @@ use crate::rules::{Names, PathGlobs, PathRules, leads_to_protected, protected_fr
 pub struct CommandRules {
     /// The real paths of the roots.
     pub roots: Vec<PathBuf>,
-    /// Protected names that commands may change all the same.
+    /// Protected names that commands may change.
     pub unprotected: Vec<String>,
     /// The path globs of the file tools.
     pub globs: PathGlobs,
     /// Whether commands may reach the network.
     pub network: bool,
-    /// What is hidden beneath the roots: it may not be made either.
+    /// Hidden paths beneath the roots, which commands may not create either.
     pub hidden: Vec<PathBuf>,
-    /// Whether commands see the files of the machine as they are.
+    /// Whether commands see the files of the host as they are.
     pub in_view_of_machine: bool,
-    /// Places beside the roots that are the session's own.
+    /// Directories beside the roots that are the session's own.
     pub own: Vec<PathBuf>,
 }
 
-/// Why something may not be done.
+/// Why an operation is forbidden.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Forbidden {
-    /// A protected name would be changed.
+    /// It would change a protected name.
     Protected(&'static str),
-    /// A path glob says so; in words.
+    /// A path glob denies it; the reason in words.
     Denied(String),
 }
 
-/// The rules, ready to judge by.
+/// The compiled rules.
 #[derive(Debug)]
 pub struct CommandJudge {
     rules: CommandRules,
@@ -49,7 +48,7 @@ impl CommandJudge {
         Ok(Self { paths: PathRules::compile(&rules.globs, &[])?, rules })
     }
 
-    /// Returns whether there are rules about what is only read.
+    /// Returns whether rules restrict reads.
     pub fn judges_reads(&self) -> bool {
         !self.rules.globs.is_empty()
     }
@@ -58,19 +57,18 @@ impl CommandJudge {
         self.rules.network
     }
 
-    /// Returns whether something lies in the roots or in places that are the session's own: a command may
-    /// talk to whoever listens there.
+    /// Returns whether a path is in the roots or the session's own; a command may use sockets there.
     pub fn is_its_own(&self, real: &Path) -> bool {
         self.is_beneath_a_root(real) || self.rules.own.iter().any(|own| real.starts_with(own))
     }
 
-    /// Returns whether changes of attributes need a judgement that no mount makes.
+    /// Returns whether attribute changes need a judgement, because no mount restricts them.
     pub fn judges_attributes(&self) -> bool {
         self.rules.in_view_of_machine
     }
 
-    /// Returns whether a command may change mode, owner, times or extended attributes of a file. Where it
-    /// sees the files of the machine as they are, the kernel lets it change those of every file of its user.
+    /// Returns whether a command may change mode, owner, times or extended attributes of a file. If it sees
+    /// the files of the host as they are, the kernel permits that for every file of its user.
     pub fn may_set_attributes(&self, real: &Path) -> bool {
         !self.rules.in_view_of_machine || self.is_its_own(real)
     }
@@ -79,12 +77,12 @@ impl CommandJudge {
         self.rules.roots.iter().any(|root| real.starts_with(root))
     }
 
-    /// Judges a change of what a real path names: its content, its place, its being there.
+    /// Judges a change of the content, place or existence of a real path.
     pub fn change(&self, real: &Path) -> Result<(), Forbidden> {
         let name = self
             .names(real)
             .and_then(|names| protected_from_commands(&names, &self.rules.unprotected));
-        // The session's own temporary files may lie in what is hidden.
+        // The session's own temporary files may be beneath a hidden path.
         let is_own = self.rules.own.iter().any(|own| real.starts_with(own));
         if !is_own && self.rules.hidden.iter().any(|hidden| real.starts_with(hidden)) {
             return Err(Forbidden::Denied(String::from("what lies here is hidden")));
@@ -92,7 +90,7 @@ impl CommandJudge {
         name.map_or(Ok(()), |name| Err(Forbidden::Protected(name)))
     }
 
-    /// Judges a look into a file or a directory.
+    /// Judges opening a file or a directory for reading.
     pub fn open(&self, real: &Path, is_dir: bool) -> Result<(), Forbidden> {
         if !self.judges_reads() || !self.is_beneath_a_root(real) {
             return Ok(());
@@ -104,27 +102,27 @@ impl CommandJudge {
         })
     }
 
-    /// Judges the making of something that is no directory. A link in the place of a directory that holds
-    /// protected names leads to others, and so does a file named `.git`.
+    /// Judges the creation of a non-directory. A symlink in place of a directory that holds protected names
+    /// leads to others, and so does a file named `.git`.
     pub fn name(&self, real: &Path, is_link: bool) -> Result<(), Forbidden> {
         let leads = self.leads_to(real).filter(|name| is_link || name.starts_with(".git/"));
         leads.map_or(Ok(()), |name| Err(Forbidden::Protected(name)))
     }
 
-    /// Returns the protected name that lies beneath whatever has this real path.
+    /// Returns the protected name beneath a directory of this real path.
     fn leads_to(&self, real: &Path) -> Option<&'static str> {
         leads_to_protected(&self.names(real)?, &self.rules.unprotected)
     }
 
-    /// Returns whether a directory may not move as a whole: names in it were not judged where it is, or what
-    /// it is called decides over them.
+    /// Returns whether a directory must be copied, not renamed: files in it were not judged so far, or its
+    /// name decides over them.
     pub fn must_be_copied(&self, from: &Path, to: &Path) -> bool {
         (!self.is_judged(from) && self.is_judged(to))
             || self.leads_to(from).is_some()
             || self.leads_to(to).is_some()
     }
 
-    /// Returns whether a directory moves to where nobody judges what lies in it.
+    /// Returns whether a directory moves to where its files are not judged.
     pub fn goes_out(&self, from: &Path, to: &Path) -> bool {
         self.is_judged(from) && !self.is_judged(to)
     }
@@ -133,12 +131,12 @@ impl CommandJudge {
         self.names(real).is_some_and(|names| !names.is_filled_by_tools())
     }
 
-    /// Returns whether a directory may not move as a whole, because path globs name what lies beneath.
+    /// Returns whether a directory must not be renamed, because path globs name files beneath it.
     pub fn globs_tell_apart(&self, from: &Path, to: &Path) -> bool {
         self.judges_reads() && [from, to].iter().any(|dir| self.paths.tell_apart_beneath(dir))
     }
 
-    /// Returns the names of a path from the name of its root on.
+    /// Returns the names of a path, from the name of its root on.
     fn names(&self, real: &Path) -> Option<Names> {
         let roots = self.rules.roots.iter().filter(|root| real.starts_with(root));
         let root = roots.max_by_key(|root| root.as_os_str().len())?;

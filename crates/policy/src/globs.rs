@@ -1,4 +1,4 @@
-//! Globs of configuration for real absolute paths.
+//! Configured globs, compiled for real absolute paths.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -14,18 +14,18 @@ use sinew_fs::roots::Roots;
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Written {
     glob: String,
-    /// The glob, and the same with the real path of each root instead of the one that was given.
+    /// The glob, and variants with the real path of each root in place of the given one.
     meant: Vec<String>,
 }
 
 impl Written {
-    /// Returns a glob that means what it says, wherever the roots are.
+    /// Returns a glob that means what it says, for any roots.
     pub(crate) fn as_it_is(glob: String) -> Self {
         Self { meant: vec![glob.clone()], glob }
     }
 
-    /// Returns absolute globs of a list with what they mean. One that begins with a root as it was given
-    /// also stands for its real path, and one that `holds` back for where the links in its beginning lead.
+    /// Expands absolute globs: a root as it was given also stands for its real path. If the globs restrict
+    /// (`holds`), symlinks in their beginning are followed too.
     pub fn all(
         list: &str,
         globs: &[String],
@@ -42,7 +42,7 @@ impl Written {
         globs.iter().map(one).collect()
     }
 
-    /// Returns globs that may also be relative: these are meant beneath each root.
+    /// Like [`Written::all`], but a relative glob is expanded beneath each root.
     pub(crate) fn all_beneath(
         list: &str,
         globs: &[String],
@@ -65,8 +65,7 @@ impl Written {
         Ok(globs.iter().map(one).collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
     }
 
-    /// Adds what a glob means whose beginning is reached by links. What allows gets nothing by them: they may
-    /// come with a repository.
+    /// Follows symlinks in the beginning of a restricting glob; a repository could redirect allowing ones.
     fn where_links_lead(mut self, list: &str, holds: bool) -> Result<Self, RuleError> {
         let all = if holds { self.meant.clone() } else { Vec::new() };
         for meant in all {
@@ -82,7 +81,7 @@ impl Written {
     }
 }
 
-/// Returns a glob without parts that say nothing; one that could mean no path is refused with the reason.
+/// Normalizes a glob; the error says why it can match no path.
 fn plain(glob: &str) -> Result<String, String> {
     let parts = glob.split('/').filter(|part| !matches!(*part, "" | "."));
     let parts: Vec<&str> = parts.collect();
@@ -103,14 +102,14 @@ fn plain(glob: &str) -> Result<String, String> {
     }
 }
 
-/// Returns why a glob cannot be read, wherever it is meant.
+/// Returns why a glob cannot be parsed, for any roots.
 pub fn check(glob: &str) -> Result<(), String> {
     let plain = plain(glob)?;
     let absolute = if plain.starts_with('/') { plain } else { format!("/{plain}") };
     parse("", glob, &absolute).map(drop).map_err(|error| error.problem)
 }
 
-/// Returns whether what an absolute glob means lies in none of these directories.
+/// Returns whether an absolute glob can match in none of these directories.
 pub fn lies_outside(glob: &str, roots: &[PathBuf]) -> bool {
     let Some(glob) = plain(glob).ok().filter(|glob| glob.starts_with('/')) else { return false };
     let start = real(&split(&glob).0);
@@ -118,7 +117,7 @@ pub fn lies_outside(glob: &str, roots: &[PathBuf]) -> bool {
     !roots.any(|root| start.starts_with(&root) || root.starts_with(&start))
 }
 
-/// Returns where a path really is, as far as it is there.
+/// Resolves symlinks in the part of a path that exists.
 #[expect(clippy::disallowed_methods, reason = "the guard may touch the system")]
 fn real(path: &Path) -> PathBuf {
     for above in path.ancestors() {
@@ -129,24 +128,23 @@ fn real(path: &Path) -> PathBuf {
     path.to_owned()
 }
 
-/// A list of globs with their spelling.
+/// A compiled list of globs.
 #[derive(Debug)]
 pub(crate) struct Globs {
     set: GlobSet,
-    /// The spelling of each glob of the set.
+    /// The source of each glob of the set.
     written: Vec<String>,
-    /// What a path holds that any of the globs matches.
+    /// Prefilters: a path that passes none of them matches no glob.
     signs: Vec<Sign>,
 }
 
-/// A list that is longer is searched as a whole at once: to look for each sign would take longer.
+/// Longer lists use the set alone, since checking each prefilter would take longer.
 const MAX_SIGNS: usize = 64;
 
-/// What every path holds that a glob matches: most paths that it does not match are told by it, without a
-/// search for the glob.
+/// Prefilter of a glob, which each match passes: most other paths are told by it without a glob search.
 #[derive(Debug)]
 struct Sign {
-    /// The directories that the glob begins with, up to the first wildcard.
+    /// The directories before the first wildcard.
     start: PathBuf,
     /// The longest name after them.
     name: Option<memmem::Finder<'static>>,
@@ -155,7 +153,7 @@ struct Sign {
 impl Sign {
     fn of(glob: &str) -> Self {
         let (start, rest) = split(glob);
-        // Anything else may have a `/` in it, or none of what stands in it.
+        // Classes, braces and escapes may hold a `/`, or not match the text in them.
         let is_simple = !rest.contains(['[', ']', '{', '}', '\\']);
         let names = rest.split('/').filter(|part| is_simple && !part.contains(['*', '?']));
         let name = names.max_by_key(|part| part.len()).filter(|part| !part.is_empty());
@@ -169,15 +167,15 @@ impl Sign {
     }
 }
 
-/// A path glob that cannot be read.
+/// A path glob that cannot be parsed.
 #[derive(Debug, thiserror::Error)]
 #[error("{list} holds a glob that cannot be read: `{glob}`: {problem}")]
 pub struct RuleError {
-    /// The key of the list that holds it, with where it stands.
+    /// The key of its list, with the place.
     pub list: String,
     /// The glob as written.
     pub glob: String,
-    /// What is wrong with it.
+    /// Why it cannot be parsed.
     pub problem: String,
 }
 
@@ -188,8 +186,7 @@ impl RuleError {
 }
 
 impl Globs {
-    /// Compiles a list; an empty one is no list. What `deep` globs match they match with everything
-    /// beneath it.
+    /// Compiles a list; an empty one gives `None`. `deep` globs also match everything beneath.
     pub(crate) fn compile(
         list: &str,
         written: &[Written],
@@ -231,14 +228,13 @@ impl Globs {
         self.written.get(at).map(String::as_str)
     }
 
-    /// Returns whether something that matches may lie in a directory or beneath it.
+    /// Returns whether a match may be at or beneath a directory.
     pub(crate) fn may_lie_beneath(&self, dir: &Path) -> bool {
         self.signs.iter().any(|Sign { start, .. }| start.starts_with(dir) || dir.starts_with(start))
     }
 }
 
-/// Returns the globs that one written glob stands for: `dir/**` covers `dir` itself, and what is
-/// denied is denied with everything beneath it.
+/// Returns variants of a glob: `dir/**` also matches `dir`, a `deep` glob also everything beneath.
 fn spellings(glob: &str, deep: bool) -> Vec<Cow<'_, str>> {
     let mut all = vec![Cow::Borrowed(glob)];
     match glob.strip_suffix("/**") {
@@ -268,8 +264,7 @@ fn parse(list: &str, written: &str, spelling: &str) -> Result<Glob, RuleError> {
         .map_err(|problem| error(problem.kind().to_string()))
 }
 
-/// Returns the directories a glob begins with, up to the first component with a wildcard, and the rest of
-/// it with the `/` before it.
+/// Splits a glob before its first component with a wildcard; the rest keeps its leading `/`.
 fn split(glob: &str) -> (PathBuf, String) {
     let mut start = PathBuf::from("/");
     let mut parts = glob.split('/').filter(|part| !part.is_empty());
@@ -290,8 +285,7 @@ fn split(glob: &str) -> (PathBuf, String) {
     (start, rest)
 }
 
-/// Returns the only name that a component of a glob matches, if there is one. A sign alone in brackets is
-/// that sign, as in the escaped name of a root.
+/// Returns the only name that a component matches, if any. One ASCII character in brackets is literal.
 fn literal(part: &str) -> Option<String> {
     let mut name = String::with_capacity(part.len());
     let mut rest = part.chars();

@@ -1,8 +1,7 @@
-//! The rules for what a call may do: a pure function from what is known of the call to a ruling.
+//! Judges a call: a pure function from facts about the call and rules to a ruling.
 //!
-//! Deny beats ask beats allow, whatever the order of the rules. Names in rules stand for operations,
-//! so `Write` also covers `write_file` of another vocabulary. Nothing here looks at the system: a
-//! ruling can be repeated, explained and tested.
+//! Deny beats ask beats allow, in any order of the rules. Names in rules mean operations, so `Write` also
+//! covers `write_file` of another vocabulary. Nothing here accesses the system, so rulings are repeatable.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -16,34 +15,34 @@ use crate::rule::{self, Rule, RuleOrigin};
 /// How much is allowed without asking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Profile {
-    /// Looks and changes nothing: everything else is denied.
+    /// Allows reads; denies everything else.
     ReadOnly,
-    /// Looks inside the roots; asks for everything else.
+    /// Allows reads inside the roots; asks for the rest, unless rules allow it.
     #[default]
     Workspace,
     /// Asks only for protected names.
     Full,
 }
 
-/// What is configured for rulings.
+/// Configuration of rulings.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Rules {
     /// How much is allowed without asking.
     pub profile: Profile,
-    /// Where the profile was written, if it was.
+    /// Where the profile was configured, if it was.
     pub profile_origin: Option<RuleOrigin>,
     /// Whether each change must be approved, whatever the profile says.
     pub require_approval: bool,
-    /// Where that was written, if it was: a person answers then.
+    /// Where that was configured, if it was: then a person answers.
     pub required_origin: Option<RuleOrigin>,
-    /// What somebody wrote; the order says nothing.
+    /// Configured rules, in any order.
     pub rules: Vec<Arc<Rule>>,
-    /// Which programs commands may run at all, where the vocabulary says so.
+    /// Allowlist and denylists of commands, if the vocabulary has them.
     pub policy: Option<CommandPolicy>,
 }
 
 impl Rules {
-    /// Returns those rules that can mean a call of one tool.
+    /// Returns the rules that can match a call of one tool.
     #[must_use]
     pub fn of_tool(self: &Arc<Self>, tool: &str, operation: &str) -> Arc<Self> {
         let can_mean = |rule: &&Arc<Rule>| rule.can_mean(tool, operation);
@@ -64,23 +63,23 @@ impl Rules {
     }
 }
 
-/// What is known of a call when it is judged.
+/// Facts about a call that is judged.
 #[derive(Debug, Clone, Copy)]
 pub struct Case<'a> {
     /// The wire name of the tool.
     pub tool: &'a str,
     /// The name of its operation.
     pub operation: &'a str,
-    /// What is known of every call of the tool.
+    /// Facts about every call of the tool.
     pub facts: &'a Facts,
-    /// What this call can do to the outside.
+    /// Effects of this call.
     pub effects: Effects,
-    /// The agent that makes the call, where there are several.
+    /// The calling agent, if there are several.
     pub agent: Option<&'a str>,
 }
 
 impl Case<'static> {
-    /// A command for the shell.
+    /// A shell command.
     pub const COMMAND: Self = Case {
         tool: "Bash",
         operation: "Bash",
@@ -93,13 +92,12 @@ impl Case<'static> {
 /// The rule that asks for names that other programs act on.
 pub const PROTECTED: &str = "protected";
 
-/// Returns what the rules say of a call that names these targets. To run the call, its paths must be
-/// judged where they are held: `Contained::judge` of the guard.
+/// Returns the ruling on a call. To run it, the guard's `Contained::judge` must judge its held paths.
 pub fn judge(case: &Case<'_>, targets: &Targets, rules: &Rules) -> Ruling {
     judge_taken(case, targets, rules, None)
 }
 
-/// Returns what the rules say of a call that takes along what has these real paths, here and there.
+/// Like [`judge`], for a call that moves descendants with these old and new real paths.
 pub fn judge_taken(
     case: &Case<'_>,
     targets: &Targets,
@@ -112,21 +110,21 @@ pub fn judge_taken(
     {
         strongest = ruling;
     }
-    // What asks each time is told before what asks until somebody answers for more than one call.
+    // A setting that always asks is reported before a rule that one answer settles for several calls.
     if let Some(ruling) = by_setting(case, rules)
         && strongest.verdict <= ruling.verdict
         && strongest.rule != PROTECTED
     {
         strongest = ruling;
     }
-    // Of two that say the same, the rule that somebody wrote tells more.
+    // Of equal verdicts, the configured rule explains more.
     for ruling in [rule::held(&rules.rules, case, targets, taken), by_policy(targets, rules)] {
         strongest = with_written(strongest, ruling);
     }
     strongest
 }
 
-/// Returns the stronger of two rulings, and of equal ones that of a configured rule.
+/// Returns the stronger of two rulings; of equal ones, that of a configured rule.
 pub fn with_written(strongest: Ruling, written: Option<Ruling>) -> Ruling {
     match written {
         Some(written)
@@ -139,13 +137,13 @@ pub fn with_written(strongest: Ruling, written: Option<Ruling>) -> Ruling {
     }
 }
 
-/// Returns what the vocabulary says of the programs of a command.
+/// Returns the ruling of the command policy.
 fn by_policy(targets: &Targets, rules: &Rules) -> Option<Ruling> {
     let CommandTarget { command, analysis, .. } = targets.command.as_ref()?;
     rules.policy.as_ref()?.held(&command.line, &analysis.commands)
 }
 
-/// Returns what the profile forbids.
+/// Returns the denial by the profile, if any.
 fn by_profile(case: &Case<'_>, rules: &Rules) -> Option<Ruling> {
     (rules.profile == Profile::ReadOnly && !case.effects.only_observes()).then(|| Ruling {
         origin: by_whom(rules),
@@ -153,7 +151,7 @@ fn by_profile(case: &Case<'_>, rules: &Rules) -> Option<Ruling> {
     })
 }
 
-/// Returns what the settings of the file tools demand.
+/// Returns the question that the settings of the file tools require, if any.
 fn by_setting(case: &Case<'_>, rules: &Rules) -> Option<Ruling> {
     let why = "`require_approval` is on, so each change asks";
     (rules.require_approval && case.effects.contains(Effects::CHANGE)).then(|| Ruling {
@@ -162,7 +160,7 @@ fn by_setting(case: &Case<'_>, rules: &Rules) -> Option<Ruling> {
     })
 }
 
-/// Returns what the built-in rules say.
+/// Returns the ruling of the built-in rules.
 fn built_in(case: &Case<'_>, targets: &Targets, rules: &Rules) -> Ruling {
     if let Some(target) = targets.files.iter().find(|target| asks_always(target)) {
         let name = target.protected.unwrap_or_default();
@@ -201,12 +199,12 @@ fn built_in(case: &Case<'_>, targets: &Targets, rules: &Rules) -> Ruling {
     }
 }
 
-/// Returns whether a target is one that asks whatever the profile says.
+/// Returns whether a target asks under every profile.
 fn asks_always(target: &FileTarget) -> bool {
     target.claim.access.changes() && target.protected.is_some()
 }
 
-/// Returns the rule for the strongest effect of a call that does more than look.
+/// Returns the rule for the strongest effect of a call that does more than read.
 fn asking_rule(case: &Case<'_>) -> (&'static str, &'static str) {
     let effects = case.effects;
     if *case.facts == Facts::UNKNOWN {
@@ -228,7 +226,7 @@ fn ruling(verdict: Verdict, rule: &'static str, why: impl Into<Cow<'static, str>
     Ruling { verdict, rule, why: why.into(), origin: None }
 }
 
-/// Returns who chose the profile, and where.
+/// Returns who configured the profile, and where.
 fn by_whom(rules: &Rules) -> Option<Arc<str>> {
     written(rules.profile_origin.as_ref())
 }

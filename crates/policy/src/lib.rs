@@ -1,7 +1,6 @@
-//! What is allowed: rules about paths and commands, globs, and the ruling on a call.
+//! Policy: rules on paths and commands, globs, and the ruling on a call.
 //!
-//! Everything here decides and changes nothing. A call is judged by what it names (its claims and its command), by
-//! the layers of rules, and by the profile.
+//! It changes nothing. A call is judged by its claims, its command, the layers of rules, and the profile.
 
 #![forbid(unsafe_code)]
 

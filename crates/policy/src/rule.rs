@@ -1,17 +1,14 @@
-//! Rules that somebody wrote: which calls run, ask or are refused.
+//! Configured rules: which calls run, ask or are denied.
 //!
-//! A rule has a verdict and says which calls it means: by tool, effect and agent, and by one of a path, a
-//! command or a host that the call names. A rule that denies or asks means a call where it means one
-//! of these; rules that allow must mean each of them that does more than look. Deny beats ask beats allow,
-//! whatever their order and layer; what a rule excepts with `unless` it does not mean.
+//! A rule has a verdict and matches calls by tool, effect and agent, and by a path, a command or a host. One
+//! that denies or asks matches if one of these does. Rules that allow must together match each of them that
+//! does more than read. Deny beats ask beats allow, in any order and layer. `unless` names exceptions.
 //!
-//! Rules that deny or ask for commands look at every command of a line, [programs that run another one
-//! looked through](CommandList). A word that is only known when it runs may be any word, and then
-//! such a rule asks. Rules that allow look at the line as it is: each of its commands must fit one of
-//! them, word by word, or be plain, and nothing else may stand in it.
+//! Rules that deny or ask check every command of a line, [also those that other programs run](CommandList).
+//! They ask if a word is only known at run time, since it may be any word. Rules that allow check the line as
+//! written: each command must match word by word or be plain, and the line may hold nothing else.
 //!
-//! What such a rule says of paths also holds beneath a directory that is searched or listed: what it denies
-//! or asks for is not shown there.
+//! Path rules that deny or ask also hide paths beneath a directory that is searched or listed.
 
 mod beneath;
 
@@ -33,25 +30,25 @@ use sinew_shell::command_pattern::{self, CommandPattern, Fit, UNCONTAINED};
 pub use beneath::{Beneath, Judge, Taken, judges_paths};
 
 sinew_tool::word_enum! {
-    /// Who wrote a rule, the weakest in the order of configuration first.
+    /// Who wrote a rule, in the order of configuration, weakest first.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum Layer {
-        /// What holds where nothing is written.
+        /// Built-in defaults.
         BuiltIn = "built-in",
         /// The system's file.
         System = "system",
-        /// The person's own files, and answers for ever.
+        /// The user's own files, and permanent answers.
         User = "user",
         /// The project's file.
         Project = "project",
         /// A file that was named, variables and flags of this process.
         Session = "session",
-        /// The program that sinew is part of.
+        /// The embedding program.
         Program = "program",
     }
 }
 
-/// Where a rule stands.
+/// Where a rule was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleOrigin {
     /// Who wrote it.
@@ -60,11 +57,11 @@ pub struct RuleOrigin {
     pub place: String,
 }
 
-/// Path globs of a rule: absolute ones, and relative ones that are meant beneath each root.
+/// Path globs of a rule: absolute, or relative to each root.
 #[derive(Debug, Clone, Default)]
 pub struct Paths {
     written: Vec<String>,
-    /// They mean something once the roots are known.
+    /// Compiled once the roots are known.
     globs: Option<Arc<Globs>>,
 }
 
@@ -77,7 +74,7 @@ impl PartialEq for Paths {
 impl Eq for Paths {}
 
 impl Paths {
-    /// Takes globs as they are written. Of the first that cannot be read the place is told, and why.
+    /// Parses globs. The error is the index of the first invalid one, and why.
     pub fn parse(written: Vec<String>) -> Result<Self, (usize, String)> {
         for (at, glob) in written.iter().enumerate() {
             globs::check(glob).map_err(|problem| (at, problem))?;
@@ -85,7 +82,7 @@ impl Paths {
         Ok(Self { written, globs: None })
     }
 
-    /// Returns what means one real path and nothing else; nothing where it cannot be written.
+    /// Returns a glob for exactly one real path; `None` if it cannot be written.
     pub fn of(path: &Path) -> Option<Self> {
         let glob = escaped(path).ok()?;
         let meant = Written::as_it_is(glob.clone());
@@ -93,7 +90,7 @@ impl Paths {
         Some(Self { written: vec![glob], globs: Some(Arc::new(globs)) })
     }
 
-    /// Returns the globs as they are written.
+    /// Returns the globs as written.
     pub fn written(&self) -> &[String] {
         &self.written
     }
@@ -114,35 +111,35 @@ impl Paths {
     }
 }
 
-/// What of a call a condition looks at.
+/// The part of a call that a condition matches.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Object {
-    /// The call as a whole.
+    /// The whole call.
     #[default]
     Call,
-    /// Each path that it names.
+    /// Each path of the call.
     Paths(Paths),
     /// Each command.
     Command(CommandPattern),
-    /// Each host, by name; `*.` before a name stands for every name beneath it, `*` for all.
+    /// Each host, by name; `*.` before a name matches every name beneath it, `*` all.
     Hosts(Vec<String>),
 }
 
-/// Which calls are meant. What is empty means every call.
+/// Which calls match. An empty field matches every call.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Condition {
-    /// Names of tools or operations, in which `*` stands for any run of characters.
+    /// Names of tools or operations, with `*` for any run of characters.
     pub tools: Vec<String>,
-    /// Effects, of which the call has one; where the rule allows, it has no other.
+    /// Effects: the call has one of them; if the rule allows, it has no other.
     pub effects: Option<Effects>,
-    /// Names of agents, in which `*` stands for any run of characters.
+    /// Names of agents, with `*` for any run of characters.
     pub agents: Vec<String>,
-    /// What of the call is meant.
+    /// The part of the call that must match.
     pub object: Object,
 }
 
 impl Condition {
-    /// Returns whether the call is one of those whose objects are looked at.
+    /// Returns whether tool, effects and agent of the call match.
     fn meets(&self, case: &Case<'_>, verdict: Verdict) -> bool {
         let by_effect = self.effects.is_none_or(|effects| match verdict {
             Verdict::Allow => (Effects::OBSERVE | effects).contains(case.effects),
@@ -154,7 +151,7 @@ impl Condition {
         by_effect && by_agent() && self.names(case.tool, case.operation)
     }
 
-    /// Returns whether a tool is one of those that are named.
+    /// Returns whether a tool is one of those named.
     fn names(&self, tool: &str, operation: &str) -> bool {
         let fits = |pattern: &String| {
             tool_matches(pattern, tool) || (tool != operation && name_matches(pattern, operation))
@@ -197,17 +194,17 @@ impl fmt::Display for Condition {
 pub struct Rule {
     /// The name that rulings carry.
     pub name: &'static str,
-    /// What becomes of a call that is meant.
+    /// The verdict on matching calls.
     pub verdict: Verdict,
-    /// Which calls are meant.
+    /// Which calls match.
     pub when: Condition,
-    /// Which of them are not.
+    /// Which of them are excepted.
     pub unless: Vec<Condition>,
-    /// Why, in words for people; may be empty.
+    /// The reason for people; may be empty.
     pub why: String,
-    /// Where the rule stands.
+    /// Where the rule was written.
     pub origin: RuleOrigin,
-    /// The rule in words, where its names were given a wider meaning since.
+    /// The rule as written, if its names were widened since.
     written: Option<String>,
 }
 
@@ -215,7 +212,7 @@ impl Rule {
     /// The name of a rule of the list `rules`.
     pub const NAME: &'static str = "rules";
 
-    /// Returns a rule for the calls that a condition means, with nothing excepted.
+    /// Returns a rule for a condition, without exceptions.
     pub fn new(verdict: Verdict, when: Condition, origin: RuleOrigin) -> Self {
         Self {
             name: Self::NAME,
@@ -234,7 +231,7 @@ impl Rule {
         Self { name: "tools.deny", ..Self::new(Verdict::Deny, when, origin) }
     }
 
-    /// Returns a rule that denies all tools but some, as `tools.policy.allow` does.
+    /// Returns a rule that denies all other tools, as `tools.policy.allow` does.
     pub fn only(tools: Vec<String>, origin: RuleOrigin) -> Self {
         let but = Condition { tools, ..Condition::default() };
         Self {
@@ -245,8 +242,8 @@ impl Rule {
         }
     }
 
-    /// Gives the names of tools the meaning that they have in every vocabulary: `mean` gets the names, and
-    /// whether what can do the same is meant too. A rule goes on to be shown as it was.
+    /// Widens tool names to every vocabulary: `mean` gets them, and whether equivalent tools match too. The
+    /// rule is still displayed as written.
     #[must_use]
     pub fn meaning(mut self, mean: impl Fn(&[String], bool) -> Vec<String>) -> Self {
         self.written = Some(self.to_string());
@@ -258,7 +255,7 @@ impl Rule {
         self
     }
 
-    /// Gives relative globs the meaning that they have beneath these roots.
+    /// Anchors relative globs at these roots.
     pub fn anchor(&mut self, roots: &Roots) -> Result<(), RuleError> {
         let Self { when, unless, origin, verdict, .. } = self;
         let holds = *verdict != Verdict::Allow;
@@ -276,7 +273,7 @@ impl Rule {
             && !self.excepted(case).any(|object| object == &Object::Call)
     }
 
-    /// Returns whether the rule can mean a call of a tool.
+    /// Returns whether the rule can match a call of a tool.
     pub(crate) fn can_mean(&self, tool: &str, operation: &str) -> bool {
         self.when.names(tool, operation)
     }
@@ -286,7 +283,7 @@ impl Rule {
         self.verdict != Verdict::Allow && matches!(self.when.object, Object::Paths(_))
     }
 
-    /// Returns what is excepted of a call.
+    /// Returns the exceptions that hold for a call.
     fn excepted<'r>(&'r self, case: &'r Case<'_>) -> impl Iterator<Item = &'r Object> {
         let meets = |condition: &&Condition| condition.meets(case, Verdict::Deny);
         self.unless.iter().filter(meets).map(|condition| &condition.object)
@@ -305,7 +302,7 @@ impl Rule {
         is_among(hosts, host) && !self.excepted(case).any(excepts)
     }
 
-    /// Returns whether a command fits, for a rule that denies or asks: what is excepted must surely fit.
+    /// Returns how a command fits a rule that denies or asks; an exception must surely fit.
     fn find(&self, case: &Case<'_>, pattern: &CommandPattern, command: &[Piece]) -> Fit {
         let excepts = |object: &Object| match object {
             Object::Command(pattern) => pattern.find(command) == Fit::Yes,
@@ -318,7 +315,7 @@ impl Rule {
         }
     }
 
-    /// Returns whether known words are covered, for a rule that allows: nothing excepted may fit.
+    /// Returns whether known words fit a rule that allows; no exception may fit.
     fn covers(&self, case: &Case<'_>, words: &[String]) -> bool {
         let Object::Command(pattern) = &self.when.object else { return false };
         let pieces: Vec<Piece> = words.iter().cloned().map(Piece::Known).collect();
@@ -329,7 +326,7 @@ impl Rule {
         pattern.covers(words) && !self.excepted(case).any(excepts)
     }
 
-    /// Returns whether the rule is meant by a command line, by itself.
+    /// Returns whether the rule matches a command line by itself.
     pub fn matches(&self, case: &Case<'_>, analysis: &Analysis) -> bool {
         match self.verdict {
             Verdict::Allow => {
@@ -337,7 +334,7 @@ impl Rule {
                 match (&analysis.plain, &analysis.rest) {
                     (Err(_), Some(rest)) => !rest.is_empty() && rest.iter().all(covers),
                     (Err(_), None) => false,
-                    // Nothing must cover what is plain.
+                    // A plain line needs no rule, but may match one.
                     (Ok(_), _) => analysis.segments.iter().all(|part| covers(&part.words)),
                 }
             }
@@ -345,7 +342,7 @@ impl Rule {
         }
     }
 
-    /// Returns whether the rule may be meant by a command line, for all that is known before it runs.
+    /// Returns whether the rule may match a command line, as far as is known before it runs.
     pub fn may_match(&self, case: &Case<'_>, analysis: &Analysis) -> bool {
         match self.verdict {
             Verdict::Allow => self.matches(case, analysis),
@@ -359,7 +356,7 @@ impl Rule {
     fn fit(&self, case: &Case<'_>, commands: &CommandList) -> Fit {
         let Object::Command(pattern) = &self.when.object else { return Fit::No };
         if commands.all.is_empty() && pattern.means_all() {
-            // A line may do something without any command, such as emptying a file.
+            // A line may act without any command, such as by truncating a file.
             return Fit::Yes;
         }
         let fits = commands.all.iter().map(|command| self.find(case, pattern, command));
@@ -406,7 +403,7 @@ impl fmt::Display for Rule {
     }
 }
 
-/// Returns whether one of some patterns means a name.
+/// Returns whether a pattern matches a name.
 fn is_named(patterns: &[String], name: &str) -> bool {
     patterns.iter().any(|pattern| name_matches(pattern, name))
 }
@@ -419,8 +416,7 @@ fn is_among(hosts: &[String], host: &str) -> bool {
     })
 }
 
-/// Returns what the rules that deny and ask say of a call. `taken` are the real paths of what a directory takes
-/// along, here and there, where that is known.
+/// Returns the ruling of rules that deny or ask. `taken`: real paths of moved descendants, if known.
 pub fn held(
     rules: &[Arc<Rule>],
     case: &Case<'_>,
@@ -457,7 +453,7 @@ pub fn held(
             continue;
         }
         let one = (fit, rule.ruling(fit, unclear));
-        // The first of the strongest: where verdicts are the same, what surely fits tells more.
+        // The first of the strongest: for equal verdicts, a sure fit explains more.
         let strength = |found: &(Fit, Ruling)| (found.1.verdict, found.0);
         if found.as_ref().is_none_or(|found| strength(found) < strength(&one)) {
             found = Some(one);
@@ -475,12 +471,12 @@ fn fit_of(fits: bool) -> Fit {
     if fits { Fit::Yes } else { Fit::No }
 }
 
-/// Returns what the rules that allow say of a call that does more than look.
+/// Returns the ruling of rules that allow, on a call that does more than read.
 pub fn allowed(rules: &[Arc<Rule>], case: &Case<'_>, targets: &Targets) -> Option<Ruling> {
     covering(rules.iter().map(Arc::as_ref), case, targets).map(|rule| rule.ruling(Fit::Yes, None))
 }
 
-/// Returns the first of the rules that allow and together cover a call.
+/// Returns the first of the allowing rules that together cover a call.
 pub fn covering<'r>(
     rules: impl Iterator<Item = &'r Rule>,
     case: &Case<'_>,
@@ -504,7 +500,7 @@ pub fn covering<'r>(
     let mut left = case.effects;
     for file in &targets.files {
         let rule = covering(&|rule| rule.means_path(case, &file.path));
-        // Looking is allowed as it is.
+        // Reads need no rule.
         if file.claim.access.changes() {
             rule?;
             left = left.without(Effects::CHANGE);
@@ -515,18 +511,18 @@ pub fn covering<'r>(
         for words in command_pattern::rest(analysis)? {
             covered.push(covering(&|rule| rule.covers(case, words))?);
         }
-        // What a command reaches it reaches by what it runs.
+        // A command reaches the network only through the programs that it runs.
         left = left.without(Effects::EXECUTE).without(Effects::NETWORK);
     }
     for host in &targets.hosts {
         covered.push(covering(&|rule| rule.means_host(case, host))?);
         left = left.without(Effects::NETWORK);
     }
-    // What it does beside all that it names is covered by nothing.
+    // No rule covers effects beyond the named objects.
     covered.first().copied().filter(|_| Effects::OBSERVE.contains(left))
 }
 
-/// Returns whether nothing contains the command: then it asks, whatever a rule says.
+/// Returns whether the command runs without a sandbox: then it asks, whatever a rule says.
 fn is_uncontained(analysis: &Analysis) -> bool {
     analysis.plain.as_ref().is_err_and(|unclear| unclear.rule == UNCONTAINED)
 }

@@ -1,18 +1,15 @@
-//! Which paths beneath the roots may be touched, and which names are protected.
+//! Path rules: which paths beneath the roots calls may touch, and which names are protected.
 //!
-//! Globs come from configuration and are matched with the real absolute path, after links. Deny
-//! beats allow, order does not matter, and neither widens the roots. A rule that cannot be read is
-//! an error at start, because a deny rule that never matches protects nothing.
+//! Configured globs match the real absolute path, after symlinks. Deny beats allow in any order, and neither
+//! widens the roots. An invalid glob is an error at start: a deny rule that never matches protects nothing.
 //!
-//! Some names make other programs act later: hooks of git, settings of editors and agents, start
-//! files of shells, build pipelines. They are reported for every change, so that the ruling asks;
-//! also when they do not exist yet, in any case, at any depth. sinew's own directory is closed
-//! except for what is meant to be read.
+//! Protected names make other programs act later: git hooks, settings of editors and agents, shell startup
+//! files, CI pipelines. Every change of one asks, in any case, at any depth, even if it does not exist yet.
+//! sinew's own directory is closed, except for parts that are meant to be read.
 //!
-//! Names are looked for in the real path, and count where they end at the root or beneath it. A root
-//! that is `.github` or `.git/hooks` itself is thus no way around them. A root that lies deeper in
-//! such a directory is a workspace that somebody put there, as agents put worktrees in `.claude`,
-//! and counts from its own name on.
+//! A name counts if it ends at the root or beneath it in the real path, so a root `.github` or `.git/hooks`
+//! is no bypass. A root deeper in such a directory is a workspace, as agents put worktrees in `.claude`, and
+//! counts from its own name on.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -24,21 +21,21 @@ use sinew_tool::{Access, FileError, visible};
 use crate::globs::{Globs, RuleError, Written};
 use sinew_fs::roots::Roots;
 
-/// The lists of configuration.
+/// Configuration keys of the lists.
 const ALLOW: &str = "`tools.fs.allow_paths`";
 const DENY: &str = "`tools.fs.deny_paths`";
 
-/// Path globs and closed directories, compiled.
+/// Compiled path globs, and closed directories.
 #[derive(Debug)]
 pub struct PathRules {
     allow: Option<Globs>,
     deny: Option<Globs>,
     closed: Vec<PathBuf>,
-    /// What commands do not see either.
+    /// Paths that commands do not see either.
     hidden: Vec<PathBuf>,
 }
 
-/// Path globs as they were written, with what they mean where the roots are.
+/// Path globs as written, with what they mean for the roots.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PathGlobs {
     allow: Vec<Written>,
@@ -46,8 +43,7 @@ pub struct PathGlobs {
 }
 
 impl PathGlobs {
-    /// Returns the globs of configuration. One that begins with a root as it was given also stands for
-    /// its real path.
+    /// Returns the configured globs. A root as it was given also stands for its real path.
     pub fn new(allow: &[String], deny: &[String], roots: &Roots) -> Result<Self, RuleError> {
         Ok(Self {
             allow: Written::all(ALLOW, allow, roots, false)?,
@@ -55,14 +51,14 @@ impl PathGlobs {
         })
     }
 
-    /// Returns whether there are none.
+    /// Returns whether there are no globs.
     pub fn is_empty(&self) -> bool {
         self.allow.is_empty() && self.deny.is_empty()
     }
 }
 
 impl PathRules {
-    /// Compiles the globs; `closed` are directories that no call may touch at all.
+    /// Compiles the globs; no call may touch `closed` directories.
     pub fn compile(globs: &PathGlobs, closed: &[PathBuf]) -> Result<Self, RuleError> {
         Ok(Self {
             allow: Globs::compile(ALLOW, &globs.allow, false)?,
@@ -72,7 +68,7 @@ impl PathRules {
         })
     }
 
-    /// Hides files and directories too, by real path.
+    /// Hides files and directories, by real path.
     pub fn hiding(self, hidden: Vec<PathBuf>) -> Self {
         Self { hidden, ..self }
     }
@@ -85,15 +81,14 @@ impl PathRules {
             && self.hidden.is_empty()
     }
 
-    /// Returns whether a path beneath a directory may fail, so that entries of a walk must be judged
-    /// one by one. Closed directories elsewhere say nothing of them.
+    /// Returns whether a path beneath a directory may be denied, so that a walk must judge each entry.
     pub(crate) fn judge_beneath(&self, dir: &Path) -> bool {
         let near = |closed: &PathBuf| closed.starts_with(dir) || dir.starts_with(closed);
         let mut closed = self.closed.iter().chain(&self.hidden);
         self.allow.is_some() || self.deny.is_some() || closed.any(near)
     }
 
-    /// Refuses a real path that no call may touch.
+    /// Rejects a real path that no call may touch.
     pub fn check(&self, real: &Path) -> Result<(), FileError> {
         self.check_denied(real)?;
         match &self.allow {
@@ -104,8 +99,7 @@ impl PathRules {
         }
     }
 
-    /// Refuses a real directory that no search may enter. A directory above what is allowed may be
-    /// entered: its entries are judged one by one.
+    /// Rejects a real directory that no search may enter. One above an allowed path may be entered.
     pub fn check_search(&self, real: &Path) -> Result<(), FileError> {
         self.check_denied(real)?;
         match &self.allow {
@@ -114,8 +108,7 @@ impl PathRules {
         }
     }
 
-    /// Returns whether the globs may say of something beneath a directory what they do not say of the same
-    /// beneath another.
+    /// Returns whether the globs may judge paths beneath this directory unlike those beneath another.
     pub(crate) fn tell_apart_beneath(&self, dir: &Path) -> bool {
         self.allow.is_some() || self.deny.as_ref().is_some_and(|deny| deny.may_lie_beneath(dir))
     }
@@ -140,16 +133,14 @@ impl PathRules {
     }
 }
 
-/// The directory of sinew itself.
+/// sinew's own directory.
 const OWN: &str = ".sinew";
 
-/// What may be read of sinew's own directory: these files, and what lies beneath these directories.
+/// Readable parts of sinew's own directory: these files, and everything beneath these directories.
 const OWN_READABLE: &[&str] = &["config.toml", "memory.md", "skills/", "tool-output/"];
 
-/// Protected names: one component, several with `/`, and `/` at the end for everything beneath.
-/// The first that matches is reported.
-///
-/// Absent on purpose: `.gitattributes`, whose filters must be configured elsewhere to run.
+/// Protected names: one component, several with `/`, and `/` at the end for everything beneath. The first
+/// match is reported. `.gitattributes` is absent on purpose: its filters run only if configured elsewhere.
 const PROTECTED: &[&str] = &[
     ".git/hooks/",
     ".git/config",
@@ -239,14 +230,13 @@ const PROTECTED: &[&str] = &[
     "sinew/config.toml",
 ];
 
-/// The rule of git's own directory: it is for the file tools alone, since every commit changes what
-/// lies there.
+/// The rule of git's own directory, for the file tools alone: every commit changes files there.
 const GIT: &str = ".git/";
 
-/// What else in git's own directory leads to programs that git runs.
+/// Other files in git's own directory that lead to programs that git runs.
 const OF_GIT_FOR_COMMANDS: [&str; 3] = [".git/config.worktree", ".git/commondir", ".git/gitdir"];
 
-/// Directories that tools fill with other people's files: names in them are nobody's settings.
+/// Directories that tools fill with third-party files: names in them are no settings of the project.
 const FILLED_BY_TOOLS: &[&str] = &[
     "node_modules",
     "bower_components",
@@ -261,7 +251,7 @@ const FILLED_BY_TOOLS: &[&str] = &[
     ".tox",
 ];
 
-/// The names of a real path from the root on, as file systems that ignore case see them.
+/// Components of a real path, folded as on case-insensitive file systems; they count from the root on.
 pub struct Names {
     all: Vec<String>,
     n_above: usize,
@@ -275,7 +265,7 @@ impl Names {
         Self { all, n_above }
     }
 
-    /// Returns whether the path falls under a rule that begins before `until`.
+    /// Returns whether the path matches a rule that begins before index `until`.
     fn fall_under(&self, rule: &str, until: usize) -> bool {
         let whole = rule.trim_end_matches('/');
         let n_parts = whole.split('/').count();
@@ -287,7 +277,7 @@ impl Names {
         })
     }
 
-    /// Returns the beginning of the part that tools fill, which is the end where there is none.
+    /// Returns the index of the first directory that tools fill, else the number of components.
     fn filled_by_tools(&self) -> usize {
         let beneath = self.all.iter().enumerate().skip(self.n_above + 1);
         let mut filled = beneath.filter(|(_, name)| FILLED_BY_TOOLS.contains(&name.as_str()));
@@ -300,19 +290,18 @@ impl Names {
     }
 }
 
-/// Returns the protected name that a real path falls under.
+/// Returns the protected name that a real path matches.
 pub fn protected(names: &Names) -> Option<&'static str> {
     PROTECTED.iter().copied().find(|rule| names.fall_under(rule, usize::MAX))
 }
 
-/// Returns the protected name that a command would change at a real path, apart from those that it was
-/// granted.
+/// Returns the protected name that a command would change at a real path, apart from `granted` ones.
 pub(crate) fn protected_from_commands(names: &Names, granted: &[String]) -> Option<&'static str> {
     let until = names.filled_by_tools();
     if let Some(rule) = for_commands(granted).find(|rule| names.fall_under(rule, until)) {
         return Some(rule);
     }
-    // The repositories of submodules and worktrees lie in the one of the whole.
+    // Repositories of submodules and worktrees are inside the main repository.
     let of_part = |rule: &&str| {
         let end = rule.strip_prefix(GIT).unwrap_or_default().trim_end_matches('/');
         let inner = names.all.iter().take(until).position(|name| name == ".git");
@@ -326,8 +315,7 @@ pub(crate) fn protected_from_commands(names: &Names, granted: &[String]) -> Opti
     of_git.filter(|rule| !is_granted(rule, granted)).find(of_part)
 }
 
-/// Returns the protected name whose directory a real path would be: whoever puts a link or another file
-/// there, or moves a directory there, brings all that lies beneath.
+/// Returns the protected name beneath a real path: putting a symlink, file or directory there replaces it.
 pub(crate) fn leads_to_protected(names: &Names, granted: &[String]) -> Option<&'static str> {
     let until = names.filled_by_tools();
     for_commands(granted).find(|rule| {
@@ -346,7 +334,7 @@ fn for_commands(granted: &[String]) -> impl Iterator<Item = &'static str> + '_ {
     all.filter(|rule| !is_granted(rule, granted))
 }
 
-/// Returns whether a name is one of those granted, or lies beneath one.
+/// Returns whether a name is granted, or is beneath a granted one.
 fn is_granted(rule: &str, granted: &[String]) -> bool {
     let whole = rule.trim_end_matches('/');
     granted.iter().any(|grant| {
@@ -361,7 +349,7 @@ pub fn can_be_granted(grant: &str) -> bool {
     PROTECTED.iter().any(|rule| *rule != GIT && is_granted(rule, &grant))
 }
 
-/// Returns the protected names that a root has at its top, for commands.
+/// Returns the protected paths that exist at the top of a root, for commands.
 pub fn protected_at(root: &Path, granted: &[String]) -> Vec<PathBuf> {
     for_commands(granted)
         .map(|rule| root.join(rule.trim_end_matches('/')))
@@ -369,8 +357,8 @@ pub fn protected_at(root: &Path, granted: &[String]) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Refuses what a call may not do in sinew's own directory, at any depth beneath a root. `named` is
-/// the end of a real path, from the name of the root on.
+/// Rejects access to sinew's own directory, at any depth beneath a root, unless it reads a readable part.
+/// `named` is the end of a real path, from the name of the root on.
 pub fn check_own(named: &Path, access: Access) -> Result<(), FileError> {
     let Some(at) = named.iter().position(is_own) else { return Ok(()) };
     if access.changes() {
@@ -397,8 +385,7 @@ pub fn is_own(name: &OsStr) -> bool {
     if bytes.is_ascii() { bytes.eq_ignore_ascii_case(OWN.as_bytes()) } else { fold(name) == OWN }
 }
 
-/// Returns a name as file systems that ignore case may see it: folded, without characters that are
-/// not shown.
+/// Folds a name as case-insensitive file systems may see it, without invisible characters.
 fn fold(name: &OsStr) -> String {
     let text = name.to_string_lossy();
     if text.is_ascii() {

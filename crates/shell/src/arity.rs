@@ -1,12 +1,11 @@
-//! How many words of a command name what it does: what an answer for the whole session would cover.
+//! Command arity: how many words name what a command does, for the pattern that a session answer covers.
 
 use crate::command_pattern::CommandPattern;
 
 use super::wrappers;
 use sinew_tool::visible::shown;
 
-/// Programs, with the first of their words where these say more, and how many words name what is done.
-/// Those behind them are what it is done with.
+/// Programs, with first words where needed, and how many words name the action; the rest are its objects.
 const NAMED: &[(&str, usize)] = &[
     ("act", 1),
     ("ansible-lint", 1),
@@ -224,7 +223,7 @@ const NAMED: &[(&str, usize)] = &[
     ("zig", 2),
 ];
 
-/// Programs that run whatever their words say, or do so somewhere else.
+/// Programs that run code from their words, or act elsewhere: no pattern covers them.
 const NEVER: &[&str] = &[
     "awk",
     "gawk",
@@ -288,8 +287,7 @@ const NEVER: &[&str] = &[
 /// The most words of a command that is covered word by word.
 const MAX_WORDS: usize = 12;
 
-/// Returns the pattern that covers a command and others like it, if one can be offered. Of a program that is
-/// not known it is just these words.
+/// Returns a pattern that covers similar commands, if any; for an unknown program, exactly these words.
 pub fn pattern(words: &[String]) -> Option<CommandPattern> {
     let name = words.first()?;
     if NEVER.contains(&name.as_str()) || wrappers::runs_another(name) {
@@ -303,7 +301,7 @@ pub fn pattern(words: &[String]) -> Option<CommandPattern> {
     let longest = keys.max_by_key(|(key, _)| key.len());
     let (n_words, n_key) = match longest {
         Some((key, n_words)) => (*n_words, key.split(' ').count()),
-        // Interpreters go by many names.
+        // Interpreters have many names.
         None if words.iter().any(|word| matches!(word.as_str(), "-c" | "-e" | "-r" | "-m")) => {
             return None;
         }
@@ -311,7 +309,7 @@ pub fn pattern(words: &[String]) -> Option<CommandPattern> {
         None => (words.len(), 1),
     };
     let named = words.get(..n_words.min(words.len()))?;
-    // An option may have a value, and then what comes next names nothing.
+    // An option may take a value, and then the next word names nothing.
     let is_option = |word: &String| word.starts_with(['-', '+']);
     if longest.is_some() && named.iter().skip(n_key).any(is_option) {
         return None;

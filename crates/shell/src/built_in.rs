@@ -1,4 +1,4 @@
-//! The commands of the shell itself that a plain command may use.
+//! Shell builtins that a plain command may use.
 
 use sinew_tool::Unclear;
 
@@ -6,7 +6,7 @@ use super::files;
 use super::plain::{Part, Writer};
 
 impl Writer<'_> {
-    /// Returns what runs where a word is a command of the shell itself.
+    /// Returns what runs if a word is a shell builtin.
     pub(super) fn built_in(
         &mut self,
         name: &str,
@@ -132,14 +132,13 @@ impl Writer<'_> {
     }
 }
 
-/// Returns whether a format of `printf` only writes. `%n` sets a variable, and `*` takes a width from
-/// what follows.
+/// Returns whether a `printf` format only writes: `%n` sets a variable, `*` takes a width from an argument.
 fn is_plain_format(format: &str) -> bool {
     let mut parts = format.split('%');
     parts.next();
     while let Some(part) = parts.next() {
         if part.is_empty() {
-            // Two signs stand for one, and what follows is text again.
+            // `%%` is a literal sign, and text follows.
             if parts.next().is_none() {
                 return false;
             }
@@ -159,7 +158,7 @@ fn is_plain_format(format: &str) -> bool {
     true
 }
 
-/// Returns what follows at most four digits, nothing where there are more.
+/// Strips at most four digits; `None` if there are more.
 fn without_digits(text: &str) -> Option<&str> {
     let rest = text.trim_start_matches(|c: char| c.is_ascii_digit());
     (text.len() - rest.len() <= 4).then_some(rest)

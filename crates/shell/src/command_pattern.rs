@@ -1,27 +1,24 @@
-//! Patterns of words that commands fit.
+//! Word patterns that commands fit, for command rules.
 //!
-//! Whoever denies or asks wants every command found that may fit: a word that is only known when it runs
-//! may be any word. Whoever allows wants nothing but what fits word by word.
+//! Rules that deny or ask take a word only known at run time for any word; rules that allow need known words.
 
 use std::fmt;
 
 use sinew_tool::{Analysis, Piece, name_matches};
 
-/// A pattern of words.
-///
-/// Words stand as they are; `*` in one stands for any run of characters, `|` parts words of which one
-/// must fit, and a last word `*` stands for any further words.
+/// A pattern of words. Words are literal, except that `*` matches any run of characters and `|` separates
+/// alternatives. A last word `*` matches any further words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandPattern {
     written: String,
-    /// Each with its alternatives.
+    /// The alternatives of each word.
     words: Vec<Vec<String>>,
     /// Whether further words may follow.
     is_open: bool,
 }
 
 impl CommandPattern {
-    /// Reads a pattern; one that names nothing is refused with the reason.
+    /// Parses a pattern; the error says why it names nothing.
     pub fn parse(written: &str) -> Result<Self, &'static str> {
         let mut words: Vec<&str> = written.split_whitespace().collect();
         if words.is_empty() {
@@ -46,7 +43,7 @@ impl CommandPattern {
         self.words.is_empty()
     }
 
-    /// Returns whether known words fit as they are.
+    /// Returns whether known words fit.
     pub fn covers(&self, words: &[String]) -> bool {
         let enough = match self.is_open {
             true => self.words.len() <= words.len(),
@@ -57,11 +54,10 @@ impl CommandPattern {
             && self.words.iter().zip(words).all(|(pattern, word)| fits(pattern, word))
     }
 
-    /// Returns whether a command fits. Options that stand before a later word of the pattern, with a value
-    /// each, are passed over.
+    /// Returns whether a command fits. Options before a later word, each with a value, are skipped.
     pub fn find(&self, command: &[Piece]) -> Fit {
         let n = self.words.len();
-        // How many words of the pattern may have been found after each word.
+        // How many words of the pattern may have matched after each word.
         let mut at = At { sure: vec![false; n + 1], may: vec![false; n + 1], ..At::default() };
         at.sure.first_mut().into_iter().chain(at.may.first_mut()).for_each(|begin| *begin = true);
         for piece in command {
@@ -83,7 +79,7 @@ impl CommandPattern {
         let fits = |index: usize| {
             let Some(pattern) = self.words.get(index) else { return false };
             let name = word.rsplit('/').next().unwrap_or(word);
-            // A shell may take it for the path of a program.
+            // A shell may expand `=name` to the path of a program.
             let name = name.strip_prefix('=').unwrap_or(name);
             fits(pattern, word) || (index == 0 && fits(pattern, name))
         };
@@ -130,7 +126,7 @@ impl CommandPattern {
     }
 }
 
-/// Where in a pattern the words so far may lead.
+/// Positions in a pattern that the words so far may reach.
 #[derive(Default)]
 struct At {
     sure: Vec<bool>,
@@ -149,7 +145,7 @@ fn fits(pattern: &[String], word: &str) -> bool {
     pattern.iter().any(|one| name_matches(one, word))
 }
 
-/// Whether a pattern is meant.
+/// Whether a pattern fits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fit {
     No,
@@ -157,13 +153,13 @@ pub enum Fit {
     Yes,
 }
 
-/// Returns the commands of a line that something must cover for the line to run unasked.
+/// Returns the commands of a line that rules must cover for the line to run unasked.
 pub fn rest(analysis: &Analysis) -> Option<&[Vec<String>]> {
     let unclear = analysis.plain.as_ref().err()?;
-    // Where nothing contains commands, each of them asks.
+    // Without a sandbox, each command asks.
     let rest = analysis.rest.as_deref().filter(|_| unclear.rule != UNCONTAINED)?;
     (!rest.is_empty()).then_some(rest)
 }
 
-/// The rule that asks for every command where nothing contains commands.
+/// The rule that asks for every command if there is no sandbox.
 pub const UNCONTAINED: &str = "shell.sandbox_level";

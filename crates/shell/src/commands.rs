@@ -1,8 +1,7 @@
-//! Every command that stands in a text, with programs that only run another one looked through.
+//! Lists every command in a text, including those that wrappers run, for rules that deny or ask.
 //!
-//! Rules that deny or ask look at these. What is found errs to one side: where a part cannot be read, or
-//! is only known when it runs, that is told, and a rule counts as one that may be meant. What a program
-//! does by itself, such as an interpreter with its script, is not looked into.
+//! It over-approximates: a part that cannot be parsed, or is only known at run time, counts as one that a
+//! rule may match. What a program does by itself, such as an interpreter with its script, is not analysed.
 
 use sinew_tool::{CommandList, Piece};
 use tree_sitter::{Node, Tree};
@@ -11,15 +10,15 @@ use super::word::Word;
 use super::wrappers::{self, Inside};
 use super::{MAX_BYTES, tree};
 
-/// How often a command may stand inside another one.
+/// The deepest nesting of commands.
 const MAX_DEPTH: usize = 8;
-/// The most commands that are looked at.
+/// The most commands.
 const MAX_COMMANDS: usize = 2_000;
 /// The most words of all commands together.
 const MAX_WORDS: usize = 50_000;
-/// The most bytes of texts inside others that are looked at.
+/// The most bytes of nested texts.
 const MAX_INNER_BYTES: usize = 4 * MAX_BYTES;
-/// Why nothing is known of the commands of a text that is too long to parse.
+/// Why the commands of a text that is too long to parse are unknown.
 const TOO_MUCH: &str = "it is too much to look at";
 
 /// Lists the commands of a parsed text.
@@ -48,7 +47,7 @@ pub(super) fn of(line: &sinew_tool::CommandLine) -> CommandList {
     }
 }
 
-/// What is said of a text that is not parsed.
+/// Returns the list of a text that is not parsed.
 pub(super) fn of_unparsed() -> CommandList {
     CommandList { all: Vec::new(), unclear: Some(TOO_MUCH) }
 }
@@ -118,9 +117,8 @@ impl Lister {
     }
 }
 
-/// Returns whether a text holds what the grammar and a shell may take for different things: substitutions of
-/// the old form, those inside the patterns of a variable, values that are expanded again, lines that
-/// are joined inside a word.
+/// Returns whether the grammar and a shell may read a text differently: backquotes, substitutions in the
+/// patterns of a variable, values that are expanded again, lines joined inside a word.
 fn is_odd(text: &str) -> bool {
     let has_place = text.contains("<<") || text.contains("${");
     (text.contains('`') && (has_place || text.contains("\\`")))
@@ -129,9 +127,8 @@ fn is_odd(text: &str) -> bool {
         || tree::joins_lines(text)
 }
 
-/// Returns the words of a command, and the text that it gets as its input. The grammar takes a command on a
-/// line of its own that begins with a backslash for words of the one before, so there may be several.
-/// Says too whether the end of such a text is written oddly.
+/// Returns words and input text of a command, and whether the text's end mark is odd. There may be several
+/// commands: the grammar joins a line that begins with a backslash to the one before.
 fn words(
     node: Node<'_>,
     around: Option<Node<'_>>,
@@ -156,7 +153,7 @@ fn words(
             }
         }
     }
-    // The redirections of a command stand beside it, and words may stand behind them.
+    // Redirections are siblings of the command, and words may follow them.
     if let Some(parent) = around {
         let body = parent.child_by_field_name("body");
         for part in parent.children(&mut parent.walk()).filter(|part| Some(*part) != body) {
@@ -167,8 +164,7 @@ fn words(
     (before, input, is_odd)
 }
 
-/// Reads what else a redirection holds: words of the command, or the text of its input. Returns whether the
-/// end of that is written in several ways.
+/// Reads the words or the input text in a redirection; returns whether the text's end mark is odd.
 fn redirect(
     node: Node<'_>,
     text: &str,
@@ -195,7 +191,7 @@ fn redirect(
             let inner = whole('\'').or_else(|| whole('"'));
             is_odd = inner.unwrap_or(start).contains(quotes);
             if inner.is_none() {
-                // What a program reads has lost the escapes.
+                // A program reads the text without its escapes.
                 *input = input.take().map(|text| wrappers::unescaped(&text));
             }
             // The grammar may take lines of the text for words.
@@ -242,7 +238,7 @@ pub(super) fn piece(node: Node<'_>, text: &str) -> Piece {
     Piece::Open { raw: raw.to_owned(), is_one: is_one && node.kind() == "string" }
 }
 
-/// Adds what is known of a word; returns whether that is all of it.
+/// Adds the known part of a word; returns whether that is all of it.
 fn push(node: Node<'_>, text: &str, word: &mut Word) -> bool {
     let raw = text.get(node.byte_range()).unwrap_or_default();
     let inner = |open: &str, close: &str| raw.strip_prefix(open)?.strip_suffix(close);
@@ -255,7 +251,7 @@ fn push(node: Node<'_>, text: &str, word: &mut Word) -> bool {
             let is_first = word.text.is_empty();
             word.push_bare(if is_first { raw.trim_start() } else { raw }).is_ok()
         }
-        // A name that is unset or declared, with what it is set to.
+        // A name to unset or declare, with its value.
         "variable_name" => word.push_bare(raw).is_ok(),
         "raw_string" => inner("'", "'").is_some_and(|inner| {
             word.text.push_str(inner);
@@ -279,7 +275,7 @@ fn push(node: Node<'_>, text: &str, word: &mut Word) -> bool {
             });
             joined && parts.iter().all(|part| push(*part, text, word))
         }
-        // Signs of the shell that stand as words, such as the name of a command that declares.
+        // Anonymous nodes that are words, such as the name of a declaration command.
         _ if !node.is_named() => word.push_bare(raw).is_ok(),
         _ => false,
     }

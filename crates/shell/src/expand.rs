@@ -1,4 +1,4 @@
-//! The names that a pattern stands for, found before anything runs.
+//! Pathname expansion: the file names that a pattern matches, found before anything runs.
 
 use std::path::{Path, PathBuf};
 
@@ -8,16 +8,15 @@ use sinew_tool::Unclear;
 use super::word::Word;
 use super::{Scene, files};
 
-/// The most names that a pattern may stand for.
+/// The most names that a pattern may match.
 const MAX_NAMES: usize = 2_000;
-/// The most entries of directories that are looked at for all patterns of a text.
+/// The most directory entries that are read for all patterns of a text.
 const MAX_ENTRIES: usize = 20_000;
-/// The most signs of a pattern, and the most parts of a path with one.
+/// The most wildcards of a pattern, and the most components of a path with one.
 const MAX_SIGNS: usize = 16;
 const MAX_PARTS: usize = 64;
 
-/// Returns the texts that a word stands for: its own, or the names that fit where it is a pattern. Where
-/// none fits the pattern stands for itself.
+/// Returns the texts of a word: its own, or the names that match. A pattern without a match stays as it is.
 pub(super) fn words(word: Word, scene: &Scene<'_>, cwd: &Path) -> Result<Vec<String>, Unclear> {
     if !word.is_pattern() {
         return Ok(vec![word.text]);
@@ -29,7 +28,7 @@ pub(super) fn words(word: Word, scene: &Scene<'_>, cwd: &Path) -> Result<Vec<Str
     if found.is_empty() {
         return Ok(vec![word.text]);
     }
-    // A name of the directory must not be taken for an option, and not hide what it is.
+    // A file name must neither look like an option nor hide characters.
     if let Some(odd) = found.iter().find(|name| name.starts_with('-') || has_controls(name)) {
         let why = format!("the pattern stands for a name that is more than a name: {odd:?}");
         return Err(Unclear::new("shell.pattern", why));
@@ -85,12 +84,12 @@ fn names(word: &Word, scene: &Scene<'_>, cwd: &Path) -> Result<Vec<String>, Uncl
         }
         found = next;
     }
-    // What follows a pattern must be there.
+    // What follows a pattern must exist.
     found.retain(|name| matches!(scene.files.lstat(&cwd.join(name)), Ok(Some(_))));
     Ok(found)
 }
 
-/// Returns the names in a directory beneath the roots, none where it is none.
+/// Returns the names in a directory beneath the roots; empty if it is no directory.
 fn entries(scene: &Scene<'_>, cwd: &Path, dir: &Path) -> Result<Vec<String>, Unclear> {
     let name = dir.to_str().ok_or_else(too_many)?;
     let real = files::check(scene, cwd, name)?;
@@ -113,7 +112,7 @@ fn entries(scene: &Scene<'_>, cwd: &Path, dir: &Path) -> Result<Vec<String>, Unc
     Ok(names)
 }
 
-/// Returns what decides whether a name fits one part of a pattern.
+/// Returns a matcher for one component of a pattern.
 fn matcher(part: &str, active: &[usize]) -> Result<globset::GlobMatcher, Unclear> {
     let mut glob = String::new();
     let mut in_class = false;

@@ -1,5 +1,4 @@
-//! The look at files that an analysis is given. This crate touches the system in no other way, so that an analysis
-//! runs in memory in tests, and nothing here can change a file.
+//! The only file access of an analysis, so that it runs in memory in tests and can change no file.
 
 use std::ffi::OsString;
 use std::io;
@@ -7,23 +6,23 @@ use std::path::{Path, PathBuf};
 
 use sinew_tool::FileKind;
 
-/// The entries of a directory, `.` and `..` left out.
+/// The entries of a directory, without `.` and `..`.
 pub type Entries<'a> = Box<dyn Iterator<Item = io::Result<(OsString, FileKind)>> + 'a>;
 
-/// Reads that an analysis makes. Relative paths are not given.
+/// Reads that an analysis makes, by absolute paths.
 pub trait FileSystem {
-    /// Returns what is at a path, no link followed at its end; `None` where nothing is.
+    /// Returns the kind at a path without following a final symlink; `None` if nothing is there.
     fn lstat(&self, path: &Path) -> io::Result<Option<FileKind>>;
 
-    /// Returns what a path leads to, links followed; `None` where nothing is.
+    /// Returns the kind at a path after symlinks; `None` if nothing is there.
     fn stat(&self, path: &Path) -> io::Result<Option<FileKind>>;
 
-    /// Returns a path with every link resolved, which must exist.
+    /// Resolves every symlink of a path, which must exist.
     fn canonicalize(&self, path: &Path) -> io::Result<PathBuf>;
 
-    /// Returns the entries of a directory, links not followed.
+    /// Returns the entries of a directory, without following symlinks.
     fn read_dir(&self, dir: &Path) -> io::Result<Entries<'_>>;
 
-    /// Reads a regular file of at most so many bytes; links at its end are refused.
+    /// Reads a regular file of at most `max_bytes`; rejects a final symlink.
     fn read(&self, path: &Path, max_bytes: u64) -> io::Result<Vec<u8>>;
 }

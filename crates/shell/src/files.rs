@@ -1,4 +1,4 @@
-//! Which files a plain command may name: those beneath the roots that may be read.
+//! Files that a plain command may name: those beneath the roots that may be read.
 
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
@@ -8,7 +8,7 @@ use sinew_tool::{FileKind, Unclear, name_matches};
 use super::Scene;
 use super::file_system::FileSystem;
 
-/// Names of files that hold secrets: whoever wants to see one is asked.
+/// Names of files that hold secrets: reading one asks.
 pub(super) const SECRETS: &[&str] = &[
     ".env",
     ".env.*",
@@ -40,8 +40,7 @@ pub(super) fn is_secret(real: &Path) -> bool {
     SECRETS.iter().any(|pattern| name_matches(pattern, &name))
 }
 
-/// Returns the real path of what a name stands for, seen from a directory. What is not there has the real
-/// path that it would have.
+/// Returns the real path of a name, seen from a directory; also of one that does not exist.
 fn real(files: &dyn FileSystem, cwd: &Path, name: &str) -> Option<PathBuf> {
     let path = cwd.join(name);
     let mut ancestor = path.as_path();
@@ -52,7 +51,7 @@ fn real(files: &dyn FileSystem, cwd: &Path, name: &str) -> Option<PathBuf> {
                 return Some(if rest.as_os_str().is_empty() { real } else { real.join(rest) });
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                // A link to nowhere may lead elsewhere one day, and so may what stands behind `..`.
+                // A dangling symlink may lead elsewhere later, and so may a path after `..`.
                 let is_link = matches!(files.lstat(ancestor), Ok(Some(_)));
                 let is_name =
                     matches!(ancestor.components().next_back(), Some(Component::Normal(_)));
@@ -66,17 +65,17 @@ fn real(files: &dyn FileSystem, cwd: &Path, name: &str) -> Option<PathBuf> {
     }
 }
 
-/// Returns whether a real path is that of a directory.
+/// Returns whether a real path is a directory.
 pub(super) fn is_directory(files: &dyn FileSystem, real: &Path) -> bool {
     matches!(files.stat(real), Ok(Some(FileKind::Directory)))
 }
 
-/// Returns whether a real path is that of a file or a directory, or of nothing.
+/// Returns whether a real path is a file, a directory or free.
 fn is_file(files: &dyn FileSystem, real: &Path) -> bool {
     matches!(files.stat(real), Ok(None | Some(FileKind::File | FileKind::Directory)))
 }
 
-/// Refuses a name that does not lie beneath a root or may not be read; returns its real path.
+/// Returns the real path of a name; rejects one that is outside the roots or may not be read.
 pub(super) fn check(scene: &Scene<'_>, cwd: &Path, name: &str) -> Result<PathBuf, Unclear> {
     let real = real(scene.files, cwd, name).filter(|real| {
         scene.roots.iter().any(|root| real.starts_with(root)) && (scene.may_read)(real)
@@ -85,7 +84,7 @@ pub(super) fn check(scene: &Scene<'_>, cwd: &Path, name: &str) -> Result<PathBuf
         Some(real) if is_secret(&real) => {
             Err(Unclear::new("shell.secret", format!("`{name}` holds secrets by its name")))
         }
-        // What is read there may never end, or be taken from somebody else.
+        // A read of a FIFO or device may never end, or take data from another reader.
         Some(real) if !is_file(scene.files, &real) => Err(Unclear::new(
             "shell.operand",
             format!("`{name}` is neither a file nor a directory"),
@@ -98,7 +97,7 @@ pub(super) fn check(scene: &Scene<'_>, cwd: &Path, name: &str) -> Result<PathBuf
     }
 }
 
-/// Refuses a directory that a program would walk through past something that rules keep out.
+/// Rejects a directory that a program would walk past paths that rules hide.
 pub(super) fn check_walk(scene: &Scene<'_>, cwd: &Path, name: &str) -> Result<(), Unclear> {
     match real(scene.files, cwd, name) {
         Some(real) if is_directory(scene.files, &real) && !(scene.may_walk)(&real) => {
@@ -111,10 +110,10 @@ pub(super) fn check_walk(scene: &Scene<'_>, cwd: &Path, name: &str) -> Result<()
     }
 }
 
-/// Refuses an operand that does not name a file that may be read.
+/// Rejects an operand that names no readable file.
 pub(super) fn check_operand(scene: &Scene<'_>, cwd: &Path, name: &str) -> Result<(), Unclear> {
     match name {
-        // Standard input, and what is always empty.
+        // Standard input, and the empty device.
         "-" | "/dev/null" | "/dev/stdin" => Ok(()),
         "" => Err(Unclear::new("shell.outside", "an empty name is no file")),
         _ => check(scene, cwd, name).map(drop),

@@ -1,4 +1,4 @@
-//! `find`: tests that only look, actions that only write to its output, and what it runs for each name.
+//! `find`: tests, actions that only write to its output, and commands that it runs for each name.
 
 use sinew_tool::Unclear;
 
@@ -42,7 +42,7 @@ const ALONE: &[&str] = &[
     ",",
 ];
 
-/// Those with a text.
+/// Tests and actions with a text.
 const WITH_TEXT: &[&str] = &[
     "-name",
     "-iname",
@@ -77,10 +77,10 @@ const WITH_TEXT: &[&str] = &[
     "-printf",
 ];
 
-/// Those with a file to compare with.
+/// Tests with a reference file.
 const WITH_FILE: &[&str] = &["-newer", "-anewer", "-cnewer", "-samefile"];
 
-/// Returns whether a test or an action has a value behind it.
+/// Returns whether a test or an action takes a value.
 pub(super) fn takes_value(word: &str) -> bool {
     WITH_TEXT.contains(&word) || WITH_FILE.contains(&word)
 }
@@ -89,34 +89,33 @@ fn refused(word: &str) -> Unclear {
     Unclear::new("shell.option", format!("`{word}` of find is not known to only read"))
 }
 
-/// What is known of the words of a `find` that are written.
+/// A `find` as it is written to the script.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) words: Vec<String>,
     pub(super) last: Last,
-    /// Whether it does something else for its names, or only for some of them.
+    /// Whether it has another action, or acts on some names only.
     has_more: bool,
-    /// Whether a place that it begins at may be a variable for awk.
+    /// Whether awk may take a starting point for a variable.
     is_variable: bool,
 }
 
-/// What an expression ends with.
+/// The end of an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Last {
     /// A test, or nothing.
     Test,
     Print,
     Print0,
-    /// What needs something behind it.
+    /// An operator that needs an operand.
     Open,
-    /// The same, and it turns round what follows.
+    /// The same, and it negates the operand.
     Negation,
 }
 
 impl Found {
-    /// Returns how many of its words come before the place where tests can be put so that all names that
-    /// it writes pass them, where there is such a place. `is_null` says whether it should end names with
-    /// NUL by itself.
+    /// Returns how many words come before the point where tests apply to all names that it writes, if there
+    /// is one. `is_null` says whether it should end names with NUL by itself.
     pub(super) fn n_before_last(&self, is_null: bool) -> Option<usize> {
         let n = self.words.len();
         match self.last {
@@ -128,15 +127,15 @@ impl Found {
         }
     }
 
-    /// Returns whether awk takes its names for names.
+    /// Returns whether awk takes its names for file names.
     pub(super) fn is_fit(&self, known: &Program) -> bool {
         known.check != Check::Awk || !self.is_variable
     }
 
-    /// Notes a word of the expression that takes no value.
+    /// Notes a word of the expression without a value.
     fn operator(&mut self, word: &str) {
         let was_open = matches!(self.last, Last::Open | Last::Negation);
-        // What was the last action until now is another one.
+        // What was the last action so far is another one.
         self.has_more |= matches!(self.last, Last::Print | Last::Print0);
         self.last = match word {
             "!" | "-not" => Last::Negation,
@@ -149,19 +148,18 @@ impl Found {
             "-print0" => Last::Print0,
             _ => Last::Test,
         };
-        // An action that is turned round, or stands behind a bracket.
+        // The action is negated, or follows a parenthesis.
         self.has_more |= was_open && matches!(self.last, Last::Print | Last::Print0);
     }
 
-    /// Notes a test with a value, or an action that is none of those that can be the last.
+    /// Notes a test with a value, or an action that cannot be the last.
     fn test(&mut self, is_action: bool) {
         self.has_more |= is_action || matches!(self.last, Last::Print | Last::Print0);
         self.last = Last::Test;
     }
 }
 
-/// Returns the tests with which `find` leaves out links, which may lead anywhere, what is no file, and
-/// files that are asked about where they are named.
+/// Returns tests that leave out symlinks, which may lead anywhere, special files, and files with secrets.
 pub(super) fn without_secrets() -> Vec<String> {
     let kinds = ["l", "p", "s", "c", "b"].into_iter().flat_map(|kind| ["!", "-type", kind]);
     let names = files::SECRETS.iter().flat_map(|name| ["!", "-iname", name]);
@@ -169,7 +167,7 @@ pub(super) fn without_secrets() -> Vec<String> {
 }
 
 impl Writer<'_> {
-    /// Returns the words of `find` that run for some words.
+    /// Returns the `find` to run for some arguments.
     pub(super) fn find_files(&self, args: &[String]) -> Result<Found, Unclear> {
         let mut found =
             Found { words: Vec::new(), last: Last::Test, has_more: false, is_variable: false };
@@ -201,7 +199,7 @@ impl Writer<'_> {
                     found.test(false);
                     found.words.extend([word.clone(), file]);
                 }
-                // The tests that are put before it would be turned round.
+                // A negation would also apply to the inserted tests.
                 "-exec" if found.last != Last::Negation => {
                     let mut inner: Vec<String> = Vec::new();
                     let end = loop {
@@ -229,7 +227,7 @@ impl Writer<'_> {
         Ok(found)
     }
 
-    /// Returns what `find` runs for each name: a known program, with the names in the place of files.
+    /// Returns what `find` runs for each name: a known program, with the names as its files.
     fn each(&self, inner: &[String], found: &Found) -> Result<Vec<String>, Unclear> {
         let unclear = || Unclear::new("shell.operand", "what find runs takes its names elsewhere");
         let (name, args) = inner.split_first().ok_or_else(unclear)?;

@@ -1,10 +1,8 @@
-//! The subcommands of `git` that only read, in a repository that runs nothing of its own.
+//! Read-only subcommands of `git`, in a repository that runs nothing of its own.
 //!
-//! What a repository may configure to be run is switched off by words that are added: its monitor, its
-//! hooks, pagers, external diffs and text converters. Filters cannot be switched off, and so a repository
-//! whose configuration has more than a list of harmless sections is not plain. The same holds for one that
-//! takes its configuration from elsewhere, and for one of which some files have filters, which may be
-//! those of the person.
+//! Added words switch off programs that a repository may configure: fsmonitor, hooks, pagers, external diffs
+//! and text converters. Filters cannot be switched off. A repository is not plain if it sets more than a list
+//! of harmless keys, takes settings from elsewhere, or has files with filters, possibly the user's.
 
 mod index;
 mod repository;
@@ -20,7 +18,7 @@ use super::{Scene, files};
 use repository::odd;
 use subcommands::{LOG, SUBCOMMANDS, Subcommand, TrailingArguments};
 
-/// What is put behind `git`.
+/// Words inserted after `git`.
 const ALWAYS: &[&str] = &[
     "--no-pager",
     "--no-optional-locks",
@@ -46,7 +44,7 @@ fn refused(word: &str) -> Unclear {
     Unclear::new("shell.option", format!("`{word}` of git is not known to only read"))
 }
 
-/// Returns the words behind `git` that run for some words.
+/// Returns the arguments of `git` to run for some arguments.
 pub(super) fn words(
     args: &[String],
     scene: &Scene<'_>,
@@ -78,7 +76,7 @@ pub(super) fn words(
         ));
     }
     let top = repository::check(scene, &dir)?;
-    // The repository that was looked at, and no other.
+    // The repository that was checked, and no other.
     run.push(format!("--git-dir={}/.git", top.to_str().ok_or_else(|| odd("its path is no text"))?));
     run.push(format!("--work-tree={}", top.display()));
     run.push(name.to_owned());
@@ -90,7 +88,7 @@ pub(super) fn words(
                 has_word = true;
                 rest
             }
-            // What is listed without a word is so whatever its options say.
+            // Without a word it lists, whatever its options say.
             Some((word, _)) if !word.starts_with('-') => return Err(refused(word)),
             Some(_) | None if name == "stash" || name == "worktree" => return Err(refused(name)),
             Some(_) | None => args,
@@ -130,17 +128,17 @@ pub(super) fn words(
     Ok(run)
 }
 
-/// Subcommands that print what files hold, or held.
+/// Subcommands that print current or former file contents.
 const PRINTS: &[&str] = &["show", "log", "diff", "grep", "cat-file", "blame", "stash", "reflog"];
 
-/// Returns the files whose lines are followed, each behind a range of lines.
+/// Returns the values of `-L` in `log`, each a range of lines and a file.
 fn traced<'p>(known: &Subcommand, parsed: &'p Parsed) -> impl Iterator<Item = &'p String> {
     let is_log = known.tables.contains(&LOG);
     let options = parsed.options.iter().filter(move |(option, _)| is_log && option == "-L");
     options.filter_map(|(_, value)| value.as_ref())
 }
 
-/// Refuses words that pathspecs behind them would give another meaning.
+/// Rejects words that appended pathspecs would reinterpret.
 fn check_words(known: &Subcommand, args: &[String], parsed: &Parsed) -> Result<(), Unclear> {
     let n_behind = parsed.end.map_or(0, |end| args.len().saturating_sub(end + 1));
     let mut revisions = parsed.operands.iter().rev().skip(n_behind);
@@ -155,8 +153,7 @@ fn check_words(known: &Subcommand, args: &[String], parsed: &Parsed) -> Result<(
     }
 }
 
-/// Returns nothing for a subcommand that looks at no file of the working tree, otherwise whether it opens
-/// those that the index names.
+/// Returns whether a subcommand opens files that the index names; `None` if it reads no working tree.
 fn looks_at_files(known: &Subcommand, parsed: &Parsed) -> Option<bool> {
     const OF_FILES: &[&str] = &[
         "-m",
@@ -179,15 +176,15 @@ fn looks_at_files(known: &Subcommand, parsed: &Parsed) -> Option<bool> {
     }
 }
 
-/// Returns whether a format tells of signatures, for which a program is run.
+/// Returns whether a format shows signatures, for which git runs a program.
 fn asks_signature(format: &str) -> bool {
     let of_log = |sign: &str| format.contains(&format!("%{sign}G"));
     ["", "+", "-", " "].into_iter().any(of_log) || format.contains("signature")
 }
 
-/// Refuses what names a file outside: git compares two files that lie anywhere.
+/// Rejects a word that names a file outside: git compares any two files.
 fn check_operand(word: &str, scene: &Scene<'_>, dir: &Path, top: &Path) -> Result<(), Unclear> {
-    // A pathspec or the path behind a revision lies in the repository.
+    // A pathspec, or the path in a revision, is in the repository.
     let path = Path::new(word);
     let climbs = path.components().any(|part| part == Component::ParentDir);
     let is_there = matches!(scene.files.lstat(&dir.join(word)), Ok(Some(_)));
@@ -197,7 +194,7 @@ fn check_operand(word: &str, scene: &Scene<'_>, dir: &Path, top: &Path) -> Resul
             return Err(odd(format!("`{word}` lies in no part of the repository")));
         }
     }
-    // The path behind a revision, and that of a pathspec with its signs.
+    // The path in a revision, or in a pathspec with its magic.
     let behind = word.rsplit([':', ')']).next().unwrap_or_default();
     if files::is_secret(Path::new(behind)) {
         return Err(Unclear::new("shell.secret", format!("`{word}` holds secrets by its name")));

@@ -1,5 +1,4 @@
-//! What a program of the [tables](super::programs) runs with: its options are known, and every file that it
-//! is given may be read.
+//! Checks a program of the [tables](super::programs): its options are known, its files may be read.
 
 use sinew_tool::Unclear;
 
@@ -9,8 +8,7 @@ use super::programs::{Check, Program};
 use super::{files, scripts};
 
 impl Writer<'_> {
-    /// Returns the words behind the name of a known program. Where `more` is set, files follow that are
-    /// only known later.
+    /// Returns the arguments of a known program. With `more`, files follow that are only known later.
     pub(super) fn known(
         &self,
         known: &Program,
@@ -36,7 +34,7 @@ impl Writer<'_> {
             args.split_at_checked(parsed.end.unwrap_or(args.len())).unwrap_or_default();
         let mut run: Vec<String> = known.added.iter().map(|word| (*word).to_owned()).collect();
         run.extend(options.iter().cloned());
-        // The last word on a file is the one that holds.
+        // The last option about a file wins.
         run.extend(without_secrets(known, &parsed));
         run.extend(rest.iter().cloned());
         if more && parsed.end.is_none() && !known.options.is_posix {
@@ -45,7 +43,7 @@ impl Writer<'_> {
         Ok(run)
     }
 
-    /// Refuses directories that a program would go through past something that rules keep out.
+    /// Rejects directories that a program would walk past paths that rules hide.
     fn check_walk(
         &self,
         known: &Program,
@@ -70,7 +68,7 @@ impl Writer<'_> {
     ) -> Result<(), Unclear> {
         let mut operands = parsed.operands.as_slice();
         check_values(known, name, parsed)?;
-        // Of two directories diff would compare what is in them, wherever a link there leads.
+        // Of two directories, diff compares the files, through symlinks too.
         let takes_files = matches!(known.operands, Operands::Files | Operands::TextThenFiles(_));
         if more && (!takes_files || known.check == Check::Diff) {
             return Err(Unclear::new("shell.operand", format!("{name} takes no files")));
@@ -131,7 +129,7 @@ impl Writer<'_> {
             let why = format!("`{word}` names a file with more words");
             return Err(Unclear::new("shell.operand", why));
         }
-        // A word such as `name=value` is a variable for awk, and no file.
+        // awk takes a word such as `name=value` for a variable, not a file.
         let is_variable = |word: &str| known.check == Check::Awk && is_assignment(word);
         let operands = operands.iter().filter(|word| !is_variable(word));
         let mut n_named = 0;
@@ -157,12 +155,12 @@ impl Writer<'_> {
     }
 }
 
-/// Refuses values of options that mean more than they seem to.
+/// Rejects option values that mean more than they seem to.
 fn check_values(known: &Program, name: &str, parsed: &Parsed) -> Result<(), Unclear> {
     let is_odd = |option: &str, value: &str| match known.check {
-        // The old form of an option has an `f` to follow behind it.
+        // The old form of an option may end with `f`, to follow.
         Check::Count => option != "-9" && !is_count(value),
-        // A zone may be a file.
+        // A time zone may be a file.
         Check::Date => value.contains("TZ="),
         Check::Awk => scripts::FORMATS_OF_AWK.iter().any(|format| value.contains(format)),
         _ => false,
@@ -192,7 +190,7 @@ fn is_count(text: &str) -> bool {
         && ((is_unit && (unit.is_empty() || !prefix.is_empty())) || unit == "b")
 }
 
-/// Returns whether a program goes through the directories that it is given, or the one it starts in.
+/// Returns whether a program walks its directories, or the one it starts in.
 fn walks(known: &Program, name: &str, parsed: &Parsed) -> bool {
     match (known.check, name) {
         (Check::Rg, _) | (_, "du" | "tree") => true,
@@ -207,8 +205,7 @@ fn is_recursive(parsed: &Parsed) -> bool {
         || ["-d", "--directories"].iter().any(|option| parsed.value(option) == Some("recurse"))
 }
 
-/// Returns words with which a program that walks through directories leaves out what is asked about where
-/// it is named, and links, which may lead anywhere.
+/// Returns options with which a walking program leaves out secrets, and symlinks, which may lead anywhere.
 fn without_secrets(known: &Program, parsed: &Parsed) -> Vec<String> {
     let is_recursive = is_recursive(parsed);
     let each = |word: fn(&str) -> String| files::SECRETS.iter().map(|name| word(name)).collect();
@@ -224,13 +221,13 @@ fn without_secrets(known: &Program, parsed: &Parsed) -> Vec<String> {
     }
 }
 
-/// Refuses words that a program reads otherwise than the options of others are read.
+/// Rejects words that a program parses unlike the options of others.
 fn check_odd(name: &str, args: &[String]) -> Result<(), Unclear> {
     let is_odd = |(at, word): &(usize, &String)| match name {
         // The old form of `-n`, with `f` to follow, and that of `-k`.
         "tail" | "head" => *at == 0 && word.starts_with('+'),
         "sort" => word.starts_with('+'),
-        // Letters whose value is always the next word.
+        // These letters always take the next word.
         "tree" => {
             let letters = word.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
             letters.is_some_and(|letters| 1 < letters.len() && letters.contains(['P', 'I', 'L']))
@@ -246,7 +243,7 @@ fn check_odd(name: &str, args: &[String]) -> Result<(), Unclear> {
     }
 }
 
-/// Returns whether awk takes a word for a variable and its value.
+/// Returns whether awk takes a word for an assignment.
 fn is_assignment(word: &str) -> bool {
     let is_name = |name: &str| {
         !name.is_empty()
@@ -256,7 +253,7 @@ fn is_assignment(word: &str) -> bool {
     word.split_once('=').is_some_and(|(name, _)| is_name(name))
 }
 
-/// Returns a pattern that fits whatever the case of its letters.
+/// Returns a pattern that matches in any case.
 fn in_any_case(pattern: &str) -> String {
     let both = |c: char| match c.is_ascii_lowercase() {
         true => format!("[{c}{}]", c.to_ascii_uppercase()),

@@ -1,15 +1,12 @@
-//! What a text for the shell would do, as far as that can be told before it runs.
+//! Analyses a text for the shell before it runs, so that reads run unasked and rules see every command.
 //!
-//! A text is [parsed](tree), and then two things are made of it. Its segments are all the commands that
-//! stand anywhere in it, also inside substitutions: rules that deny look at them. And where all of it is
-//! understood and only reads beneath the roots, it is *plain*, and a script is written anew that does the
-//! same: each word stands in quotes, patterns are expanded, programs are named by their absolute path
-//! outside the roots. Nobody need be asked about such a command, and it is that script which runs, so
-//! that what was looked at and what happens cannot differ.
+//! The text is [parsed](tree). Its segments are all commands in it, also inside substitutions, for rules that
+//! deny. A text is *plain* if all of it is understood and it only reads beneath the roots. It is rewritten to
+//! an equivalent script with quoted words, expanded patterns, and absolute program paths outside the roots.
+//! A plain command runs unasked. The script is what runs, so check and run cannot differ (TOCTOU).
 //!
-//! Whatever is not known to be plain is not plain: another syntax, program, option or byte, a file
-//! elsewhere, more than the bounds. That decides about a question alone. What a command can do at all is
-//! bounded by its sandbox.
+//! Anything else is not plain: another syntax, program, option or byte, a file elsewhere, an exceeded limit.
+//! That decides only about a question; the sandbox bounds what a command can do.
 
 #![forbid(unsafe_code)]
 
@@ -43,37 +40,37 @@ pub use loads::loads_unnamed;
 use file_system::FileSystem;
 use sinew_tool::{Analysis, Plain, Segment};
 
-/// The longest text that is looked at, in bytes.
+/// The longest text that is analysed, in bytes.
 pub(crate) const MAX_BYTES: usize = 64 * 1024;
 
 /// Where a command would run.
 pub struct Scene<'p> {
-    /// The real path of the directory it starts in.
+    /// The real path of the working directory.
     pub cwd: &'p Path,
     /// The real paths of the roots.
     pub roots: &'p [PathBuf],
-    /// Returns where the program of a name lies, outside the roots.
+    /// Returns the path of a program, outside the roots.
     pub program: &'p dyn Fn(&str) -> Option<PathBuf>,
     pub files: &'p dyn FileSystem,
     /// Returns whether a real path beneath the roots may be read.
     pub may_read: &'p dyn Fn(&Path) -> bool,
-    /// Returns whether everything beneath a directory, by its real path, may be read as far as rules say.
+    /// Returns whether rules permit reading everything beneath a real directory.
     pub may_walk: &'p dyn Fn(&Path) -> bool,
-    /// Whether rules for paths let only some files beneath the roots be read.
+    /// Whether path rules permit reading only some files beneath the roots.
     pub is_narrowed: bool,
     pub seen: Seen,
 }
 
-/// What was looked at already for a text.
+/// Reads and checks already made for a text.
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// How many entries of directories.
+    /// The number of directory entries.
     n_entries: Cell<usize>,
-    /// Places of repositories that are as they should be.
+    /// Repositories and working trees that passed the checks.
     places: RefCell<HashSet<PathBuf>>,
 }
 
-/// Looks at a text for the shell.
+/// Analyses a text for the shell.
 pub fn analyse(text: &str, scene: &Scene<'_>) -> Analysis {
     let parsed = match tree::parse(text) {
         Ok(parsed) => parsed,
@@ -101,7 +98,7 @@ pub fn analyse(text: &str, scene: &Scene<'_>) -> Analysis {
     Analysis { segments, plain, rest, repeats, commands }
 }
 
-/// Looks at a program with its arguments, which run without a shell.
+/// Analyses a program with its arguments, which runs without a shell.
 pub fn analyse_argv(argv: &[String], scene: &Scene<'_>) -> Analysis {
     let segments = vec![Segment { text: argv.join(" "), words: argv.to_vec() }];
     let plain = argv

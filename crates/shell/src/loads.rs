@@ -1,14 +1,12 @@
 //! Tells whether a command can load files that its words do not name: modules, includes, hooks, interpreters.
 //!
-//! An approval covers the files that are named. Of most programs sinew does not know what else they load, so a short list
-//! holds those that load nothing; every other program counts as one that may.
+//! An approval covers named files only. Programs that load nothing else are listed; any other may load some.
 
 use sinew_tool::{CommandLine, CommandList, Piece};
 
 use super::tree;
 
-/// Programs and commands of the shell that load no file that they are not given, and run no program but one that
-/// [`CommandList`] has too.
+/// Programs and builtins that load only given files, and run only programs that [`CommandList`] has too.
 const LOADING_NOTHING: &[&str] = &[
     ":",
     "[",
@@ -83,11 +81,10 @@ const LOADING_NOTHING: &[&str] = &[
     "whoami",
 ];
 
-/// Where the system keeps programs. Elsewhere a program of a listed name may be another one.
+/// Directories of system programs; elsewhere, a program of a listed name may be another one.
 const SYSTEM_DIRS: &[&str] = &["/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin"];
 
-/// Returns whether a command may load files that its words do not name. `is_written` says of the name of a program
-/// whether it lies where calls can write.
+/// Returns whether a command may load unnamed files. `is_written`: whether calls can write a program.
 pub fn loads_unnamed(
     line: &CommandLine,
     commands: &CommandList,
@@ -114,8 +111,7 @@ pub fn loads_unnamed(
     commands.unclear.is_some() || commands.all.iter().any(loads)
 }
 
-/// Returns whether the arguments of a listed program make it load a file, set a variable that a loader reads, or
-/// run what stands in an index of an array.
+/// Returns whether arguments of a listed program load a file, set a loader's variable or run an array index.
 fn arguments_load(name: &str, arguments: &[Piece]) -> bool {
     let is_any =
         |holds: &dyn Fn(&str) -> bool| arguments.iter().any(|word| word.known().is_none_or(holds));
@@ -131,7 +127,7 @@ fn arguments_load(name: &str, arguments: &[Piece]) -> bool {
             Piece::Known(word) => word == "-v" || word.contains("$("),
             Piece::Open { raw, .. } => raw.contains("$("),
         }),
-        // It has modules, and programs in files.
+        // jq has modules, and programs in files.
         "jq" => is_any(&|word| {
             let short = word.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
             short.is_some_and(|letters| letters.contains(['L', 'f']))
@@ -143,17 +139,16 @@ fn arguments_load(name: &str, arguments: &[Piece]) -> bool {
     }
 }
 
-/// Returns whether the name of a variable is none of a loader or an interpreter: those are in capitals.
+/// Returns whether no loader or interpreter reads a variable: the names of those are in capitals.
 fn is_harmless(name: &str) -> bool {
     name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "_-".contains(c))
 }
 
-/// Returns whether a text may set a variable that loaders or interpreters take code from. What sets one by a command
-/// is no matter here.
+/// Returns whether a text itself, not a command in it, may set a variable that loaders take code from.
 fn sets_variable(text: &str) -> bool {
     const KINDS: [&str; 4] =
         ["variable_assignment", "for_statement", "c_style_for_statement", "expansion"];
-    // Arithmetic sets variables and evaluates what is in them.
+    // Arithmetic sets variables and evaluates their values.
     if text.contains("((") || text.contains("$[") {
         return true;
     }
@@ -165,7 +160,7 @@ fn sets_variable(text: &str) -> bool {
             "for_statement" => node
                 .child_by_field_name("variable")
                 .and_then(|variable| text.get(variable.byte_range())),
-            // One that has a default may be set to it, and an index is evaluated.
+            // A default may be assigned, and an index is evaluated.
             "expansion" => (!raw.contains(['=', '[', '@', '!'])).then_some(""),
             _ => None,
         };

@@ -1,11 +1,10 @@
-//! The options of a program, as its manual has them: which of them only shape what is read.
+//! Option tables of programs, from their manuals: which options only shape what is read.
 //!
-//! A table names each option that is known to do no harm and what follows it, and for long ones also
-//! those that are not plain, so that what a program takes for an abbreviation is one here.
+//! A table has each harmless option with its argument, and other long ones, to resolve abbreviations alike.
 
 use sinew_tool::Unclear;
 
-/// What an option takes.
+/// The argument of an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OptionArgument {
     Nothing,
@@ -15,20 +14,18 @@ pub(super) enum OptionArgument {
     Maybe,
     /// The name of a file that is read.
     File,
-    /// It is not plain.
+    /// Not plain.
     Refused,
 }
 
-/// What stands behind the options.
+/// Arguments after the options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operands {
     /// Files that are read.
     Files,
-    /// At most so many files that are read.
+    /// At most this many files that are read.
     UpTo(usize),
-    /// Texts.
     Texts,
-    /// Nothing.
     None,
     /// A text, unless one of these options gave it, and then files.
     TextThenFiles(&'static [&'static str]),
@@ -37,24 +34,23 @@ pub(super) enum Operands {
 /// The options of a program.
 #[derive(Debug)]
 pub(super) struct Options<'t> {
-    /// Words such as `-abc`, `-n=`, `-f@`, `--all`, `--lines=`, `--file@`, `--color?`, `!--output`; `-9`
-    /// stands for any number.
+    /// Words such as `-abc`, `-n=`, `-f@`, `--all`, `--lines=`, `--color?`, `!--output`; `-9` is any number.
     pub(super) table: &'t str,
     /// Whether options end at the first operand.
     pub(super) is_posix: bool,
 }
 
-/// The words of a command, told apart.
+/// The parsed arguments of a command.
 #[derive(Debug, Default)]
 pub(super) struct Parsed {
-    /// The options by their whole names, with what they were given.
+    /// Options by their full names, with their values.
     pub(super) options: Vec<(String, Option<String>)>,
     pub(super) operands: Vec<String>,
-    /// Names of files that options read.
+    /// Files that options read.
     pub(super) files: Vec<String>,
-    /// How many words come before the first operand.
+    /// The number of words before the first operand.
     pub(super) n_before: usize,
-    /// Where the word stands that ends the options, if one does.
+    /// Index of the word that ends the options, if any.
     pub(super) end: Option<usize>,
 }
 
@@ -97,7 +93,7 @@ impl<'t> Options<'t> {
         OptionArgument::Refused
     }
 
-    /// Returns the whole name that a long option stands for, and what it takes.
+    /// Resolves a long option to its full name and its argument.
     fn long(&self, wanted: &str) -> Option<(&'t str, OptionArgument)> {
         let mut found: Option<(&'t str, OptionArgument)> = None;
         for entry in self.table.split_ascii_whitespace() {
@@ -118,7 +114,7 @@ impl<'t> Options<'t> {
                 return Some((name, takes));
             }
             if name.starts_with(wanted) {
-                // What stands for two of them is refused by the program, or means either.
+                // A program rejects an ambiguous abbreviation, or takes either option.
                 let takes = found.map_or(takes, |_| OptionArgument::Refused);
                 found = Some((name, takes));
             }
@@ -130,7 +126,7 @@ impl<'t> Options<'t> {
         self.table.split_ascii_whitespace().any(|entry| entry == "-9")
     }
 
-    /// Tells the words behind the name of a program apart, as `getopt_long` of GNU does.
+    /// Parses the arguments of a program, as GNU `getopt_long` does.
     pub(super) fn parse(&self, program: &str, words: &[String]) -> Result<Parsed, Unclear> {
         let refused = |word: &str| {
             Unclear::new("shell.option", format!("`{word}` of {program} is not known to only read"))
@@ -193,8 +189,7 @@ impl<'t> Options<'t> {
         Ok(parsed)
     }
 
-    /// Reads the letters of one word; returns how many words more they take, or nothing where one is
-    /// refused.
+    /// Parses the letters of one word; returns how many more words they take, `None` if one is refused.
     fn letters<'w>(
         &self,
         letters: &str,

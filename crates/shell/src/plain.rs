@@ -1,4 +1,4 @@
-//! Whether all of a text only reads, and the script that runs then.
+//! Decides whether a text only reads, and writes the script that then runs instead.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -15,10 +15,10 @@ use super::{Scene, expand, files, git};
 
 /// The most words of a script.
 const MAX_WORDS: usize = 10_000;
-/// How many programs may stand before another one.
+/// How many wrappers may be nested.
 const MAX_WRAPPERS: usize = 4;
 
-/// Returns the script that does the same as some commands, where they are plain.
+/// Returns a script equivalent to some commands, if they are plain.
 pub(super) fn script(list: &List, scene: &Scene<'_>) -> Result<String, Unclear> {
     let (cwd, out) = (scene.cwd.to_owned(), String::new());
     let mut writer =
@@ -27,8 +27,7 @@ pub(super) fn script(list: &List, scene: &Scene<'_>) -> Result<String, Unclear> 
     Ok(writer.out)
 }
 
-/// Returns the commands among some that are not plain as they are written, where each of them has known
-/// words and nothing but that stands in the way.
+/// Returns the commands that are not plain as written, if all have known words and nothing else hinders.
 pub(super) fn rest(list: &List, scene: &Scene<'_>) -> Option<Vec<Vec<String>>> {
     let (cwd, out) = (scene.cwd.to_owned(), String::new());
     let rest = Some(Vec::new());
@@ -37,19 +36,19 @@ pub(super) fn rest(list: &List, scene: &Scene<'_>) -> Option<Vec<Vec<String>>> {
     writer.rest
 }
 
-/// Returns what runs for a program and its arguments, where that is plain.
+/// Returns what runs for a program and its arguments, if that is plain.
 pub(super) fn argv(argv: &[String], scene: &Scene<'_>) -> Result<Vec<String>, Unclear> {
     let (cwd, out) = (scene.cwd.to_owned(), String::new());
     let mut writer =
         Writer { scene, cwd, out, n_words: 0, has_text: false, rest: None, names: None };
-    // Without a shell there are none of its own commands.
+    // Without a shell there are no builtins.
     writer.program(argv, Part::Among, true, 1)
 }
 
-/// Where a command stands.
+/// The position of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
-    /// It can change the directory of what follows.
+    /// It can change the directory of later commands.
     Alone,
     /// What it changes of the shell ends with it.
     Among,
@@ -60,23 +59,23 @@ pub(super) struct Writer<'p> {
     pub(super) cwd: PathBuf,
     out: String,
     n_words: usize,
-    /// Whether a text for standard input was written last, so that its line is over.
+    /// Whether a here-document was written last, so that its line is over.
     has_text: bool,
-    /// Where it is only asked what is not plain: the words of that.
+    /// The words of commands that are not plain, if only those are asked for.
     rest: Option<Vec<Vec<String>>>,
     /// The `find` that was written last.
     names: Option<Names>,
 }
 
-/// A `find` that is written, and goes nowhere but to what stands behind it.
+/// A written `find` whose output goes only to the next command.
 struct Names {
     found: Found,
-    /// Where in the script its words begin, behind its name.
+    /// Offset of its arguments in the script.
     begins: usize,
     ends: usize,
 }
 
-/// Commands of the shell itself that change what others mean, or where they run.
+/// Builtins that change the meaning or the directory of other commands.
 const CHANGES_SHELL: &[&str] = &[
     ".",
     "alias",
@@ -139,15 +138,15 @@ const CHANGES_SHELL: &[&str] = &[
     "times",
 ];
 
-/// Variables that only shape an output.
+/// Returns whether a variable only shapes output.
 fn is_plain_variable(name: &str, value: &str) -> bool {
     let is_locale = name == "LANG" || name == "LC_ALL" || name.starts_with("LC_");
     let is_known = is_locale || matches!(name, "TZ" | "NO_COLOR" | "COLUMNS" | "LINES");
-    // In other encodings a byte of a character may be a sign of a small language.
+    // In other encodings, a byte of a character may be an operator of sed, awk or jq.
     let is_text =
         matches!(value, "" | "C" | "POSIX") || value.to_ascii_lowercase().ends_with("utf-8");
     let is_known = is_known && (!is_locale || is_text || value.ends_with(".utf8"));
-    // A zone that has a `/` in front may be a file.
+    // A time zone with a leading `/` may be a file.
     let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '@' | '+');
     is_known && value.chars().all(is_word)
 }
@@ -166,7 +165,7 @@ impl Writer<'_> {
             if item.negated {
                 self.out.push_str("! ");
             }
-            // Whether it runs, whatever became of those before.
+            // Whether it runs, whatever the earlier results.
             let runs = is_sure && item.when == When::Then && !item.negated;
             self.item(item, runs)?;
         }
@@ -194,7 +193,7 @@ impl Writer<'_> {
                 self.out.push_str(if *is_subshell { "( " } else { "{ " });
                 self.list(list, *is_subshell || part == Part::Alone)?;
                 self.out.push_str(if *is_subshell { "\n)" } else { "\n}" });
-                // They are opened before anything inside runs.
+                // They are opened before the commands inside run.
                 let inside = std::mem::replace(&mut self.cwd, cwd);
                 self.redirects(redirects)?;
                 if !*is_subshell {
@@ -221,7 +220,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Refuses to write more on a line that is over.
+    /// Rejects more words on a line that is over.
     fn goes_on(&mut self, on_line: bool) -> Result<(), Unclear> {
         if std::mem::take(&mut self.has_text) && on_line {
             return Err(Unclear::new("shell.syntax", "a text for its input stands among others"));
@@ -257,7 +256,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Writes a text for standard input, which ends its line.
+    /// Writes a here-document, which ends its line.
     fn text(&mut self, text: &str) -> Result<(), Unclear> {
         let lines: HashSet<&str> = text.lines().filter(|line| line.starts_with("END")).collect();
         let end = (0..).map(|n| format!("END{n}")).find(|end| !lines.contains(end.as_str()));
@@ -268,7 +267,6 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Writes a command.
     fn simple(&mut self, simple: &Simple, part: Part) -> Result<(), Unclear> {
         if self.rest.is_none() {
             return self.plain(simple, part).map(drop);
@@ -276,7 +274,7 @@ impl Writer<'_> {
         let n_written = self.out.len();
         let words: Vec<String> = simple.words.iter().map(|word| word.text.clone()).collect();
         match self.plain(simple, part) {
-            // It runs as it is written, and so it must be plain that way.
+            // It runs as written, so it must be plain as written.
             Ok((found, run)) if found == words && (found == run || is_cd(&words)) => Ok(()),
             Ok(_) | Err(_) => {
                 self.out.truncate(n_written);
@@ -285,7 +283,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Notes a command that is not plain, if its words are known and it is nothing but a program.
+    /// Notes a command that is not plain, if its words are known and it only runs a program.
     fn remains(&mut self, simple: &Simple, words: Vec<String>) -> Result<(), Unclear> {
         let is_known = !simple.words.iter().any(super::word::Word::is_pattern);
         let name = words.first().map_or("", String::as_str);
@@ -301,8 +299,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Writes a command that is plain; returns its words, and those that run, but for where the program
-    /// lies.
+    /// Writes a plain command; returns its words as given and as run, but for the path of the program.
     fn plain(
         &mut self,
         simple: &Simple,
@@ -321,7 +318,7 @@ impl Writer<'_> {
                 return Err(Unclear::new("shell.pattern", "its program is a pattern"));
             }
             match word.text.as_str() {
-                // The name of the test, and what ends it.
+                // The name of the test, and its end.
                 "[" => words.push(word.text.clone()),
                 _ => words.extend(expand::words(word.clone(), self.scene, &self.cwd)?),
             }
@@ -346,7 +343,7 @@ impl Writer<'_> {
         let names = self.names.take().filter(|_| is_piped_on);
         self.names = names.map(|names| Names { begins, ends, ..names });
         if is_cd(&words) {
-            // What follows was looked at from there.
+            // Later commands were checked from there.
             self.out.push_str(" || exit 1");
         }
         self.redirects(&simple.redirects)?;
@@ -354,7 +351,7 @@ impl Writer<'_> {
         Ok((words, named))
     }
 
-    /// Returns what runs for some words.
+    /// Returns the words that run for some words.
     pub(super) fn program(
         &mut self,
         words: &[String],
@@ -362,7 +359,7 @@ impl Writer<'_> {
         has_variables: bool,
         depth: usize,
     ) -> Result<Vec<String>, Unclear> {
-        // Names are handed on from one command to the next alone.
+        // Names pass only from one command to the next.
         let names = self.names.take();
         let Some((name, args)) = words.split_first() else {
             return Err(Unclear::new("shell.syntax", "it names no program"));
@@ -427,7 +424,7 @@ impl Writer<'_> {
         Ok((path.to_owned(), name.to_owned()))
     }
 
-    /// Returns how many words of a program that runs another one are its own.
+    /// Returns how many arguments of a wrapper are its own.
     fn wrapper(&self, name: &str, args: &[String]) -> Result<usize, Unclear> {
         let table = match name {
             "nice" => "-n= --adjustment= -9",
@@ -456,12 +453,12 @@ impl Writer<'_> {
         Ok(n_own)
     }
 
-    /// Returns the words of `xargs`, whose input must be names that `find` ends with NUL.
+    /// Returns the words of `xargs`, whose input must be NUL-terminated names of a `find`.
     fn xargs(&mut self, args: &[String], names: Option<Names>) -> Result<Vec<String>, Unclear> {
         let table = "-0rt -n= -P= -s= --null --no-run-if-empty --max-args= --max-procs= --verbose";
         let parsed = Options { table, is_posix: true }.parse("xargs", args)?;
         let unclear = |why: &str| Unclear::new("shell.operand", why);
-        // As it is written, what it is handed is not what was looked at.
+        // As written, its input is not what was checked.
         let names = names.filter(|_| self.rest.is_none());
         let Some(names) = names else {
             return Err(unclear("what xargs hands on is only known when it runs"));
@@ -487,9 +484,8 @@ impl Writer<'_> {
         Ok(run)
     }
 
-    /// Lets the `find` that was written last end its names with NUL, and leave out links, which may lead
-    /// anywhere. Nothing is done where it does more than write its names to what stands behind it;
-    /// `is_null` says whether it should end them so by itself.
+    /// Makes the last `find` end its names with NUL and leave out symlinks, which may lead anywhere. `None`
+    /// if it does more than pass names to the next command; `is_null`: whether it should end them so itself.
     fn end_names_with_nul(&mut self, names: &Names, is_null: bool) -> Option<()> {
         let n_before = names.found.n_before_last(is_null)?;
         if self.out.get(names.ends..) != Some(" | ") {
@@ -518,7 +514,7 @@ pub(super) fn unknown(name: &str) -> Unclear {
     Unclear::new("shell.program", format!("`{name}` is not known to be read-only"))
 }
 
-/// Returns whether a program lies outside the roots, links followed.
+/// Returns whether a program is outside the roots, after symlinks.
 fn is_outside(files: &dyn FileSystem, path: &Path, roots: &[PathBuf]) -> bool {
     files.canonicalize(path).is_ok_and(|real| !roots.iter().any(|root| real.starts_with(root)))
 }

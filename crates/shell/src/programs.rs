@@ -1,40 +1,39 @@
-//! The programs that a plain command may run, with the options that are known to only shape what they
-//! read.
+//! Programs that a plain command may run, with options that only shape what they read.
 //!
 //! Sources are the manuals of GNU coreutils 9, grep 3, diffutils 3, findutils 4, sed 4, gawk 5, file 5,
-//! util-linux 2, ripgrep 15, jq 1, tree 2 and git 2. What is left out is left out on purpose: options
-//! that write, run another program, follow links, or take names of files from a file.
+//! util-linux 2, ripgrep 15, jq 1, tree 2 and git 2. Options that write, run another program, follow symlinks
+//! or take file names from a file are left out on purpose.
 
 use super::options::{Operands, Options};
 
-/// A program and what is known of it.
+/// A program and its options.
 #[derive(Debug)]
 pub(super) struct Program {
     /// Its names.
     pub(super) names: &'static str,
     pub(super) options: Options<'static>,
     pub(super) operands: Operands,
-    /// Words that are put behind its name.
+    /// Words inserted after its name.
     pub(super) added: &'static [&'static str],
     pub(super) check: Check,
 }
 
-/// What else must be looked at.
+/// Further checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Check {
     Nothing,
     Awk,
     Sed,
     Jq,
-    /// A `+` and a format is all that it takes.
+    /// It takes only a `+` and a format.
     Date,
-    /// Its options take numbers.
+    /// Its option values are numbers.
     Count,
-    /// It may walk through directories.
+    /// It may walk directories.
     Diff,
     Grep,
     Rg,
-    /// Words with `@` before them name files with more words.
+    /// A word with a leading `@` names a file with more words.
     NoAt,
 }
 
@@ -61,7 +60,6 @@ const GREP: &str = "-EFGPivwxycLlqsobHhnTZazrU -e= -f@ -m= -A= -B= -C= -d= -9 \
     --recursive --line-buffered --binary --null-data !--exclude-from !--dereference-recursive \
     !--unix-byte-offsets";
 
-/// The programs.
 pub(super) const PROGRAMS: &[Program] = &[
     plain(
         "ls dir vdir",
@@ -343,7 +341,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     },
 ];
 
-/// Programs of which only the version is asked.
+/// Programs that may only print their version.
 pub(super) const VERSIONS: &[(&str, &[&str])] = &[
     ("python3", &["--version", "-V"]),
     ("python", &["--version", "-V"]),
@@ -358,7 +356,7 @@ pub(super) const VERSIONS: &[(&str, &[&str])] = &[
     ("perl", &["--version", "-v"]),
 ];
 
-/// Returns what is known of a program.
+/// Returns the entry of a program.
 pub(super) fn find(name: &str) -> Option<&'static Program> {
     PROGRAMS.iter().find(|program| program.names.split(' ').any(|known| known == name))
 }

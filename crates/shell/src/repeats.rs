@@ -1,6 +1,6 @@
-//! Which operation on files a command repeats: the same could be had from a tool, without a shell.
+//! Names the file operation that a command repeats: a tool offers the same without a shell.
 //!
-//! Only a text that is nothing but one such command counts, with words that are known.
+//! Only a text that is exactly one such command counts, with known words.
 
 use sinew_tool::Piece;
 use tree_sitter::{Node, Tree};
@@ -33,7 +33,7 @@ pub(super) fn of(tree: &Tree, text: &str) -> Option<&'static str> {
     }
 }
 
-/// Returns the words of a command where all are known and nothing else stands in it.
+/// Returns the words of a command, if all are known and nothing else is in it.
 fn words(node: Node<'_>, text: &str) -> Option<Vec<String>> {
     let is_plain = |part: &Node<'_>| {
         !matches!(
@@ -52,14 +52,14 @@ fn words(node: Node<'_>, text: &str) -> Option<Vec<String>> {
     parts.iter().map(known).collect()
 }
 
-/// Returns what a text that is written into one file repeats.
+/// Returns the operation that a text with an output file repeats.
 fn written(node: Node<'_>, text: &str) -> Option<&'static str> {
     let words = words(node.child_by_field_name("body")?, text)?;
     let redirects: Vec<Node<'_>> = node
         .named_children(&mut node.walk())
         .filter(|part| part.kind().ends_with("redirect"))
         .collect();
-    // The redirection of the output may stand inside that of the input.
+    // The output redirection may be inside the input redirection.
     let input = redirects.iter().find(|one| one.kind() == "heredoc_redirect");
     let inner =
         input.into_iter().flat_map(|one| one.named_children(&mut one.walk()).collect::<Vec<_>>());
@@ -104,7 +104,7 @@ fn simple(words: &[String]) -> Option<&'static str> {
     }
 }
 
-/// Returns how many files are named beside options for a number of lines.
+/// Counts the files beside options for a number of lines.
 fn files(args: &[String]) -> Option<usize> {
     let mut n_files = 0;
     let mut args = args.iter();
@@ -118,7 +118,7 @@ fn files(args: &[String]) -> Option<usize> {
     Some(n_files)
 }
 
-/// Returns whether a script of `sed` prints one run of lines.
+/// Returns whether a `sed` script prints one range of lines.
 fn is_range(script: &str) -> bool {
     let lines = script.strip_suffix('p').unwrap_or_default();
     let is_number =

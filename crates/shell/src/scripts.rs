@@ -1,4 +1,4 @@
-//! The small languages of `sed`, `awk` and `jq`, as far as their programs only read.
+//! Checks that programs of `sed`, `awk` and `jq` only read.
 
 use sinew_tool::Unclear;
 
@@ -6,7 +6,7 @@ fn unclear(program: &str, why: &str) -> Unclear {
     Unclear::new("shell.script", format!("its {program} program {why}"))
 }
 
-/// Words with which a program of awk reaches beyond its input.
+/// Words with which an awk program reaches beyond its input.
 const OF_AWK: &[&str] = &[
     "system",
     "getline",
@@ -24,10 +24,10 @@ const OF_AWK: &[&str] = &[
     "load",
 ];
 
-/// Variables of awk that say how a number is written: a format may write where it should not.
+/// awk variables that hold number formats: a format may write where it should not.
 pub(super) const FORMATS_OF_AWK: &[&str] = &["OFMT", "CONVFMT"];
 
-/// Refuses a program of awk that may do more than read its input, wherever in it the word stands.
+/// Rejects an awk program that may do more than read its input, wherever the word is in it.
 pub(super) fn check_awk(program: &str) -> Result<(), Unclear> {
     if let Some(word) = OF_AWK.iter().find(|word| program.contains(*word)) {
         return Err(unclear("awk", &format!("holds `{word}`")));
@@ -38,7 +38,7 @@ pub(super) fn check_awk(program: &str) -> Result<(), Unclear> {
     Ok(())
 }
 
-/// Refuses a program of jq that may do more than read its input.
+/// Rejects a jq program that may do more than read its input.
 pub(super) fn check_jq(program: &str) -> Result<(), Unclear> {
     let lower = program.to_ascii_lowercase();
     match ["env", "import", "include", "modulemeta"].iter().find(|word| lower.contains(**word)) {
@@ -47,7 +47,7 @@ pub(super) fn check_jq(program: &str) -> Result<(), Unclear> {
     }
 }
 
-/// Refuses a program of sed with anything but commands that shape what is read.
+/// Rejects a sed program with commands that do more than shape its input.
 pub(super) fn check_sed(program: &str) -> Result<(), Unclear> {
     let mut sed = Sed { left: program };
     loop {
@@ -80,7 +80,7 @@ impl Sed<'_> {
         self.left = self.left.trim_start_matches(is_skipped);
     }
 
-    /// Passes over the lines that a command is for.
+    /// Skips the address of a command.
     fn address(&mut self) -> Result<(), Unclear> {
         for _ in 0..2 {
             match self.peek() {
@@ -105,7 +105,7 @@ impl Sed<'_> {
         Ok(())
     }
 
-    /// Passes over a text up to a sign that ends it.
+    /// Skips a text up to its delimiter.
     fn until(&mut self, end: char) -> Result<(), Unclear> {
         let mut is_in_class = false;
         while let Some(c) = self.next() {
@@ -113,7 +113,7 @@ impl Sed<'_> {
                 '\\' if self.next().is_some_and(|escaped| escaped != '\n') => {}
                 '\\' => return Err(unclear("sed", "has an escape at the end of a line")),
                 '\n' => return Err(unclear("sed", "has a text over several lines")),
-                // Programs differ in whether a class may hold the sign.
+                // Programs differ in whether a class may hold the delimiter.
                 c if c == end && is_in_class => {
                     return Err(unclear("sed", "has a class of characters that may end its text"));
                 }
@@ -157,7 +157,7 @@ impl Sed<'_> {
         }
     }
 
-    /// Returns the sign that stands between the parts of a command.
+    /// Returns the delimiter between the parts of a command.
     fn sign(&mut self) -> Result<char, Unclear> {
         self.next()
             .filter(|sign| {

@@ -1,4 +1,4 @@
-//! The commands that stand anywhere in a text, for rules that deny and for people who read.
+//! Lists the commands in a text, for rules that deny and for display.
 
 use sinew_tool::Segment;
 use tree_sitter::{Node, Tree};
@@ -6,16 +6,15 @@ use tree_sitter::{Node, Tree};
 use super::tree;
 use super::word::Word;
 
-/// The most commands that are told.
+/// The most commands that are listed.
 const MAX_SEGMENTS: usize = 1_000;
-/// The most bytes that they hold together, with their words. Where commands stand inside others, each
-/// holds the text of all that are in it.
+/// The most bytes of all segments with their words; a nested command counts in each outer one too.
 const MAX_SEGMENT_BYTES: usize = 1 << 20;
 
-/// What is a command here.
+/// Node kinds that are commands.
 const KINDS: &[&str] = &["command", "test_command", "declaration_command", "unset_command"];
 
-/// Returns the commands of a tree in their order, also those inside substitutions.
+/// Returns the commands of a tree in order, also those inside substitutions.
 pub(super) fn of(tree: &Tree, text: &str) -> Vec<Segment> {
     let mut segments = Vec::new();
     let mut n_bytes = 0;
@@ -30,7 +29,7 @@ pub(super) fn of(tree: &Tree, text: &str) -> Vec<Segment> {
     segments
 }
 
-/// Returns a command with its redirections, which stand beside it.
+/// Returns a command with its redirections, which are siblings.
 fn segment(node: Node<'_>, around: Option<Node<'_>>, text: &str) -> Segment {
     let is_body = |around: &Node<'_>| around.child_by_field_name("body") == Some(node);
     let whole = around.filter(is_body).unwrap_or(node);
@@ -38,7 +37,7 @@ fn segment(node: Node<'_>, around: Option<Node<'_>>, text: &str) -> Segment {
     Segment { text: text.get(whole.byte_range()).unwrap_or_default().to_owned(), words }
 }
 
-/// Returns a word as a program would get it, or as it is written.
+/// Returns a word as a program gets it, else as written.
 fn literal(node: Node<'_>, text: &str) -> String {
     let raw = text.get(node.byte_range()).unwrap_or_default();
     let mut word = Word::default();

@@ -1,8 +1,7 @@
-//! The syntax of a text: a tree of the grammar, and what is understood of it.
+//! Parses a text for the shell to a tree-sitter syntax tree, and reads the commands that are understood.
 //!
-//! Only a few kinds of nodes are understood, and each only with the children that it is known to have.
-//! Where the grammar reads a text otherwise than a shell would, nothing is lost: what runs is written
-//! anew from what was understood.
+//! Only a few kinds of nodes are understood, with known children. A difference between grammar and shell is
+//! harmless: the script that runs is written anew from what was understood.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -14,16 +13,16 @@ use tree_sitter::{Node, ParseOptions, ParseState, Parser, Tree};
 use super::MAX_BYTES;
 use super::word::Word;
 
-/// How long parsing may take.
+/// Limit of parsing, in processor time.
 const MAX_TIME: Duration = Duration::from_millis(100);
-/// The most nodes of a tree that are looked at.
+/// The most nodes of a tree.
 const MAX_NODES: usize = 50_000;
-/// How deep a tree may be.
+/// The deepest tree.
 const MAX_DEPTH: usize = 100;
-/// The most commands of a text that can be plain.
+/// The most commands of a plain text.
 const MAX_COMMANDS: usize = 100;
 
-/// Commands one after the other.
+/// Commands in sequence.
 pub(super) type List = Vec<Item>;
 
 /// A pipeline, and when it runs.
@@ -46,13 +45,13 @@ pub(super) enum When {
 #[derive(Debug)]
 pub(super) enum Stage {
     Simple(Simple),
-    /// Commands in braces, or in parentheses.
+    /// Commands in braces or parentheses.
     Group {
         list: List,
         is_subshell: bool,
         redirects: Vec<Redirect>,
     },
-    /// Conditions with what they lead to, and what else happens.
+    /// Conditions with their branches, and the `else` branch.
     If {
         branches: Vec<(List, List)>,
         otherwise: Option<List>,
@@ -68,22 +67,22 @@ pub(super) struct Simple {
     pub(super) redirects: Vec<Redirect>,
 }
 
-/// Where a stream goes or comes from.
+/// A redirection of a stream.
 #[derive(Debug)]
 pub(super) enum Redirect {
-    /// Standard input is a file.
+    /// Standard input from a file.
     Read(Word),
-    /// Standard input is a text.
+    /// Standard input from a text.
     Text(String),
-    /// A stream goes nowhere.
+    /// A stream to `/dev/null`.
     Null(u32),
-    /// Both streams go nowhere.
+    /// Both output streams to `/dev/null`.
     BothNull,
-    /// A stream goes where another one goes.
+    /// A stream to the target of another one.
     Same(u32, u32),
 }
 
-/// Parses a text within its bounds.
+/// Parses a text within its limits.
 pub(super) fn parse(text: &str) -> Result<Tree, Unclear> {
     if MAX_BYTES < text.len() {
         let (n, max) = (text.len(), MAX_BYTES);
@@ -109,14 +108,14 @@ pub(super) fn parse(text: &str) -> Result<Tree, Unclear> {
     Ok(tree)
 }
 
-/// Returns the processor time that this thread has used: what others do beside it does not count.
+/// Returns the processor time of this thread, which other threads do not affect.
 fn time_used() -> Duration {
     let used = clock_gettime(ClockId::ThreadCPUTime);
     let seconds = u64::try_from(used.tv_sec).unwrap_or(0);
     Duration::new(seconds, u32::try_from(used.tv_nsec).unwrap_or(0))
 }
 
-/// Returns what is understood of a tree, if that is all of it.
+/// Returns the commands of a tree, if all of it is understood.
 pub(super) fn understood(tree: &Tree, text: &str) -> Result<List, Unclear> {
     let root = tree.root_node();
     if root.has_error() {
@@ -133,14 +132,13 @@ pub(super) fn understood(tree: &Tree, text: &str) -> Result<List, Unclear> {
     Ok(list)
 }
 
-/// Returns whether a line ends with a backslash and goes on with no blank on either side: the shell makes
-/// one word of what the grammar takes for two.
+/// Returns whether a backslash-newline joins lines inside a word, which the grammar takes for two words.
 pub(super) fn joins_lines(text: &str) -> bool {
     let mut rest = text;
     let mut before = ' ';
     while let Some((head, tail)) = rest.split_once("\\\n") {
         before = head.chars().next_back().unwrap_or(before);
-        // A blank that is escaped belongs to a word.
+        // An escaped blank is part of a word.
         if head.ends_with("\\ ") || head.ends_with("\\\t") {
             return true;
         }
@@ -153,8 +151,7 @@ pub(super) fn joins_lines(text: &str) -> bool {
     false
 }
 
-/// Returns the nodes of a tree that are commands of some kinds, in their order, each with the node whose
-/// redirections are its own too.
+/// Returns the nodes of some command kinds in order, each with the node that holds its redirections.
 pub(super) fn commands<'t>(tree: &'t Tree, kinds: &[&str]) -> Vec<(Node<'t>, Option<Node<'t>>)> {
     let mut found = Vec::new();
     let mut cursor = tree.walk();
@@ -177,8 +174,7 @@ pub(super) fn commands<'t>(tree: &'t Tree, kinds: &[&str]) -> Vec<(Node<'t>, Opt
     }
 }
 
-/// Returns the node above a command whose redirections the grammar takes for those of all that it stands
-/// in, and the shell for those of the last command.
+/// Returns the parent whose redirections apply to this command in a shell, as the last one of its list.
 fn redirected<'t>(node: Node<'t>, above: &[Node<'t>]) -> Option<Node<'t>> {
     let body_ends = |parent: &Node<'t>| {
         parent.child_by_field_name("body").map_or(parent.end_byte(), |body| body.end_byte())
@@ -248,7 +244,7 @@ impl<'t> Reader<'t> {
         if MAX_DEPTH < self.depth {
             return Err(Unclear::new("shell.size", "it is nested too deep"));
         }
-        // A chain is nested at its left, as long as it is.
+        // A chain nests to the left, to any depth.
         let mut first = node;
         let mut rest = Vec::new();
         while first.kind() == "list" {
@@ -305,7 +301,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Reads a statement with redirections, which are those of its last command.
+    /// Reads a statement whose redirections apply to its last command.
     fn redirected(&mut self, node: Node<'_>, when: When, list: &mut List) -> Result<(), Unclear> {
         let body = node.child_by_field_name("body");
         let mut redirects = Vec::new();
@@ -419,7 +415,7 @@ impl<'t> Reader<'t> {
         Ok(simple)
     }
 
-    /// Reads `[ … ]` as the command that it is.
+    /// Reads `[ … ]` as a command.
     fn test(&mut self, node: Node<'_>) -> Result<Simple, Unclear> {
         let parts = children(node);
         let [open, inner @ .., close] = parts.as_slice() else { return Err(not_understood(node)) };
@@ -485,7 +481,7 @@ impl<'t> Reader<'t> {
             }
             "concatenation" => {
                 let parts = children(node);
-                // Nothing stands between the parts.
+                // There must be no gap between the parts.
                 let mut at = node.start_byte();
                 for part in parts {
                     if part.start_byte() != at {
@@ -536,7 +532,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Reads a text that stands in the script for standard input.
+    /// Reads a here-document.
     fn heredoc(&mut self, node: Node<'_>) -> Result<Redirect, Unclear> {
         let parts = children(node);
         let kinds: Vec<&str> = parts.iter().map(Node::kind).collect();
@@ -545,7 +541,7 @@ impl<'t> Reader<'t> {
         else {
             return Err(not_understood(node));
         };
-        // The grammar leaves out blanks at the beginning of the text.
+        // The grammar drops blanks at the beginning of the text.
         let end = parts.last().map_or(body.end_byte(), Node::start_byte);
         let line = self.text.get(start.end_byte()..end).unwrap_or_default();
         let Some(text) = line.strip_prefix('\n') else { return Err(not_understood(node)) };

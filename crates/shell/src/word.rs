@@ -1,15 +1,15 @@
-//! Words: what the shell makes of a piece of text before a program sees it.
+//! Words after shell quoting and escapes, as a program gets them.
 
 use sinew_tool::Unclear;
 
 use sinew_tool::visible::is_shown;
 
-/// A word whose text is known, but for the names that its patterns stand for.
+/// A word with known text, except for the names that its patterns match.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Word {
-    /// The text, quotes and escapes taken away.
+    /// The text without quotes and escapes.
     pub(super) text: String,
-    /// Where in the text characters stand that make it a pattern.
+    /// Offsets of the characters that make it a pattern.
     pub(super) active: Vec<usize>,
 }
 
@@ -18,7 +18,7 @@ impl Word {
         Self { text: text.into(), active: Vec::new() }
     }
 
-    /// Adds what stands unquoted.
+    /// Adds unquoted text.
     pub(super) fn push_bare(&mut self, raw: &str) -> Result<(), Unclear> {
         let is_first = self.text.is_empty() && self.active.is_empty();
         if is_first && raw.starts_with('~') {
@@ -48,7 +48,7 @@ impl Word {
         Ok(())
     }
 
-    /// Adds what stands between double quotes.
+    /// Adds text in double quotes.
     pub(super) fn push_quoted(&mut self, inner: &str) -> Result<(), Unclear> {
         let mut chars = inner.chars();
         while let Some(c) = chars.next() {
@@ -67,7 +67,7 @@ impl Word {
         Ok(())
     }
 
-    /// Returns whether names may take its place.
+    /// Returns whether file names may replace it.
     pub(super) fn is_pattern(&self) -> bool {
         !self.active.is_empty()
     }
@@ -77,12 +77,12 @@ fn unclear(why: &str) -> Unclear {
     Unclear::new("shell.syntax", format!("what a word means is only known when it runs: {why}"))
 }
 
-/// Returns a word as the shell takes it literally.
+/// Quotes a word for the shell.
 pub(super) fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// Refuses characters that a reader does not see, or sees elsewhere than they stand.
+/// Rejects characters that are invisible, or shown elsewhere than they are.
 pub(super) fn check_characters(text: &str) -> Result<(), Unclear> {
     match text.chars().find(|c| !is_shown(*c)) {
         None => Ok(()),

@@ -1,29 +1,29 @@
-//! Programs that run another one: which words are theirs, and which are those of the other.
+//! Wrappers, which are programs that run another one: which words belong to which program.
 
 use sinew_tool::Piece;
 
 use super::find;
 use super::word::quoted;
 
-/// What a command runs.
+/// A command or text that a command runs.
 #[derive(Debug)]
 pub(super) enum Inside {
     /// Another command.
     Words(Vec<Piece>),
     /// A text for the shell.
     Text(String),
-    /// Something that is only known when it runs.
+    /// Something only known at run time.
     Unknown,
 }
 
-/// The options of a program that runs the words behind them.
+/// The options of a wrapper, which runs the words after them.
 struct Wrapper {
     name: &'static str,
-    /// Options by themselves: letters, and then long ones.
+    /// Options without a value: letters, then long names.
     flags: (&'static str, &'static [&'static str]),
-    /// Options with a value: letters, and then long ones.
+    /// Options with a value: letters, then long names.
     values: (&'static str, &'static [&'static str]),
-    /// How many words of its own follow the options.
+    /// How many operands of its own follow the options.
     n_operands: usize,
 }
 
@@ -95,7 +95,7 @@ const WRAPPERS: &[Wrapper] = &[
     ),
 ];
 
-/// Programs that run another one somewhere among their words.
+/// Programs that run another one, which begins at any of their words.
 const LOOSE: &[&str] = &[
     "chroot",
     "chrt",
@@ -171,7 +171,7 @@ const LOOSE: &[&str] = &[
     "x86_64",
 ];
 
-/// Programs with something of their own to do, and commands that run another one.
+/// Programs with actions of their own, and subcommands that run another program.
 const RUNNERS: &[&str] = &["bundle", "hyperfine", "npx", "poetry", "uv"];
 
 /// Shells, which run a text.
@@ -180,14 +180,14 @@ const SHELLS: &[&str] = &[
     "tcsh",
 ];
 
-/// The most words of a program whose options are not understood that another one may begin at.
+/// The most words that are tried as the start of a command, if the options are not understood.
 const MAX_BEGINS: usize = 32;
 
-/// Returns what a command runs beside itself.
+/// Returns what a command runs.
 pub(super) fn inside(words: &[Piece], input: Option<&str>) -> Vec<Inside> {
     let Some((Piece::Known(program), args)) = words.split_first() else { return Vec::new() };
     let name = program.rsplit('/').next().unwrap_or(program);
-    // A shell may take this for the path of a program.
+    // A shell may expand `=name` to the path of a program.
     let name = name.strip_prefix('=').unwrap_or(name);
     match name {
         "eval" => match args.split_first() {
@@ -203,7 +203,7 @@ pub(super) fn inside(words: &[Piece], input: Option<&str>) -> Vec<Inside> {
         "trap" | "alias" => texts_of(name, args),
         "find" => executed(args),
         "pwsh" | "powershell" | "nu" => {
-            // What is not of a shell's syntax is not known.
+            // These have another syntax than a shell, so it is unknown.
             shell(args, input).into_iter().chain([Inside::Unknown]).collect()
         }
         "socat" => args.iter().flat_map(address).collect(),
@@ -217,7 +217,7 @@ pub(super) fn inside(words: &[Piece], input: Option<&str>) -> Vec<Inside> {
     }
 }
 
-/// Returns whether a program runs another one because of a word of its own.
+/// Returns whether an argument makes a program run another one.
 fn runs_by_a_word(name: &str, args: &[Piece]) -> bool {
     let words: &[&str] = match name {
         "npm" | "pnpm" | "yarn" | "bun" => &["exec", "x", "dlx"],
@@ -228,12 +228,12 @@ fn runs_by_a_word(name: &str, args: &[Piece]) -> bool {
     args.iter().any(|arg| arg.known().is_none_or(|arg| words.contains(&arg)))
 }
 
-/// Returns whether a name is that of the loader of programs, which loads the one that it is given.
+/// Returns whether a name is that of the dynamic loader, which runs its argument.
 fn is_loader(name: &str) -> bool {
     name.starts_with("ld-linux") || name.starts_with("ld-musl") || name == "ld.so"
 }
 
-/// Returns what an address of socat runs.
+/// Returns what a socat address runs.
 fn address(arg: &Piece) -> Vec<Inside> {
     let Some(arg) = arg.known() else { return vec![Inside::Unknown] };
     let (kind, rest) = arg.split_once(':').unwrap_or((arg, ""));
@@ -250,14 +250,14 @@ pub(super) fn runs_another(program: &str) -> bool {
         || WRAPPERS.iter().any(|wrapper| wrapper.name == name)
 }
 
-/// Returns a text of which the shell takes the escapes away, each once.
+/// Removes one level of shell escapes from a text.
 pub(super) fn unescaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
         match (c, chars.peek()) {
             ('\\', Some('\\' | '$' | '`')) => out.extend(chars.next()),
-            // The line goes on.
+            // A joined line.
             ('\\', Some('\n')) => drop(chars.next()),
             _ => out.push(c),
         }
@@ -265,7 +265,7 @@ pub(super) fn unescaped(text: &str) -> String {
     out
 }
 
-/// Returns a text as it stands between double quotes, as a shell that reads it would get it.
+/// Returns a text in double quotes as a shell reads it.
 pub(super) fn unquoted(raw: &str) -> String {
     let inner = raw.strip_prefix('"').and_then(|raw| raw.strip_suffix('"')).unwrap_or(raw);
     ["\"", "\\", "$", "`"]
@@ -273,7 +273,7 @@ pub(super) fn unquoted(raw: &str) -> String {
         .fold(inner.to_owned(), |text, sign| text.replace(&format!("\\{sign}"), sign))
 }
 
-/// Returns words as a text for the shell, and whether all of it is known.
+/// Joins words to a text for the shell; returns whether all are known.
 fn joined(words: &[Piece]) -> (String, bool) {
     let texts: Vec<String> = words
         .iter()
@@ -292,7 +292,7 @@ fn text_of(words: &[Piece]) -> Vec<Inside> {
     }
 }
 
-/// Returns the texts that a shell keeps for later.
+/// Returns the texts that `trap` or `alias` stores for later.
 fn texts_of(name: &str, args: &[Piece]) -> Vec<Inside> {
     match name {
         "trap" => {
@@ -300,7 +300,7 @@ fn texts_of(name: &str, args: &[Piece]) -> Vec<Inside> {
             args.iter().find(is_text).map_or(Vec::new(), |text| text_of(std::slice::from_ref(text)))
         }
         _ => {
-            // Its name may stand for the beginning of a command.
+            // An alias may be the beginning of a command.
             let value = |word: &Piece| match word {
                 Piece::Known(word) => match word.split_once('=') {
                     Some((_, text)) => vec![Inside::Text(text.to_owned()), Inside::Unknown],
@@ -327,7 +327,7 @@ fn executed(args: &[Piece]) -> Vec<Inside> {
             {
                 let is_end = |at: usize| match behind.get(at).and_then(Piece::known) {
                     Some(";") => true,
-                    // Elsewhere it is a word like others.
+                    // Elsewhere `+` is a word like others.
                     Some("+") => {
                         at.checked_sub(1).and_then(|at| behind.get(at)?.known()) == Some("{}")
                     }
@@ -347,13 +347,13 @@ fn executed(args: &[Piece]) -> Vec<Inside> {
     found
 }
 
-/// Returns whether a word that is only known later begins like a path.
+/// Returns whether an unknown word begins like a path.
 fn is_path(raw: &str) -> bool {
     let first = raw.trim_start_matches(['"', '{', '*', '?', '[']).chars().next();
     first.is_none_or(|c| c.is_alphanumeric() || matches!(c, '.' | '/' | '~' | '_' | ']' | ','))
 }
 
-/// Returns words in which another one takes the place of a mark.
+/// Marks words that hold a placeholder as unknown.
 fn opened(words: &[Piece], mark: &str) -> Vec<Piece> {
     let open = |word: &Piece| match word {
         Piece::Known(raw) if raw.contains(mark) => Piece::Open { raw: raw.clone(), is_one: true },
@@ -362,14 +362,14 @@ fn opened(words: &[Piece], mark: &str) -> Vec<Piece> {
     words.iter().map(open).collect()
 }
 
-/// Returns the text that a shell is given.
+/// Returns the text that a shell runs.
 fn shell(args: &[Piece], input: Option<&str>) -> Vec<Inside> {
     let mut has_text = false;
     let mut reads_input = false;
     let mut rest = args;
     while let Some((first, behind)) = rest.split_first() {
         let Some(word) = first.known() else {
-            // It may be an option, or a text.
+            // It may be an option or a text.
             let mut found = text_of(std::slice::from_ref(first));
             found.push(Inside::Unknown);
             found.extend(behind.iter().flat_map(|word| text_of(std::slice::from_ref(word))));
@@ -415,12 +415,12 @@ fn shell(args: &[Piece], input: Option<&str>) -> Vec<Inside> {
     }
 }
 
-/// Returns the commands that begin at any of these words.
+/// Returns a command for each word at which one may begin.
 fn anywhere(args: &[Piece]) -> Vec<Inside> {
     let mut found = Vec::new();
     for at in 0..args.len().min(MAX_BEGINS) {
         let words = args.get(at..).unwrap_or_default();
-        // Some are given a text.
+        // Some take a text.
         let text = words.first().and_then(Piece::known).map(|word| match word.strip_prefix("-c") {
             Some(text) => text,
             None if word.starts_with("--") => word.split_once('=').map_or(word, |(_, text)| text),
@@ -438,20 +438,20 @@ fn anywhere(args: &[Piece]) -> Vec<Inside> {
 }
 
 fn wrapped(wrapper: &Wrapper, args: &[Piece]) -> Vec<Inside> {
-    // These two only tell where a command is.
+    // With these options, `command` only locates a program.
     if wrapper.name == "command" && matches!(args.first().and_then(Piece::known), Some("-v" | "-V"))
     {
         return Vec::new();
     }
     let Some(own) = own_words(wrapper, args) else {
         let mut found = anywhere(args);
-        // What it puts in where is not known.
+        // Where it inserts words is unknown.
         found.push(Inside::Unknown);
         return found;
     };
     let words = args.get(own.n..).unwrap_or_default();
     if let Some(text) = own.split {
-        // What is split may begin with options and variables again.
+        // The split text may begin with options and variables again.
         let rest = words.iter().map(|word| match word {
             Piece::Known(word) => quoted(word),
             Piece::Open { raw, .. } => raw.clone(),
@@ -472,7 +472,7 @@ fn wrapped(wrapper: &Wrapper, args: &[Piece]) -> Vec<Inside> {
     vec![Inside::Words(words)]
 }
 
-/// The words of a wrapper that are its own.
+/// The words that are a wrapper's own.
 #[derive(Default)]
 struct Own {
     n: usize,
@@ -480,15 +480,15 @@ struct Own {
     split: Option<String>,
     /// Whether the words behind are a text for a shell.
     is_text: bool,
-    /// What stands for the words that are put in.
+    /// The placeholder of inserted words.
     mark: Option<String>,
 }
 
-/// Returns which words are a wrapper's own, where they are understood.
+/// Returns the words that are a wrapper's own, if they are understood.
 fn own_words(wrapper: &Wrapper, args: &[Piece]) -> Option<Own> {
     let mut own = Own::default();
     while let Some(first) = args.get(own.n) {
-        // It may be an option, or its value.
+        // It may be an option or its value.
         let word = first.known()?;
         let takes_variables = matches!(wrapper.name, "env" | "sudo" | "doas");
         if word == "--" {
@@ -516,7 +516,7 @@ fn own_words(wrapper: &Wrapper, args: &[Piece]) -> Option<Own> {
             let end = found.map_or(letters.len(), |(at, _)| at);
             let flags = letters.get(..end).unwrap_or_default();
             own.is_text |= wrapper.name == "sudo" && flags.contains(['s', 'i']);
-            // Some letters may have a value of their own behind them.
+            // These letters may have a value attached.
             if wrapper.name == "xargs" && flags.contains(['e', 'i', 'l']) {
                 return None;
             }
@@ -534,7 +534,7 @@ fn own_words(wrapper: &Wrapper, args: &[Piece]) -> Option<Own> {
             break;
         }
     }
-    // Variables may stand behind the end of the options too.
+    // Variables may follow the end of the options too.
     while matches!(wrapper.name, "env" | "sudo" | "doas")
         && args.get(own.n).and_then(Piece::known).is_some_and(is_assignment)
     {
@@ -565,7 +565,7 @@ fn take(
         }
     };
     match (wrapper.name, name) {
-        // What its escapes stand for is not looked into.
+        // Escapes in the text are not analysed.
         ("env", "S" | "split-string") if value.contains('\\') => return None,
         ("env", "S" | "split-string") => own.split = Some(value),
         ("xargs", "I") => own.mark = Some(value),
@@ -575,6 +575,6 @@ fn take(
 }
 
 fn is_assignment(word: &str) -> bool {
-    // They look for the sign alone.
+    // `env`, `sudo` and `doas` look only for the `=`.
     word.contains('=')
 }

@@ -1,8 +1,7 @@
-//! The checkpoint of one call, filled by its changes.
+//! Checkpoint of one call, filled by its changes so that the call can be undone.
 //!
-//! It begins with the first change and ends with the World of the call. Each change records the content at its path and
-//! the state that it will leave; the records are durable before the change happens; then the change reports its result.
-//! A retried change records again.
+//! It begins with the first change and ends with the World of the call. Before a change, the old content and
+//! the new state of its path are durably recorded; after it, the result. A retried change records again.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -20,7 +19,7 @@ use sinew_records::checkpoints::{
 };
 use sinew_tool::sync::lock;
 
-/// The checkpoint of one call; none where checkpoints are off or nobody is known to call.
+/// The checkpoint of one call; `None` if checkpoints are off or the caller is unknown.
 #[derive(Debug)]
 pub(crate) struct CallCheckpoint(Option<KeptPaths>);
 
@@ -42,7 +41,7 @@ impl From<CheckpointError> for Failure {
 }
 
 impl CallCheckpoint {
-    /// Returns the checkpoint of a call that changed nothing so far.
+    /// Returns an empty checkpoint.
     pub(crate) fn new(
         checkpoints: Option<Arc<Checkpoints>>,
         caller: Option<Arc<Caller>>,
@@ -57,7 +56,7 @@ impl CallCheckpoint {
         }))
     }
 
-    /// Returns whether changes are kept.
+    /// Returns whether changes are recorded.
     pub(crate) fn is_on(&self) -> bool {
         self.0.is_some()
     }
@@ -71,8 +70,7 @@ impl CallCheckpoint {
         deed(draft.get_or_insert_with(|| kept.checkpoints.begin(kept.mark()))).map(Some)
     }
 
-    /// Keeps what is at a path, which the change is to leave in this state. Returns what it is, where
-    /// changes are kept.
+    /// Records the old state of a path and the state that the change will leave; returns the old one.
     pub(crate) fn keep(
         &self,
         path: &Path,
@@ -90,7 +88,7 @@ impl CallCheckpoint {
         })
     }
 
-    /// Keeps that nothing is where directories are to be made.
+    /// Records that directories are missing and will be created.
     pub(crate) fn keep_missing<'a>(
         &self,
         paths: impl Iterator<Item = &'a Path>,
@@ -104,23 +102,23 @@ impl CallCheckpoint {
         .map(drop)
     }
 
-    /// Keeps that a directory of this mode is where none is to be left.
+    /// Records a directory of this mode that will be removed.
     pub(crate) fn keep_directory(&self, path: &Path, mode: u32) -> Result<(), CheckpointError> {
         self.with(|draft| draft.keep(path, Before::Directory(mode), Some(PathState::Absent)))
             .map(drop)
     }
 
-    /// Puts on record what was kept. Changes may happen after it and not before.
+    /// Makes the records durable. Changes may happen only after it.
     pub(crate) fn record(&self) -> Result<(), CheckpointError> {
         self.with(|draft| draft.record(QUICK)).map(drop)
     }
 
-    /// Says that the change of a path happened, and what it left.
+    /// Reports that the change of a path happened, and the state that it left.
     pub(crate) fn settle(&self, path: &Path, after: PathState) {
         self.if_begun(|draft| draft.settle(path, after));
     }
 
-    /// Says that the change of a path did not happen.
+    /// Reports that the change of a path did not happen.
     pub(crate) fn withdraw(&self, path: &Path) {
         self.if_begun(|draft| draft.withdraw(path));
     }
@@ -133,7 +131,7 @@ impl CallCheckpoint {
         }
     }
 
-    /// Returns the id of the checkpoint, where anything in it happened or may have happened.
+    /// Returns the id of the checkpoint if a recorded change happened or may have happened.
     pub(crate) fn id(&self) -> Option<String> {
         let draft = self.0.as_ref()?.draft();
         let draft = draft.as_ref().filter(|draft| draft.holds_changes())?;

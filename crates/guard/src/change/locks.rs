@@ -1,4 +1,4 @@
-//! Keeping changes of one file in this process apart, also where the system has no locks.
+//! Locks names while they change in this process, also on file systems without locks.
 
 use std::collections::HashSet;
 use std::ffi::{CStr, CString};
@@ -12,7 +12,7 @@ use sinew_fs::dir_lock;
 use sinew_fs::roots::Dir;
 use sinew_fs::stat::{error_of, identity_of};
 
-/// The directories and names that are being changed.
+/// Directories and names that are being changed.
 #[derive(Debug, Default)]
 pub(crate) struct Locks(Mutex<HashSet<Changing>>);
 
@@ -20,7 +20,7 @@ pub(crate) struct Locks(Mutex<HashSet<Changing>>);
 type Changing = (u64, u64, CString);
 
 impl Locks {
-    /// Takes a name where it is free, or becomes so in a moment.
+    /// Locks a name; retries a few times without sleeping if it is taken.
     pub(crate) fn lock(&self, dir: &Dir, name: &CStr) -> Result<Held<'_>, FileError> {
         let identity = fstat(&**dir).map(|stat| identity_of(&stat)).map_err(error_of)?;
         let key = (identity.device, identity.inode, name.to_owned());
@@ -33,7 +33,7 @@ impl Locks {
     }
 }
 
-/// A name that nobody else in this process changes until this is dropped.
+/// A name locked in this process until this is dropped.
 pub(crate) struct Held<'a> {
     locks: &'a Locks,
     key: Changing,

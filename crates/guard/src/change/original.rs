@@ -1,4 +1,4 @@
-//! The original that a change replaces or removes: a file, or a symbolic link where the link itself is the target.
+//! The original that a change replaces or removes: a file, or a symlink if the link itself is the target.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -14,29 +14,28 @@ use sinew_fs::content_hash::{content_hash, hash_so_far};
 use sinew_fs::roots::{Dir, FILE_READ, open_name};
 use sinew_fs::stat::{self, identity_of, kind_of};
 
-/// The largest old content that is read only to be hashed.
+/// The largest old content that is read only for its hash, in bytes.
 const MAX_HASHED: u64 = 64 * 1024 * 1024;
-/// The longest tick in which two changes of a file may get the same time.
+/// The coarsest clock tick, in nanoseconds: two changes within it may get the same timestamp.
 const TICK_NS: i128 = 20_000_000;
 
-/// What is there before a change, open.
+/// The open original, before a change.
 pub(crate) struct Original {
-    /// What it was when it was opened.
+    /// Its status when it was opened.
     pub(crate) stat: Stat,
     /// Its content.
     pub(crate) content: Content,
 }
 
-/// The content of an old thing.
+/// Content of an original.
 pub(crate) enum Content {
-    /// Of a file.
+    /// An open file.
     File(File),
     /// The target of a symbolic link.
     Link(Vec<u8>),
 }
 
-/// Returns the status of a name, refusing what is neither a regular file nor, where that is meant, a
-/// symbolic link.
+/// Returns the status of a name; rejects all but regular files and, if `links`, symlinks.
 pub(crate) fn look(dir: &Dir, name: &CStr, links: bool) -> Result<Option<Stat>, Failure> {
     let stat = match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => stat,
@@ -51,7 +50,7 @@ pub(crate) fn look(dir: &Dir, name: &CStr, links: bool) -> Result<Option<Stat>, 
     }
 }
 
-/// Returns the failure of a look at what was there a moment ago.
+/// Returns the failure of an access to a name that existed a moment ago.
 fn gone(errno: Errno) -> Failure {
     match errno {
         Errno::NOENT => Failure::Raced,
@@ -60,16 +59,16 @@ fn gone(errno: Errno) -> Failure {
 }
 
 impl Original {
-    /// Opens what was seen at a name and is to be replaced.
+    /// Opens an original that will be replaced.
     pub(crate) fn open(dir: &Dir, name: &CStr, seen: Stat) -> Result<Self, Failure> {
         if kind_of(FileType::from_raw_mode(seen.st_mode)) == FileKind::File {
-            // A rename needs no right to write the file; whoever may not write it may not replace it.
+            // A rename needs no write permission on the file, so it is checked here.
             accessat(dir, name, Access::WRITE_OK, AtFlags::empty()).map_err(gone)?;
         }
         Self::open_to_read(dir, name, seen)
     }
 
-    /// Opens what was seen at a name and stays.
+    /// Opens an original that stays.
     pub(crate) fn open_to_read(dir: &Dir, name: &CStr, seen: Stat) -> Result<Self, Failure> {
         let kind = kind_of(FileType::from_raw_mode(seen.st_mode));
         if kind == FileKind::Symlink {
@@ -87,8 +86,7 @@ impl Original {
         if same { Ok(self) } else { Err(Failure::Raced) }
     }
 
-    /// Returns the hash of the content, from what the caller has of it or by reading it. What is large is
-    /// read only where the hash is needed.
+    /// Returns the content hash, from the caller's copy or by reading. Large files are read only if needed.
     pub(super) fn hash(
         &self,
         expect: Expect<'_>,
@@ -122,20 +120,19 @@ impl Original {
         }
     }
 
-    /// Returns whether the file was so young when it was read that a second change could carry the
-    /// same time. How old it has become since says nothing.
+    /// Returns whether a second change may have the timestamp that was read: the age at that time counts.
     fn may_hide_a_change(&self, since: Stamp, file: &File) -> bool {
         let changed = identity_of(&self.stat).changed;
         let ns = |at: Stamp| i128::from(at.seconds) * 1_000_000_000 + i128::from(at.nanos);
         let age = ns(since) - ns(changed);
-        // Some file systems keep whole seconds, or two of them.
+        // Some file systems store whole seconds, or every second one.
         let tick = if changed.nanos == 0 { 2_000_000_000 } else { TICK_NS };
         age < tick && (changed.nanos == 0 || !stat::tells_changes_apart(file))
     }
 }
 
 impl NameChange<'_> {
-    /// Says that a change is made, and what was there needed no more.
+    /// Leaves closing the original to `DeferredClose`, once the change is made.
     pub(crate) fn close_later(&self, old: Option<Original>) {
         if let Some(Original { content: Content::File(file), .. }) = old {
             self.terms.deferred_close.add(file);

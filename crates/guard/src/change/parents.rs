@@ -1,6 +1,5 @@
-//! The missing directories above the names of a change, made before it and removed where it fails.
-//! Where the process dies before the change, they stay, empty: nothing says afterwards that nobody
-//! else wants them.
+//! Creates missing parent directories before a change, and removes them if it fails.
+//! After a crash they stay, empty, because other processes may want them.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
@@ -19,19 +18,17 @@ use sinew_fs::roots::{DIRECTORY_PATH, DIRECTORY_READ, Dir, open_name};
 use sinew_fs::stat::{error_of, identity_of};
 use sinew_records::checkpoints::PathState;
 
-/// The directories that were made for a change, or for several.
+/// Directories created for one change or a set.
 #[derive(Default)]
 pub(crate) struct Parents {
-    /// Each with the directory above it, in the order in which they were made.
+    /// In creation order, each with its parent.
     made: Vec<Made>,
-    /// Handles of the directories on the way, which many names may share, by the device and inode
-    /// of the directory above and the name.
+    /// Handles of directories on the way, by device and inode of the parent and name; names share them.
     known: HashMap<(u64, u64, CString), Dir>,
-    /// The permission bits that directories get in the end; until then only their owner enters them.
+    /// Final permission bits; until they are set, only the owner can enter.
     modes: HashMap<PathBuf, u32>,
 }
 
-/// A directory that was made.
 struct Made {
     above: Dir,
     name: CString,
@@ -39,8 +36,7 @@ struct Made {
 }
 
 impl Parents {
-    /// Returns the directory that holds the name of a place, making those on the way that are
-    /// missing. That nothing was there is on record before the first is made.
+    /// Returns the directory of a place, creating missing parents; records first that they are missing.
     pub(crate) fn enter(&mut self, place: &Place, kept: &CallCheckpoint) -> Result<Dir, FileError> {
         let Spot::MissingParents(names) = &place.spot else { return Ok(Arc::clone(&place.dir)) };
         let mut paths: Vec<&Path> = place.real.ancestors().skip(1).take(names.len()).collect();
@@ -48,7 +44,7 @@ impl Parents {
         self.make(&place.dir, names, &paths, kept)
     }
 
-    /// Makes the directory that a place names, and those on the way that are missing.
+    /// Creates the directory at a place, with missing parents.
     pub(crate) fn make_place(
         &mut self,
         place: &Place,
@@ -69,7 +65,7 @@ impl Parents {
         let mut dir = Arc::clone(above);
         let mut is_kept = !kept.is_on();
         for (at, (name, path)) in names.iter().zip(paths).enumerate() {
-            // Whatever is below the first that is missing is missing too.
+            // Below the first missing directory all are missing.
             let found = || statat(&*dir, name, AtFlags::SYMLINK_NOFOLLOW);
             if !is_kept && matches!(found(), Err(Errno::NOENT)) {
                 kept.keep_missing(paths.iter().skip(at).copied())?;
@@ -108,13 +104,12 @@ impl Parents {
         Ok(dir)
     }
 
-    /// Returns directories of which these get other permission bits in the end than new ones do.
+    /// Returns an empty set whose directories get these final permission bits.
     pub(crate) fn with_modes(modes: HashMap<PathBuf, u32>) -> Self {
         Self { modes, ..Self::default() }
     }
 
-    /// Gives the directories that were made their permission bits, the deepest first: one may be
-    /// closed to its owner from then on.
+    /// Sets the final permission bits, deepest first: they may lock the owner out of a parent.
     pub(crate) fn set_modes(&self) -> Result<(), FileError> {
         for made in self.made.iter().rev() {
             let Some(mode) = self.modes.get(&made.path) else { continue };
@@ -125,7 +120,7 @@ impl Parents {
         Ok(())
     }
 
-    /// Says that what was made stays, and syncs the directories that hold it where that is asked for.
+    /// Keeps the created directories, and syncs their parents if `sync` is full.
     pub(crate) fn keep(&self, sync: Sync, kept: &CallCheckpoint) -> Result<(), FileError> {
         for made in self.made.iter().filter(|_| kept.is_on()) {
             let found = statat(&*made.above, &made.name, AtFlags::SYMLINK_NOFOLLOW);
@@ -138,7 +133,7 @@ impl Parents {
         self.made.iter().try_for_each(|made| sync_directory(&made.above)).map_err(error_of)
     }
 
-    /// Removes what was made, the deepest first. What others have put there stays.
+    /// Removes the created directories, deepest first. A directory that is not empty stays.
     pub(crate) fn remove(&self, kept: &CallCheckpoint) {
         for made in self.made.iter().rev() {
             if unlinkat(&*made.above, &*made.name, AtFlags::REMOVEDIR).is_ok() {

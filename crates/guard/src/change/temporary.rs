@@ -1,4 +1,4 @@
-//! The temporary file beside the old one, which gets the new content and then the name.
+//! Temporary file beside the original: it gets the new content, then the name by rename.
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
@@ -19,10 +19,10 @@ use sinew_fs::content_hash::hash_so_far;
 use sinew_fs::roots::Dir;
 use sinew_fs::stat::error_of;
 
-/// The most pieces that one system call takes.
+/// The most pieces of one `writev` (`IOV_MAX`).
 const MAX_SLICES: usize = 1_024;
 
-/// A temporary file, open.
+/// An open temporary file.
 pub(crate) struct Temporary {
     /// The file.
     pub(crate) file: OwnedFd,
@@ -30,7 +30,7 @@ pub(crate) struct Temporary {
     pub(crate) name: TemporaryName,
 }
 
-/// The name of a temporary thing, removed unless it is kept.
+/// A temporary name, removed on drop unless it is kept.
 pub(crate) struct TemporaryName {
     dir: Dir,
     name: CString,
@@ -38,12 +38,12 @@ pub(crate) struct TemporaryName {
 }
 
 impl TemporaryName {
-    /// Takes care of a name that was just made.
+    /// Takes charge of a name that was just created.
     pub(crate) fn new(dir: &Dir, name: &CStr) -> Self {
         Self { dir: Arc::clone(dir), name: name.to_owned(), remove: Cell::new(true) }
     }
 
-    /// Leaves the name alone from now on: it became another, or somebody else takes care of it.
+    /// Prevents the removal: the file was renamed, or another owner removes it.
     pub(crate) fn keep(&self) {
         self.remove.set(false);
     }
@@ -58,7 +58,7 @@ impl Drop for TemporaryName {
 }
 
 impl Temporary {
-    /// Makes a new file under a name that nothing has.
+    /// Creates a file; fails if the name is taken.
     pub(crate) fn create(dir: &Dir, name: &CStr, mode: u32) -> Result<Self, Errno> {
         let flags = OFlags::CREATE
             .union(OFlags::EXCL)
@@ -74,30 +74,30 @@ impl Temporary {
         write_pieces(&self.file, pieces)
     }
 
-    /// Takes owner, attributes and mode of the old thing, where it is a file.
+    /// Copies owner, attributes and mode of the original, if it is a file.
     pub(crate) fn take_after(&self, old: &Original) -> Result<(), FileError> {
         let Content::File(file) = &old.content else { return Ok(()) };
         let new = fstat(&self.file).map_err(error_of)?;
         if (new.st_uid, new.st_gid) != (old.stat.st_uid, old.stat.st_gid) {
             let owner = Some(Uid::from_raw(old.stat.st_uid));
             let group = Some(Gid::from_raw(old.stat.st_gid));
-            // Only root may give files away, and only to own groups may others.
+            // Only root may change the owner; other users may set only their own groups.
             fchown(&self.file, owner, group).map_err(|_| FileError::Owner)?;
         }
         attributes::copy(file, &self.file)?;
         fchmod(&self.file, Mode::from_raw_mode(old.stat.st_mode & 0o1777)).map_err(error_of)
     }
 
-    /// Pushes the content towards the disk, where that is asked for.
+    /// Syncs the content to disk, unless `sync` is off.
     pub(crate) fn sync(&self, sync: Sync) -> Result<(), Errno> {
         if sync == Sync::Off { Ok(()) } else { fdatasync(&self.file) }
     }
 }
 
-/// Gives a thing another name that nothing has. `EXIST` says that something has it.
+/// Renames to a free name; returns `EXIST` if the name is taken.
 pub(crate) fn take_free_name(dir: &Dir, from: &CStr, to: &CStr) -> Result<(), Errno> {
     match renameat_with(&**dir, from, &**dir, to, RenameFlags::NOREPLACE) {
-        // Some file systems cannot rename like that; a link does not replace either.
+        // Some file systems lack `RENAME_NOREPLACE`; a hard link does not replace either.
         Err(Errno::INVAL | Errno::NOSYS) => {
             linkat(&**dir, from, &**dir, to, AtFlags::empty())?;
             unlinkat(&**dir, from, AtFlags::empty())
@@ -127,7 +127,7 @@ pub(crate) fn write_pieces(file: &OwnedFd, pieces: &[&[u8]]) -> Result<ContentHa
     Ok(hash_so_far(&hasher))
 }
 
-/// Takes written bytes off pieces that are in reverse order.
+/// Removes `n` written bytes from pieces in reverse order.
 fn advance(left: &mut Vec<&[u8]>, mut n: usize) {
     while let Some(piece) = left.pop() {
         if let Some(rest) = piece.get(n..).filter(|rest| !rest.is_empty()) {

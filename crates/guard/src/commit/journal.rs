@@ -1,12 +1,9 @@
-//! The journal of one set of changes: what must be known to go on with it, or to take it back, once
-//! its process is dead.
+//! Journal of one set of changes: a write-ahead log for recovery to finish or undo them after a crash.
 //!
-//! A journal is a file in the state directory, which holds whether or not calls are recorded. It is
-//! written whole under another name, takes its own before the first change is made, and goes after
-//! the last. Its name says which way to go: `.journal` forward, `.undo` back, `.done` nowhere, since
-//! every change is made and only the old things are left to be removed. It names its maker, so that
-//! nobody goes on with what a living process is at, and its content carries its own hash, so that a
-//! damaged one is never followed.
+//! A journal is a file in the state directory, whether or not calls are recorded. It is written whole under
+//! another name, renamed before the first change and removed after the last. Its suffix gives the direction:
+//! `.journal` forward, `.undo` back, `.done` only removal of originals. It names its maker, so that the
+//! changes of a living process are left alone, and holds its own hash, so that a damaged one is not followed.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -26,37 +23,36 @@ use sinew_fs::process_identity::ProcessIdentity;
 use sinew_fs::resolve::check_spelling;
 use sinew_fs::temporary::is_temporary;
 
-/// How a journal begins, with the version of its form.
+/// First bytes of a journal, with the format version.
 const HEAD: &[u8] = b"sinew journal 1\n";
 const HASH_BYTES: usize = 32;
-/// The ending of a journal that is being written.
+/// Suffix of a journal that is being written.
 pub(super) const NEW: &str = ".new";
-/// The ending of a journal whose changes are to be made.
+/// Suffix of a journal whose changes are to be made.
 pub(super) const FORWARD: &str = ".journal";
-/// The ending of a journal whose changes are to be taken back.
+/// Suffix of a journal whose changes are to be undone.
 pub(super) const BACK: &str = ".undo";
-/// The ending of a journal whose changes are made, and whose old things go.
+/// Suffix of a journal whose changes are made, and whose originals are to be removed.
 pub(super) const DONE: &str = ".done";
-/// The ending of a journal that was put aside.
+/// Suffix of a journal that was set aside.
 pub(super) const ASIDE: &str = ".aside";
 
-/// Where journals are kept, and who is told of what they come to.
+/// Where journals are kept, and where warnings go.
 #[derive(Debug, Clone)]
 pub struct JournalSettings {
-    /// The state directory, created when the first journal is written. Where calls are recorded in a
-    /// database, this must be the directory of that: the ledger leaves the temporary files alone that
-    /// journals need, and looks for those beside its database.
+    /// The state directory, created with the first journal. It must also hold the ledger's database, if any:
+    /// the ledger spares temporary files that journals beside its database need.
     pub state: PathBuf,
-    /// Told what became of changes that were cut off.
+    /// Receives the outcome of interrupted changes.
     pub warn: fn(&str),
 }
 
-/// What a journal holds.
+/// Content of a journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Record {
     /// The process that makes the changes.
     pub(super) maker: ProcessIdentity,
-    /// When it began, in milliseconds since 1970.
+    /// Start time, in milliseconds since 1970.
     pub(super) at_ms: i64,
     pub(super) dirs: Vec<DirRecord>,
     pub(super) steps: Vec<Step>,
@@ -79,14 +75,14 @@ impl DirRecord {
 }
 
 impl Record {
-    /// Returns the record as bytes.
+    /// Returns the bytes of a journal file.
     pub(super) fn to_bytes(&self) -> io::Result<Vec<u8>> {
         let body = postcard::to_stdvec(self).map_err(io::Error::other)?;
         let hash = blake3::hash(&body);
         Ok([HEAD, hash.as_bytes(), &body].concat())
     }
 
-    /// Reads a record. Nothing that could not have been written comes out.
+    /// Parses a journal file; rejects a record that could not have been written.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let (hash, body) = bytes.strip_prefix(HEAD)?.split_at_checked(HASH_BYTES)?;
         if blake3::hash(body).as_bytes() != hash {
@@ -123,7 +119,7 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// Writes the journal of changes that are about to be made.
+    /// Writes the journal before the changes.
     pub(super) fn write(
         settings: &JournalSettings,
         dirs: Vec<DirRecord>,
@@ -162,18 +158,18 @@ impl Journal {
         Ok(())
     }
 
-    /// Says that the changes are to be taken back.
+    /// Marks the changes as to be undone.
     pub(super) fn turn_back(&mut self) -> io::Result<()> {
         self.rename(BACK)
     }
 
-    /// Says that the changes are made. Originals are removed only after this: without them a recovery could not
-    /// tell a change that was made from one that lost what it needs.
+    /// Marks the changes as made. Originals are removed only after this: without them, recovery cannot tell
+    /// a change that was made from one whose files are lost.
     pub(super) fn turn_done(&mut self) -> io::Result<()> {
         self.rename(DONE)
     }
 
-    /// Removes the journal: whatever it names is settled.
+    /// Removes the journal, once all that it names is settled.
     pub(super) fn remove(&self) -> io::Result<()> {
         Ok(unlinkat(&self.dir, self.name(self.ending), AtFlags::empty())?)
     }

@@ -1,13 +1,11 @@
-//! Going on with changes whose process died: at the next start of any sinew with the same state
-//! directory.
+//! Crash recovery: any sinew that starts with the same state directory settles journals of dead processes.
 //!
-//! Everything that a journal names is looked at before anything is touched. What is not done yet is
-//! done, unless a new thing is missing that a change needs: then all of them are taken back, and where
-//! that cannot be done either, the journal is put aside and what is missing is named. What lies under
-//! temporary names is removed, and a name that somebody else changed since is left as it is. The
-//! directories are resolved from `/` without links and compared by inode, and each is changed in its
-//! turn. A journal whose changes cannot be settled stays for the next start; one that cannot be read is
-//! put aside and never followed.
+//! All steps are checked before any name changes. Recovery goes forward, unless a staged file is missing:
+//! then it rolls back. If that is impossible too, the journal is set aside and a warning names what
+//! is missing. Temporary files are removed; a name that another process changed meanwhile stays.
+//!
+//! Directories are resolved from `/` without symlinks, compared by inode and changed under their locks. A
+//! journal that cannot be settled stays for the next start; an unreadable one is set aside, never followed.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -31,11 +29,10 @@ use sinew_fs::resolve;
 use sinew_fs::roots::{DIRECTORY_PATH, Dir, FILE_READ, Roots, open_name};
 use sinew_fs::stat::{error_of, identity_of};
 
-/// A directory that is missing may be on a disk that comes back; after this time its changes are
-/// given up.
+/// Time after which changes in a missing directory are given up; its disk may come back earlier.
 const GONE_MS: i64 = 30 * 24 * 60 * 60 * 1_000;
 
-/// Settles the journals of dead processes. Costs one failed system call where there never was one.
+/// Settles journals of dead processes. Costs one failed system call if there never was a journal.
 pub(crate) fn recover(settings: &JournalSettings, dir_locking: DirLocking) {
     let found = journal_files::open(&settings.state).and_then(|dir| match dir {
         Some(dir) => journal_files::names(&dir).map(|names| Some((dir, names))),
@@ -58,7 +55,7 @@ pub(crate) fn recover(settings: &JournalSettings, dir_locking: DirLocking) {
     }
 }
 
-/// Deals with one file in the directory of journals; returns what is to be said about it.
+/// Settles one file in the directory of journals; returns warnings.
 fn settle(
     dir: &OwnedFd,
     name: &CStr,
@@ -67,7 +64,7 @@ fn settle(
 ) -> Vec<String> {
     let ends = |ending: &str| name.to_bytes().ends_with(ending.as_bytes());
     if ends(NEW) {
-        // Nothing is changed before a journal has its name, and whoever misses it refuses.
+        // No change happens before the journal has its name; a maker whose journal is gone fails.
         if !is_running_maker(name) {
             let _ = unlinkat(dir, name, AtFlags::empty());
         }
@@ -85,7 +82,7 @@ fn settle(
     }
 }
 
-/// Returns whether the process runs here that the name of a journal names.
+/// Returns whether the process that a journal's name holds is running.
 fn is_running_maker(name: &CStr) -> bool {
     let text = name.to_string_lossy();
     let mut parts = text.split('-').map(str::parse::<i64>);
@@ -95,15 +92,14 @@ fn is_running_maker(name: &CStr) -> bool {
     }
 }
 
-/// Opens a journal and keeps others away from it; nothing where another process has it, or has
-/// settled it.
+/// Opens and locks a journal; `None` if another process holds it or has settled it.
 fn locked(dir: &OwnedFd, name: &CStr) -> io::Result<Option<File>> {
     let file = match open_name(dir.as_fd(), name, FILE_READ) {
         Ok(file) => file,
         Err(Errno::NOENT) => return Ok(None),
         Err(errno) => return Err(errno.into()),
     };
-    // Where the system has no locks, each step still looks at what it did.
+    // Without file locks, each step still checks what was done.
     if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
         return Ok(None);
     }
@@ -114,7 +110,7 @@ fn locked(dir: &OwnedFd, name: &CStr) -> io::Result<Option<File>> {
     Ok(is_there.then(|| File::from(file)))
 }
 
-/// Reads a journal, and puts it aside where it is damaged; otherwise returns what is to be said.
+/// Reads a journal, and sets a damaged one aside; the error is the warning.
 fn read(dir: &OwnedFd, name: &CStr, file: &File) -> Result<Record, String> {
     let shown = name.to_string_lossy();
     match journal_files::read(file).map(|bytes| Record::parse(&bytes)) {
@@ -148,7 +144,7 @@ fn follow(
     let mut name = name.to_owned();
     let mut lost = Vec::new();
     if let Some(course) = settling.choose(course, &mut lost) {
-        // Once something is taken back, nobody may go on again.
+        // After a partial rollback, no process may go forward.
         match turned(dir, &name, course) {
             Ok(now) => name = now,
             Err(errno) => {
@@ -189,19 +185,19 @@ fn follow(
     notes
 }
 
-/// Where a journal leads.
+/// The direction of a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Course {
-    /// To the new things.
+    /// To the new files.
     Forward,
-    /// To the old ones.
+    /// To the originals.
     Back,
-    /// Nowhere: the new things are in place, and the old ones go.
+    /// The new files are in place, and the originals are removed.
     Done,
 }
 
 impl Course {
-    /// Returns the course that the name of a journal says.
+    /// Returns the course that the suffix of a journal gives.
     fn of(name: &CStr) -> Option<Self> {
         [Self::Forward, Self::Back, Self::Done]
             .into_iter()
@@ -217,7 +213,7 @@ impl Course {
     }
 }
 
-/// Gives a journal the name of a course; returns the name.
+/// Renames a journal to a course; returns the new name.
 fn turned(dir: &OwnedFd, name: &CStr, course: Course) -> Result<CString, Errno> {
     let bytes = name.to_bytes();
     if bytes.ends_with(course.ending().as_bytes()) {
@@ -246,8 +242,7 @@ struct Settling<'a> {
 }
 
 impl Settling<'_> {
-    /// Looks at every step and returns where to go, or nothing where a step cannot be looked at now or
-    /// no way is open to all of them. Those to which none is are `lost`.
+    /// Checks every step; returns a course open to all. `None` leaves the steps that prevent one in `lost`.
     fn choose(&mut self, course: Course, lost: &mut Vec<PathBuf>) -> Option<Course> {
         if course != Course::Forward {
             return Some(course);
@@ -283,7 +278,7 @@ impl Settling<'_> {
         None
     }
 
-    /// Settles every step. What cannot be taken back is `lost`.
+    /// Settles every step. Steps that cannot be rolled back are `lost`.
     fn run(&mut self, course: Course, lost: &mut Vec<PathBuf>) {
         self.each(|notes, dir, step, path| {
             let stand = match course {
@@ -297,9 +292,9 @@ impl Settling<'_> {
                     lost.push(path);
                     return Ok(());
                 }
-                // What it needs went since it was looked for: the next start looks again.
+                // A needed file disappeared after the check: the next start retries.
                 Stand::Gone if !step.outlook(dir)?.forward => return Err(Errno::NOENT),
-                // It was a removal, and the name is free.
+                // A removal, and the name is already free.
                 Stand::Gone if step.new.is_none() => return step.clean(dir),
                 Stand::Gone | Stand::Changed | Stand::Displaced => {}
             }
@@ -316,8 +311,7 @@ impl Settling<'_> {
         });
     }
 
-    /// Does something with every step, one directory after the other, since there may be more of them
-    /// than this process may hold open.
+    /// Calls `deed` for each step, one directory at a time: there may be more than a process may open.
     fn each(
         &mut self,
         mut deed: impl FnMut(&mut Vec<String>, &Dir, &Step, PathBuf) -> Result<(), Errno>,
@@ -358,7 +352,7 @@ impl Settling<'_> {
     }
 }
 
-/// Says why a directory cannot be changed now.
+/// Returns why a directory cannot be changed now.
 fn words(error: FileError) -> String {
     match error {
         FileError::Missing | FileError::NotDirectory => String::from("the directory is not there"),
@@ -368,13 +362,13 @@ fn words(error: FileError) -> String {
     }
 }
 
-/// Opens a directory that a journal names, where it is still the same.
+/// Opens a directory that a journal names, if it is still the same.
 fn open_recorded(found: &DirRecord, same_boot: bool) -> Result<Dir, String> {
     let roots = Roots::system().map_err(|errno| words(error_of(errno)))?;
     let place = resolve::resolve(&roots, found.path(), Links::Refuse).map_err(words)?;
     let dir = place.open_directory(DIRECTORY_PATH).map_err(words)?;
     let identity = fstat(&dir).map(|stat| identity_of(&stat)).map_err(|e| words(error_of(e)))?;
-    // The number of a device may differ after a start of the machine.
+    // Device numbers may change at a reboot.
     let same_device = !same_boot || identity.device == found.device;
     if place.real != found.path() || identity.inode != found.inode || !same_device {
         return Err(String::from("another directory has its place"));

@@ -1,4 +1,4 @@
-//! Stages a new file beside the old one: complete, under a temporary name, with the attributes that it keeps.
+//! Stages a new file beside the original: complete, under a temporary name, with its kept attributes.
 
 use rustix::fs::{AtFlags, Gid, Mode, Uid, chownat, fchmod, fstat, statat, symlinkat};
 use sinew_tool::{ContentHash, FileError, FileKind, FileMode, HardLinks};
@@ -14,7 +14,7 @@ use sinew_fs::roots::Dir;
 use sinew_fs::stat::meta_of;
 use sinew_records::checkpoints::PathState;
 
-/// Refuses files of several names, unless only this name is to be replaced.
+/// Rejects files with several hard links, unless the settings break links.
 pub(super) fn check_links(old: &Original, terms: &Terms<'_>) -> Result<(), FileError> {
     let n_links = meta_of(&old.stat).links;
     match terms.settings.hard_links {
@@ -25,17 +25,17 @@ pub(super) fn check_links(old: &Original, terms: &Terms<'_>) -> Result<(), FileE
     }
 }
 
-/// A new thing under its temporary name.
+/// A staged file or symlink.
 pub(super) struct Laid {
     pub(super) name: TemporaryName,
     pub(super) trace: Trace,
     /// The hash of its content.
     pub(super) hash: ContentHash,
-    /// What it is.
+    /// Its state.
     pub(super) state: PathState,
 }
 
-/// Opens the file that a new one takes after.
+/// Opens the file whose attributes a new one copies.
 pub(super) fn open_like(place: &Place) -> Result<Original, Failure> {
     let name = place.name.as_ref().ok_or(FileError::NotRegular(FileKind::Directory))?;
     let dir = place.parent()?;
@@ -43,7 +43,7 @@ pub(super) fn open_like(place: &Place) -> Result<Original, Failure> {
     Original::open_to_read(&dir, name, seen)
 }
 
-/// Lays a file with the pieces in order.
+/// Stages a file from pieces.
 pub(super) fn file(
     job: &NameChange<'_>,
     dir: &Dir,
@@ -74,7 +74,7 @@ pub(super) fn file(
     Ok(Laid { name: temporary.name, trace: Trace::of(&stat), hash, state })
 }
 
-/// Lays a symbolic link. It keeps the owner of the old one.
+/// Stages a symlink, with the owner of the old one.
 pub(super) fn link(
     job: &NameChange<'_>,
     dir: &Dir,

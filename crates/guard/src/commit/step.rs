@@ -1,13 +1,10 @@
-//! One change among several, known by inodes alone, so that whoever comes by can go on with it or
-//! take it back: the process that makes it, and the next one where that died.
+//! One step of a set, identified by inode, so that its maker or crash recovery can finish or undo it.
 //!
-//! The new thing lies under a temporary name beside the old one. Going on exchanges the two by one
-//! rename, and the old thing then lies under the temporary name until the last change of the set is
-//! made. Each deed first looks at what is there, so that nothing is done twice, and nothing is done to
-//! what somebody else has put there since.
+//! The new file has a temporary name beside the original. One `RENAME_EXCHANGE` swaps them, and the original
+//! keeps the temporary name until the last change of the set. Each operation first checks both names, so that
+//! no step is done twice and files of other processes stay.
 //!
-//! Where a file system cannot exchange two names, the old thing gets a second temporary name, by a
-//! link or by a rename, before the new one takes its place.
+//! On file systems without exchange, the original first gets a second temporary name, by link or rename.
 
 use std::ffi::{CStr, CString};
 
@@ -19,8 +16,7 @@ use crate::change::temporary::take_free_name;
 use sinew_fs::roots::Dir;
 use sinew_fs::stat::identity_of;
 
-/// What tells a thing from every other that may have its name now. The time of its attributes is no
-/// part of it, since a rename changes that.
+/// Identity of the file at a name. The ctime is left out, since a rename changes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Trace {
     inode: u64,
@@ -32,63 +28,60 @@ pub(crate) struct Trace {
 /// One change of a name in a directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Step {
-    /// The place of the directory in a list.
+    /// Index of the directory in a list.
     pub(crate) dir: usize,
     /// The name.
     pub(crate) name: CString,
-    /// The temporary name: of the new thing before, of the old one afterwards.
+    /// The temporary name: of the new file before the change, of the original after it.
     pub(crate) temporary: CString,
-    /// What has the name before; `None` where nothing does.
+    /// The file at the name before the change, if any.
     pub(crate) old: Option<Trace>,
-    /// What has it afterwards; `None` where nothing does.
+    /// The file at the name after the change, if any.
     pub(crate) new: Option<Trace>,
 }
 
-/// How a step stands.
+/// State of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stand {
-    /// It is done, or taken back.
+    /// Done, or rolled back.
     Done,
-    /// What it needs is not there any more: it was done before, or others removed it.
+    /// A needed file is missing: the step was done before, or another process removed it.
     Gone,
-    /// Somebody else has changed the name since, and it was left alone.
+    /// Another process changed the name, which stays as it is.
     Changed,
-    /// Somebody else changed the name twice in the moment of the exchange, and what they put there
-    /// lies under the temporary name.
+    /// Another process changed the name twice during the exchange; its file has the temporary name.
     Displaced,
 }
 
-/// Which ways are open to a step: what it needs for them is there, or it went them already.
+/// Directions that are open: the needed files exist, or the step already went there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Outlook {
-    /// It can be done.
+    /// The step can be done.
     pub(crate) forward: bool,
-    /// It can be taken back.
+    /// The step can be rolled back.
     pub(crate) back: bool,
 }
 
-/// How a new thing takes the place of an old one.
+/// How a new file replaces the original.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// The two names are exchanged.
+    /// `RENAME_EXCHANGE` swaps the names.
     Exchange,
-    /// The old thing gets a second name, and the new one replaces it.
+    /// The original gets a second hard link, and the new file replaces it.
     Link,
-    /// The old thing is moved away first: for a moment nothing has the name.
+    /// The original is renamed away first: for a moment the name is free.
     Move,
-    /// The new one replaces it, and nothing is left that could be put back.
+    /// The new file replaces it, without a way back.
     Over,
 }
 
-/// The ways of a change among several; the later ones are for file systems that do not know the
-/// earlier ones.
+/// Ways of a change in a set; the later ones serve file systems without the earlier ones.
 pub(crate) const WAYS: &[Way] = &[Way::Exchange, Way::Link, Way::Move];
-/// The ways of a change that is alone: nothing that fails after it would take it back, and no journal
-/// would help where nothing has its name.
+/// Ways of a single change: no later failure rolls it back, and no journal covers a free name.
 pub(crate) const ALONE: &[Way] = &[Way::Exchange, Way::Over];
 
 impl Trace {
-    /// Returns the trace of a thing with this status.
+    /// Returns the trace of a status.
     pub(crate) fn of(stat: &rustix::fs::Stat) -> Self {
         let identity = identity_of(stat);
         let (inode, size, modified) = (identity.inode, identity.size, identity.modified);
@@ -96,7 +89,7 @@ impl Trace {
     }
 }
 
-/// Returns the trace of what has a name.
+/// Returns the trace of the file at a name.
 fn look(dir: &Dir, name: &CStr) -> Result<Option<Trace>, Errno> {
     match statat(&**dir, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some(Trace::of(&stat))),
@@ -105,14 +98,13 @@ fn look(dir: &Dir, name: &CStr) -> Result<Option<Trace>, Errno> {
     }
 }
 
-/// Returns whether two traces are of one thing, whatever was written into it since.
+/// Returns whether two traces have one inode, whatever was written since.
 fn same(one: Option<Trace>, other: Trace) -> bool {
     one.is_some_and(|one| one.inode == other.inode)
 }
 
 impl Step {
-    /// Makes the change, unless it is made already, in the first of these ways that the file system
-    /// knows.
+    /// Makes the change in the first way that the file system supports, unless it is made already.
     pub(crate) fn forward(&self, dir: &Dir, ways: &[Way]) -> Result<Stand, Errno> {
         match (self.old, self.new) {
             (Some(old), Some(new)) => self.swap(dir, ways, old, new),
@@ -149,7 +141,7 @@ impl Step {
                     Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {}
                     Err(errno) => return Err(errno),
                     Ok(()) if same(look(dir, &self.temporary)?, old) => return Ok(Stand::Done),
-                    // Something else took the name between the look and the exchange.
+                    // Another process took the name between the check and the exchange.
                     Ok(()) => return self.exchange_again(dir, new),
                 },
                 Way::Over => {
@@ -179,7 +171,7 @@ impl Step {
         Err(Errno::NOTSUP)
     }
 
-    /// Puts back what an exchange took away from somebody else.
+    /// Swaps back what an exchange took from another process.
     fn exchange_again(&self, dir: &Dir, new: Trace) -> Result<Stand, Errno> {
         self.exchange(dir)?;
         if same(look(dir, &self.temporary)?, new) {
@@ -208,7 +200,7 @@ impl Step {
     fn remove(&self, dir: &Dir, old: Trace) -> Result<Stand, Errno> {
         let there = look(dir, &self.name)?;
         if same(look(dir, &self.temporary)?, old) {
-            // A link may have stood in for the rename, and its second half is missing.
+            // A hard link may have replaced the rename, without the unlink yet.
             return match same(there, old) {
                 true => unlinkat(&**dir, &*self.name, AtFlags::empty()).map(|()| Stand::Done),
                 false => Ok(Stand::Done),
@@ -225,12 +217,12 @@ impl Step {
         take_free_name(dir, &self.temporary, &self.name).map(|()| Stand::Changed)
     }
 
-    /// Takes the change back, unless it was not made.
+    /// Rolls the change back, if it was made.
     pub(crate) fn back(&self, dir: &Dir) -> Result<Stand, Errno> {
         let there = look(dir, &self.name)?;
         let aside = look(dir, &self.temporary)?;
         let Some(old) = self.old else {
-            // Nothing was there, so what is there now goes, if it is what was put there.
+            // There was no original: the new file is removed, if it is still there.
             return match there {
                 Some(there) if Some(there) == self.new => {
                     unlinkat(&**dir, &*self.name, AtFlags::empty()).map(|()| Stand::Done)
@@ -257,13 +249,13 @@ impl Step {
         Ok(Stand::Done)
     }
 
-    /// Returns whether the old thing lies under a temporary name.
+    /// Returns whether a temporary name holds the original.
     pub(crate) fn keeps_old(&self, dir: &Dir) -> Result<bool, Errno> {
         let Some(old) = self.old else { return Ok(false) };
         Ok(same(look(dir, &self.temporary)?, old) || same(look(dir, &self.spare()?)?, old))
     }
 
-    /// Looks which ways are open. A name that somebody else changed closes none, since it stays.
+    /// Returns the open directions. A name that another process changed closes none, since it stays.
     pub(crate) fn outlook(&self, dir: &Dir) -> Result<Outlook, Errno> {
         let there = look(dir, &self.name)?;
         let aside = look(dir, &self.temporary)?;
@@ -273,7 +265,7 @@ impl Step {
             Some(new) => {
                 let is_new = same(there, new);
                 let is_theirs = there.is_some() && !is_new && !has_old;
-                // Where the old thing is aside and nothing is ready, it was done before.
+                // The original has the temporary name and no file is staged: it was done before.
                 let was_done = self.old.is_some_and(|old| same(aside, old));
                 is_new || is_theirs || was_done || aside == Some(new)
             }
@@ -284,7 +276,7 @@ impl Step {
         Ok(Outlook { forward, back })
     }
 
-    /// Removes what lies under the temporary names, once nobody needs it any more.
+    /// Removes the files at the temporary names, once no step needs them.
     pub(crate) fn clean(&self, dir: &Dir) -> Result<(), Errno> {
         for name in [&self.temporary, &self.spare()?] {
             let found = look(dir, name)?;
@@ -303,7 +295,7 @@ impl Step {
         renameat_with(&**dir, &*self.temporary, &**dir, &*self.name, RenameFlags::EXCHANGE)
     }
 
-    /// Returns the second temporary name, for the old thing where names cannot be exchanged.
+    /// Returns the second temporary name, for the original on file systems without exchange.
     fn spare(&self) -> Result<CString, Errno> {
         let name = self.temporary.to_bytes();
         let (head, tail) = name.split_at_checked(name.len().saturating_sub(4)).unwrap_or_default();

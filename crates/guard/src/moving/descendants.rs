@@ -1,7 +1,6 @@
-//! Descendants of a directory that moves: each is judged at its old and its new path.
+//! Judges descendants of a moved directory at old and new paths, since the call names only the directory.
 //!
-//! The call names only the directory. Where changes can be undone, each descendant is recorded in the checkpoint like a
-//! change of its own: removed at the old path, created at the new one.
+//! A checkpoint records each descendant as removed at its old path and created at its new one.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::AsFd;
@@ -23,12 +22,11 @@ use sinew_records::checkpoints::{CheckpointError, PathState};
 
 /// The most names beneath a directory that is moved.
 const MAX_BENEATH: usize = 100_000;
-/// The most of them that a checkpoint keeps, and the most bytes: so much comes back at once.
+/// The most of them, and the most bytes, that a checkpoint keeps: a restore brings all back at once.
 const MAX_KEPT: usize = 10_000;
 const MAX_KEPT_BYTES: u64 = 512 << 20;
 
-/// Judges what a directory takes along where it goes. Returns the protected name that something
-/// beneath it falls under, here or there. `also` looks at each real path, here and there, too.
+/// Judges descendants at old and new paths; returns the protected name of one. `also` sees each path.
 pub(crate) fn judge(
     names: Judge<'_>,
     from: &Place,
@@ -59,8 +57,7 @@ pub(crate) fn judge(
     Ok(found)
 }
 
-/// Keeps a directory and what is beneath it, for a move to this path. What cannot be kept, such as a
-/// FIFO, keeps the directory where it is.
+/// Records a directory and its descendants for a move. Fails if one cannot be kept, such as a FIFO.
 pub(super) fn keep(
     kept: &CallCheckpoint,
     from: &Place,
@@ -95,7 +92,7 @@ pub(super) fn keep(
     Ok(moved)
 }
 
-/// Refuses what could not be kept, or not come back, before anything is kept.
+/// Rejects descendants that a checkpoint cannot keep or restore, before any is recorded.
 fn check_kept(from: &Place) -> Result<(), FileError> {
     let (mut n_names, mut n_bytes) = (0, 0_u64);
     each(from, |_, _, beneath, stat| {
@@ -121,7 +118,7 @@ fn check_kept(from: &Place) -> Result<(), FileError> {
     })
 }
 
-/// Hands out each name beneath a directory, what is above before what is beneath it.
+/// Passes each descendant to `take`, parents first.
 fn each(
     top: &Place,
     mut take: impl FnMut(&Dir, &CStr, &Path, Stat) -> Result<(), FileError>,
@@ -147,7 +144,7 @@ fn each(
     Ok(())
 }
 
-/// Applies the rules to one name. Returns the protected name that it falls under.
+/// Applies the rules to one name; returns its protected name, if any.
 fn judged(names: Judge<'_>, real: &Path, is_dir: bool) -> Result<Option<&'static str>, FileError> {
     let named = names.roots.named(real);
     rules::check_own(named, Access::Move)?;

@@ -1,5 +1,4 @@
-//! Work for several threads: each has a queue of its own, takes its newest work, and takes the oldest
-//! of others when it has none.
+//! Work-stealing queues: each thread takes its newest work, else the oldest of another thread.
 
 use sinew_tool::sync::lock;
 use std::collections::VecDeque;
@@ -7,13 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
-/// How long a thread sleeps at most before it looks whether it shall stop.
+/// The longest sleep before a thread checks whether to stop.
 const NAP: Duration = Duration::from_millis(5);
 
 /// The queues of all threads.
 pub(super) struct Queues<T> {
     queues: Vec<Mutex<VecDeque<T>>>,
-    /// Work that waits or is being done.
+    /// Work that is queued or in progress.
     n_open: AtomicUsize,
     /// Threads that wait for work.
     n_idle: AtomicUsize,
@@ -45,7 +44,7 @@ impl<T> Queues<T> {
         }
     }
 
-    /// Waits for work. Nothing means that there is none left, or that the walk ended early.
+    /// Waits for work; `None` if none is left or the walk ended early.
     pub(super) fn next(&self, at: usize, stop: &AtomicBool) -> Option<T> {
         loop {
             if stop.load(Ordering::Relaxed) && self.n_open.load(Ordering::Acquire) != 0 {
@@ -82,20 +81,20 @@ impl<T> Queues<T> {
         })
     }
 
-    /// Says that a piece of work is done.
+    /// Marks a piece of work as done.
     pub(super) fn done(&self) {
         if self.n_open.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.wake_all();
         }
     }
 
-    /// Ends everything early.
+    /// Ends the walk early.
     pub(super) fn end(&self) {
         self.ended.store(true, Ordering::Release);
         self.wake_all();
     }
 
-    /// Returns whether everything was ended early.
+    /// Returns whether the walk ended early.
     pub(super) fn is_ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
     }

@@ -33,16 +33,20 @@ fn main() -> ExitCode {
     if let Some(code) = victim::play(&helper).or_else(twin::play) {
         return code;
     }
-    let args = Arguments::from_args();
-    let mut trials = hazards::trials(&helper);
+    let mut args = Arguments::from_args();
+    // Most of them wait most of the time.
+    args.test_threads.get_or_insert(4);
+    let mut trials = Vec::new();
+    if rustix::process::geteuid().is_root() && args.filter.is_none() {
+        // It is the longest, so it comes first.
+        trials.push(Trial::test("everything as nobody", as_nobody));
+    }
+    trials.extend(hazards::trials(&helper));
     trials.extend(call::trials(&helper));
     trials.extend(goes_on::trials(&helper));
     trials.extend(probes::trials(&helper));
     trials.extend(twin::trials(&helper));
     trials.extend(victim::trials(&helper));
-    if rustix::process::geteuid().is_root() && args.filter.is_none() {
-        trials.push(Trial::test("everything as nobody", as_nobody));
-    }
     libtest_mimic::run(&args, trials).exit_code()
 }
 

@@ -1,5 +1,4 @@
-//! What rules by path say of what a call does not name: what lies beneath a directory that it searches or lists,
-//! and what a directory takes along that it moves.
+//! Path rules on paths that a call does not name: beneath a searched directory, or moved with a directory.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +10,7 @@ use crate::judge::Case;
 use crate::rules::PathRules;
 use sinew_fs::roots::Roots;
 
-/// Returns the rules by path that deny and ask of a call.
+/// Returns the path rules that deny or ask for a call.
 fn held_by_path<'r>(
     rules: &'r [Arc<Rule>],
     case: &'r Case<'_>,
@@ -19,21 +18,21 @@ fn held_by_path<'r>(
     rules.iter().filter(move |rule| rule.holds_by_path() && rule.meets(case))
 }
 
-/// Returns whether rules by path deny or ask of a call.
+/// Returns whether path rules deny or ask for a call.
 pub fn judges_paths(rules: &[Arc<Rule>], case: &Case<'_>) -> bool {
     held_by_path(rules, case).next().is_some()
 }
 
-/// What rules say of what a directory takes along, for the look just before it moves.
+/// Rules on moved descendants, for the check just before the move.
 #[derive(Debug)]
 pub struct Taken {
     denied: Beneath,
-    /// What asks, unless that was asked.
+    /// Paths that ask, unless the call has asked for them.
     asks: Beneath,
 }
 
 impl Taken {
-    /// Returns what rules say of a call that asks because of what is taken along, or does not.
+    /// Returns the rules for a call; `was_asked` says that it asked because of moved descendants.
     pub fn of(rules: &[Arc<Rule>], case: &Case<'_>, was_asked: bool) -> Self {
         let with = |verdict: Verdict| {
             let rules = held_by_path(rules, case).filter(|rule| rule.verdict == verdict);
@@ -43,7 +42,7 @@ impl Taken {
         Self { denied: with(Verdict::Deny), asks }
     }
 
-    /// Refuses a real path that was not there when the call was judged.
+    /// Rejects a real path that did not exist when the call was judged.
     pub fn check(&self, real: &Path) -> Result<(), FileError> {
         if self.denied.hides(real, false) {
             return Err(FileError::Denied(String::from("a rule denies what it takes along")));
@@ -52,22 +51,22 @@ impl Taken {
     }
 }
 
-/// Judges what lies beneath a directory that one call searches or lists.
+/// Judges paths beneath a directory that one call searches or lists.
 #[derive(Debug, Clone, Copy)]
 pub struct Judge<'a> {
     pub roots: &'a Roots,
     pub rules: &'a PathRules,
-    /// What rules keep out of the call.
+    /// Paths that rules hide from the call.
     pub beneath: Option<&'a Beneath>,
 }
 
 impl Judge<'_> {
-    /// Returns whether something beneath a directory may be out of sight.
+    /// Returns whether a path beneath a directory may be hidden.
     pub fn judges_beneath(&self, dir: &Path) -> bool {
         self.beneath.is_some() || self.rules.judge_beneath(dir)
     }
 
-    /// Returns whether the rules about paths let something be seen.
+    /// Returns whether the path rules show a path.
     pub fn may_see(&self, path: &Path, is_directory: bool) -> bool {
         let rules = self.rules;
         let rule = if is_directory { rules.check_search(path) } else { rules.check(path) };
@@ -75,11 +74,11 @@ impl Judge<'_> {
     }
 }
 
-/// What a rule by path keeps out of a call.
+/// A path rule that hides paths from a call.
 #[derive(Debug, Clone)]
 struct Kept {
     rule: Arc<Rule>,
-    /// The exceptions, by their place in the rule, that hold for the call.
+    /// Indexes of the exceptions that hold for the call.
     excepted: Vec<usize>,
 }
 
@@ -110,12 +109,12 @@ fn paths_of(condition: &Condition) -> Option<&Paths> {
     }
 }
 
-/// What rules keep out of the searches of one call.
+/// Paths that rules hide from the searches of one call.
 #[derive(Debug, Clone)]
 pub struct Beneath(Vec<Kept>);
 
 impl Beneath {
-    /// Returns what rules say of what lies beneath the directories that a call searches, if anything.
+    /// Returns the rules that hide paths beneath the directories that a call searches, if any.
     pub fn of(rules: &[Arc<Rule>], case: &Case<'_>, targets: &Targets) -> Option<Self> {
         let searches = |file: &&FileTarget| file.claim.access == Access::Search;
         let mut searched = targets.files.iter().filter(searches).peekable();
@@ -127,7 +126,7 @@ impl Beneath {
         (!kept_out.is_empty()).then_some(Self(kept_out))
     }
 
-    /// Returns what rules say of any of these calls by path, if anything.
+    /// Returns the path rules that deny or ask for any of these calls, if any.
     pub fn of_calls(rules: &[Arc<Rule>], cases: &[Case<'_>]) -> Option<Self> {
         let mut kept_out = Vec::new();
         for rule in rules.iter().filter(|rule| rule.holds_by_path()) {
@@ -144,12 +143,12 @@ impl Beneath {
         (!kept_out.is_empty()).then_some(Self(kept_out))
     }
 
-    /// Returns whether something that is kept out may lie in a directory or beneath it.
+    /// Returns whether a hidden path may be at or beneath a directory.
     pub fn may_lie_beneath(&self, dir: &Path) -> bool {
         self.0.iter().any(|kept| kept.may_lie_beneath(dir))
     }
 
-    /// Returns whether something beneath is kept out. A directory with an exception in it is entered.
+    /// Returns whether a path is hidden. A directory that contains an exception is entered.
     pub fn hides(&self, path: &Path, is_directory: bool) -> bool {
         self.0.iter().any(|kept| kept.hides(path, is_directory))
     }

@@ -1,7 +1,7 @@
-//! The index of a repository, as far as it says which files of the working tree `git` opens.
+//! Parses the index of a repository, to find the working tree files that `git` opens.
 //!
-//! `git` opens what the index names without another look, and so a name in it may lead elsewhere. Read are
-//! the versions 2 and 3 that `git` writes by itself, with the extensions that only speed something up.
+//! `git` opens indexed names without another check, so a name may lead elsewhere. Versions 2 and 3, which
+//! `git` writes by default, are supported, with extensions that only speed something up.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -11,28 +11,28 @@ use std::path::{Path, PathBuf};
 
 use crate::file_system::FileSystem;
 
-/// The longest index that is looked at, in bytes, and the most entries of one.
+/// The largest index, in bytes, and the most entries of one.
 const MAX_BYTES: u64 = 16 << 20;
 const MAX_ENTRIES: u32 = 50_000;
 
-/// What goes before the names of entries, and behind all of them.
+/// Bytes of the header, of an entry before its flags, and of the final hash.
 const HEAD: usize = 12;
 const STAT: usize = 60;
 const HASH: usize = 20;
 
-/// Extensions that say nothing about names.
+/// Extensions that do not affect names.
 const EXTENSIONS: &[&[u8]] = &[b"TREE", b"REUC", b"UNTR", b"FSMN"];
 
-/// What an index names.
+/// Names in an index.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Index {
-    /// The directories that hold its files, and those above them, but for the topmost.
+    /// Directories that hold its files, and their parents, except the topmost.
     pub(super) directories: HashSet<PathBuf>,
-    /// Files with attributes of others.
+    /// Files that give attributes to others (`.gitattributes`).
     pub(super) attributes: HashSet<PathBuf>,
 }
 
-/// Reads an index, an empty one where there is none; nothing where it is not of a form that is known.
+/// Reads an index; a missing one is empty. `None` if its format is unsupported.
 pub(super) fn read(files: &dyn FileSystem, path: &Path) -> Option<Index> {
     match files.read(path, MAX_BYTES) {
         Ok(bytes) => parse(&bytes),
@@ -84,9 +84,9 @@ fn parse(bytes: &[u8]) -> Option<Index> {
     Some(index)
 }
 
-/// Returns the name of the entry at a place, and where the next one stands.
+/// Returns the name of the entry at an offset, and the offset of the next one.
 fn entry(bytes: &[u8], at: usize, version: u32) -> Option<(&[u8], usize)> {
-    // A file, a link or another repository; never a directory in the place of what it holds.
+    // A file, a symlink or a submodule; no directory of a sparse index.
     if !matches!(number(bytes, at.checked_add(24)?)? >> 12, 0o10 | 0o12 | 0o16) {
         return None;
     }
@@ -105,7 +105,7 @@ fn entry(bytes: &[u8], at: usize, version: u32) -> Option<(&[u8], usize)> {
     let name = rest.get(..n)?;
     let is_odd =
         |part: &[u8]| matches!(part, b"" | b"." | b"..") || part.eq_ignore_ascii_case(b".git");
-    // An entry is filled up with at least one zero to a multiple of eight.
+    // At least one NUL pads an entry to a multiple of eight bytes.
     let next = at + ((n_before + n + 8) & !7);
     (!name.split(|byte| *byte == b'/').any(is_odd)).then_some((name, next))
 }

@@ -1,4 +1,4 @@
-//! Whether a repository runs nothing of its own when it is looked at, and leads nowhere else.
+//! Checks that a repository runs nothing of its own when it is read, and leads nowhere else.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ pub(super) fn odd(why: impl Into<String>) -> Unclear {
     Unclear::new("shell.repository", why)
 }
 
-/// Refuses a repository that may run something when it is looked at; returns its directory.
+/// Returns the directory of a repository; rejects one that may run something when it is read.
 pub(super) fn check(scene: &Scene<'_>, dir: &Path) -> Result<PathBuf, Unclear> {
     if dir.components().any(|part| part.as_os_str() == ".git") {
         return Err(odd("a directory of a repository's own is no place to look at it from"));
@@ -52,15 +52,15 @@ pub(super) fn check(scene: &Scene<'_>, dir: &Path) -> Result<PathBuf, Unclear> {
     }
 }
 
-/// The most places of repositories that are looked at for a text.
+/// The most repositories that are checked for a text.
 const MAX_PLACES: usize = 16;
 
-/// Returns whether a path is that of a directory itself, and not of a link to one.
+/// Returns whether a path is a directory, and no symlink to one.
 fn is_own_directory(files: &dyn FileSystem, path: &Path) -> bool {
     matches!(files.lstat(path), Ok(Some(FileKind::Directory)))
 }
 
-/// Returns whether something has a name, a link to nowhere too.
+/// Returns whether a name exists, also as a dangling symlink.
 fn is_there(files: &dyn FileSystem, path: &Path) -> Result<bool, Unclear> {
     let found = files.lstat(path).map_err(|_| odd("the repository cannot be looked at"))?;
     Ok(found.is_some())
@@ -69,7 +69,7 @@ fn is_there(files: &dyn FileSystem, path: &Path) -> Result<bool, Unclear> {
 /// The most entries of a repository that are looked at.
 const MAX_ENTRIES: usize = 5_000;
 
-/// Refuses a repository with links in it, or with objects elsewhere: what they lead to would be shown.
+/// Rejects symlinks in a repository, and objects elsewhere: their targets would be shown.
 fn check_links(files: &dyn FileSystem, git: &Path) -> Result<(), Unclear> {
     let unseen = || odd("the repository cannot be looked at");
     if is_there(files, &git.join("objects/info/alternates"))? {
@@ -86,9 +86,9 @@ fn check_links(files: &dyn FileSystem, git: &Path) -> Result<(), Unclear> {
                 return Err(odd("the repository holds links, or too much to look at"));
             }
             let is_looked_at = match &dir {
-                // Those of `git lfs` are named by what they hold.
+                // Objects of `git lfs` are named by their content.
                 dir if dir == git => name != "lfs",
-                // Loose objects are so too, and there are many of them.
+                // So are loose objects, and there are many of them.
                 dir if *dir == objects => name == "pack" || name == "info",
                 _ => true,
             };
@@ -100,8 +100,7 @@ fn check_links(files: &dyn FileSystem, git: &Path) -> Result<(), Unclear> {
     Ok(())
 }
 
-/// The keys, by section, with which nothing is run and nothing led elsewhere, or which are set otherwise
-/// for a plain command.
+/// Keys, by section, that run nothing and lead nowhere else, or that a plain command overrides.
 const KEYS: &[(&str, &[&str])] = &[
     ("branch", &["remote", "merge", "rebase", "description", "pushremote"]),
     ("color", &["ui", "status", "branch", "diff"]),
@@ -144,7 +143,7 @@ const KEYS: &[(&str, &[&str])] = &[
     ("user", &["name", "email", "signingkey"]),
 ];
 
-/// The longest configuration that is looked at, in bytes.
+/// The largest configuration, in bytes.
 const MAX_CONFIG: u64 = 256 * 1024;
 
 fn check_config(files: &dyn FileSystem, git: &Path) -> Result<(), Unclear> {
@@ -157,7 +156,7 @@ fn check_config(files: &dyn FileSystem, git: &Path) -> Result<(), Unclear> {
     check_settings(&text.ok_or_else(unseen)?)
 }
 
-/// Refuses settings with more than a list of harmless keys, and lines that are not of a plain form.
+/// Rejects settings with keys that are not listed as harmless, and lines of an unusual form.
 fn check_settings(text: &str) -> Result<(), Unclear> {
     let mut known: &[&str] = &[];
     for line in text.lines() {

@@ -1,6 +1,6 @@
-//! The subcommands of `git` that only read, with the options that only shape what they show.
+//! Read-only subcommands of `git`, with options that only shape their output.
 
-/// Options of what shows changes.
+/// Options of subcommands that show changes.
 const DIFF: &str = "-psz -u -a -b -w -R -W -c -m -U? -S= -G= -M? -C? -B? -l= --patch --no-patch \
     --unified? --raw --minimal --patience --histogram --diff-algorithm= --stat? --compact-summary \
     --numstat --shortstat --dirstat? --summary --name-only --name-status --color? --no-color \
@@ -13,7 +13,7 @@ const DIFF: &str = "-psz -u -a -b -w -R -W -c -m -U? -S= -G= -M? -C? -B? -l= --p
     !--output-indicator-old !--output-indicator-context !--ext-diff !--textconv !--no-index \
     !--submodule !--ignore-submodules";
 
-/// Options of what lists revisions.
+/// Options of subcommands that list revisions.
 pub(super) const LOG: &str = "-n= -9 -i -E -F -P -g -L= -q --max-count= --skip= --since= --after= --until= \
     --before= --author= --committer= --grep= --all-match --invert-grep --regexp-ignore-case \
     --basic-regexp --extended-regexp --fixed-strings --perl-regexp --merges --no-merges --min-parents= \
@@ -30,18 +30,18 @@ pub(super) struct Subcommand {
     pub(super) name: &'static str,
     pub(super) tables: &'static [&'static str],
     pub(super) takes: TrailingArguments,
-    /// Words that are put behind it.
+    /// Words inserted after it.
     pub(super) added: &'static [&'static str],
 }
 
-/// What stands behind its options.
+/// Arguments after the options.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum TrailingArguments {
     /// Revisions and paths.
     Anything,
-    /// Nothing, unless one of these options says that it lists.
+    /// Nothing, unless one of these options makes it list.
     Listed(&'static [&'static str]),
-    /// One of these words, and then what it takes.
+    /// One of these words, and its arguments.
     Word(&'static [&'static str]),
 }
 

@@ -1,8 +1,7 @@
-//! Whether `git` may look at the files of a working tree: none that the index names lies behind a link,
-//! and none has a filter, which would be run.
+//! Checks that `git` may read the files of a working tree: no indexed name leads through a symlink, and no
+//! file has a filter, which would run.
 //!
-//! Which filters there are the settings of the person say, and those are not looked at. It counts that a
-//! file with attributes speaks of them.
+//! The user's settings define filters and are not read, so each attribute that mentions a filter counts.
 
 use std::path::{Path, PathBuf};
 
@@ -13,12 +12,11 @@ use super::repository::odd;
 use crate::Scene;
 use crate::file_system::FileSystem;
 
-/// The longest file with attributes that is looked at, in bytes, and the most of them.
+/// The largest attributes file, in bytes, and the most of them.
 const MAX_ATTRIBUTES: u64 = 64 * 1024;
 const MAX_FILES: usize = 200;
 
-/// Refuses a working tree with filters and, where `opens` is set since files are opened by the names that
-/// the index has, with links among its directories.
+/// Rejects filters and, if git opens files by indexed names (`opens`), symlinks among the directories.
 pub(super) fn check(scene: &Scene<'_>, top: &Path, opens: bool) -> Result<(), Unclear> {
     let path = top.join(".git/index");
     let opened = path.join("opened");
@@ -64,7 +62,7 @@ fn check_filters(files: &dyn FileSystem, top: &Path, index: &Index) -> Result<()
         }
     }
     for file in &index.attributes {
-        // What is not there is taken from the index.
+        // git takes a missing file from the index.
         if kind(files, &top.join(file))?.is_none() {
             return Err(odd("the repository lacks a file with attributes"));
         }
@@ -72,7 +70,7 @@ fn check_filters(files: &dyn FileSystem, top: &Path, index: &Index) -> Result<()
     Ok(())
 }
 
-/// Refuses attributes that speak of filters; returns whether there are any.
+/// Returns whether there are attributes; rejects those that mention filters.
 fn check_attributes(files: &dyn FileSystem, file: &Path) -> Result<bool, Unclear> {
     let unseen = || odd("the attributes of its files cannot be looked at");
     match kind(files, file)? {
@@ -88,7 +86,7 @@ fn check_attributes(files: &dyn FileSystem, file: &Path) -> Result<bool, Unclear
 }
 
 fn has_filter(attributes: &[u8]) -> bool {
-    // A return belongs to a pattern unless it ends a line.
+    // A carriage return is part of a pattern unless it ends a line.
     let has_return = |line: &[u8]| memchr::memchr(b'\r', line.trim_ascii_end()).is_some();
     let lines = attributes.split(|byte| *byte == b'\n');
     if lines.clone().any(has_return) {
@@ -98,7 +96,7 @@ fn has_filter(attributes: &[u8]) -> bool {
     told.any(|line| memchr::memmem::find(&line.to_ascii_lowercase(), b"filter").is_some())
 }
 
-/// Returns what lies at a place, no link followed at its end.
+/// Returns the kind at a path, without following a final symlink.
 fn kind(files: &dyn FileSystem, path: &Path) -> Result<Option<FileKind>, Unclear> {
     files.lstat(path).map_err(|_| odd("the repository cannot be looked at"))
 }
