@@ -424,6 +424,7 @@ pub fn held(
     taken: Option<&[PathBuf]>,
 ) -> Option<Ruling> {
     let commands = targets.command.as_ref().map(|command| &command.analysis.commands);
+    let moves = targets.files.iter().any(moves_directory);
     let mut found: Option<(Fit, Ruling)> = None;
     let held = rules.iter().filter(|rule| rule.verdict != Verdict::Allow && rule.meets(case));
     for rule in held {
@@ -431,9 +432,9 @@ pub fn held(
         let fit = match (&rule.when.object, commands) {
             (Object::Call, _) => Fit::Yes,
             (Object::Paths(paths), _) => {
-                let takes_along =
-                    |file: &&FileTarget| moves_directory(file) && paths.may_lie_beneath(&file.path);
-                if taken.is_none() && targets.files.iter().any(|file| takes_along(&file)) {
+                // What moves is beneath the directory before, and beneath the destination after.
+                let may_move = || targets.files.iter().any(|f| paths.may_lie_beneath(&f.path));
+                if taken.is_none() && moves && may_move() {
                     unclear = Some("what is moved may hold what is meant");
                 }
                 let named = targets.files.iter().map(|file| file.path.as_path());

@@ -269,6 +269,38 @@ fn a_moved_directory_may_hold_what_is_meant() {
     }
 }
 
+/// A directory that cannot be read once moved past rules for its destination.
+#[test]
+fn unread_directory_that_moves_asks() {
+    let place = place();
+    let write = Access::Write { parents: false, links: Links::Itself };
+    let claims = [("source", "docs", Access::Move), ("destination", "papers", write)];
+    let claims =
+        claims.map(|(argument, path, access)| Claim { argument, path: Some(path.into()), access });
+    let contained = place.guard.contain(&claims, None, None).unwrap();
+    let facts = Facts { effects: Effects::CHANGE, ..Facts::OBSERVES };
+    let case = Case {
+        tool: "Move",
+        operation: "Move",
+        facts: &facts,
+        effects: facts.effects,
+        agent: None,
+    };
+    for (written, expected) in [
+        ("deny paths=docs/deep/**", Verdict::Ask),
+        ("deny paths=papers/deep/**", Verdict::Ask),
+        ("deny paths=papers", Verdict::Deny),
+        ("deny paths=secret/**", Verdict::Allow),
+    ] {
+        let rules = vec![Arc::new(rule(written))];
+        let rules = Rules { profile: Profile::Full, rules, ..Rules::default() };
+        let rules = place.guard.anchored(rules).unwrap();
+        // Judged by its targets alone: nothing says what the directory holds.
+        let found = sinew_guard::judge(&case, contained.targets(), &rules);
+        assert_eq!(found.verdict, expected, "{written}: {found:?}");
+    }
+}
+
 /// What was put there after the ruling was never judged.
 #[test]
 fn rules_hold_for_what_appears_in_a_directory_that_moves() {
