@@ -88,8 +88,18 @@ fn check(args: &[String]) -> Result<()> {
 
 fn test(args: &[String]) -> Result<()> {
     bench::ripgrep(&root())?;
-    cargo(&["test", "--workspace"], args)
+    let mut tests = Command::new("cargo");
+    tests.args(["test", "--workspace"]).args(args);
+    if std::env::var_os(TEST_THREADS).is_none() {
+        // Most tests wait for processes most of the time.
+        let n_cores = std::thread::available_parallelism().map_or(2, usize::from);
+        tests.env(TEST_THREADS, (2 * n_cores).to_string());
+    }
+    run("the tests", &mut tests)
 }
+
+/// How many tests of a program run at once.
+const TEST_THREADS: &str = "RUST_TEST_THREADS";
 
 /// The library as other programs have it: a build of the workspace adds the command to it.
 const EMBEDDED: &[&str] = &["--package", "sinew", "--no-default-features"];
