@@ -397,19 +397,19 @@ impl Judged {
     }
 
     /// Takes the fingerprint of what the call would run, for a question.
-    pub fn seal(&self) -> Result<ApprovalFingerprint, ToolError> {
+    pub fn fingerprint(&self) -> Result<ApprovalFingerprint, ToolError> {
         ApprovalFingerprint::of(&self.contained)
     }
 
-    /// Clears a call that asks, if the answer is yes. It binds the files at containment, and `seal`.
+    /// Clears a call that asks, if the answer is yes. It binds the files at containment, and `fingerprint`.
     pub fn by_answer(
         self,
         answer: &Answer,
-        seal: &ApprovalFingerprint,
+        fingerprint: &ApprovalFingerprint,
     ) -> Result<Option<Clearance>, ToolError> {
         match answer {
             Answer::Yes(_) => {
-                seal.check(&self.seal()?)?;
+                fingerprint.check(&self.fingerprint()?)?;
                 Ok(self.cleared(Verdict::Ask, true))
             }
             Answer::No(_) | Answer::TimedOut | Answer::Gone => Ok(None),

@@ -80,7 +80,7 @@ pub struct GrepArgs {
     pub offset: u64,
     /// The order of files.
     #[serde(default)]
-    pub order: Order,
+    pub order: RowOrder,
     /// Whether names that begin with a dot are searched only where `path` or `glob` says them.
     #[serde(default)]
     pub skip_hidden: bool,
@@ -106,7 +106,7 @@ pub enum OutputMode {
 /// The order of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Order {
+pub enum RowOrder {
     /// Newest first, equally new ones by path.
     #[default]
     Newest,

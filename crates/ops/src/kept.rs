@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use sinew_tool::Stamp;
 
-use crate::grep::{FileHits, Order};
+use crate::grep::{FileHits, RowOrder};
 
 /// The most bytes of text that are kept for one search.
 pub(crate) const MAX_BYTES: usize = 4 << 20;
@@ -21,7 +21,7 @@ type Key = (Option<Reverse<Stamp>>, PathBuf);
 
 /// Results in order.
 pub(crate) struct Kept {
-    order: Order,
+    order: RowOrder,
     max_rows: u64,
     files: BTreeMap<Key, FileHits>,
     n_rows: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    pub(crate) fn new(order: Order, max_rows: u64) -> Self {
+    pub(crate) fn new(order: RowOrder, max_rows: u64) -> Self {
         Self { order, max_rows, files: BTreeMap::new(), n_rows: 0, n_bytes: 0 }
     }
 
@@ -43,7 +43,7 @@ impl Kept {
         if !self.is_full() {
             return true;
         }
-        let newest = (self.order == Order::Newest).then_some(Reverse(modified));
+        let newest = (self.order == RowOrder::Newest).then_some(Reverse(modified));
         self.files
             .last_key_value()
             .is_some_and(|((time, last), _)| newest.cmp(time).then_with(|| path.cmp(last)).is_lt())
@@ -51,7 +51,7 @@ impl Kept {
 
     /// Adds the results of one file.
     pub(crate) fn add(&mut self, hits: FileHits) {
-        let time = (self.order == Order::Newest).then_some(Reverse(hits.modified));
+        let time = (self.order == RowOrder::Newest).then_some(Reverse(hits.modified));
         self.n_rows += hits.rows();
         self.n_bytes += hits.bytes();
         self.files.insert((time, hits.path.clone()), hits);

@@ -252,12 +252,13 @@ fn read(
     // Lines from the end are counted down from the other end of the numbers.
     let first = args.tail.map_or(args.offset.max(1), |tail| u64::MAX - tail);
     let part = (first, args.limit.max(1));
-    let sight = ReadObservation { state: opened.meta.identity, content: scan.content(), part };
+    let observation =
+        ReadObservation { state: opened.meta.identity, content: scan.content(), part };
     match &mut out {
-        ReadOut::Text(text) => text.n_times = cx.world.knowledge.saw(target.slot, &sight),
+        ReadOut::Text(text) => text.n_times = cx.world.knowledge.saw(target.slot, &observation),
         // What is said of it is all that can be read.
         ReadOut::Binary { .. } | ReadOut::Media { .. } => {
-            let _ = cx.world.knowledge.saw(target.slot, &sight);
+            let _ = cx.world.knowledge.saw(target.slot, &observation);
         }
         ReadOut::NotFound
         | ReadOut::PermissionDenied

@@ -44,7 +44,7 @@ impl SqliteLedger {
 
 #[derive(Debug, Default)]
 struct Memory {
-    callers: HashMap<(String, String), OfCaller>,
+    callers: HashMap<(String, String), CallerMemory>,
     /// The writer of each file's content, as far as this process knows.
     writers: HashMap<PathBuf, Wrote>,
     /// A use counter for evicting the oldest entries.
@@ -52,7 +52,7 @@ struct Memory {
 }
 
 #[derive(Debug, Default)]
-struct OfCaller {
+struct CallerMemory {
     files: HashMap<PathBuf, Remembered>,
     last: Option<LastRead>,
     used: u64,
@@ -69,17 +69,17 @@ struct Remembered {
 #[derive(Debug)]
 struct LastRead {
     path: PathBuf,
-    sight: ReadObservation,
+    observation: ReadObservation,
     n_times: u32,
 }
 
 impl LastRead {
-    fn is(&self, path: &Path, sight: &ReadObservation) -> bool {
-        let same_content = match (self.sight.content, sight.content) {
+    fn is(&self, path: &Path, observation: &ReadObservation) -> bool {
+        let same_content = match (self.observation.content, observation.content) {
             (Some(then), Some(now)) => then == now,
-            _ => self.sight.state == sight.state,
+            _ => self.observation.state == observation.state,
         };
-        same_content && self.sight.part == sight.part && self.path == path
+        same_content && self.observation.part == observation.part && self.path == path
     }
 }
 
@@ -105,7 +105,7 @@ fn make_room<K: Eq + Hash, V>(table: &mut HashMap<K, V>, max: usize, used: impl 
 }
 
 impl Memory {
-    fn caller(&mut self, caller: &Caller) -> &mut OfCaller {
+    fn caller(&mut self, caller: &Caller) -> &mut CallerMemory {
         self.now += 1;
         let key = (caller.session.clone(), caller.agent.clone().unwrap_or_default());
         if !self.callers.contains_key(&key) {
@@ -117,7 +117,7 @@ impl Memory {
     }
 }
 
-impl OfCaller {
+impl CallerMemory {
     fn remember(&mut self, path: &Path, known: Option<Known>) {
         let used = self.used;
         match self.files.get_mut(path) {
@@ -208,24 +208,25 @@ impl KnowledgeBase {
     }
 
     /// Notes a read; returns how often in a row it was repeated.
-    fn saw(&self, caller: &Caller, path: &Path, sight: &ReadObservation) -> u32 {
+    fn saw(&self, caller: &Caller, path: &Path, observation: &ReadObservation) -> u32 {
         let mut memory = self.memory();
         let of = memory.caller(caller);
         let before = of.files.get(path).and_then(|remembered| remembered.known);
-        let known = before
-            .map_or(Known { content: sight.content, state: Some(sight.state) }, |before| {
-                before.and(sight)
-            });
+        let known = before.map_or(
+            Known { content: observation.content, state: Some(observation.state) },
+            |before| before.and(observation),
+        );
         if before != Some(known) {
             of.remember(path, Some(known));
         }
         let n_times = match &mut of.last {
-            Some(last) if last.is(path, sight) => {
+            Some(last) if last.is(path, observation) => {
                 last.n_times = last.n_times.saturating_add(1);
                 last.n_times
             }
             last => {
-                *last = Some(LastRead { path: path.to_owned(), sight: *sight, n_times: 1 });
+                *last =
+                    Some(LastRead { path: path.to_owned(), observation: *observation, n_times: 1 });
                 1
             }
         };
@@ -352,9 +353,9 @@ impl Knowledge for CallKnowledge {
         Ok(Some(hash))
     }
 
-    fn saw(&self, slot: Slot, sight: &ReadObservation) -> u32 {
+    fn saw(&self, slot: Slot, observation: &ReadObservation) -> u32 {
         self.tracked()
             .zip(self.path(slot))
-            .map_or(1, |(caller, path)| self.base.saw(caller, path, sight))
+            .map_or(1, |(caller, path)| self.base.saw(caller, path, observation))
     }
 }

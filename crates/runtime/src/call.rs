@@ -1,6 +1,6 @@
 //! The pipeline of one call: its stages in order, each in a file of its name.
 //!
-//! `open → find → before → decode → contain → judge → clear → keep → run → shape → after → bound →
+//! `open → find → before → decode → contain → judge → clear → keep → run → shape → hint → tell → after → bound →
 //! answer`. A stage takes what the stage before returned; a refusal ends the pipeline, and the refusal
 //! is shaped, passed to the hooks, bounded and recorded like any reply.
 

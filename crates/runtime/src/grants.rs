@@ -68,18 +68,13 @@ impl Grants {
     }
 
     /// Returns a call with the ruling that it has once what its session was granted counts.
-    pub(crate) fn applied(
-        &self,
-        session: &str,
-        call: Judged,
-        digest: impl FnOnce() -> Digest,
-    ) -> Judged {
+    pub(crate) fn applied(&self, session: &str, call: Judged, digest: &Digest) -> Judged {
         let all = self.locked();
         match all.get(session) {
             None => call,
             Some(kept) if kept.calls.is_empty() => call.granted(&kept.rules),
             Some(kept) => {
-                let is_kept = call.can_be_granted() && kept.calls.contains(&digest());
+                let is_kept = call.can_be_granted() && kept.calls.contains(digest);
                 if is_kept { call.granted_as_it_is() } else { call.granted(&kept.rules) }
             }
         }

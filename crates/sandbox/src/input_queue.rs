@@ -39,7 +39,7 @@ pub(super) enum NotTyped {
 type TypingResult = Result<(), NotTyped>;
 
 /// The input, and the sender for its result.
-type Order = (Vec<Typed>, oneshot::Sender<TypingResult>);
+type TypingRequest = (Vec<Typed>, oneshot::Sender<TypingResult>);
 
 /// The thread that types into one terminal.
 #[derive(Default)]
@@ -50,7 +50,7 @@ pub(super) struct InputQueue(Mutex<Typing>);
 enum Typing {
     #[default]
     NotYet,
-    By(Sender<Order>),
+    By(Sender<TypingRequest>),
     /// The terminal is gone.
     Over,
 }
@@ -88,7 +88,7 @@ impl InputQueue {
     }
 }
 
-fn work(orders: &Receiver<Order>, ongoing: &Weak<Ongoing>) {
+fn work(orders: &Receiver<TypingRequest>, ongoing: &Weak<Ongoing>) {
     while let Ok((typed, done)) = orders.recv() {
         let Some(ongoing) = ongoing.upgrade() else { return };
         // A caller that stopped waiting wants nothing typed.

@@ -144,10 +144,7 @@ pub(super) enum Notice {
     /// It is confined. The fd of its intercepted calls is attached.
     Confined,
     /// It has its spawn request. The socket to sinew and any terminal are attached.
-    Ordered {
-        timeout_ms: Option<u64>,
-        grace_ms: u64,
-    },
+    Ordered { timeout_ms: Option<u64>, grace_ms: u64 },
     /// It could not become the command.
     Failed(Refusal, i32),
 }

@@ -94,20 +94,20 @@ impl Knowledge for CallKnowledge {
         self.path(slot).map_or(Ok(()), checked).map(|()| None)
     }
 
-    fn saw(&self, slot: Slot, sight: &ReadObservation) -> u32 {
+    fn saw(&self, slot: Slot, observation: &ReadObservation) -> u32 {
         let Some(path) = self.path(slot) else { return 1 };
         let mut known = self.knowledge.known();
         let of = known.files.get(path).copied();
-        let content = match (sight.content, of) {
-            (None, Some(of)) if of.state == Some(sight.state) => of.content,
+        let content = match (observation.content, of) {
+            (None, Some(of)) if of.state == Some(observation.state) => of.content,
             (content, _) => content,
         };
-        known.files.insert(path.to_owned(), OfFile { content, state: Some(sight.state) });
+        known.files.insert(path.to_owned(), OfFile { content, state: Some(observation.state) });
         let n_before = match &known.last {
-            Some((last, seen, n)) if last == path && is_same(seen, sight) => *n,
+            Some((last, seen, n)) if last == path && is_same(seen, observation) => *n,
             _ => 0,
         };
-        known.last = Some((path.to_owned(), *sight, n_before + 1));
+        known.last = Some((path.to_owned(), *observation, n_before + 1));
         n_before + 1
     }
 }

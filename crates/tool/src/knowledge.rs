@@ -86,7 +86,7 @@ pub trait Knowledge: Send + Sync {
 
     /// Notes what the caller saw of the file at a slot; returns how often in a row it has now seen
     /// the same part of the same content.
-    fn saw(&self, slot: Slot, sight: &ReadObservation) -> u32;
+    fn saw(&self, slot: Slot, observation: &ReadObservation) -> u32;
 }
 
 /// The knowledge of a World whose caller is nobody: nothing is remembered, and nothing refused.

@@ -96,8 +96,8 @@ fn only_the_right_ruling_and_answer_clear() {
         assert_eq!(judged().by_standing_answer().is_some(), verdict == Ask, "{profile:?}");
         let by = |answer: &Answer| {
             let judged = judged();
-            let seal = judged.seal().unwrap();
-            judged.by_answer(answer, &seal).unwrap().is_some()
+            let fingerprint = judged.fingerprint().unwrap();
+            judged.by_answer(answer, &fingerprint).unwrap().is_some()
         };
         assert_eq!(by(&Answer::Yes(Scope::Call)), verdict == Ask, "{profile:?}");
         for answer in [Answer::No(None), Answer::TimedOut] {

@@ -191,8 +191,8 @@ pub(crate) fn allow(contained: Contained) -> Cleared {
 /// Clears a call as a person's yes does.
 pub(crate) fn approve(contained: Contained) -> Cleared {
     let judged = judged(contained, Profile::Workspace);
-    let seal = judged.seal().unwrap();
-    let clearance = judged.by_answer(&Answer::Yes(Scope::Call), &seal).unwrap();
+    let fingerprint = judged.fingerprint().unwrap();
+    let clearance = judged.by_answer(&Answer::Yes(Scope::Call), &fingerprint).unwrap();
     Guard::clear(clearance.unwrap()).unwrap()
 }
 

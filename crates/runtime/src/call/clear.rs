@@ -50,7 +50,7 @@ pub(super) async fn clear(
         Verdict::Ask => Some(Box::pin(ask(runtime, &judged, open, options)).await?),
         Verdict::Allow | Verdict::Deny => None,
     };
-    let Judged { decoded, call } = judged;
+    let Judged { decoded, call, .. } = judged;
     let (effects, ruling) = (call.effects(), call.ruling().clone());
     let places = places(&call);
     let clearance = match asked {
@@ -59,7 +59,7 @@ pub(super) async fn clear(
             let context = context(runtime, &decoded, places, world, open, options);
             return Ok(Clear { decoded, effects, context, temporaries: Vec::new(), ruling });
         }
-        Some(Asked::Answered(answer, seal)) => call.by_answer(&answer, &seal)?,
+        Some(Asked::Answered(answer, fingerprint)) => call.by_answer(&answer, &fingerprint)?,
         Some(Asked::Standing) => call.by_standing_answer(),
         None => call.by_ruling(),
     };
@@ -122,15 +122,15 @@ async fn ask(
         Preview::Unknown => None,
     };
     // What is answered holds for what is seen from here on.
-    let seal = call.seal()?;
+    let fingerprint = call.fingerprint()?;
     let always = call.always();
-    let digest = open.digest(call);
+    let digest = judged.digest.unwrap_or_else(|| open.digest(call));
     let covers = covers(runtime, judged, always.as_deref());
-    let answer = put(runtime, judged, open, options, (diff, covers, &seal, digest)).await?;
+    let answer = put(runtime, judged, open, options, (diff, covers, &fingerprint, digest)).await?;
     match answer {
         Answer::Yes(scope) => {
             grant(runtime, open, scope, always, digest).await?;
-            Ok(Asked::Answered(Answer::Yes(scope), seal))
+            Ok(Asked::Answered(Answer::Yes(scope), fingerprint))
         }
         Answer::No(words) => Err(ToolError::new(
             Kind::ApprovalDenied,
@@ -157,9 +157,9 @@ async fn put(
     judged: &Judged,
     open: &mut Open,
     options: &CallOptions,
-    (diff, covers, seal, digest): (Option<String>, Vec<Cover>, &ApprovalFingerprint, Digest),
+    (diff, covers, fingerprint, digest): (Option<String>, Vec<Cover>, &ApprovalFingerprint, Digest),
 ) -> Result<Answer, ToolError> {
-    let Judged { decoded, call } = judged;
+    let Judged { decoded, call, .. } = judged;
     let (ruling, request) = (call.ruling(), &open.request);
     let session = &request.session;
     let asked = runtime.broker.approvers(session, &request.call_id);
@@ -177,7 +177,7 @@ async fn put(
             arguments: decoded.switches.clone(),
             is_open: call.loads_unnamed(),
             diff: diff.clone(),
-            sandbox: seal.containment().map(str::to_owned),
+            sandbox: fingerprint.containment().map(str::to_owned),
             rule: ruling.rule,
             origin: ruling.origin.as_ref().map(ToString::to_string),
             why: ruling.why.to_string(),
@@ -196,7 +196,7 @@ async fn put(
         digest: digest_of_question(
             &digest,
             call,
-            seal,
+            fingerprint,
             diff.as_deref(),
             alone.then_some(request.call_id.as_str()),
         ),
@@ -238,7 +238,7 @@ fn cancelled() -> ToolError {
 
 /// Says what becomes of a call where nobody can be asked: what can be undone runs, if that is the mode.
 fn unasked(runtime: &Runtime, judged: &Judged, open: &mut Open) -> Result<Asked, ToolError> {
-    let Judged { decoded, call } = judged;
+    let Judged { decoded, call, .. } = judged;
     let asks_each = decoded.rules.require_approval || call.wants_person();
     if runtime.approvals == Approvals::Auto && !asks_each && call.can_be_undone() {
         open.entry.asked("checkpoint");
@@ -252,7 +252,7 @@ fn unasked(runtime: &Runtime, judged: &Judged, open: &mut Open) -> Result<Asked,
 
 /// Returns what an answer can cover beside the call itself.
 fn covers(runtime: &Runtime, judged: &Judged, always: Option<&[Rule]>) -> Vec<Cover> {
-    let Judged { decoded, call } = judged;
+    let Judged { decoded, call, .. } = judged;
     let mut covers = Vec::new();
     // What a command does with the same words depends on what they meet; its patterns say as much.
     if call.can_be_granted() && call.contained().targets().command.is_none() {
@@ -322,7 +322,7 @@ async fn preview(
     open: &Open,
     options: &CallOptions,
 ) -> Preview {
-    let Judged { decoded, call } = judged;
+    let Judged { decoded, call, .. } = judged;
     let Some(looking) = call.looking() else { return Preview::Unknown };
     let context = context(runtime, decoded, places(call), looking, open, options);
     match decoded.prepared.cost(&context.targets) {

@@ -6,12 +6,15 @@ use sinew_tool::{Effects, Request, Verdict};
 use super::contain::Held;
 use super::decode::Decoded;
 use super::open::Open;
+use crate::broker::Digest;
 use crate::runtime::Runtime;
 
 /// A call with its ruling.
 pub(super) struct Judged {
     pub(super) decoded: Decoded,
     pub(super) call: sinew_guard::Judged,
+    /// What tells the call from others, where a rule asked.
+    pub(super) digest: Option<Digest>,
 }
 
 /// Judges a call.
@@ -22,12 +25,13 @@ pub(super) fn judge(runtime: &Runtime, held: Held, open: &mut Open) -> Judged {
     let rules = if restores { &decoded.rules } else { &decoded.own_rules };
     let by = (rules.as_ref(), decoded.is_denied);
     let mut call = ruled(&decoded, effects, contained, by, &open.request);
-    if call.ruling().verdict == Verdict::Ask {
-        let digest = open.digest(&call);
-        call = runtime.grants.applied(&open.request.session, call, || digest);
+    let asks = call.ruling().verdict == Verdict::Ask;
+    let digest = asks.then(|| open.digest(&call));
+    if let Some(digest) = &digest {
+        call = runtime.grants.applied(&open.request.session, call, digest);
     }
     open.entry.ruled(call.ruling());
-    Judged { decoded, call }
+    Judged { decoded, call, digest }
 }
 
 /// Returns a call with what rules say of it, which are given with whether they deny every call of its tool.

@@ -29,13 +29,13 @@ pub(super) struct Open {
 pub(super) fn digest_of_question(
     said: &Digest,
     call: &Judged,
-    seal: &ApprovalFingerprint,
+    fingerprint: &ApprovalFingerprint,
     diff: Option<&str>,
     call_id: Option<&str>,
 ) -> Digest {
     let mut hasher = blake3::Hasher::new();
     hasher.update(said);
-    for (what, state) in seal.parts() {
+    for (what, state) in fingerprint.parts() {
         hash_text(&mut hasher, b's', what);
         hash_text(&mut hasher, b'=', state);
     }
